@@ -1,0 +1,89 @@
+"""Files written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+
+def check_writable(name: str, path: str | os.PathLike[str]) -> Path:
+    """Return ``path`` resolved, after a trial file was made and removed beside it."""
+    target = _target(name, path)
+    trial = _temporary(target)
+    try:
+        os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        trial.unlink()
+    except OSError as error:
+        raise ValueError(f"{name}: cannot write in {target.parent} ({error.strerror})") from None
+    return target
+
+
+def write_text_atomic(name: str, path: str | os.PathLike[str], text: str) -> Path:
+    """Write ``text`` as UTF-8: after a crash the file is the old one or the new one, never a part."""
+    target = _target(name, path)
+    temporary = _temporary(target)
+    try:
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ValueError(f"{name}: cannot write {target} ({error.strerror})") from None
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def read_bytes(name: str, path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of an existing file."""
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{name}: no such file: {os.fspath(path)}") from None
+    except IsADirectoryError:
+        raise ValueError(f"{name}: expected a file, got the folder {os.fspath(path)}") from None
+    except OSError as error:
+        raise ValueError(f"{name}: cannot read {os.fspath(path)} ({error.strerror})") from None
+
+
+def is_marked_read_only(path: Path) -> bool:
+    """Whether the file's mode grants write permission to nobody (root could write all the same)."""
+    return not path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _target(name: str, path: str | os.PathLike[str]) -> Path:
+    given = os.fspath(path)
+    if not given:
+        raise ValueError(f"{name}: expected a file path, got an empty one")
+    target = Path(given).expanduser().resolve()
+    if not target.parent.exists():
+        raise ValueError(f"{name}: no such folder: {target.parent}")
+    if not target.parent.is_dir():
+        raise ValueError(f"{name}: expected a folder, got the file {target.parent}")
+    if target.exists():
+        if not target.is_file():
+            raise ValueError(f"{name}: expected a file path, got the folder or device {target}")
+        if is_marked_read_only(target):
+            raise ValueError(f"{name}: {target} is marked read-only")
+    return target
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

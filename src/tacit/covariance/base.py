@@ -1,0 +1,141 @@
+"""What every covariance of released noise can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tacit._validation import Array, RandomSource, array, non_negative, symmetric, vector
+from tacit.linalg import MACHINE_EPSILON, default_tolerance, eigh_psd
+
+RANGE_TOLERANCE = 64 * MACHINE_EPSILON
+
+
+class Covariance(ABC):
+    """Covariance Σ of Gaussian noise N(0, Σ) in ``dim`` dimensions.
+
+    Along a direction that Σ does not cover, ``mahalanobis`` is infinite.
+    """
+
+    kind: ClassVar[str]
+
+    if TYPE_CHECKING:
+        # A real property here would become the default of the dataclass field of ``Isotropic``.
+        @property
+        def dim(self) -> int:
+            """Dimension d of the noise."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """Number of directions that receive noise."""
+
+    @abstractmethod
+    def trace(self) -> float:
+        """Return tr Σ, the expected squared norm of the noise."""
+
+    @abstractmethod
+    def sample(self, n: int, rng: RandomSource = None) -> Array:
+        """Draw n noise vectors, (n, d), from the operating system's generator unless ``rng``."""
+
+    @abstractmethod
+    def scaled(self, c: float) -> Covariance:
+        """Return c Σ, c > 0."""
+
+    @abstractmethod
+    def with_floor(self, eta: float) -> Covariance:
+        """Return Σ + η I (hidden-state, Prop. 10)."""
+
+    @abstractmethod
+    def to_dense(self) -> Array:
+        """Return Σ as a (d, d) array."""
+
+    @abstractmethod
+    def _squared_distance(self, rows: Array) -> Array:
+        """Return zᵀ Σ⁻¹ z for each row, inf outside the range."""
+
+    @abstractmethod
+    def _dense_weighted_trace(self, cost: Array) -> float:
+        """Return tr(F Σ) for a (d, d) cost."""
+
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """Return the variances of the d coordinates."""
+
+    @abstractmethod
+    def _fields(self) -> dict[str, Any]:
+        """Return the constructor's arguments, JSON-able."""
+
+    def mahalanobis(self, z: Any) -> Any:
+        """Return the squared distance zᵀ Σ⁻¹ z, infinite outside the range of Σ.
+
+        Args:
+            z: (d,) or (n, d).
+
+        Returns:
+            float for a vector, (n,) for rows.
+
+        Raises:
+            ValueError: wrong shape or a non-finite entry.
+        """
+        rows = array("z", z, ndim=(1, 2))
+        if rows.shape[-1] != self.dim:
+            raise ValueError(f"z: expected {self.dim} columns, got shape {rows.shape}")
+        distances = self._squared_distance(np.atleast_2d(rows))
+        return float(distances[0]) if rows.ndim == 1 else distances
+
+    def weighted_trace(self, cost: Any = None) -> float:
+        """Return tr(F Σ) for a cost F: None (identity), a scalar, a diagonal (d,) or (d, d)."""
+        if cost is None:
+            return self.trace()
+        weights = np.asarray(cost, dtype=np.float64)
+        if weights.ndim == 0:
+            return non_negative("cost", cost) * self.trace()
+        if weights.ndim == 1:
+            return float(vector("cost", cost, size=self.dim) @ self.diagonal())
+        return self._dense_weighted_trace(symmetric("cost", cost, size=self.dim))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description that ``covariance_from_dict`` reads back exactly."""
+        return {"type": self.kind, **self._fields()}
+
+    @staticmethod
+    def from_dict(description: Any) -> Covariance:
+        """Return the covariance that ``to_dict`` described."""
+        from tacit.covariance import covariance_from_dict
+
+        return covariance_from_dict(description)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether type and parameters are the same, bit for bit."""
+        if not isinstance(other, Covariance):
+            return NotImplemented
+        return self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.dim))
+
+
+def frozen(values: Array) -> Array:
+    """Return values that nobody can change any more: a copy, unless they already are."""
+    if not values.flags.writeable:
+        return values
+    copy = values.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def kept_spectrum(name: str, dense: Array) -> tuple[Array, Array]:
+    """Return the eigenpairs above the rounding level of the largest."""
+    eigenvalues, vectors = eigh_psd(name, dense)
+    keep = eigenvalues > default_tolerance(eigenvalues.size) * eigenvalues[-1]
+    return eigenvalues[keep], vectors[:, keep]
+
+
+def infinite_outside(rows: Array, residual: Array, inside: Array, *, terms: int) -> Array:
+    """Return ``inside``, or inf where the residual exceeds the rounding of ``terms`` products."""
+    scale = np.linalg.norm(rows, axis=1)
+    outside = np.linalg.norm(residual, axis=1) > RANGE_TOLERANCE * np.sqrt(terms) * scale
+    return np.where(outside, np.inf, inside)

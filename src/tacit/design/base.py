@@ -1,0 +1,70 @@
+"""The result of choosing a covariance: what it is, what it costs, and how far from optimal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tacit._validation import Array, RandomSource
+from tacit.covariance import Covariance, Factored
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A covariance chosen for a purpose, with the evidence of how good the choice is.
+
+    Attributes:
+        covariance: the covariance Σ of the noise.
+        cost: what the noise costs: tr(FΣ) for worst-case and information designs, ½ tr(FΣ) nats
+            for designs that spend a ``kl_budget``.
+        gap: certified relative duality gap (cost − lower bound)/cost; 0 for closed forms; nan
+            where the method is not an optimum of its measure.
+        method: name of the rule that chose Σ.
+        multipliers: the dual variables, one per constraint; empty where there are none.
+        iterations: iterations of the solver, 0 for closed forms.
+        information: certified upper bound on I(X; Y) in nats, where the design has one.
+        confidence: probability with which ``information`` holds; None when it is not statistical.
+        constraint_factor: (m, p) matrix L with ``rows = L factorᵀ``: the i-th difference is at
+            squared distance ‖L_i‖² · budget_i at most (worst-case designs only).
+        notes: what the code did that a reader of the design should know.
+    """
+
+    covariance: Covariance
+    cost: float
+    gap: float
+    method: str
+    multipliers: Array
+    iterations: int
+    information: float | None = None
+    confidence: float | None = None
+    constraint_factor: Array | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """Number of directions that receive noise."""
+        return self.covariance.rank
+
+    @property
+    def factor(self) -> Array | None:
+        """A with Σ = A Aᵀ, (d, p), where the design carries one: the noise drawn is A η."""
+        return self.covariance.factor if isinstance(self.covariance, Factored) else None
+
+    def sample(self, n: int, rng: RandomSource = None) -> Array:
+        """Draw n noise vectors, (n, d): exactly the noise that was certified."""
+        return self.covariance.sample(n, rng)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able summary; the covariance can be read back, the factor is left out."""
+        return {
+            "covariance": self.covariance.to_dict(),
+            "cost": self.cost,
+            "gap": None if self.gap != self.gap else self.gap,
+            "method": self.method,
+            "multipliers": self.multipliers.tolist(),
+            "iterations": self.iterations,
+            "rank": self.rank,
+            "information": self.information,
+            "confidence": self.confidence,
+            "notes": list(self.notes),
+        }
