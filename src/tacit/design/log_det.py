@@ -1,0 +1,224 @@
+"""The Gaussian information ½ logdet(I + S Σ⁻¹): evaluated rounding up, and its least-noise spectra."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import linalg as scipy_linalg
+from scipy.optimize import brentq
+
+from tacit._validation import Array, array, check_psd, symmetric
+from tacit.covariance import Covariance, Dense, Diagonal, Factored, Isotropic
+from tacit.linalg import MACHINE_EPSILON
+
+ROUNDING_UNITS = 8.0
+LOWEST_LOG_MULTIPLIER = -690.0
+
+
+def log_det_information(output_covariance: Any, covariance: Covariance) -> float:
+    """Bound the information that Gaussian noise lets through: ``½ logdet(I + S Σ⁻¹)``, rounded up.
+
+    Args:
+        output_covariance: S, the covariance of the output: (d, d), (d,) for a diagonal one, or a
+            ``Covariance``; units of the output squared.
+        covariance: Σ, the covariance of the noise.
+
+    Returns:
+        Nats, never below the exact value of the formula for the two matrices given; inf where
+        the noise leaves a direction bare and S is not zero.
+
+    Raises:
+        ValueError: S is not finite, not PSD, or of another dimension than Σ.
+
+    Example:
+        >>> information = log_det_information([3.0], Isotropic(1.0, 1))
+        >>> 0.0 <= information - math.log(2.0) < 1e-14
+        True
+
+    Source: residual-pac, Thm 1, Eq. 2.
+    """
+    checked = output_matrix("output_covariance", output_covariance)
+    if checked.shape[0] != covariance.dim:
+        raise ValueError(
+            f"output_covariance: expected dimension {covariance.dim}, that of the noise, "
+            f"got shape {checked.shape}"
+        )
+    if not checked.any():
+        return 0.0
+    return information_of_ratios(signal_to_noise(checked, covariance))
+
+
+def output_matrix(name: str, value: Any) -> Array:
+    """Return an output covariance as a PSD matrix (d, d), or as a non-negative vector (d,)."""
+    if isinstance(value, (Isotropic, Diagonal)):
+        return value.diagonal()
+    raw = value.to_dense() if isinstance(value, Covariance) else value
+    checked = array(name, raw, ndim=(1, 2))
+    if checked.ndim == 1:
+        if (checked < 0).any():
+            raise ValueError(f"{name}: expected variances >= 0, got {checked.min():.6g}")
+        return checked
+    checked = symmetric(name, checked)
+    check_psd(name, scipy_linalg.eigvalsh(checked))
+    return checked
+
+
+def signal_to_noise(output_covariance: Array, covariance: Covariance) -> Array:
+    """Return upper bounds on the eigenvalues of S Σ⁻¹, inf where Σ is singular."""
+    if isinstance(covariance, (Isotropic, Diagonal)):
+        variances = covariance.diagonal()
+        if output_covariance.ndim == 1:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratios = np.where(output_covariance == 0, 0.0, output_covariance / variances)
+            return _up(ratios, 2)
+        if (variances == 0).any():
+            return np.full(covariance.dim, np.inf)
+        factor = np.diag(np.sqrt(variances))
+    elif isinstance(covariance, Factored) and covariance.weights.shape[1] == covariance.dim:
+        factor = covariance.factor
+    elif covariance.rank < covariance.dim:
+        return np.full(covariance.dim, np.inf)
+    else:
+        factor = _lower_factor(covariance)
+    dense = np.diag(output_covariance) if output_covariance.ndim == 1 else output_covariance
+    return _whitened_eigenvalues(dense, factor)
+
+
+def information_of_ratios(ratios: Array) -> float:
+    """Return ``½ Σ ln(1 + w)``, rounded up."""
+    if np.isinf(ratios).any():
+        return math.inf
+    total = 0.5 * math.fsum(np.log1p(ratios).tolist())
+    return float(_up(np.asarray(total), 4))
+
+
+def exact_spectrum(ratios: Array, mi_budget: float) -> tuple[Array, float]:
+    """Return the least-sum noise spectrum with ``½ Σ ln(1 + r/l) <= mi_budget``, and μ.
+
+    Stationarity ``l² + r l = μ r/2`` gives ``l = μ r / (r + √(r² + 2 μ r))``.
+    """
+    scale = float(ratios.max())
+    relative = ratios / scale
+
+    def excess(log_multiplier: float) -> float:
+        """Information above the budget, decreasing in ln μ."""
+        multiplier = math.exp(log_multiplier)
+        root = np.sqrt(relative * (relative + 2.0 * multiplier))
+        return float(0.5 * np.log1p((relative + root) / multiplier).sum()) - mi_budget
+
+    high = 2.0 * math.log(float(np.sqrt(relative).sum()) / mi_budget)
+    while excess(high) > 0.0:
+        high += 2.0
+    low = high
+    while excess(low) < 0.0 and low > LOWEST_LOG_MULTIPLIER:
+        low = max(low - 4.0, LOWEST_LOG_MULTIPLIER)
+    if excess(low) <= 0.0:
+        solution = low
+    else:
+        solution = float(brentq(excess, low, high, xtol=4e-16, rtol=4 * MACHINE_EPSILON))
+        step = MACHINE_EPSILON * max(1.0, abs(solution))
+        while excess(solution) > 0.0:
+            solution += step
+            step *= 2.0
+    multiplier = math.exp(solution)
+    root = np.sqrt(relative * (relative + 2.0 * multiplier))
+    return scale * multiplier * relative / (relative + root), scale * multiplier
+
+
+def linear_spectrum(ratios: Array, mi_budget: float) -> Array:
+    """Return ``√r Σ√r/(2 β)``, the least sum with ``½ Σ r/l = β`` (residual-pac, Thm 1)."""
+    roots = np.sqrt(ratios)
+    spectrum: Array = roots * (roots.sum() / (2.0 * mi_budget))
+    return spectrum
+
+
+def least_cost(ratios: Array, multiplier: float, mi_budget: float) -> float:
+    """Return a lower bound on ``Σ l`` under the budget: the dual function at μ.
+
+    ``min_l Σ l + μ (½ Σ ln(1 + r/l) − β)``, attained at the l of ``exact_spectrum``.
+    """
+    moving = ratios[ratios > 0.0]
+    root = np.sqrt(moving) * np.sqrt(moving + 2.0 * multiplier)
+    spectrum = multiplier * moving / (moving + root)
+    information = 0.5 * float(np.log1p((moving + root) / multiplier).sum())
+    return float(spectrum.sum()) + multiplier * (information - mi_budget)
+
+
+def scaled_to_budget(
+    output_covariance: Array, covariance: Covariance, mi_budget: float
+) -> tuple[Covariance, float]:
+    """Return Σ, enlarged until its certified information fits the budget, and that information."""
+    candidate, growth = covariance, 1.0
+    for attempt in range(64):
+        ratios = signal_to_noise(output_covariance, candidate)
+        information = information_of_ratios(ratios)
+        if information <= mi_budget:
+            return candidate, information
+        if math.isinf(information):
+            break
+        growth *= _growth(ratios, mi_budget) * (1.0 + 2.0**attempt * MACHINE_EPSILON)
+        candidate = covariance.scaled(growth)
+    raise ValueError(
+        "cost: expected a cost under which the noise can be certified in double precision, got "
+        f"one with which the noise covers only {covariance.rank} of {covariance.dim} directions "
+        "or is too ill-conditioned"
+    )
+
+
+def _growth(ratios: Array, mi_budget: float) -> float:
+    """Return the factor c >= 1 with ``½ Σ ln(1 + w/c) = mi_budget``."""
+
+    def excess(log_growth: float) -> float:
+        return float(0.5 * np.log1p(ratios * math.exp(-log_growth)).sum()) - mi_budget
+
+    if excess(0.0) <= 0.0:
+        return 1.0
+    high = 1e-12
+    while excess(high) > 0.0:
+        high *= 4.0
+    return math.exp(float(brentq(excess, 0.0, high, xtol=1e-18)))
+
+
+def _lower_factor(covariance: Covariance) -> Array:
+    """Return A with A Aᵀ ⪯ Σ although Cholesky rounds."""
+    dense = covariance.to_dense()
+    scales = np.sqrt(np.diagonal(dense))
+    correlation = dense / np.outer(scales, scales)
+    # ‖L Lᵀ − C‖ <= (d + 1) u tr C, and tr C = d (Higham, Thm 10.3).
+    slack = ROUNDING_UNITS * covariance.dim * (covariance.dim + 1) * MACHINE_EPSILON
+    shifted = correlation - slack * np.eye(covariance.dim)
+    try:
+        lower = scipy_linalg.cholesky(shifted, lower=True)
+    except scipy_linalg.LinAlgError:
+        return np.zeros_like(dense)
+    factor: Array = scales[:, None] * lower
+    return factor
+
+
+def _whitened_eigenvalues(output_covariance: Array, factor: Array) -> Array:
+    """Return upper bounds on the eigenvalues of A⁻¹ S A⁻ᵀ."""
+    size = factor.shape[0]
+    lengths = np.linalg.norm(factor, axis=1)
+    if (lengths == 0.0).any():
+        return np.full(size, np.inf)
+    rows = factor / lengths[:, None]
+    # Scales are taken out first: a change of units changes nothing below.
+    scaled = output_covariance / lengths[:, None] / lengths[None, :]
+    singular = scipy_linalg.svdvals(rows)
+    condition = singular[0] / singular[-1] if singular[-1] > 0.0 else math.inf
+    relative = ROUNDING_UNITS * size * MACHINE_EPSILON * condition**2
+    if relative >= 0.5:
+        return np.full(size, np.inf)
+    half = scipy_linalg.solve(rows, scaled)
+    whitened = scipy_linalg.solve(rows, half.T)
+    eigenvalues = scipy_linalg.eigvalsh((whitened + whitened.T) / 2.0)
+    # Backward error of the two solves and of the eigensolver: <= c d u κ² ‖W‖.
+    return np.maximum(eigenvalues, 0.0) + relative * float(np.abs(eigenvalues).max())
+
+
+def _up(values: Array, ulps: int) -> Array:
+    """Return values raised by a few units in the last place."""
+    raised: Array = values * (1.0 + ulps * MACHINE_EPSILON)
+    return raised
