@@ -1,4 +1,4 @@
-"""The Gaussian information ½ logdet(I + S Σ⁻¹): evaluated rounding up, and its least-noise spectra."""
+"""The Gaussian information ½ logdet(I + S Σ⁻¹), rounded up, and its least-noise spectra."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import linalg as scipy_linalg
 from scipy.optimize import brentq
 
 from tacit._validation import Array, array, check_psd, symmetric
-from tacit.covariance import Covariance, Dense, Diagonal, Factored, Isotropic
+from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
 from tacit.linalg import MACHINE_EPSILON
 
 ROUNDING_UNITS = 8.0

@@ -1,4 +1,4 @@
-"""Efficient-PAC: per-direction noise from a stream of outputs, in memory constant in their number."""
+"""Efficient-PAC: noise per direction from a stream of outputs, in constant memory."""
 
 from __future__ import annotations
 
