@@ -274,7 +274,7 @@ class _CostFrame:
         """Return F^-½ U diag(l) Uᵀ F^-½, in the factored form that is sampled as it stands."""
         if self.directions is None:
             return Diagonal(spectrum / self.scales)
-        return Factored(self.directions.T, np.diag(np.sqrt(spectrum)))
+        return Factored((self.directions * np.sqrt(spectrum)).T)
 
 
 def _cost_matrix(cost: Any, size: int) -> Array:
@@ -342,4 +342,4 @@ def _algorithm_one(
         variance = (float(eigenvalues.sum()) + size * slack) / (2.0 * main)
         return Diagonal(np.full(size, variance))
     roots = np.sqrt(eigenvalues + 10.0 * slack * main / reserve)
-    return Factored(vectors.T, np.diag(np.sqrt(roots * (roots.sum() / (2.0 * main)))))
+    return Factored((vectors * np.sqrt(roots * (roots.sum() / (2.0 * main)))).T)

@@ -76,7 +76,7 @@ def signal_to_noise(output_covariance: Array, covariance: Covariance) -> Array:
         if (variances == 0).any():
             return np.full(covariance.dim, np.inf)
         factor = np.diag(np.sqrt(variances))
-    elif isinstance(covariance, Factored) and covariance.weights.shape[1] == covariance.dim:
+    elif isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
         factor = covariance.factor
     elif covariance.rank < covariance.dim:
         return np.full(covariance.dim, np.inf)

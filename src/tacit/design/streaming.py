@@ -76,7 +76,7 @@ def efficient_information(
     moments, settled = _watch(_blocks(sampler, rng), axes, settled_at, limit)
     noise = linear_spectrum(_raised(moments.variances), budget)
     covariance: Covariance = (
-        Diagonal(noise) if axes is None else Factored(axes.T, np.diag(np.sqrt(noise)))
+        Diagonal(noise) if axes is None else Factored((axes * np.sqrt(noise)).T)
     )
     notes = ["the variances are estimates without a confidence: nothing is certified"]
     if not settled:
