@@ -21,7 +21,7 @@ def check_writable(name: str, path: str | os.PathLike[str]) -> Path:
 
 
 def write_text_atomic(name: str, path: str | os.PathLike[str], text: str) -> Path:
-    """Write ``text`` as UTF-8: after a crash the file is the old one or the new one, never a part."""
+    """Write ``text`` as UTF-8: after a crash the file is the old one or the new one, whole."""
     target = _target(name, path)
     temporary = _temporary(target)
     try:

@@ -1,0 +1,97 @@
+"""A release between the moment it is paid for and the moment it is stored."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+import sqlalchemy as sa
+
+from tacit.ledger.records import CANCELLED, COMMITTED, DRAWN, RESERVED
+from tacit.ledger.store import Store, entry_table
+
+
+class Reservation:
+    """A cost already counted, for one release that is about to be drawn.
+
+    Call ``mark_drawn()`` just before the noise is drawn and ``commit(record)`` once the release is
+    stored. ``cancel()`` gives the cost back, which is possible only before ``mark_drawn()``. As a
+    context manager, an exception before the draw cancels; after it, the cost stays spent. A crash
+    at any point leaves the cost spent.
+    """
+
+    def __init__(self, store: Store, number: int, secret: str) -> None:
+        self._store, self.number, self.secret = store, number, secret
+
+    @property
+    def status(self) -> str:
+        """Return "reserved", "drawn", "committed" or "cancelled", as the ledger has it."""
+        with self._store.transaction() as connection:
+            return self._read(connection)
+
+    def mark_drawn(self) -> None:
+        """Say that the noise is drawn from here on: the cost cannot be given back any more.
+
+        Raises:
+            ValueError: when the reservation was used or cancelled before.
+        """
+        self._move(DRAWN, {RESERVED})
+
+    def commit(self, record: dict[str, Any]) -> None:
+        """Store what was released beside the cost.
+
+        Raises:
+            ValueError: when ``record`` is not JSON-able, or the reservation was committed or
+                cancelled before.
+        """
+        try:
+            text = json.dumps(record, allow_nan=False, ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"record: expected a JSON-able dictionary ({error})") from None
+        self._move(COMMITTED, {RESERVED, DRAWN}, record=text)
+
+    def cancel(self) -> None:
+        """Give the cost back: nothing was drawn.
+
+        Raises:
+            ValueError: when the release was drawn, committed or cancelled before.
+        """
+        self._move(CANCELLED, {RESERVED})
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None and self.status == RESERVED:
+            self.cancel()
+
+    def _move(self, status: str, allowed: set[str], **values: str) -> None:
+        with self._store.transaction() as connection:
+            self._store.lock(connection, self.secret)
+            found = self._read(connection)
+            if found not in allowed:
+                raise ValueError(
+                    f"reservation: release {self.number} of secret {self.secret!r} is already "
+                    f"{found}; it cannot become {status}"
+                )
+            connection.execute(
+                entry_table.update()
+                .where(entry_table.c.number == self.number)
+                .values(status=status, changed=now(), **values)
+            )
+
+    def _read(self, connection: sa.Connection) -> str:
+        query = sa.select(entry_table.c.status).where(entry_table.c.number == self.number)
+        return str(connection.execute(query).scalar_one())
+
+
+def now() -> str:
+    """Return the time as ISO-8601 UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,70 @@
+"""Where a release comes from, so that it can be made again."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from tacit import __version__
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """How a release was made.
+
+    ``command`` is the command line or call; ``data_name``, ``data_fingerprint`` (SHA-256),
+    ``data_rows`` and ``data_columns`` describe the pool; ``created`` is ISO-8601 UTC.
+
+    Example:
+        >>> Provenance.capture("tacit statistic ages.csv", data_rows=150).data_rows
+        150
+    """
+
+    command: str
+    created: str
+    tacit_version: str
+    python_version: str
+    numpy_version: str
+    platform: str
+    data_name: str | None = None
+    data_fingerprint: str | None = None
+    data_rows: int | None = None
+    data_columns: tuple[str, ...] = ()
+    secret: str | None = None
+    ledger: str | None = None
+
+    @classmethod
+    def capture(
+        cls,
+        command: str,
+        *,
+        data_name: str | None = None,
+        data_fingerprint: str | None = None,
+        data_rows: int | None = None,
+        data_columns: tuple[str, ...] = (),
+        secret: str | None = None,
+        ledger: str | None = None,
+    ) -> Provenance:
+        """Return the provenance of a release made by this process, now."""
+        return cls(
+            command=command,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            tacit_version=__version__,
+            python_version=platform.python_version(),
+            numpy_version=np.__version__,
+            platform=platform.platform(terse=True),
+            data_name=data_name,
+            data_fingerprint=data_fingerprint,
+            data_rows=data_rows,
+            data_columns=tuple(data_columns),
+            secret=secret,
+            ledger=ledger,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+        return {**asdict(self), "data_columns": list(self.data_columns)}
