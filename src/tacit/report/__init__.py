@@ -1,4 +1,4 @@
-"""One HTML page per release: the verdict, the figure that shows it, the numbers, the assumptions."""
+"""One HTML page per release: the verdict, the figure, the numbers, the assumptions."""
 
 from __future__ import annotations
 

@@ -193,5 +193,7 @@ def _share(content: dict[str, Any], name: str) -> float:
 def _interval(content: dict[str, Any], name: str) -> tuple[float, float]:
     low, high = check.vector(f"release.attack.{name}", _get(content, name), size=2)
     if not 0 <= low <= high <= 1:
-        raise ValueError(f"release.attack.{name}: expected 0 <= low <= high <= 1, got {low}, {high}")
+        raise ValueError(
+            f"release.attack.{name}: expected 0 <= low <= high <= 1, got {low}, {high}"
+        )
     return float(low), float(high)

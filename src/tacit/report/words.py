@@ -28,7 +28,9 @@ class Verdict:
 def verdict(release: ReleaseRecord) -> Verdict:
     """Return the verdict on a release: bound first, strongest measured attack second."""
     bound = success_bound(release)
-    measured = "" if release.attack is None else f"; the strongest we ran got {plus_minus(release.attack)}"
+    measured = (
+        "" if release.attack is None else f"; the strongest we ran got {plus_minus(release.attack)}"
+    )
     if release.reproducible:
         sentence = (
             f"This release carries no guarantee: its noise was drawn from {seed_words(release)}, "
@@ -41,7 +43,9 @@ def verdict(release: ReleaseRecord) -> Verdict:
             f"{plus_minus(release.attack)}, so something assumed does not hold."
         )
         return Verdict(kind="contradicted", sentence=sentence, success=1.0)
-    sentence = f"{KNOWS} guesses membership right at most {percent_up(bound)} of the time{measured}."
+    sentence = (
+        f"{KNOWS} guesses membership right at most {percent_up(bound)} of the time{measured}."
+    )
     return Verdict(kind="bounded", sentence=sentence, success=bound)
 
 

@@ -1,0 +1,69 @@
+"""The ``tacit`` command."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tacit import __version__
+from tacit.cli import gate, ledger, statistic
+
+# UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
+PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="tacit",
+    help="Decide what a release says, prove it, attack it before you ship it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("statistic")(statistic.statistic)
+app.command("gate")(gate.gate)
+app.add_typer(ledger.app, name="ledger")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tacit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line: exit 0 when done, 1 when a gate is crossed, 2 on bad input."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; bad input is one sentence on standard error."""
+    try:
+        code = app(arguments, prog_name="tacit", standalone_mode=False)
+    except PARSER_ERROR as error:
+        return _refuse(getattr(error, "message", "") or str(error), arguments)
+    except ValueError as error:
+        return _refuse(str(error), arguments)
+    except (KeyboardInterrupt, typer.Abort):
+        print("tacit: interrupted; nothing was released", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 141
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(sentence: str, arguments: list[str]) -> int:
+    if not arguments:
+        return 2
+    print(f"tacit: {' '.join(sentence.split())}", file=sys.stderr)
+    return 2

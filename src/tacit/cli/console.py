@@ -1,0 +1,39 @@
+"""What the commands share: consoles, strict JSON, the command line as it was given."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+LABEL_WIDTH = 13
+
+
+def consoles(json_to_stdout: bool) -> Console:
+    """Return the console for people: standard error when standard output carries JSON."""
+    return Console(stderr=json_to_stdout, highlight=False, soft_wrap=True)
+
+
+def line(console: Console, label: str, text: str) -> None:
+    """Print one labelled line."""
+    console.print(Text(label.ljust(LABEL_WIDTH), style="dim") + Text(text))
+
+
+def dump(content: Any) -> str:
+    """Return strict, indented JSON."""
+    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def print_json(content: Any) -> None:
+    """Print JSON, and nothing else, on standard output."""
+    sys.stdout.write(dump(content))
+    sys.stdout.flush()
+
+
+def command_line() -> str:
+    """Return the command as it was given, quoted for a shell."""
+    return shlex.join(["tacit", *sys.argv[1:]])

@@ -1,0 +1,48 @@
+"""``tacit gate``: an exit code for continuous integration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tacit.cli.console import consoles, print_json
+
+
+def gate(
+    release: Annotated[str, typer.Argument(help="JSON of a release, written by --json.")],
+    max_success: Annotated[
+        float | None, typer.Option(help="Largest success bound allowed, in (0, 1].")
+    ] = None,
+    max_information: Annotated[
+        float | None, typer.Option(help="Largest information bound allowed, in nats.")
+    ] = None,
+    max_attack: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest measured attack allowed (upper end of its interval), in (0, 1]."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
+) -> None:
+    """Exit 0 when a release holds every threshold, 1 when one is crossed, 2 on bad input."""
+    from tacit.gate import check_release
+
+    result = check_release(
+        release, max_success=max_success, max_information=max_information, max_attack=max_attack
+    )
+    if json:
+        print_json(result.to_dict())
+    console = consoles(json)
+    if result.reproducible:
+        console.print(
+            Text(
+                "crossed: the release is reproducible (seeded), so it has no guarantee", "bold red"
+            )
+        )
+    for check in result.checks:
+        style = "green" if check.holds else "bold red"
+        sentence = f"{'holds' if check.holds else 'crossed'}: {check.sentence}"
+        console.print(Text(sentence, style))
+    raise typer.Exit(0 if result.passed else 1)
