@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,6 +72,10 @@ class MembershipAttack:
             "prior": self.prior,
             "compared": [list(pair) for pair in self.compared],
         }
+
+    def with_record(self, record: int) -> MembershipAttack:
+        """Return the same attack with the worst row under another number."""
+        return replace(self, worst_record=record)
 
     @staticmethod
     def from_dict(description: Any) -> MembershipAttack:

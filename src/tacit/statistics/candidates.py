@@ -1,0 +1,97 @@
+"""The declared secret: one of K candidate subsets in which every row of the pool is as likely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LARGEST_CYCLE = 100
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateFamily:
+    """K subsets of N rows, each row in exactly the share ``rate`` of them.
+
+    Attributes:
+        pool_rows: N.
+        rate: M/L, the exact prior probability that a given row is in.
+        packed: (K, ⌈N/8⌉) bits, row i of candidate k in or out.
+    """
+
+    pool_rows: int
+    rate: Fraction
+    packed: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        """Return K."""
+        return len(self.packed)
+
+    @property
+    def subset_sizes(self) -> tuple[int, int]:
+        """Smallest and largest size of a candidate: equal, or one apart."""
+        return _sizes(self.pool_rows, self.rate)
+
+    def members(self, candidate: int) -> npt.NDArray[np.intp]:
+        """Return the ascending rows of one candidate."""
+        return np.flatnonzero(self.memberships(candidate, candidate + 1)[0])
+
+    def memberships(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
+        """Return the memberships of candidates ``start`` … ``stop`` − 1, (stop − start, N)."""
+        bits = np.unpackbits(self.packed[start:stop], axis=1, count=self.pool_rows)
+        return bits.astype(bool)
+
+    def columns(self, rows: Any) -> npt.NDArray[np.bool_]:
+        """Return the memberships of some rows in every candidate, (K, len(rows))."""
+        index = np.asarray(rows, dtype=np.intp)
+        bits = self.packed[:, index // 8] >> (7 - index % 8).astype(np.uint8)
+        return (bits & 1).astype(bool)
+
+
+def subset_rate(pool_rows: int, sampling_rate: float, candidates: int) -> Fraction:
+    """Return the share M/L of candidates each row is in: ``sampling_rate`` as a short fraction.
+
+    Raises:
+        ValueError: some candidate would be empty, or all of the pool.
+    """
+    rate = Fraction(sampling_rate).limit_denominator(min(LARGEST_CYCLE, candidates))
+    if (
+        not 0 < rate < 1
+        or _sizes(pool_rows, rate)[0] < 1
+        or _sizes(pool_rows, rate)[1] >= pool_rows
+    ):
+        raise ValueError(
+            f"sampling_rate: expected a rate that leaves rows in and rows out, got {sampling_rate} "
+            f"of {pool_rows} rows"
+        )
+    return rate
+
+
+def draw_family(
+    pool_rows: int, rate: Fraction, candidates: int, source: np.random.Generator
+) -> CandidateFamily:
+    """Declare at least ``candidates`` subsets, balanced exactly.
+
+    A random permutation is read cyclically M times and cut into L = denominator pieces at
+    ``⌊j N M / L⌋``: each row falls into exactly M of the L pieces. With rate ½ that is a half of
+    the pool and the other half.
+    """
+    share, cycle = rate.numerator, rate.denominator
+    permutations = -(-candidates // cycle)
+    packed = np.empty((permutations * cycle, (pool_rows + 7) // 8), dtype=np.uint8)
+    cuts = [index * pool_rows * share // cycle for index in range(cycle + 1)]
+    for number in range(permutations):
+        order = source.permutation(pool_rows)
+        for piece in range(cycle):
+            inside = np.zeros(pool_rows, dtype=bool)
+            inside[order[np.arange(cuts[piece], cuts[piece + 1]) % pool_rows]] = True
+            packed[number * cycle + piece] = np.packbits(inside)
+    return CandidateFamily(pool_rows, rate, packed)
+
+
+def _sizes(pool_rows: int, rate: Fraction) -> tuple[int, int]:
+    smallest = pool_rows * rate.numerator // rate.denominator
+    return smallest, -(-pool_rows * rate.numerator // rate.denominator)

@@ -1,0 +1,181 @@
+"""A released statistic with its guarantee, its design and what was measured: no secret inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit._validation import Array
+from tacit.attacks import MembershipAttack
+from tacit.covariance import covariance_from_dict
+from tacit.design.base import Design
+from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
+
+FORMAT = "tacit.statistic"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticDiagnostics:
+    """What the simulation saw; for the holder of the pool, not for publication.
+
+    Attributes:
+        pool_rows: N, rows in the pool.
+        subset_rows: rows in a candidate (in the smaller ones, where sizes differ by one).
+        candidates: K, declared subsets.
+        mi_budget: the budget asked for, in nats.
+        output_mean: (d,) mean of the query's output over the candidates.
+        output_variance: (d,) variance of each output.
+        noise_variance: (d,) variance of the noise on each output.
+        principal_output_variance: (d,) eigenvalues of the output covariance, largest first.
+        principal_noise_variance: (d,) variance of the noise along the same eigenvectors.
+        notes: what the code did that a reader should know.
+    """
+
+    pool_rows: int
+    subset_rows: int
+    candidates: int
+    mi_budget: float
+    output_mean: Array
+    output_variance: Array
+    noise_variance: Array
+    principal_output_variance: Array
+    principal_noise_variance: Array
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description that ``from_dict`` reads back."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in {**vars(self), "notes": list(self.notes)}.items()
+        }
+
+    @staticmethod
+    def from_dict(description: Mapping[str, Any]) -> StatisticDiagnostics:
+        """Return the diagnostics that ``to_dict`` described."""
+        fields = dict(description)
+        for name in ARRAY_FIELDS:
+            fields[name] = np.asarray(fields[name], dtype=np.float64)
+        fields["notes"] = tuple(fields["notes"])
+        return StatisticDiagnostics(**fields)
+
+
+ARRAY_FIELDS = (
+    "output_mean",
+    "output_variance",
+    "noise_variance",
+    "principal_output_variance",
+    "principal_noise_variance",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticRelease:
+    """A noisy statistic and everything that may be said about it.
+
+    Attributes:
+        release: (d,) the numbers to publish.
+        names: d labels.
+        guarantee: bound on the information about which rows were drawn, in nats.
+        membership: what it means for guessing whether one row was drawn.
+        design: the noise.
+        diagnostics: what the simulation saw; for the holder of the pool.
+        attack: the strongest membership attack run on simulated releases; None when none was.
+        query: what was computed.
+        method: how the noise was chosen.
+        reproducible: whether a seed fixed the randomness, which voids the guarantee.
+        seed: the integer seed, when one was given.
+        created: time of the draw, ISO 8601, UTC.
+    """
+
+    release: Array
+    names: tuple[str, ...]
+    guarantee: InformationBound
+    membership: SuccessBound
+    design: Design
+    diagnostics: StatisticDiagnostics
+    attack: MembershipAttack | None
+    query: str
+    method: str
+    reproducible: bool
+    seed: int | None
+    created: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description for strict JSON that ``from_dict`` reads back."""
+        return {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "release": self.release.tolist(),
+            "names": list(self.names),
+            "guarantee": self.guarantee.to_dict(),
+            "membership": self.membership.to_dict(),
+            "design": self.design.to_dict(),
+            "diagnostics": self.diagnostics.to_dict(),
+            "attack": None if self.attack is None else self.attack.to_dict(),
+            "query": self.query,
+            "method": self.method,
+            "reproducible": self.reproducible,
+            "seed": self.seed,
+            "created": self.created,
+        }
+
+    @staticmethod
+    def from_dict(description: Any) -> StatisticRelease:
+        """Return the release that ``to_dict`` described.
+
+        Raises:
+            ValueError: not the description of a statistic release, or a field is missing.
+        """
+        if not isinstance(description, Mapping) or description.get("format") != FORMAT:
+            raise ValueError(f"description: expected a release of format {FORMAT!r}")
+        if description.get("version") != FORMAT_VERSION:
+            raise ValueError(
+                f"description: expected version {FORMAT_VERSION}, "
+                f"got {description.get('version')!r}"
+            )
+        try:
+            return _read(description)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"description: a field is missing or malformed: {error!r}") from None
+
+
+def _read(description: Mapping[str, Any]) -> StatisticRelease:
+    guarantee = guarantee_from_dict(description["guarantee"])
+    membership = guarantee_from_dict(description["membership"])
+    if not isinstance(guarantee, InformationBound) or not isinstance(membership, SuccessBound):
+        raise ValueError("description: expected an information bound and a success bound")
+    attack = description["attack"]
+    return StatisticRelease(
+        release=np.asarray(description["release"], dtype=np.float64),
+        names=tuple(description["names"]),
+        guarantee=guarantee,
+        membership=membership,
+        design=_read_design(description["design"]),
+        diagnostics=StatisticDiagnostics.from_dict(description["diagnostics"]),
+        attack=None if attack is None else MembershipAttack.from_dict(attack),
+        query=description["query"],
+        method=description["method"],
+        reproducible=description["reproducible"],
+        seed=description["seed"],
+        created=description["created"],
+    )
+
+
+def _read_design(description: Mapping[str, Any]) -> Design:
+    gap = description["gap"]
+    return Design(
+        covariance=covariance_from_dict(description["covariance"]),
+        cost=description["cost"],
+        gap=math.nan if gap is None else gap,
+        method=description["method"],
+        multipliers=np.asarray(description["multipliers"], dtype=np.float64),
+        iterations=description["iterations"],
+        information=description["information"],
+        confidence=description["confidence"],
+        notes=tuple(description["notes"]),
+    )
