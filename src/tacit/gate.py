@@ -62,7 +62,7 @@ def check_release(
         The ``GateResult``; a reproducible (seeded) release never passes.
 
     Raises:
-        ValueError: when no threshold is given, one is out of range, or ``release`` is not a release.
+        ValueError: when no threshold is given or in range, or ``release`` is not a release.
     """
     success = _share("max_success", max_success)
     nats = None if max_information is None else positive("max_information", max_information)

@@ -58,9 +58,12 @@ class ReleaseRecord:
 
     @property
     def prior(self) -> float:
-        """Success of guessing blind: max(q, 1 − q) of the drawn fraction q, or as stored."""
-        fraction = self.subset_rows / self.pool_rows
-        return max(fraction, 1 - fraction, self.membership.prior)
+        """Success of guessing blind: as stored, and never below what the drawn rows imply."""
+        # subset_rows is the smaller of two sizes that may differ by one
+        low, high = self.subset_rows / self.pool_rows, (self.subset_rows + 1) / self.pool_rows
+        if low < 0.5 < high:
+            return max(0.5, self.membership.prior)
+        return max(min(max(low, 1 - low), max(high, 1 - high)), self.membership.prior)
 
 
 def read_release(source: Any) -> ReleaseRecord:

@@ -1,0 +1,318 @@
+"""``tacit statistic``: from a table to a released statistic, its report and its ledger entry."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tacit.cli.console import command_line, consoles, dump, line, print_json
+
+if TYPE_CHECKING:
+    from tacit.guarantees import InformationBound
+    from tacit.ledger import Reservation
+    from tacit.report import Provenance, ReleaseRecord
+    from tacit.statistics import StatisticRelease
+    from tacit.statistics.table import Table
+
+SHOWN_OUTPUTS = 4
+
+
+@dataclass
+class _Destination:
+    """Where a release goes; every path is checked before the draw."""
+
+    report: Path | None
+    json: Path | None
+    json_to_stdout: bool
+    ledger: str | None
+    secret: str
+    description: str
+    reproducible: bool
+    reservation: Reservation | None = None
+
+    def reserve(self, guarantee: InformationBound) -> None:
+        """Pay for the release that is about to be drawn."""
+        if self.ledger is None:
+            return
+        from tacit.ledger import Ledger
+
+        book = Ledger(self.ledger)
+        self.reservation = book.reserve(
+            self.secret, guarantee, self.description, reproducible=self.reproducible
+        )
+        self.reservation.mark_drawn()
+
+
+def statistic(
+    data: Annotated[str, typer.Argument(help="CSV file with a header line.")],
+    query: Annotated[
+        str,
+        typer.Option(
+            help="mean, std, quantiles[:0.25,0.5,0.75], covariance, least-squares, logistic, "
+            "kmeans:K, several joined by +, or module:function."
+        ),
+    ],
+    columns: Annotated[
+        str | None, typer.Option(help="Columns to use, separated by commas; all when left out.")
+    ] = None,
+    success: Annotated[
+        float | None, typer.Option(help="Largest success of guessing membership allowed.")
+    ] = None,
+    mi_budget: Annotated[
+        float | None, typer.Option(help="Largest information allowed, in nats.")
+    ] = None,
+    sampling_rate: Annotated[
+        float, typer.Option(help="Fraction of the rows that is drawn, in (0, 1).")
+    ] = 0.5,
+    method: Annotated[str, typer.Option(help="auto, exact, linear or diagonal.")] = "auto",
+    cost: Annotated[
+        str | None, typer.Option(help="What noise costs: squared (error) or relative.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column a regression explains; the last when left out.")
+    ] = None,
+    simulations: Annotated[int, typer.Option(help="Candidate subsets to simulate.")] = 2000,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that simulate; one per core when left out.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Make the draw repeatable. This voids the guarantee.")
+    ] = None,
+    attack: Annotated[bool, typer.Option(help="Attack simulated releases and measure.")] = True,
+    report: Annotated[str | None, typer.Option(help="HTML report to write.")] = None,
+    json: Annotated[
+        str | None, typer.Option("--json", help="JSON to write; - for standard output.")
+    ] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Ledger to spend from: a file or a database URL.")
+    ] = None,
+    secret: Annotated[
+        str | None, typer.Option(help="Name in the ledger; the file's fingerprint when left out.")
+    ] = None,
+) -> None:
+    """Release a statistic of a table with designed noise, a guarantee and a measured attack."""
+    from tacit.report import Provenance
+    from tacit.statistics import privatize
+    from tacit.statistics.table import read_table
+
+    if secret is not None and ledger is None:
+        raise ValueError("--secret: expected --ledger beside it, got none")
+    table = read_table(data, _columns(columns, target))
+    description = f"{query} of {os.path.basename(data)}"
+    destination = _destination(
+        report, json, ledger, secret or table.fingerprint, description, seed is not None
+    )
+    if ":" in query:
+        sys.path.insert(0, os.getcwd())
+    release = privatize(
+        query,
+        table.rows,
+        mi_budget=mi_budget,
+        success=success,
+        sampling_rate=sampling_rate,
+        method=method,
+        simulations=simulations,
+        rng=seed,
+        cost=cost,
+        columns=table.names,
+        target=target,
+        workers=workers,
+        attack=attack,
+        before_draw=destination.reserve,
+    )
+    provenance = Provenance.capture(
+        command_line(),
+        data_name=os.path.basename(data),
+        data_fingerprint=table.fingerprint,
+        data_rows=len(table.rows),
+        data_columns=table.names,
+        secret=None if ledger is None else destination.secret,
+        ledger=None if ledger is None else _ledger_label(ledger),
+    )
+    _store(release, destination, provenance)
+    _tell(consoles(destination.json_to_stdout), release, destination, table)
+
+
+def _columns(columns: str | None, target: str | None) -> list[str] | None:
+    if columns is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([columns]), [])]
+    if not names or not all(names):
+        raise ValueError(f"--columns: expected names separated by commas, got {columns!r}")
+    return names if target is None or target in names else [*names, target]
+
+
+def _destination(
+    report: str | None,
+    json: str | None,
+    ledger: str | None,
+    secret: str,
+    description: str,
+    reproducible: bool,
+) -> _Destination:
+    from tacit._files import check_writable
+
+    report_path = None if report is None else check_writable("--report", report)
+    to_stdout = json == "-"
+    json_path = None if json is None or to_stdout else check_writable("--json", json)
+    if report_path is not None and report_path == json_path:
+        raise ValueError(f"--json: expected another file than --report, got {report_path} twice")
+    if ledger is not None:
+        _check_ledger(ledger, secret, reproducible)
+    return _Destination(
+        report=report_path,
+        json=json_path,
+        json_to_stdout=to_stdout,
+        ledger=ledger,
+        secret=secret,
+        description=description,
+        reproducible=reproducible,
+    )
+
+
+def _check_ledger(location: str, secret: str, reproducible: bool) -> None:
+    """Refuse now what the reservation would refuse after the simulations."""
+    from tacit._files import check_writable
+    from tacit.ledger import Ledger
+    from tacit.ledger.store import parse_location
+
+    url = parse_location(location)
+    if url.get_backend_name() == "sqlite":
+        path = check_writable("--ledger", str(url.database))
+        if not path.exists():
+            return
+    book = Ledger(location)
+    budget, left = book.budget(secret), book.remaining(secret)
+    if budget is None or left is None:
+        return
+    if reproducible:
+        raise ValueError(
+            f"--seed: a seeded release guarantees nothing, and secret {secret!r} has a budget of "
+            f"{budget}; nothing was drawn"
+        )
+    if not left.nats:
+        raise ValueError(
+            f"budget: secret {secret!r} has a budget of {budget} and no nats left of it; "
+            "nothing was drawn"
+        )
+
+
+def _ledger_label(location: str) -> str:
+    from tacit.ledger.store import parse_location
+
+    return parse_location(location).render_as_string(hide_password=True)
+
+
+def _store(release: StatisticRelease, destination: _Destination, provenance: Provenance) -> None:
+    """Write the ledger first: if a file cannot be written after all, the release is not lost."""
+    from tacit._files import write_text_atomic
+    from tacit.report import write_report
+
+    content: dict[str, Any] = {**release.to_dict(), "provenance": provenance.to_dict()}
+    if destination.reservation is not None:
+        kept = ("release", "names", "query", "method", "membership", "reproducible", "created")
+        destination.reservation.commit({name: content[name] for name in kept})
+    if destination.json is not None:
+        write_text_atomic("--json", destination.json, dump(content))
+    if destination.json_to_stdout:
+        print_json(content)
+    if destination.report is not None:
+        write_report(release, destination.report, provenance)
+
+
+def _tell(
+    console: Console, release: StatisticRelease, destination: _Destination, table: Table
+) -> None:
+    from tacit.report import read_release, verdict
+
+    record = read_release(release)
+    conclusion = verdict(record)
+    style = "bold" if conclusion.kind == "bounded" else "bold red"
+    console.print(Text(conclusion.sentence, style))
+    line(console, "released", _outputs(record))
+    for label, text in _numbers(record):
+        line(console, label, text)
+    line(
+        console,
+        "data",
+        f"{len(table.rows):,} rows × {len(table.names)} columns, {table.fingerprint[:23]}…",
+    )
+    if destination.reservation is not None and destination.ledger is not None:
+        line(console, "ledger", _account(destination.ledger, destination.secret))
+    if destination.report is not None:
+        line(console, "report", str(destination.report))
+    if destination.json is not None:
+        line(console, "json", str(destination.json))
+
+
+def _outputs(record: ReleaseRecord) -> str:
+    from tacit.report.words import beside, significant
+
+    parts = [
+        f"{name} = {beside(value, spread)} (noise {significant(spread, 2)})"
+        for name, value, spread in zip(
+            record.names[:SHOWN_OUTPUTS],
+            record.values.tolist(),
+            (record.noise_variance**0.5).tolist(),
+            strict=False,
+        )
+    ]
+    more = len(record.names) - SHOWN_OUTPUTS
+    return ", ".join(parts) + (f", and {more} more" if more > 0 else "")
+
+
+def _numbers(record: ReleaseRecord) -> list[tuple[str, str]]:
+    from tacit.report.words import (
+        percent,
+        percent_up,
+        plus_minus,
+        seed_words,
+        significant,
+        significant_up,
+        success_bound,
+    )
+
+    void = "void: " if record.reproducible else ""
+    lines = [
+        (
+            "guarantee",
+            f"{void}information ≤ {significant_up(record.guarantee.nats)} nats, so success ≤ "
+            f"{percent_up(success_bound(record))} (guessing blind {percent(record.prior)})",
+        )
+    ]
+    attack = record.attack
+    if attack is None:
+        lines.append(("attack", "none was run"))
+    else:
+        low, high = (percent(end) for end in attack.worst_interval)
+        lines.append(
+            (
+                "attack",
+                f"{attack.name}: {plus_minus(attack)}; worst row {percent(attack.worst_success)} "
+                f"[{low}, {high}]; {attack.trials:,} simulated releases",
+            )
+        )
+    power, own = float(record.noise_variance.sum()), float(record.output_variance.sum())
+    ratio = f", {significant(power / own, 2)} times the output's own" if own > 0 else ""
+    lines.append(("noise", f"{record.method}, total variance {significant(power)}{ratio}"))
+    entropy = "operating system entropy"
+    lines.append(("randomness", seed_words(record) if record.reproducible else entropy))
+    return lines
+
+
+def _account(location: str, secret: str) -> str:
+    from tacit.cli.ledger import spending_words
+    from tacit.ledger import Ledger
+
+    book = Ledger(location)
+    left = book.remaining(secret)
+    words = f"{book.location}: spent {spending_words(book.spent(secret))}"
+    return words if left is None else f"{words}, {left} left"
