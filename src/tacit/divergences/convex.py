@@ -17,7 +17,8 @@ LOG_LIMIT = 700.0  # e^±700 are floats
 FAR = 1e4  # at larger distances both laws lie outside |ln t| <= 700 up to a mass below 1e-300
 NEAR = 1e-150
 SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
-NEGLIGIBLE = 50.0  # nats below the largest integrand
+WINDOW = 60.0  # beyond |x| = 60 the integrand is below φ(x) e^709 < e^-1000
+NEGLIGIBLE = 1e-22  # of the largest integrand
 RELATIVE_SLACK, ABSOLUTE_SLACK = 1e-9, 1e-15
 PANEL_LIMIT = 4000
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(15)
@@ -40,26 +41,13 @@ class ConvexFunction:
     slope: float
     lower: _End
     upper: _End
-    levels: Array
-    logs: Array
 
     @classmethod
     def prepare(cls, function: Callable[[float], float]) -> ConvexFunction:
         """Check f and measure its growth; raises ``ValueError`` if f(1) ≠ 0 or f is not convex."""
         slope = _tangent(function)
         _check_convex(function)
-        levels = np.arange(-LOG_LIMIT, LOG_LIMIT + 1)
-        values = np.array([_tilted(function, slope, level) for level in levels])
-        with np.errstate(divide="ignore"):
-            logs = np.where(np.isfinite(values), np.log(np.abs(values)), -math.inf)
-        return cls(
-            function,
-            slope,
-            _lower_end(function, slope),
-            _upper_end(function, slope),
-            levels,
-            logs,
-        )
+        return cls(function, slope, _lower_end(function, slope), _upper_end(function, slope))
 
     def divergence(self, distance: float) -> float:
         """Upper bound on E f(exp(dX − d²/2)) at ``distance`` d; inf where f is too heavy for it."""
@@ -131,23 +119,17 @@ class ConvexFunction:
     def _window(self, distance: float) -> tuple[float, float]:
         """The x between the two ends where the integrand is not negligible."""
         shift = distance * distance / 2
-        ends = (-self.lower.level + shift) / distance, (self.upper.level + shift) / distance
-        within = (self.levels >= -self.lower.level) & (self.levels <= self.upper.level)
-        points = (self.levels[within] + shift) / distance
-        logs = self.logs[within] - points * points / 2
-        if distance < 1:  # levels alone are too coarse in x
-            near = np.linspace(max(ends[0], -60.0), min(ends[1], 60.0), 241)
-            values = [abs(self.integrand(float(x), distance)) for x in near]
-            with np.errstate(divide="ignore"):
-                logs = np.concatenate([logs, np.log(values)])
-            points = np.concatenate([points, near])
-        order = np.argsort(points)
-        points, logs = points[order], logs[order]
-        kept = np.flatnonzero(logs > logs.max() - NEGLIGIBLE)
+        start = max((shift - self.lower.level) / distance, -WINDOW)
+        stop = min((shift + self.upper.level) / distance, WINDOW)
+        if start >= stop:
+            return 0.0, 0.0
+        points = np.linspace(start, stop, max(16, math.ceil(4 * (stop - start))))
+        values = np.abs([self.integrand(float(x), distance) for x in points])
+        kept = np.flatnonzero(values > max(NEGLIGIBLE * values.max(), NEGLIGIBLE**2))
         if kept.size == 0:
             return 0.0, 0.0
-        first, last = max(kept[0] - 1, 0), min(kept[-1] + 1, points.size - 1)
-        return float(max(points[first], ends[0])), float(min(points[last], ends[1]))
+        last = points.size - 1
+        return float(points[max(kept[0] - 1, 0)]), float(points[min(kept[-1] + 1, last)])
 
 
 def _rounded_up(value: float, error: float, slope: float) -> float:
