@@ -22,7 +22,7 @@ class LeastSquares:
     def __call__(self, rows: Array) -> Array:
         """Return (p,): the p − 1 coefficients, then the intercept."""
         features, response = _split(rows, self.target)
-        solution, _, rank, _ = np.linalg.lstsq(features, response, rcond=None)
+        solution, _, rank, _ = scipy_linalg.lstsq(features, response)
         if rank < features.shape[1]:
             raise ValueError(
                 f"query: least squares needs independent columns, got rank {rank} of "

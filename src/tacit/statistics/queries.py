@@ -98,8 +98,8 @@ class CovarianceTriangle:
 
     def names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return ``cov[a,b]`` per pair."""
-        first, second = np.triu_indices(len(columns))
-        return tuple(f"cov[{columns[i]},{columns[j]}]" for i, j in zip(first, second, strict=True))
+        width = range(len(columns))
+        return tuple(f"cov[{columns[i]},{columns[j]}]" for i in width for j in width if i <= j)
 
 
 @dataclass(frozen=True)
