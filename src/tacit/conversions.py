@@ -1,0 +1,346 @@
+"""From one notion of leakage to another, every result rounded to the side that is safe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from scipy.special import expit
+
+from tacit._validation import Array, as_float, in_interval, integer, non_negative, vector
+
+EPS = 2.0**-52
+SERIES_BELOW = 0.1
+SERIES_TERMS = 24
+
+
+def success_from_information(nats: float, prior: float) -> float:
+    """Largest success that ``nats`` of mutual information allow in a task with this prior success.
+
+    The upper end s of kl(s ‖ p) = s ln(s/p) + (1−s) ln((1−s)/(1−p)) <= I(X; Y), which holds for
+    every task on X and every attacker who sees Y; 1 where nats >= −ln p.
+
+    Args:
+        nats: Mutual information between the secret and the release, >= 0, in nats; may be inf.
+        prior: Success p of the best guess without the release, in (0, 1).
+
+    Returns:
+        An upper bound on the success, rounded up.
+
+    Raises:
+        ValueError: ``nats`` is negative or ``prior`` outside (0, 1).
+
+    Example:
+        >>> round(success_from_information(0.01, 0.5), 9)
+        0.57059257
+
+    Source: residual-pac, Eq. 17 (Bernoulli KL), Eq. 10.
+    """
+    information = non_negative("nats", nats, allow_inf=True)
+    chance = _open_unit("prior", prior)
+    if information == 0:
+        return chance
+    if information >= -math.log(chance) * (1 - 4 * EPS):
+        return 1.0
+    low, high = 0.0, 1 - chance
+    if _kl_of_gap(high, chance) * (1 - 64 * EPS) < information:
+        return 1.0
+    while True:
+        # the gap spans many decades, so halve its exponent while the bracket does
+        middle = (
+            math.sqrt(max(low, 5e-324)) * math.sqrt(high)
+            if high > 4 * low
+            else low + (high - low) / 2
+        )
+        if not low < middle < high:
+            break
+        if _kl_of_gap(middle, chance) * (1 - 64 * EPS) < information:
+            low = middle
+        else:
+            high = middle
+    return min(_sum_up(chance, high), 1.0)
+
+
+def information_from_success(success: float, prior: float) -> float:
+    """Largest information budget that keeps the success of every attacker at most ``success``.
+
+    kl(s ‖ p) for s = ``success`` and p = ``prior``, rounded down so that
+    ``success_from_information(information_from_success(s, p), p) <= s``. Read the other way, an
+    attack that succeeds with probability s proves that at least this much information leaks.
+
+    Args:
+        success: Target success s, in [prior, 1].
+        prior: Success p of the best guess without the release, in (0, 1).
+
+    Returns:
+        The budget in nats, 0 at s = p and −ln p (rounded down) at s = 1.
+
+    Raises:
+        ValueError: ``prior`` is outside (0, 1) or ``success`` outside [prior, 1].
+
+    Example:
+        >>> round(information_from_success(0.55, 0.5), 9)
+        0.005008367
+
+    Source: residual-pac, Eq. 17.
+    """
+    chance = _open_unit("prior", prior)
+    target = in_interval("success", success, chance, 1.0)
+    if target == chance:
+        return 0.0
+    if target == 1.0:
+        return -math.log(chance) * (1 - 4 * EPS)
+    nats = _kl_of_gap(target - chance, chance)
+    shrink = 256 * EPS
+    while success_from_information(nats, chance) > target:
+        nats *= max(1 - shrink, 0.0)
+        shrink *= 2
+    return nats
+
+
+def success_from_dp(epsilon: float, delta: float, prior: float = 0.5) -> float:
+    """Largest success in telling two neighbouring inputs apart under (ε, δ)-DP.
+
+    The testing region has the vertices (false positives, false negatives) = (0, 1−δ), (q, q),
+    (1−δ, 0) with q = (1−δ)/(1+e^ε), so the success is at most
+    max{1 − q, 1 − p(1−δ), 1 − (1−p)(1−δ)}; at p = ½ this is 1 − (1−δ)/(1+e^ε).
+
+    Args:
+        epsilon: ε >= 0 in nats; may be inf.
+        delta: δ in [0, 1].
+        prior: Probability p of one of the two inputs, in (0, 1).
+
+    Returns:
+        An upper bound on the success, rounded up.
+
+    Raises:
+        ValueError: An argument is outside its range.
+
+    Example:
+        >>> round(success_from_dp(1.0, 0.0), 6)
+        0.731059
+
+    Source: residual-pac, Eq. 16 (p = ½).
+    """
+    eps, failure = _dp("epsilon", epsilon, "delta", delta)
+    chance = _open_unit("prior", prior)
+    likelier = max(chance, 1 - chance)
+    if eps == 0 and failure == 0:
+        return likelier
+    middle = (failure + (1 - failure) * float(expit(eps))) * (1 + 8 * EPS)
+    end = (likelier + (1 - likelier) * failure) * (1 + (8 * EPS if failure > 0 else 0.0))
+    return min(max(middle, end, likelier), 1.0)
+
+
+def epsilon_from_success(success: float, delta: float) -> float:
+    """Largest ε such that (ε, δ)-DP keeps membership success at even odds at most ``success``.
+
+    ε = ln((s − δ)/(1 − s)), the inverse of `success_from_dp` at prior ½, rounded down:
+    ``success_from_dp(epsilon_from_success(s, δ), δ) <= s``. Read the other way, an attack with
+    success s at even odds proves that the release is not (ε', δ)-DP for any ε' below this.
+
+    Args:
+        success: s in [(1 + δ)/2, 1].
+        delta: δ in [0, 1).
+
+    Returns:
+        ε in nats, 0 at s = (1 + δ)/2 and inf at s = 1.
+
+    Raises:
+        ValueError: ``delta`` is outside [0, 1), or no ε >= 0 gives a success this low.
+
+    Example:
+        >>> round(epsilon_from_success(0.55, 0.0), 6)
+        0.200671
+
+    Source: residual-pac, Eq. 16.
+    """
+    failure = in_interval("delta", delta, 0.0, 1.0, open_high=True)
+    target = in_interval("success", success, 0.0, 1.0)
+    excess = float(2 * Fraction(target) - 1 - Fraction(failure))
+    if excess < 0:
+        raise ValueError(
+            f"success: expected at least (1 + delta)/2 = {(1 + failure) / 2!r}, got {target!r}"
+        )
+    if target == 1.0:
+        return math.inf
+    if excess == 0:
+        return 0.0
+    epsilon = math.log1p(excess / (1 - target))
+    shrink = 4 * EPS
+    while epsilon > 0 and success_from_dp(epsilon, failure) > target:
+        epsilon *= max(1 - shrink, 0.0)
+        shrink *= 2
+    return epsilon
+
+
+def advantage_from_dp(epsilon: float, delta: float) -> float:
+    """Largest total variation distance between neighbours under (ε, δ)-DP.
+
+    (e^ε − 1 + 2δ)/(e^ε + 1): true positives minus false positives of any membership test.
+
+    Args:
+        epsilon: ε >= 0 in nats; may be inf.
+        delta: δ in [0, 1].
+
+    Returns:
+        An upper bound on the advantage in [0, 1], rounded up.
+
+    Raises:
+        ValueError: An argument is outside its range.
+
+    Example:
+        >>> round(advantage_from_dp(1.0, 0.0), 6)
+        0.462117
+
+    Source: Kairouz, Oh and Viswanath (2015), Theorem 2.1.
+    """
+    eps, failure = _dp("epsilon", epsilon, "delta", delta)
+    if eps == 0 and failure == 0:
+        return 0.0
+    value = math.tanh(eps / 2) + 2 * failure * float(expit(-eps))
+    return min(value * (1 + 8 * EPS), 1.0)
+
+
+def epsilon_from_renyi(
+    orders: Array | Sequence[float], values: Array | Sequence[float], delta: float
+) -> float:
+    """Smallest ε that a Rényi curve gives at δ by the improved conversion.
+
+    ε = max(0, min over α of D_α + ln(1 − 1/α) − (ln δ + ln α)/(α − 1)).
+
+    Args:
+        orders: Orders α > 1, shape (k,).
+        values: D_α >= 0 in nats at each order, shape (k,); inf where there is no bound.
+        delta: δ in (0, 1).
+
+    Returns:
+        ε in nats, rounded up; inf where every value is.
+
+    Raises:
+        ValueError: Shapes differ, an order is not a finite number > 1, a value is negative or NaN,
+            or ``delta`` is outside (0, 1).
+
+    Example:
+        >>> round(epsilon_from_renyi([2.0, 8.0, 32.0], [1.0, 4.0, 16.0], 1e-5), 4)
+        5.2141
+
+    Source: Balle et al. (2020), Theorem 21; Canonne, Kamath and Steinke (2020), Proposition 12.
+    """
+    alphas = vector("orders", orders)
+    if not (alphas > 1).all():
+        raise ValueError(f"orders: expected numbers > 1, got {float(alphas.min())!r}")
+    failure = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    divergences = [non_negative(f"values[{i}]", v, allow_inf=True) for i, v in enumerate(values)]
+    if len(divergences) != alphas.size:
+        raise ValueError(
+            f"values: expected one for each of the {alphas.size} orders, got {len(divergences)}"
+        )
+    best = math.inf
+    for alpha, divergence in zip(alphas.tolist(), divergences, strict=True):
+        if math.isfinite(divergence):
+            best = min(best, _epsilon_at(alpha, divergence, failure))
+    return max(best, 0.0)
+
+
+def fano_information(accuracy: float, classes: int) -> float:
+    """Fewest nats a release must leak if someone names one of K equally likely classes from it.
+
+    Fano's inequality: I >= ln K − h(a) − (1 − a) ln(K − 1) = kl(a ‖ 1/K), 0 at or below chance.
+
+    Args:
+        accuracy: Probability a of naming the class, in [0, 1].
+        classes: Number K >= 2 of equally likely classes.
+
+    Returns:
+        A lower bound on the mutual information in nats, rounded down.
+
+    Raises:
+        ValueError: ``accuracy`` is outside [0, 1] or ``classes`` is not an integer >= 2.
+
+    Example:
+        >>> round(fano_information(0.87, 4), 3)
+        0.857
+
+    Source: Fano's inequality (Cover and Thomas, Theorem 2.10.1), with the error term kept.
+    """
+    reached = in_interval("accuracy", accuracy, 0.0, 1.0)
+    chance = _reciprocal_up(integer("classes", classes, minimum=2))
+    return information_from_success(reached, chance) if reached > chance else 0.0
+
+
+def fano_success(nats: float, candidates: int) -> float:
+    """Largest probability of naming which of N equally likely candidates is the secret.
+
+    The inverse of `fano_information`: the upper end s of kl(s ‖ 1/N) <= nats.
+
+    Args:
+        nats: Mutual information between the secret and the release, >= 0, in nats; may be inf.
+        candidates: Number N >= 2 of equally likely candidates.
+
+    Returns:
+        An upper bound on the success, rounded up.
+
+    Raises:
+        ValueError: ``nats`` is negative or ``candidates`` is not an integer >= 2.
+
+    Example:
+        >>> round(fano_success(0.02, 4), 4)
+        0.3396
+
+    Source: as `fano_information`.
+    """
+    return success_from_information(
+        nats, _reciprocal_up(integer("candidates", candidates, minimum=2))
+    )
+
+
+def _epsilon_at(alpha: float, divergence: float, delta: float) -> float:
+    terms = (
+        divergence,
+        math.log1p(-1 / alpha) if alpha > 2 else math.log(alpha - 1) - math.log(alpha),
+        -math.log(delta) / (alpha - 1),
+        -math.log(alpha) / (alpha - 1),
+    )
+    return math.fsum(terms) + 8 * EPS * (1 + sum(abs(term) for term in terms))
+
+
+def _dp(epsilon_name: str, epsilon: float, delta_name: str, delta: float) -> tuple[float, float]:
+    return (
+        non_negative(epsilon_name, epsilon, allow_inf=True),
+        in_interval(delta_name, delta, 0.0, 1.0),
+    )
+
+
+def _open_unit(name: str, value: float) -> float:
+    return in_interval(name, as_float(name, value), 0.0, 1.0, open_low=True, open_high=True)
+
+
+def _reciprocal_up(count: int) -> float:
+    reciprocal = 1 / count
+    exact = Fraction(reciprocal) * count >= 1
+    return reciprocal if exact else math.nextafter(reciprocal, 1.0)
+
+
+def _sum_up(left: float, right: float) -> float:
+    total = left + right
+    if Fraction(total) < Fraction(left) + Fraction(right):
+        return math.nextafter(total, math.inf)
+    return total
+
+
+def _kl_of_gap(gap: float, chance: float) -> float:
+    """kl(p + x ‖ p) = p φ(x/p) + (1−p) φ(−x/(1−p)), φ(a) = (1+a) ln(1+a) − a >= 0."""
+    return chance * _phi(gap / chance) + (1 - chance) * _phi(-gap / (1 - chance))
+
+
+def _phi(a: float) -> float:
+    if a <= -1:
+        return 1.0
+    if abs(a) >= SERIES_BELOW:
+        return (1 + a) * math.log1p(a) - a
+    series = 0.0
+    for power in range(SERIES_TERMS, 1, -1):
+        series = (-1.0) ** power / (power * (power - 1)) + a * series
+    return a * a * series
