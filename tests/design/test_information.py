@@ -310,8 +310,13 @@ def test_the_radius_shrinks_with_samples_and_is_never_vacuous():
     assert slacks == sorted(slacks, reverse=True)
     assert slacks[0] == pytest.approx(1.0)
     assert slacks[-1] < 3e-3
-    wide = covariance_radius(np.eye(10_000) / 10_000, 1000, failure=0.05, radius=1.0)
-    assert wide < 1.0
+
+
+def test_the_radius_in_many_dimensions_is_the_dimension_free_one():
+    estimate = np.zeros((300, 300))
+    estimate[0, 0] = 0.9
+    expected = math.sqrt(2 / 500) + 2 * math.sqrt(math.log(2 / 0.05) / 500)
+    assert covariance_radius(estimate, 1000, failure=0.05, radius=1.0) == pytest.approx(expected)
 
 
 def test_confident_design_approaches_the_exact_one():
