@@ -1,0 +1,258 @@
+"""Guarantees that two inputs look alike: differential privacy and indistinguishability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from tacit._validation import in_interval, non_negative, positive
+from tacit.conversions import epsilon_from_renyi, success_from_dp
+from tacit.divergences import NamedKind, check_named_kind
+from tacit.guarantees.base import Guarantee, items, text, texts
+from tacit.guarantees.information import SuccessBound
+from tacit.guarantees.words import number_up, percent_up
+
+DIVERGENCE_NAMES = {
+    "kl": "Kullback-Leibler divergence",
+    "tv": "total variation distance",
+    "hellinger": "squared Hellinger distance",
+    "chi2": "χ² divergence",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApproximateDP(Guarantee):
+    """(ε, δ)-differential privacy: P(M(x) ∈ A) <= e^ε P(M(x') ∈ A) + δ for neighbours x, x'.
+
+    Args:
+        epsilon: ε >= 0 in nats; inf says nothing beyond δ.
+        delta: δ in [0, 1].
+        adjacency: Which inputs are neighbours, such as ``"replace one record"``.
+        evidence: As in `Guarantee`.
+        assumptions: As in `Guarantee`.
+        source: As in `Guarantee`.
+        confidence: As in `Guarantee`.
+
+    Raises:
+        ValueError: A field is not what it should be; the message names it.
+
+    Example:
+        >>> bound = ApproximateDP(
+        ...     epsilon=1.0, delta=0.0, adjacency="replace one record",
+        ...     evidence="theorem", assumptions=(), source="example",
+        ... )
+        >>> round(bound.success().success, 3)
+        0.731
+
+    Source: residual-pac, Definition 5.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+
+    number_fields: ClassVar[tuple[str, ...]] = ("epsilon", "delta")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("epsilon", non_negative("epsilon", self.epsilon, allow_inf=True))
+        self._set("delta", in_interval("delta", self.delta, 0, 1))
+        text("adjacency", self.adjacency)
+
+    def success(self, prior: float = 0.5) -> SuccessBound:
+        """Bound the success of telling two neighbouring inputs apart.
+
+        Args:
+            prior: Probability of one of the two inputs, in (0, 1).
+
+        Returns:
+            The bound, whose prior success is max(prior, 1 − prior).
+
+        Raises:
+            ValueError: ``prior`` is outside (0, 1).
+
+        Source: residual-pac, Eq. 16.
+        """
+        bound = success_from_dp(self.epsilon, self.delta, prior)
+        return SuccessBound(
+            success=bound,
+            prior=max(prior, 1 - prior),
+            task=f"which of two neighbouring inputs ({self.adjacency}) was used",
+            evidence=self.evidence,
+            assumptions=self.assumptions,
+            source=f"{self.source}; residual-pac, Eq. 16",
+            confidence=self.confidence,
+        )
+
+    def _statement(self) -> str:
+        success = percent_up(success_from_dp(self.epsilon, self.delta))
+        return (
+            f"Told that one of two neighbouring inputs ({self.adjacency}) was used, an attacker "
+            f"guesses which at most {success} of the time (guessing blind: 50.0%): "
+            f"ε = {number_up(self.epsilon)}, δ = {number_up(self.delta)}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenyiDP(Guarantee):
+    """Rényi differential privacy: D_α(M(x) ‖ M(x')) <= ε(α) for neighbours x, x', both directions.
+
+    Args:
+        orders: Orders α > 1, strictly increasing.
+        epsilons: ε(α) >= 0 in nats, one for each order; inf where there is no bound.
+        adjacency: Which inputs are neighbours, such as ``"add or remove one record"``.
+        evidence: As in `Guarantee`.
+        assumptions: As in `Guarantee`.
+        source: As in `Guarantee`.
+        confidence: As in `Guarantee`.
+
+    Raises:
+        ValueError: A field is not what it should be; the message names it.
+
+    Example:
+        >>> bound = RenyiDP(
+        ...     orders=(2.0, 8.0), epsilons=(1.0, 4.0), adjacency="add or remove one record",
+        ...     evidence="theorem", assumptions=(), source="example",
+        ... )
+        >>> round(bound.approximate(1e-5).epsilon, 2)
+        5.21
+
+    Source: Mironov (2017), Definition 4.
+    """
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+    adjacency: str
+
+    number_fields: ClassVar[tuple[str, ...]] = ("orders", "epsilons")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        orders = tuple(
+            positive(f"orders[{i}]", order) for i, order in enumerate(items("orders", self.orders))
+        )
+        if not orders or orders[0] <= 1 or any(b <= a for a, b in pairwise(orders)):
+            raise ValueError(f"orders: expected increasing numbers > 1, got {orders!r}")
+        epsilons = _bounds("epsilons", self.epsilons)
+        if len(epsilons) != len(orders):
+            raise ValueError(
+                f"epsilons: expected one for each of {len(orders)} orders, got {len(epsilons)}"
+            )
+        self._set("orders", orders)
+        self._set("epsilons", epsilons)
+        text("adjacency", self.adjacency)
+
+    def approximate(self, delta: float) -> ApproximateDP:
+        """Convert to (ε, δ)-differential privacy at the best order.
+
+        Args:
+            delta: δ in (0, 1).
+
+        Returns:
+            The guarantee, its ε rounded up.
+
+        Raises:
+            ValueError: ``delta`` is outside (0, 1).
+
+        Source: Balle et al. (2020), Theorem 21.
+        """
+        return ApproximateDP(
+            epsilon=epsilon_from_renyi(self.orders, self.epsilons, delta),
+            delta=delta,
+            adjacency=self.adjacency,
+            evidence=self.evidence,
+            assumptions=self.assumptions,
+            source=f"{self.source}; Balle et al. (2020), Theorem 21",
+            confidence=self.confidence,
+        )
+
+    def _statement(self) -> str:
+        curve = zip(self.orders, self.epsilons, strict=True)
+        points = ", ".join(
+            f"{number_up(epsilon)} nats at order {order:g}" for order, epsilon in list(curve)[:3]
+        )
+        more = f" and {len(self.orders) - 3} more orders" if len(self.orders) > 3 else ""
+        return (
+            f"Between neighbouring inputs ({self.adjacency}) the Rényi divergence of the releases "
+            f"is at most {points}{more}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Indistinguishability(Guarantee):
+    """The release from the real input is within a divergence of each safe reference's release.
+
+    D(M(U) ‖ M(R_i)) <= bounds[i]. Nothing is said about pairs of references.
+
+    Args:
+        references: Names of the m references, none twice.
+        divergence: A named kind of `tacit.divergences`, such as ``"kl"`` or ``("renyi", 2.0)``.
+        bounds: One bound >= 0 for each reference; inf where there is none.
+        evidence: As in `Guarantee`.
+        assumptions: As in `Guarantee`.
+        source: As in `Guarantee`.
+        confidence: As in `Guarantee`.
+
+    Raises:
+        ValueError: A field is not what it should be; the message names it.
+
+    Example:
+        >>> bound = Indistinguishability(
+        ...     references=("without Ada", "without Bob"), divergence="kl", bounds=(0.5, 0.1),
+        ...     evidence="theorem", assumptions=(), source="dsi, Theorem 3.3",
+        ... )
+        >>> bound.bounds
+        (0.5, 0.1)
+
+    Source: dsi, Definition 1.2.
+    """
+
+    references: tuple[str, ...]
+    divergence: NamedKind
+    bounds: tuple[float, ...]
+
+    number_fields: ClassVar[tuple[str, ...]] = ("bounds",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        references = texts("references", self.references)
+        if not references or len(set(references)) != len(references):
+            raise ValueError(f"references: expected distinct names, got {references!r}")
+        bounds = _bounds("bounds", self.bounds)
+        if len(bounds) != len(references):
+            raise ValueError(
+                f"bounds: expected one for each of {len(references)} references, got {len(bounds)}"
+            )
+        self._set("references", references)
+        self._set("divergence", check_named_kind("divergence", self.divergence))
+        self._set("bounds", bounds)
+
+    def _statement(self) -> str:
+        loosest = max(self.bounds)
+        reference = self.references[self.bounds.index(loosest)]
+        many = (
+            f"each of {len(self.references)} references"
+            if len(self.references) > 1
+            else "its reference"
+        )
+        return (
+            f"The release is within a {_divergence_name(self.divergence)} of {number_up(loosest)} "
+            f"of what {many} would have given (loosest: {reference})"
+        )
+
+
+def _bounds(name: str, value: Any) -> tuple[float, ...]:
+    return tuple(
+        non_negative(f"{name}[{i}]", bound, allow_inf=True)
+        for i, bound in enumerate(items(name, value))
+    )
+
+
+def _divergence_name(kind: NamedKind) -> str:
+    if isinstance(kind, str):
+        return DIVERGENCE_NAMES[kind]
+    name, parameter = kind
+    if name == "renyi":
+        return f"Rényi divergence of order {parameter:g}"
+    return f"hockey-stick divergence at ε = {parameter:g}"
