@@ -36,6 +36,7 @@ def success_figure(release: ReleaseRecord, bound: float, *, width: int) -> Marku
     """Draw the success bound as a line beside the measured attack as points with intervals."""
     narrow = width < WIDE
     rows = [] if release.attack is None else _attack_rows(release.attack)
+    promise = "void: would be at most" if release.reproducible else "guaranteed: at most"
     left = 12 if narrow else 196
     top, step = 58, 56 if narrow else 44
     bottom = top + max(step * len(rows), 30)
@@ -48,12 +49,12 @@ def success_figure(release: ReleaseRecord, bound: float, *, width: int) -> Marku
         _line("blind", blind, top - 8, blind, bottom),
         _label(f"guessing blind {percent(release.prior)}", blind, 42, "quiet", width, left),
         _line("bound", limit, top - 32, limit, bottom),
-        _label(f"guaranteed: at most {percent_up(bound)}", limit, 18, "bound-text", width, left),
+        _label(f"{promise} {percent_up(bound)}", limit, 18, "bound-text", width, left),
     ]
     for index, (name, success, interval) in enumerate(rows):
         y = top + step * index + (34 if narrow else 20)
         parts += _measurement(scale, y, success, interval)
-        spread = f"{percent(success)}  [{percent(interval[0])}, {percent(interval[1])}]"
+        spread = f"{percent(success)} [{percent(interval[0])[:-1]}, {percent(interval[1])[:-1]}]"
         if narrow:
             parts.append(_text(f"{name}: {spread}", left, y - 14, "measured-text"))
         else:

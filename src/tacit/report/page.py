@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tacit._files import check_writable, write_text_atomic
 from tacit.report.figures import NARROW, WIDE, success_figure, variance_figure
@@ -57,6 +57,7 @@ def render_report(release: Any, provenance: Provenance) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["breakable"] = _breakable
     folder = resources.files("tacit.report")
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     style = Markup((folder / "page.css").read_text(encoding="utf-8"))
@@ -102,6 +103,7 @@ def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance)
     return {
         "record": record,
         "verdict": conclusion,
+        "headline": conclusion.sentence.replace(" ± ", "\u00a0±\u00a0"),
         "provenance": provenance,
         "bound": percent_up(bound),
         "prior": percent(record.prior),
@@ -112,6 +114,7 @@ def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance)
         "variance_narrow": variance_figure(record, width=NARROW),
         "rows": rows[:SHOWN_ROWS],
         "more_rows": rows[SHOWN_ROWS:],
+        "drowned": int(np.sum(np.abs(record.values) < np.sqrt(record.noise_variance))),
         "assumptions": list(assumptions),
         "notes": list(notes),
         "attack": _attack_words(record),
@@ -136,6 +139,14 @@ def _rows(record: ReleaseRecord) -> list[OutputRow]:
             strict=True,
         )
     ]
+
+
+def _breakable(name: str) -> Markup:
+    """Let a long label break after a comma or an underscore."""
+    text = escape(name)
+    for character in ",_":
+        text = text.replace(character, character + Markup("<wbr>"))
+    return text
 
 
 def _attack_words(record: ReleaseRecord) -> str:
