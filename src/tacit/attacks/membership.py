@@ -148,7 +148,8 @@ def membership_attack(
     clean = _whitened(values - values.mean(axis=0), covariance)
     secrets = source.integers(len(values), size=count)
     seen = clean[secrets] + source.standard_normal((count, clean.shape[1]))
-    attackers = {BAYES: _bayes(clean, inside), LIRA: _gaussian_fit(clean, inside, rate)}
+    indicator = inside.astype(np.float64)
+    attackers = {BAYES: _bayes(clean, indicator), LIRA: _gaussian_fit(clean, indicator, rate)}
     results = {
         name: _run(scores, seen, inside[secrets], rate, source)
         for name, scores in attackers.items()
@@ -202,9 +203,8 @@ def _whitened(values: Array, covariance: Covariance) -> Array:
     return whitened
 
 
-def _bayes(clean: Array, inside: Any) -> Scores:
+def _bayes(clean: Array, indicator: Array) -> Scores:
     """Return the log odds of membership under the exact posterior over candidates."""
-    indicator = inside.astype(np.float64)
 
     def scores(seen: Array) -> Array:
         squared = cdist(seen, clean, "sqeuclidean")
@@ -218,20 +218,21 @@ def _bayes(clean: Array, inside: Any) -> Scores:
     return scores
 
 
-def _gaussian_fit(clean: Array, inside: Any, rate: float) -> Scores:
+def _gaussian_fit(clean: Array, indicator: Array, rate: float) -> Scores:
     """Return the log odds of membership under one Gaussian for in and one for out per row."""
     axes = scipy_linalg.svd(clean, full_matrices=False)[2]
     principal = clean @ axes.T
-    indicator = inside.astype(np.float64)
-    share = len(clean) * rate
+    first, second = indicator.T @ principal, indicator.T @ principal**2
 
-    def moments(weights: Array, size: float) -> tuple[Array, Array]:
-        mean = weights.T @ principal / size
-        variance = weights.T @ principal**2 / size - mean**2
+    def moments(sums: Array, squares: Array, share: float) -> tuple[Array, Array]:
+        mean = sums / (share * len(clean))
+        variance = squares / (share * len(clean)) - mean**2
         return mean, np.maximum(variance, 0.0) + 1.0
 
-    mean_in, variance_in = moments(indicator, share)
-    mean_out, variance_out = moments(1.0 - indicator, len(clean) - share)
+    mean_in, variance_in = moments(first, second, rate)
+    mean_out, variance_out = moments(
+        principal.sum(axis=0) - first, (principal**2).sum(axis=0) - second, 1.0 - rate
+    )
     offset = np.log(rate / (1.0 - rate)) + 0.5 * (
         np.log(variance_out)
         - np.log(variance_in)
