@@ -1,0 +1,150 @@
+"""The gate: what passes, what is crossed, and what it refuses to judge."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.conversions import success_from_information
+from tacit.gate import check_release
+from tacit.statistics import StatisticRelease, privatize
+
+
+@pytest.fixture(scope="module")
+def release() -> StatisticRelease:
+    pool = np.random.default_rng(2).normal(size=(41, 2))
+    return privatize("mean", pool, success=0.6, simulations=100, attack_trials=200, workers=1)
+
+
+@pytest.fixture
+def content(release: StatisticRelease) -> dict[str, Any]:
+    return copy.deepcopy(release.to_dict())
+
+
+def test_thresholds_at_the_bound_hold_and_just_below_do_not(release: StatisticRelease) -> None:
+    success, nats = release.membership.success, release.guarantee.nats
+    assert check_release(release, max_success=success, max_information=nats).passed
+    assert check_release(release, max_success=0.6).passed
+    lower = check_release(release, max_success=math.nextafter(success, 0.0))
+    assert not lower.passed
+    assert [check.name for check in lower.checks] == ["max_success"]
+    assert not check_release(release, max_information=math.nextafter(nats, 0.0)).passed
+
+
+def test_each_crossed_threshold_is_named(release: StatisticRelease) -> None:
+    result = check_release(release, max_success=0.51, max_information=1e-6, max_attack=0.99)
+    assert not result.passed
+    assert [check.name for check in result.checks if not check.holds] == [
+        "max_success",
+        "max_information",
+    ]
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["passed"] is False
+
+
+def test_an_edited_success_is_recomputed_from_the_information(content: dict[str, Any]) -> None:
+    nats = content["guarantee"]["nats"]
+    content["membership"]["success"] = 0.5
+    result = check_release(content, max_success=0.55)
+    assert not result.passed
+    assert result.checks[0].found == success_from_information(nats, 0.5)
+
+
+def test_an_edited_prior_is_recomputed_from_the_rows_drawn(content: dict[str, Any]) -> None:
+    content["diagnostics"]["pool_rows"] = 100
+    content["diagnostics"]["subset_rows"] = 10
+    assert not check_release(content, max_success=0.89).passed
+
+
+def test_a_success_stored_above_the_information_counts(content: dict[str, Any]) -> None:
+    content["membership"]["success"] = 0.95
+    result = check_release(content, max_success=0.9)
+    assert result.checks[0].found == 0.95
+    assert not result.passed
+
+
+def test_a_seeded_release_never_passes(content: dict[str, Any]) -> None:
+    content["reproducible"], content["seed"] = True, 3
+    result = check_release(content, max_success=1.0)
+    assert result.checks[0].holds
+    assert result.reproducible
+    assert not result.passed
+
+
+def test_the_attack_is_judged_by_the_upper_end_of_its_interval(content: dict[str, Any]) -> None:
+    content["attack"].update(
+        success=0.51, interval=[0.5, 0.53], worst_success=0.55, worst_interval=[0.51, 0.6]
+    )
+    assert check_release(content, max_attack=0.53).passed
+    assert not check_release(content, max_attack=0.52).passed
+    content["attack"]["worst_interval"] = [0.54, 0.6]
+    worst = check_release(content, max_attack=0.53)
+    assert not worst.passed
+    assert "worst row" in worst.checks[0].sentence
+
+
+def test_no_attack_does_not_hold_a_threshold_on_it(content: dict[str, Any]) -> None:
+    content["attack"] = None
+    result = check_release(content, max_attack=0.9)
+    assert not result.passed
+    assert result.checks[0].found is None
+
+
+def test_the_path_of_a_file_is_read(content: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "release.json"
+    path.write_text(json.dumps(content))
+    assert check_release(path, max_success=0.6) == check_release(content, max_success=0.6)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "named"),
+    [
+        ({}, "at least one threshold"),
+        ({"max_success": 0.0}, "max_success"),
+        ({"max_success": 1.01}, "max_success"),
+        ({"max_success": math.nan}, "max_success"),
+        ({"max_attack": -0.5}, "max_attack"),
+        ({"max_attack": math.inf}, "max_attack"),
+        ({"max_information": 0.0}, "max_information"),
+        ({"max_information": math.nan}, "max_information"),
+    ],
+)
+def test_bad_thresholds_are_refused(
+    release: StatisticRelease, thresholds: dict[str, float], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        check_release(release, **thresholds)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[1, 2]", "expected a tacit release, got list"),
+        ("{}", "not a tacit release"),
+        ('{"names": NaN}', "not strict JSON"),
+    ],
+)
+def test_files_that_are_no_release_are_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "release.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        check_release(path, max_success=0.6)
+
+
+def test_a_binary_or_missing_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "release.json"
+    with pytest.raises(ValueError, match="no such file"):
+        check_release(path, max_success=0.6)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        check_release(path, max_success=0.6)
+    with pytest.raises(ValueError, match="folder"):
+        check_release(tmp_path, max_success=0.6)
