@@ -1,0 +1,1 @@
+"""Every guarantee is a true bound: certified >= true, checked against independent oracles."""
