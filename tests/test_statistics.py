@@ -33,11 +33,9 @@ def released(query, pool, **options):
     return privatize(query, pool, **options)
 
 
-@pytest.mark.parametrize("rate", [0.5, 0.25, 0.3, 2 / 3, 0.9])
+@pytest.mark.parametrize("rate", [0.5, 0.25, 0.3, 2 / 3, 0.85])
 @pytest.mark.parametrize("pool_rows", [7, 10, 40, 101])
 def test_every_row_is_in_exactly_the_same_share_of_candidates(pool_rows, rate):
-    if pool_rows == 7 and rate == 0.9:
-        pytest.skip("a rate of .9 leaves some candidate of 7 rows without a row out")
     declared = family(pool_rows, rate, 120)
     inside = declared.memberships(0, len(declared))
     assert len(declared) >= 120
