@@ -51,9 +51,9 @@ def run(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="tacit", standalone_mode=False)
     except PARSER_ERROR as error:
-        return _refuse(getattr(error, "message", "") or str(error), arguments)
+        return _refuse(_parser_sentence(error, arguments))
     except ValueError as error:
-        return _refuse(str(error), arguments)
+        return _refuse(str(error))
     except (KeyboardInterrupt, typer.Abort):
         print("tacit: interrupted; nothing was released", file=sys.stderr)
         return 130
@@ -62,8 +62,17 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _refuse(sentence: str, arguments: list[str]) -> int:
-    if not arguments:
-        return 2
-    print(f"tacit: {' '.join(sentence.split())}", file=sys.stderr)
+def _parser_sentence(error: Exception, arguments: list[str]) -> str:
+    # the message alone does not name the flag; format_message does, in every parser typer brings
+    sentence = str(getattr(error, "format_message", error.__str__)())
+    for flag in getattr(getattr(error, "param", None), "opts", ()):
+        if flag in arguments[:-1]:
+            return f"{sentence}, got {arguments[arguments.index(flag) + 1]!r}"
+    return sentence
+
+
+def _refuse(sentence: str) -> int:
+    # a command given nothing at all has shown its help and has no sentence
+    if sentence:
+        print(f"tacit: {' '.join(sentence.split())}", file=sys.stderr)
     return 2

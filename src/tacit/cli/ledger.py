@@ -81,7 +81,7 @@ def secret_name(secret: str | None, data: str | None) -> str | None:
 
 def _account(book: Ledger, name: str, *, entries: bool = True) -> dict[str, Any]:
     limit, left = book.budget(name), book.remaining(name)
-    account = {
+    account: dict[str, Any] = {
         "secret": name,
         "budget": None if limit is None else limit.to_dict(),
         "spent": book.spent(name).to_dict(),
