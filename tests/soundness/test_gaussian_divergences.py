@@ -1,0 +1,93 @@
+"""Divergences between Gaussians with different covariances, beside integrals and closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mpf
+
+from tacit.divergences import kl_gaussians, renyi_gaussians, shift_divergence
+from tacit.guarantees import RenyiDP
+
+from . import oracles
+from .registry import certifies
+
+
+def divergence(mean0, cov0, mean1, cov1, order):
+    if order == 1:
+        return kl_gaussians(mean0, cov0, mean1, cov1)
+    return renyi_gaussians(mean0, cov0, mean1, cov1, order)
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 1.5, 2.0, 4.0])
+@pytest.mark.parametrize(("variance0", "variance1"), [(1.0, 1.0), (0.5, 2.0), (1.2, 1.0)])
+def test_on_the_line_beside_the_integral(variance0, variance1, order):
+    certified = divergence([0.3], [[variance0]], [-0.4], [[variance1]], order)
+    true = oracles.gaussian_renyi(0.3, variance0, -0.4, variance1, order)
+    assert certified >= true - mpf(10) ** -15
+    assert certified == pytest.approx(float(true), rel=1e-12)
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 2.0])
+def test_on_the_plane_beside_the_integral(order):
+    mean0, mean1 = [0.2, -0.1], [0.0, 0.5]
+    cov0, cov1 = [[1.0, 0.4], [0.4, 0.8]], [[1.2, -0.2], [-0.2, 1.0]]
+    points = np.linspace(-14, 14, 1401)
+    x, y = np.meshgrid(points, points, indexing="ij")
+    step = points[1] - points[0]
+
+    def log_density(mean, covariance):
+        inverse, z = np.linalg.inv(covariance), np.stack([x - mean[0], y - mean[1]])
+        constant = math.log(2 * math.pi) + math.log(np.linalg.det(covariance)) / 2
+        return -np.einsum("iab,ij,jab->ab", z, inverse, z) / 2 - constant
+
+    # the trapezoidal rule converges geometrically for Gaussian integrands
+    first, second = log_density(mean0, cov0), log_density(mean1, cov1)
+    if order == 1:
+        true = float(np.sum(np.exp(first) * (first - second))) * step**2
+    else:
+        mixed = np.exp(order * first + (1 - order) * second)
+        true = math.log(float(np.sum(mixed)) * step**2) / (order - 1)
+    assert divergence(mean0, cov0, mean1, cov1, order) == pytest.approx(true, rel=1e-10)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    size=st.integers(1, 5),
+    order=st.sampled_from([0.3, 0.9, 1, 1.001, 1.5, 2.0, 8.0, 64.0]),
+    spread=st.floats(-6, 0),
+)
+def test_any_dimension_beside_the_closed_form(seed, size, order, spread):
+    rng = np.random.default_rng(seed)
+    factor = rng.standard_normal((size, size)) + 2 * np.eye(size)
+    bend = 10**spread * rng.standard_normal((size, size))
+    cov1 = factor @ factor.T
+    cov0 = (factor + bend) @ (factor + bend).T
+    cov0, cov1 = (cov0 + cov0.T) / 2, (cov1 + cov1.T) / 2
+    mean0, mean1 = rng.standard_normal((2, size)) * 10**spread
+    true = oracles.gaussian_renyi_closed(mean0, cov0, mean1, cov1, order)
+    certified = divergence(mean0, cov0, mean1, cov1, order)
+    assert certified >= true
+    conditioning = np.linalg.cond(cov1) * order
+    if math.isfinite(certified) and conditioning < 1e4:
+        assert certified <= true * (1 + mpf(10) ** -5)
+
+
+@certifies(RenyiDP)
+@pytest.mark.parametrize("distance", [0.1, 1.0, 2.5])
+def test_renyi_curve_of_the_gaussian_mechanism(distance):
+    orders = (1.25, 2.0, 4.0)
+    guarantee = RenyiDP(
+        orders=orders,
+        epsilons=tuple(shift_divergence(("renyi", order), distance) for order in orders),
+        adjacency="means one sensitivity apart",
+        evidence="theorem",
+        assumptions=("the noise is Gaussian",),
+        source="Mironov (2017), Proposition 7",
+    )
+    for order, epsilon in zip(guarantee.orders, guarantee.epsilons, strict=True):
+        true = oracles.gaussian_renyi(distance, 1.0, 0.0, 1.0, order)
+        assert epsilon >= true - mpf(10) ** -15
+        assert epsilon == pytest.approx(float(true), rel=1e-12)
