@@ -134,8 +134,7 @@ def kept_spectrum(name: str, dense: Array) -> tuple[Array, Array]:
     return eigenvalues[keep], vectors[:, keep]
 
 
-def infinite_outside(rows: Array, residual: Array, inside: Array, *, terms: int) -> Array:
-    """Return ``inside``, or inf where the residual exceeds the rounding of ``terms`` products."""
-    scale = np.linalg.norm(rows, axis=1)
+def infinite_outside(scale: Array, residual: Array, inside: Array, *, terms: int) -> Array:
+    """Return ``inside``, or inf where a residual exceeds the rounding of ``terms`` products."""
     outside = np.linalg.norm(residual, axis=1) > RANGE_TOLERANCE * np.sqrt(terms) * scale
     return np.where(outside, np.inf, inside)

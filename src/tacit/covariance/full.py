@@ -199,7 +199,7 @@ class Dense(Covariance):
         coordinates = rows @ vectors
         residual = rows - coordinates @ vectors.T
         inside = (coordinates**2 / eigenvalues).sum(axis=1)
-        return infinite_outside(rows, residual, inside, terms=self.dim)
+        return infinite_outside(np.linalg.norm(rows, axis=1), residual, inside, terms=self.dim)
 
     def _dense_weighted_trace(self, cost: Array) -> float:
         return float(np.vdot(cost, self.matrix))

@@ -115,7 +115,9 @@ class LowRank(Covariance):
         if self.floor > 0:
             full: Array = inside + (residual**2).sum(axis=1) / self.floor
             return full
-        return infinite_outside(rows, residual, inside, terms=max(self.basis.shape))
+        return infinite_outside(
+            np.linalg.norm(rows, axis=1), residual, inside, terms=max(self.basis.shape)
+        )
 
     def _dense_weighted_trace(self, cost: Array) -> float:
         in_core = float(np.vdot(self.basis @ cost @ self.basis.T, self.core))
@@ -127,46 +129,62 @@ class LowRank(Covariance):
 
 @dataclass(frozen=True, eq=False)
 class Factored(Covariance):
-    """Σ = A Aᵀ with A = rowsᵀ weights: noise that mixes the given rows.
+    """Σ = A Aᵀ with A = rowsᵀ L⁻ᵀ: noise that mixes the given rows.
 
-    The noise drawn is ``rowsᵀ (weights η)``, η ~ N(0, I), so the covariance that is certified is
-    the one that is sampled, whatever its condition number.
+    The noise drawn is ``rowsᵀ x`` with ``Lᵀ x = η``, η ~ N(0, I), by back substitution: it is a
+    linear image of ``Lᵀe_i + η``, so row i lies at squared distance ‖L_i‖² at most, whatever the
+    rank of the rows and the condition number of L.
 
     Args:
         rows: (m, d).
-        weights: (m, p).
+        lower: (m, m) lower triangular L with non-zero diagonal, or None for the identity.
 
     Raises:
-        ValueError: a shape does not fit or an entry is not finite.
+        ValueError: a shape does not fit, an entry is not finite, L is not triangular or singular.
 
     Example:
-        >>> Factored([[3.0, 4.0]], [[2.0]]).mahalanobis([3.0, 4.0])
+        >>> Factored([[3.0, 4.0]], [[0.5]]).mahalanobis([3.0, 4.0])
         0.25
     """
 
     kind: ClassVar[str] = "factored"
     rows: Array
-    weights: Array
+    lower: Array | None = None
 
     def __post_init__(self) -> None:
         rows = matrix("rows", self.rows)
-        weights = matrix("weights", self.weights)
-        if weights.shape[0] != rows.shape[0]:
-            raise ValueError(
-                f"weights: expected {rows.shape[0]} rows, one per row of rows, "
-                f"got shape {weights.shape}"
-            )
         object.__setattr__(self, "rows", frozen(rows))
-        object.__setattr__(self, "weights", frozen(weights))
+        if self.lower is None:
+            return
+        lower = matrix("lower", self.lower, columns=rows.shape[0])
+        if lower.shape[0] != rows.shape[0]:
+            raise ValueError(f"lower: expected a square matrix, got shape {lower.shape}")
+        if np.any(np.triu(lower, 1)) or not np.all(np.diagonal(lower)):
+            raise ValueError("lower: expected a lower triangle with a non-zero diagonal")
+        object.__setattr__(self, "lower", frozen(lower))
 
     @cached_property
     def factor(self) -> Array:
-        """A, (d, p)."""
-        return self.rows.T @ self.weights
+        """A, (d, m)."""
+        if self.lower is None:
+            return self.rows.T
+        solved: Array = scipy_linalg.solve_triangular(self.lower, self.rows, lower=True)
+        return solved.T
+
+    @cached_property
+    def _triangular(self) -> tuple[Array, Array, Array] | None:
+        """Pivoted QR of A with its permutation, None when the columns of A are dependent."""
+        if self.factor.shape[1] > self.factor.shape[0]:
+            return None
+        orthonormal, triangle, pivots = scipy_linalg.qr(self.factor, mode="economic", pivoting=True)
+        own = np.linalg.norm(self.factor, axis=0)[pivots]
+        # Each column is judged by its own length: a short one is no rounding of a long one.
+        independent = np.abs(np.diagonal(triangle)) > default_tolerance(self.dim) * own
+        return (orthonormal, triangle, pivots) if independent.all() else None
 
     @cached_property
     def _directions(self) -> tuple[Array, Array, Array]:
-        """Left singular vectors (d, k), singular values (k,), right vectors (k, p) of A."""
+        """Left singular vectors (d, k), singular values (k,), right vectors (k, m) of A."""
         left, singular, right = scipy_linalg.svd(self.factor, full_matrices=False)
         keep = singular > default_tolerance(max(self.factor.shape)) * singular[0]
         return left[:, keep], singular[keep], right[keep]
@@ -179,6 +197,8 @@ class Factored(Covariance):
     @property
     def rank(self) -> int:
         """Numerical rank of A."""
+        if self._triangular is not None:
+            return int(self.factor.shape[1])
         return int(self._directions[1].size)
 
     def trace(self) -> float:
@@ -186,14 +206,19 @@ class Factored(Covariance):
         return float(np.vdot(self.factor, self.factor))
 
     def sample(self, n: int, rng: RandomSource = None) -> Array:
-        """Draw n noise vectors, (n, d), as rowsᵀ (weights η)."""
-        normal = standard_normal((integer("n", n, minimum=1), self.weights.shape[1]), rng)
-        draws: Array = (normal @ self.weights.T) @ self.rows
+        """Draw n noise vectors, (n, d), by back substitution with L."""
+        mixing = standard_normal((integer("n", n, minimum=1), self.rows.shape[0]), rng)
+        if self.lower is not None:
+            mixing = scipy_linalg.solve_triangular(self.lower, mixing.T, lower=True, trans="T").T
+        draws: Array = mixing @ self.rows
         return draws
 
     def scaled(self, c: float) -> Factored:
         """Return c Σ."""
-        return Factored(self.rows, float(np.sqrt(positive("c", c))) * self.weights)
+        root = float(np.sqrt(positive("c", c)))
+        if self.lower is None:
+            return Factored(root * self.rows)
+        return Factored(self.rows, self.lower / root)
 
     def with_floor(self, eta: float) -> Covariance:
         """Return Σ + η I, as a low-rank covariance with a floor."""
@@ -210,16 +235,24 @@ class Factored(Covariance):
         return diagonal
 
     def _squared_distance(self, rows: Array) -> Array:
-        left, singular, right = self._directions
-        solution = (rows @ left) / singular
-        residual = rows - (solution * singular) @ left.T
-        inside = (solution**2).sum(axis=1)
-        # A direction is covered when A u reproduces z to the backward error of forming A u.
-        scale = np.abs(solution @ right) @ np.abs(self.weights.T) @ np.abs(self.rows)
-        return infinite_outside(np.abs(rows) + scale, residual, inside, terms=max(self.rows.shape))
+        if self._triangular is not None:
+            orthonormal, triangle, pivots = self._triangular
+            mixing = np.empty((rows.shape[0], pivots.size))
+            mixing[:, pivots] = scipy_linalg.solve_triangular(triangle, (rows @ orthonormal).T).T
+            used = np.linalg.norm(np.abs(mixing) @ np.abs(self.factor.T), axis=1)
+        else:
+            left, singular, right = self._directions
+            mixing = ((rows @ left) / singular) @ right
+            used = np.linalg.norm(mixing, axis=1) * singular[0]
+        residual = rows - mixing @ self.factor.T
+        inside = (mixing**2).sum(axis=1)
+        # A direction is covered when A u reproduces z to the backward error of finding u.
+        scale = np.linalg.norm(rows, axis=1) + used
+        return infinite_outside(scale, residual, inside, terms=max(self.rows.shape))
 
     def _dense_weighted_trace(self, cost: Array) -> float:
         return float(np.vdot(self.factor, cost @ self.factor))
 
     def _fields(self) -> dict[str, Any]:
-        return {"rows": self.rows.tolist(), "weights": self.weights.tolist()}
+        lower = None if self.lower is None else self.lower.tolist()
+        return {"rows": self.rows.tolist(), "lower": lower}

@@ -9,13 +9,23 @@ from tacit.design.closed_forms import (
     isotropic,
     power,
 )
+from tacit.design.information import (
+    confident_information,
+    gaussian_information,
+)
+from tacit.design.streaming import efficient_information
+from tacit.design.worst_case import worst_case
 
 __all__ = [
     "Design",
     "average",
     "ball",
     "complement",
+    "confident_information",
+    "efficient_information",
+    "gaussian_information",
     "generalized_eigen",
     "isotropic",
     "power",
+    "worst_case",
 ]

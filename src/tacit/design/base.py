@@ -24,8 +24,10 @@ class Design:
         iterations: iterations of the solver, 0 for closed forms.
         information: certified upper bound on I(X; Y) in nats, where the design has one.
         confidence: probability with which ``information`` holds; None when it is not statistical.
-        constraint_factor: (m, p) matrix L with ``rows = L factorᵀ``: the i-th difference is at
-            squared distance ‖L_i‖² · budget_i at most (worst-case designs only).
+        constraint_factor: (m, p) matrix L with ``z_i / √g_i = factor L_i``: difference i lies at
+            squared distance g_i ‖L_i‖² at most, and every ‖L_i‖ is at most 1.
+        multiplier_ratios: multipliers relative to those of orthogonal differences of the same
+            length, which carry over to a changed problem; what ``warm_start`` reads.
         notes: what the code did that a reader of the design should know.
     """
 
@@ -38,6 +40,7 @@ class Design:
     information: float | None = None
     confidence: float | None = None
     constraint_factor: Array | None = None
+    multiplier_ratios: Array | None = None
     notes: tuple[str, ...] = ()
 
     @property
