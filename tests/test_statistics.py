@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tacit.guarantees import InformationBound, SuccessBound
 
 from tacit import compute
 from tacit.attacks import MembershipAttack
 from tacit.conversions import success_from_information
 from tacit.design.information import gaussian_information, log_det_information
+from tacit.guarantees import InformationBound, SuccessBound
 from tacit.statistics import Query, StatisticRelease, privatize
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.simulation import output_covariance, simulate
@@ -39,7 +39,7 @@ def test_every_row_is_in_exactly_the_same_share_of_candidates(pool_rows, rate):
     declared = family(pool_rows, rate, 120)
     inside = declared.memberships(0, len(declared))
     assert len(declared) >= 120
-    exact = Fraction(rate).limit_denominator(100)
+    exact = Fraction(rate).limit_denominator(20)
     assert {Fraction(int(c), len(declared)) for c in inside.sum(axis=0)} == {exact}
     sizes = set(inside.sum(axis=1).tolist())
     assert sizes == set(declared.subset_sizes)
@@ -60,6 +60,13 @@ def test_half_of_an_odd_pool_keeps_a_prior_of_a_half():
     declared = family(149, 0.5, 100)
     assert declared.rate == Fraction(1, 2)
     assert declared.subset_sizes == (74, 75)
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.123456, 0.987, math.pi / 4])
+def test_odd_rates_are_met_to_a_thousandth(rate):
+    exact = subset_rate(5000, rate, 2000)
+    assert abs(float(exact) - rate) <= 1e-3 * min(rate, 1 - rate)
+    assert exact.denominator <= 2000
 
 
 def test_candidates_differ_from_each_other_and_between_draws():

@@ -215,7 +215,9 @@ def _whitened_eigenvalues(output_covariance: Array, factor: Array) -> Array:
     whitened = scipy_linalg.solve(rows, half.T)
     eigenvalues = scipy_linalg.eigvalsh((whitened + whitened.T) / 2.0)
     # Backward error of the two solves and of the eigensolver: <= c d u κ² ‖W‖.
-    return np.maximum(eigenvalues, 0.0) + relative * float(np.abs(eigenvalues).max())
+    slack = relative * float(np.abs(eigenvalues).max())
+    bounds: Array = np.maximum(eigenvalues, 0.0) + slack
+    return bounds
 
 
 def _up(values: Array, ulps: int) -> Array:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-LARGEST_CYCLE = 100
+FIRST_CYCLE = 10
+RATE_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +55,17 @@ class CandidateFamily:
 def subset_rate(pool_rows: int, sampling_rate: float, candidates: int) -> Fraction:
     """Return the share M/L of candidates each row is in: ``sampling_rate`` as a short fraction.
 
+    The shortest of a few that is within 0.1% of the rate; L is at most ``candidates``.
+
     Raises:
         ValueError: some candidate would be empty, or all of the pool.
     """
-    rate = Fraction(sampling_rate).limit_denominator(min(LARGEST_CYCLE, candidates))
+    limit = min(FIRST_CYCLE, candidates)
+    rate = Fraction(sampling_rate).limit_denominator(limit)
+    smaller = min(sampling_rate, 1.0 - sampling_rate)
+    while abs(float(rate) - sampling_rate) > RATE_TOLERANCE * smaller and limit < candidates:
+        limit = min(2 * limit, candidates)
+        rate = Fraction(sampling_rate).limit_denominator(limit)
     if (
         not 0 < rate < 1
         or _sizes(pool_rows, rate)[0] < 1
@@ -65,7 +73,7 @@ def subset_rate(pool_rows: int, sampling_rate: float, candidates: int) -> Fracti
     ):
         raise ValueError(
             f"sampling_rate: expected a rate that leaves rows in and rows out, got {sampling_rate} "
-            f"of {pool_rows} rows"
+            f"of {pool_rows} rows in {candidates} candidates"
         )
     return rate
 

@@ -39,7 +39,7 @@ GRID_BITS = 20
 METHODS = {"auto": "exact", "exact": "exact", "linear": "linear", "diagonal": "diagonal"}
 SOURCE = "residual-pac, Thm 1, Eq. 17"
 SECRET = "which rows of the pool were drawn"
-TASK = "whether a given row of the pool was drawn"
+TASK = "the membership of any one row of the pool"
 ASSUMPTIONS = (
     "the secret is which rows were drawn, uniform over the declared candidates; the attacker may "
     "know the pool, the query, the list of candidates and the law of the noise",
@@ -108,7 +108,7 @@ def privatize(
         pool: (N, p) finite numbers, N >= 4.
         mi_budget: β > 0 in nats; or
         success: s in (max(q, 1 − q), 1), converted to the largest budget that allows it.
-        sampling_rate: q; realised as the closest fraction with a denominator of at most 100.
+        sampling_rate: q; realised to 0.1% as a short fraction, the exact prior of every row.
         method: ``"auto"`` (= ``"exact"``), ``"linear"`` or ``"diagonal"``, as in
             ``gaussian_information``.
         simulations: K at least, rounded up to whole cycles of candidates.
