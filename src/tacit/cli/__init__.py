@@ -55,7 +55,7 @@ def run(arguments: list[str]) -> int:
     except ValueError as error:
         return _refuse(str(error))
     except (KeyboardInterrupt, typer.Abort):
-        print("tacit: interrupted; nothing was released", file=sys.stderr)
+        print("tacit: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 141

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 LABEL_WIDTH = 13
+PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
 
 
 def consoles(json_to_stdout: bool) -> Console:
@@ -35,5 +37,5 @@ def print_json(content: Any) -> None:
 
 
 def command_line() -> str:
-    """Return the command as it was given, quoted for a shell."""
-    return shlex.join(["tacit", *sys.argv[1:]])
+    """Return the command as it was given, quoted for a shell, without the password of a URL."""
+    return PASSWORD.sub(r"\1***@", shlex.join(["tacit", *sys.argv[1:]]))

@@ -114,11 +114,13 @@ def _left_words(left: Budget) -> str:
 
 def spending_words(spent: Spending) -> str:
     """Return the totals in one line."""
+    from tacit.ledger.notions import shown
+
     if spent.void:
         return f"everything: {spent.void} reproducible release(s) recorded"
-    parts = [f"{spent.nats:.6g} nats"] if spent.nats or not spent.releases else []
+    parts = [f"{shown(spent.nats)} nats"] if spent.nats or not spent.releases else []
     for adjacency, (epsilon, delta) in spent.approximate.items():
-        parts.append(f"ε = {epsilon:.6g}, δ = {delta:.6g} ({adjacency})")
+        parts.append(f"ε = {shown(epsilon)}, δ = {shown(delta)} ({adjacency})")
     parts += [f"a Rényi curve ({adjacency})" for adjacency in spent.renyi]
     if spent.unadded:
         parts.append(f"{spent.unadded} release(s) whose guarantees do not add up")

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from tacit._validation import integer
 from tacit.cli.console import command_line, consoles, dump, line, print_json
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def statistic(
     from tacit.statistics import privatize
     from tacit.statistics.table import read_table
 
+    if seed is not None:
+        integer("--seed", seed, minimum=0)
     if secret is not None and ledger is None:
         raise ValueError("--secret: expected --ledger beside it, got none")
     table = read_table(data, _columns(columns, target))
@@ -128,6 +131,10 @@ def statistic(
         attack=attack,
         before_draw=destination.reserve,
     )
+    if ledger is not None:
+        from tacit.ledger.store import label_of, parse_location
+
+        ledger = label_of(parse_location(ledger))
     provenance = Provenance.capture(
         command_line(),
         data_name=os.path.basename(data),
@@ -135,7 +142,7 @@ def statistic(
         data_rows=len(table.rows),
         data_columns=table.names,
         secret=None if ledger is None else destination.secret,
-        ledger=None if ledger is None else _ledger_label(ledger),
+        ledger=ledger,
     )
     _store(release, destination, provenance)
     _tell(consoles(destination.json_to_stdout), release, destination, table)
@@ -203,12 +210,6 @@ def _check_ledger(location: str, secret: str, reproducible: bool) -> None:
             f"budget: secret {secret!r} has a budget of {budget} and no nats left of it; "
             "nothing was drawn"
         )
-
-
-def _ledger_label(location: str) -> str:
-    from tacit.ledger.store import parse_location
-
-    return parse_location(location).render_as_string(hide_password=True)
 
 
 def _store(release: StatisticRelease, destination: _Destination, provenance: Provenance) -> None:

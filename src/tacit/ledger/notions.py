@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -42,9 +43,9 @@ class Charge:
     def __str__(self) -> str:
         """Return the cost in words."""
         if self.notion == INFORMATION:
-            return f"{self.nats:.6g} nats"
+            return f"{shown(self.nats)} nats"
         if self.notion == APPROXIMATE_DP:
-            return f"ε = {self.epsilon:.6g}, δ = {self.delta:.6g}"
+            return f"ε = {shown(self.epsilon)}, δ = {shown(self.delta)}"
         if self.notion == RENYI_DP:
             return f"a Rényi curve over {len(self.orders)} orders"
         return "everything (reproducible)" if self.notion == VOID else "nothing that adds up"
@@ -82,9 +83,10 @@ class Budget:
 
     def __str__(self) -> str:
         """Return the budget in words."""
-        parts = [] if self.nats is None else [f"{self.nats:.6g} nats"]
-        if self.epsilon is not None:
-            parts.append(f"ε = {self.epsilon:.6g}, δ = {self.delta:.6g}")
+        parts = [] if self.nats is None else [f"{shown(self.nats, ROUND_FLOOR)} nats"]
+        if self.epsilon is not None and self.delta is not None:
+            epsilon, delta = shown(self.epsilon, ROUND_FLOOR), shown(self.delta, ROUND_FLOOR)
+            parts.append(f"ε = {epsilon}, δ = {delta}")
         return " and ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,9 +205,7 @@ def obstacle(budget: Budget, charges: Sequence[Charge]) -> str | None:
     notions = {charge.notion for charge in charges} - {VOID}
     for notion in sorted(notions):
         if not budget.covers(notion):
-            return (
-                f"a guarantee of kind {notion!r} cannot be compared with a budget of {budget}"
-            )
+            return f"a guarantee of kind {notion!r} cannot be compared with a budget of {budget}"
     if {APPROXIMATE_DP, RENYI_DP} <= notions:
         return "(ε, δ) and Rényi guarantees are not added up under one budget"
     kinds = {c.adjacency for c in charges if c.notion in (APPROXIMATE_DP, RENYI_DP)}
@@ -271,6 +271,20 @@ def rounded_up(exact: Fraction) -> float:
     except OverflowError:
         return math.inf
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def shown(value: float, rounding: str = ROUND_CEILING) -> str:
+    """Return ``value`` with six significant digits, rounded against us: costs up, limits down.
+
+    Example:
+        >>> shown(0.12345601), shown(0.15), shown(0.12345699, ROUND_FLOOR)
+        ('0.123457', '0.15', '0.123456')
+    """
+    if value == 0 or math.isinf(value):
+        return f"{value:g}"
+    exact = Decimal(repr(value))
+    step = Decimal(1).scaleb(exact.adjusted() - 5)
+    return f"{float(exact.quantize(step, rounding=rounding)):.6g}"
 
 
 def left(limit: float, spent: float) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.guarantees import Guarantee
-from tacit.ledger.notions import Budget, Charge, Spending
+from tacit.ledger.notions import Budget, Charge, Spending, shown
 
 RESERVED, DRAWN, COMMITTED, CANCELLED = "reserved", "drawn", "committed", "cancelled"
 SPENT = (RESERVED, DRAWN, COMMITTED)
@@ -71,8 +71,8 @@ class Entry:
 def _spent(budget: Budget, spent: Spending) -> str:
     if spent.void:
         return "everything (a reproducible release is recorded)"
-    parts = [] if budget.nats is None else [f"{spent.nats:.6g} nats"]
+    parts = [] if budget.nats is None else [f"{shown(spent.nats)} nats"]
     if budget.epsilon is not None:
-        pairs = [f"ε = {e:.6g}, δ = {d:.6g}" for e, d in spent.approximate.values()]
+        pairs = [f"ε = {shown(e)}, δ = {shown(d)}" for e, d in spent.approximate.values()]
         parts += pairs or (["a Rényi curve"] if spent.renyi else ["ε = 0"])
     return " and ".join(parts)

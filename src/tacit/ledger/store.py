@@ -68,9 +68,8 @@ class Store:
 
     def __init__(self, location: str | os.PathLike[str], *, create: bool = True) -> None:
         self.url = parse_location(location)
-        self.label = self.url.render_as_string(hide_password=True)
+        self.label = label_of(self.url)
         if self.url.get_backend_name() == "sqlite":
-            self.label = str(self.url.database)
             check_sqlite_file(Path(self.label), create=create)
         self._engine = self._connectable()
         self._prepare(create)
@@ -154,9 +153,7 @@ def parse_location(location: str | os.PathLike[str]) -> sa.URL:
         url = sa.make_url(text.replace("postgres://", "postgresql://", 1))
         name = url.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError):
-        raise ValueError(
-            "ledger: expected a file path or a database URL, got neither"
-        ) from None
+        raise ValueError("ledger: expected a file path or a database URL, got neither") from None
     if name == "sqlite":
         if not url.database or url.database == ":memory:":
             raise ValueError(f"ledger: expected a durable file, got {text!r}")
@@ -164,6 +161,13 @@ def parse_location(location: str | os.PathLike[str]) -> sa.URL:
     if name != "postgresql":
         raise ValueError(f"ledger: expected SQLite or PostgreSQL, got a URL of {name!r}")
     return url.set(drivername="postgresql+psycopg") if url.drivername == name else url
+
+
+def label_of(url: sa.URL) -> str:
+    """Return the path of a SQLite file, or the URL without its password."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.render_as_string(hide_password=True)
 
 
 def check_sqlite_file(path: Path, *, create: bool) -> None:

@@ -1,0 +1,190 @@
+"""The command line: one plain sentence for every bad input, and nothing half-written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--query", "mean"], ["success", "mi_budget"]),
+        (["--query", "mean", "--success", "0.6", "--mi-budget", "0.1"], ["exactly one"]),
+        (["--query", "mean", "--success", "0.5"], ["success"]),
+        (["--query", "mean", "--success", "1.0"], ["success"]),
+        (["--query", "mean", "--success", "nan"], ["success"]),
+        (["--query", "mean", "--success", "high"], ["success", "high"]),
+        (["--query", "mean", "--mi-budget", "0"], ["mi_budget"]),
+        (["--query", "mean", "--mi-budget", "-1"], ["mi_budget"]),
+        (["--query", "mean", "--mi-budget", "inf"], ["mi_budget"]),
+        (["--query", "mean", "--success", "0.9", "--sampling-rate", "0"], ["sampling_rate"]),
+        (["--query", "mean", "--success", "0.9", "--sampling-rate", "1"], ["sampling_rate"]),
+        (["--query", "mean", "--success", "0.9", "--sampling-rate", "nan"], ["sampling_rate"]),
+        (["--query", "mode", "--success", "0.6"], ["query", "'mode'"]),
+        (["--query", "no_such_module:f", "--success", "0.6"], ["query", "no_such_module"]),
+        (["--query", "quantiles:2", "--success", "0.6"], ["quantile"]),
+        (["--query", "kmeans:0", "--success", "0.6"], ["centroids", "'0'"]),
+        (["--query", "mean", "--success", "0.6", "--method", "magic"], ["method", "magic"]),
+        (["--query", "mean", "--success", "0.6", "--cost", "gold"], ["cost", "gold"]),
+        (["--query", "mean", "--success", "0.6", "--simulations", "1"], ["simulations"]),
+        (["--query", "mean", "--success", "0.6", "--workers", "0"], ["workers"]),
+        (["--query", "mean", "--success", "0.6", "--seed", "-1"], ["--seed", "-1"]),
+        (["--query", "least-squares", "--success", "0.6", "--target", "z"], ["'z'"]),
+        (["--query", "mean", "--success", "0.6", "--columns", "a,,b"], ["--columns"]),
+        (["--query", "mean", "--success", "0.6", "--columns", "a,a"], ["'a'", "twice"]),
+        (["--query", "mean", "--success", "0.6", "--secret", "s"], ["--secret", "--ledger"]),
+        (["--success", "0.6"], ["--query"]),
+        (["--query", "mean", "--success", "0.6", "--colour", "red"], ["--colour"]),
+        (["--query", "mean", "--success", "0.6", "--report", "none/r.html"], ["no such folder"]),
+        (["--query", "mean", "--success", "0.6", "--json", "none/r.json"], ["no such folder"]),
+        (["--query", "mean", "--success", "0.6", "--ledger", "none/l.db"], ["no such folder"]),
+        (["--query", "mean", "--success", "0.6", "--report", "."], ["--report", "folder"]),
+        (
+            ["--query", "mean", "--success", "0.6", "--report", "same", "--json", "same"],
+            ["another file"],
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_flags(
+    data: Path,
+    tmp_path: Path,
+    tacit: Tacit,
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    parts: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chosen = [] if "--columns" in flags else ["--columns", "a,b"]
+    outputs = [
+        item
+        for flag, name in (("--report", "r.html"), ("--json", "r.json"), ("--ledger", "l.db"))
+        if flag not in flags and not ("--secret" in flags and flag == "--ledger")
+        for item in (flag, name)
+    ]
+    refused(tacit("statistic", data, *chosen, *flags, *outputs), *parts)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["table.csv"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ["empty"]),
+        ("\n \n", ["empty"]),
+        ("a,b\n", ["no rows"]),
+        ("a,b\n1,2\n3\n", ["line 3", "expected 2 fields", "got 1"]),
+        ("a,b\n1,2\n3,4,5\n", ["line 3", "got 3"]),
+        ("a,b\n1,2\n\n3,4\n", ["line 3", "got 0"]),
+        ("a,a\n1,2\n", ["'a' twice"]),
+        ("a,\n1,2\n", ["column 2 has no name"]),
+        ("1,2\n3,4\n", ["header"]),
+        ("a,b\n1,NaN\n", ["line 2", "column 'b'", "'NaN'", "finite"]),
+        ("a,b\n1,2\n1,-inf\n", ["line 3", "column 'b'", "finite"]),
+        ("a,b\n1,1e999\n", ["line 2", "finite"]),
+        ("a,b\n1,2\n1,two\n", ["line 3", "column 'b'", "'two'"]),
+        ("a,b\n1,\n", ["line 2", "column 'b'", "empty field"]),
+        ("a,b\n1,1_000\n", ["'1_000'"]),
+        ('a,b\n1,"2\n', ["line"]),
+        ("a,b\n1,2\x00\n", ["zero byte"]),
+        ("a,b\n1,2\n3,4\n", ["pool", "at least"]),
+    ],
+)
+def test_bad_tables(tmp_path: Path, tacit: Tacit, text: str, parts: list[str]) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    refused(tacit("statistic", path, "--query", "mean", "--success", "0.6", *QUICK), *parts)
+
+
+def test_missing_and_unreadable_tables(tmp_path: Path, data: Path, tacit: Tacit) -> None:
+    command = ("--query", "mean", "--success", "0.6", *QUICK)
+    refused(tacit("statistic", tmp_path / "none.csv", *command), "no such file", "none.csv")
+    refused(tacit("statistic", tmp_path, *command), "expected a file")
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"a,b\n\xff\xfe,2\n")
+    refused(tacit("statistic", binary, *command), "not UTF-8", "byte 4")
+    missing = tacit("statistic", data, *command, "--columns", "a,z")
+    refused(missing, "no column 'z'", "'a', 'b', 'c', 'label'")
+    refused(tacit("statistic", data, *command), "line 2", "column 'label'", "'red'")
+
+
+def test_a_query_that_fails_is_named(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("def broken(rows):\n    return float('nan')\n")
+    command = ("statistic", data, "--columns", "a", "--success", "0.6", *QUICK)
+    refused(subprocess_tacit(*command, "--query", "bad:broken", cwd=tmp_path), "query")
+    refused(subprocess_tacit(*command, "--query", "bad:absent", cwd=tmp_path), "query", "absent")
+
+
+def test_bad_input_in_a_real_process(data: Path, tmp_path: Path) -> None:
+    command = ("statistic", data, "--query", "mean", "--columns", "a")
+    refused(subprocess_tacit(*command, "--success", "0.4"), "success")
+    refused(subprocess_tacit("statistics"), "statistics")
+    refused(
+        subprocess_tacit("gate", tmp_path / "none.json", "--max-success", "0.6"), "no such file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["gate", "table.csv", "--max-success", "0.6"], ["not JSON"]),
+        (["gate", "table.csv"], ["at least one threshold"]),
+        (["gate", "table.csv", "--max-success", "nan"], ["max_success"]),
+        (["gate", "table.csv", "--max-success", "0"], ["max_success"]),
+        (["gate", "table.csv", "--max-success", "55"], ["max_success"]),
+        (["gate", "table.csv", "--max-attack", "2"], ["max_attack"]),
+        (["gate", "table.csv", "--max-information", "-1"], ["max_information"]),
+        (["gate"], ["release"]),
+        (["ledger", "show", "--ledger", "none.db"], ["no such file"]),
+        (["ledger", "show", "--ledger", "table.csv"], ["not a SQLite database"]),
+        (["ledger", "show"], ["--ledger"]),
+        (["ledger", "budget", "--ledger", "l.db", "--mi-budget", "1"], ["--secret"]),
+        (["ledger", "budget", "--ledger", "l.db", "--secret", "s"], ["no such file"]),
+        (
+            ["ledger", "budget", "--ledger", "l.db", "--secret", "s", "--mi-budget", "0"],
+            ["mi_budget"],
+        ),
+        (["ledger", "budget", "--ledger", "l.db", "--secret", "s", "--delta", "0.1"], ["epsilon"]),
+        (
+            ["ledger", "budget", "--ledger", "l.db", "--secret", "s", "--data", "table.csv"],
+            ["both"],
+        ),
+        (["unknown"], ["unknown"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_gates_and_ledgers(
+    data: Path,
+    tacit: Tacit,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    parts: list[str],
+) -> None:
+    monkeypatch.chdir(data.parent)
+    refused(tacit(*arguments), *parts)
+    assert not (data.parent / "l.db").exists()
+
+
+def test_a_corrupt_ledger_is_refused_before_the_simulations(
+    data: Path, tmp_path: Path, tacit: Tacit
+) -> None:
+    ledger = tmp_path / "ledger.db"
+    ledger.write_text("SQLite it is not, whatever it says\n" * 50)
+    command = ("statistic", data, "--query", "mean", "--columns", "a", "--success", "0.6", *QUICK)
+    refused(tacit(*command, "--ledger", ledger), "not a SQLite database")
+    ledger.write_bytes(b"")
+    ledger.chmod(0o400)
+    refused(tacit(*command, "--ledger", ledger), "read-only")

@@ -1,0 +1,196 @@
+"""The ledger on disk: crashes, races, and files that are not ledgers."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit.guarantees import InformationBound
+from tacit.ledger import BudgetExceededError, Ledger
+
+
+def nats(amount: float) -> InformationBound:
+    return InformationBound(
+        nats=amount, secret="rows drawn", evidence="theorem", assumptions=("none",), source="test"
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+CRASH = """
+import os, sys
+from tacit.guarantees import InformationBound
+from tacit.ledger import Ledger
+bound = InformationBound(nats=0.3, secret="rows", evidence="theorem", assumptions=(), source="t")
+with Ledger(sys.argv[1]).reserve("s", bound, "crash") as reservation:
+    if sys.argv[2] == "drawn":
+        reservation.mark_drawn()
+    os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("moment", ["reserved", "drawn"])
+def test_a_crash_counts_as_spent(path: Path, moment: str) -> None:
+    done = subprocess.run([sys.executable, "-c", CRASH, str(path), moment], check=False)
+    assert done.returncode == 9
+    ledger = Ledger(path)
+    assert ledger.spent("s").nats == 0.3
+    assert ledger.entries("s")[0].status == moment
+
+
+RACE = """
+import sys
+from tacit.guarantees import InformationBound
+from tacit.ledger import BudgetExceededError, Ledger
+bound = InformationBound(nats=0.125, secret="rows", evidence="theorem", assumptions=(), source="t")
+ledger = Ledger(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+won = 0
+for attempt in range(8):
+    try:
+        ledger.reserve("s", bound, f"{sys.argv[2]}/{attempt}").commit({})
+        won += 1
+    except BudgetExceededError:
+        pass
+print(won)
+"""
+
+
+def race(location: str, runners: int = 5) -> list[int]:
+    """Let processes compete from one starting signal; return how many reservations each won."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACE, location, str(index)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(runners)
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    won = [int(process.communicate("go\n")[0]) for process in started]
+    assert all(process.returncode == 0 for process in started)
+    return won
+
+
+def test_processes_that_race_never_overrun_the_budget(path: Path) -> None:
+    Ledger(path).set_budget("s", mi_budget=2.0)
+    won = race(str(path))
+    assert sum(won) == 16
+    assert Ledger(path).spent("s").nats == 2.0
+    assert len(Ledger(path).entries("s")) == 16
+
+
+def test_processes_that_race_to_make_the_ledger_all_get_it(path: Path) -> None:
+    assert sum(race(str(path), runners=4)) == 32
+    assert Ledger(path).spent("s").nats == 4.0
+
+
+@pytest.mark.skipif("TACIT_TEST_POSTGRES" not in os.environ, reason="no PostgreSQL URL given")
+def test_the_race_on_postgresql() -> None:
+    location = os.environ["TACIT_TEST_POSTGRES"]
+    ledger = Ledger(location)
+    assert ledger.entries("s") == (), "expected an empty database"
+    ledger.set_budget("s", mi_budget=2.0)
+    assert sum(race(location)) == 16
+    assert ledger.spent("s").nats == 2.0
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve("s", nats(1e-9), "over")
+    ledger.reserve("void", nats(0.1), "seeded", reproducible=True).commit({})
+    assert math.isinf(ledger.spent("void").nats)
+
+
+def test_the_file_is_in_wal_mode_and_flushed_at_commit(path: Path) -> None:
+    ledger = Ledger(path)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    connection.close()
+    with ledger._store.transaction() as opened:
+        assert opened.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+
+
+def test_a_text_file_is_not_a_ledger(path: Path) -> None:
+    path.write_text("not a database at all, but long enough to have a header\n" * 20)
+    with pytest.raises(ValueError, match="not a SQLite database"):
+        Ledger(path)
+
+
+def test_a_corrupt_database_is_named(path: Path) -> None:
+    Ledger(path).set_budget("s", mi_budget=1.0)
+    for extra in ("-wal", "-shm"):
+        path.with_name(path.name + extra).unlink(missing_ok=True)
+    content = bytearray(path.read_bytes())
+    content[100:] = b"\xff" * (len(content) - 100)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"corrupt|malformed|not a SQLite"):
+        Ledger(path).spent("s")
+
+
+def test_another_programs_database_is_left_alone(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE bookmarks (url TEXT)")
+    connection.close()
+    with pytest.raises(ValueError, match="something else"):
+        Ledger(path)
+    with sqlite3.connect(path) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+    assert tables == [("bookmarks",)]
+
+
+def test_a_ledger_of_a_later_version_is_refused(path: Path) -> None:
+    Ledger(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE tacit_meta SET value = '99'")
+    connection.close()
+    with pytest.raises(ValueError, match="schema '99'"):
+        Ledger(path)
+
+
+def test_a_read_only_file_is_refused(path: Path) -> None:
+    Ledger(path)
+    path.chmod(stat.S_IRUSR)
+    with pytest.raises(ValueError, match="read-only"):
+        Ledger(path)
+
+
+@pytest.mark.parametrize(
+    ("location", "sentence"),
+    [
+        ("", "expected a file path"),
+        (":memory:", "durable"),
+        ("sqlite://", "durable"),
+        ("mysql://host/name", "SQLite or PostgreSQL"),
+        ("nonsense://host/name", "SQLite or PostgreSQL"),
+        ("no/such/folder/ledger.db", "no such folder"),
+    ],
+)
+def test_bad_locations_get_a_sentence(location: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Ledger(location)
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected a file"):
+        Ledger(tmp_path)
+    with pytest.raises(ValueError, match="no such file"):
+        Ledger(tmp_path / "missing.db", create=False)
+    assert not (tmp_path / "missing.db").exists()
+
+
+def test_an_unreachable_server_gets_a_sentence() -> None:
+    with pytest.raises(ValueError, match="ledger:"):
+        Ledger("postgresql://nobody:hidden@127.0.0.1:1/none")
