@@ -125,6 +125,11 @@ class ConvexFunction:
             return 0.0, 0.0
         points = np.linspace(start, stop, max(16, math.ceil(4 * (stop - start))))
         values = np.abs([self.integrand(float(x), distance) for x in points])
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"f: expected finite values between those already evaluated, got none at distance "
+                f"{distance!r}"
+            )
         kept = np.flatnonzero(values > max(NEGLIGIBLE * values.max(), NEGLIGIBLE**2))
         if kept.size == 0:
             return 0.0, 0.0
@@ -205,7 +210,7 @@ def _last_level(evaluate: Callable[[float], float]) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if math.isfinite(evaluate(middle)) else (low, middle)
-    return low
+    return low * (1 - 1e-9)
 
 
 def _growth(evaluate: Callable[[float], float], level: float) -> float:

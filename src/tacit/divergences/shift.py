@@ -64,7 +64,7 @@ def shift_divergence(kind: Kind, distance: float | Array | Sequence[float]) -> f
     """
     checked = check_kind("kind", kind)
     distances = _non_negative("distance", distance)
-    values = _evaluator(checked)(np.atleast_1d(distances)).reshape(distances.shape)
+    values = _evaluator(checked)(distances.ravel()).reshape(distances.shape)
     return float(values) if distances.ndim == 0 else values
 
 
@@ -211,5 +211,5 @@ def _tail(low: Array, high: Array, distance: Array) -> Array:
     # −m'(x) = 1 − x m(x) > 0, integrated over [low, low + d] where the difference cancels
     points = low[..., None] + np.minimum(distance, 1 + low)[..., None] * (NODES + 1) / 2
     slopes = 1 - points * _mills(points)
-    near = distance / 2 * (slopes @ WEIGHTS)
+    near = distance / 2 * np.sum(slopes * WEIGHTS, axis=-1)
     return np.asarray(_density(low) * np.where(4 * distance < 1 + low, near, direct))
