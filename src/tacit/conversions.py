@@ -128,9 +128,10 @@ def success_from_dp(epsilon: float, delta: float, prior: float = 0.5) -> float:
     likelier = max(chance, 1 - chance)
     if eps == 0 and failure == 0:
         return likelier
-    middle = (failure + (1 - failure) * float(expit(eps))) * (1 + 8 * EPS)
-    end = (likelier + (1 - likelier) * failure) * (1 + (8 * EPS if failure > 0 else 0.0))
-    return min(max(middle, end, likelier), 1.0)
+    fooled = (1 - failure) * float(expit(-eps)) * (1 - 8 * EPS)
+    missed = (1 - failure) * (1 - likelier) * (1 - 8 * EPS)
+    end = likelier if failure == 0 else _sum_up(1.0, -missed)
+    return min(max(_sum_up(1.0, -fooled), end, likelier), 1.0)
 
 
 def epsilon_from_success(success: float, delta: float) -> float:

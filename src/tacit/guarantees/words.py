@@ -24,7 +24,7 @@ def percent_up(share: float) -> str:
 
 
 def percent_down(share: float) -> str:
-    """Write ``share`` as a percentage, rounded down and never to 100% unless it is 1."""
+    """Write ``share`` as a percentage, rounded down, never to 100% unless it is 1."""
     return _percent(share, ROUND_FLOOR)
 
 
@@ -54,7 +54,7 @@ def _percent(share: float, rounding: str) -> str:
     low, high = exact < 1, exact > 99 and rounding == ROUND_FLOOR
     gap = 100 - exact
     if low or (high and gap > 0):
-        quantum = min(_quantum(exact if low else gap, 2), Decimal("0.1"))
+        quantum = min(_quantum(exact, 2) if low else _quantum(gap, 1), Decimal("0.1"))
     else:
         quantum = Decimal("0.1")
     return f"{exact.quantize(quantum, rounding=rounding):f}%"

@@ -1,0 +1,299 @@
+"""Guarantees: what they hold, say, write and refuse; that they are true is in soundness/."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from tacit.guarantees import (
+    ApproximateDP,
+    Guarantee,
+    Indistinguishability,
+    InformationBound,
+    RenyiDP,
+    ResidualPrivacy,
+    SuccessBound,
+    guarantee_from_dict,
+    guarantee_from_json,
+    membership_bound,
+)
+
+CERTAIN = {
+    "evidence": "theorem",
+    "assumptions": ("the secret is drawn as stated", "the noise is fresh"),
+    "source": "a paper, Theorem 1",
+}
+SURE = {
+    "evidence": "statistical",
+    "assumptions": (),
+    "source": "a paper, Algorithm 1",
+    "confidence": 0.999,
+}
+EXAMPLES = [
+    ApproximateDP(epsilon=0.1, delta=1e-5, adjacency="replace one record", **CERTAIN),
+    ApproximateDP(epsilon=math.inf, delta=0.0, adjacency="replace one record", **SURE),
+    RenyiDP(orders=(1.5, 2, 64), epsilons=(0.1, 1 / 3, math.inf), adjacency="add one", **CERTAIN),
+    InformationBound(nats=1e-300, secret="which rows were used", **SURE),
+    InformationBound(nats=math.inf, secret="which rows were used", **CERTAIN),
+    SuccessBound(success=0.55, prior=0.5, task="membership", **CERTAIN),
+    SuccessBound(success=1, prior=1 / 3, task="the class of a digit “7”", **SURE),
+    Indistinguishability(
+        references=("without Ada", "without Bob"), divergence="tv", bounds=(0.1, 1), **CERTAIN
+    ),
+    Indistinguishability(references=("r",), divergence=("renyi", 2), bounds=(math.inf,), **CERTAIN),
+    Indistinguishability(
+        references=("r",), divergence=("hockey-stick", 0.5), bounds=(0.0,), **CERTAIN
+    ),
+    ResidualPrivacy(intrinsic=-0.25, leaked=0.1, reference="the uniform law", **CERTAIN),
+    ResidualPrivacy(intrinsic=-math.inf, leaked=math.inf, reference="the uniform law", **CERTAIN),
+]
+NAMES = [f"{type(example).__name__}-{i}" for i, example in enumerate(EXAMPLES)]
+
+
+@pytest.mark.parametrize("guarantee", EXAMPLES, ids=NAMES)
+def test_json_gives_back_an_equal_guarantee(guarantee):
+    document = guarantee.to_json()
+    assert guarantee_from_json(document) == guarantee
+    assert guarantee_from_dict(json.loads(document)) == guarantee
+    assert guarantee_from_dict(guarantee.to_dict()) == guarantee
+    assert hash(guarantee_from_json(document)) == hash(guarantee)
+
+
+@pytest.mark.parametrize("guarantee", EXAMPLES, ids=NAMES)
+def test_json_is_strict_and_says_what_it_is(guarantee):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    content = json.loads(guarantee.to_json(), parse_constant=refuse)
+    assert content["type"] == type(guarantee).__name__
+    assert content["schema"] == 1
+    assert set(content) == {"type", "schema"} | {f.name for f in dataclasses.fields(guarantee)}
+
+
+@pytest.mark.parametrize("guarantee", EXAMPLES, ids=NAMES)
+def test_description_is_one_line(guarantee):
+    line = guarantee.describe()
+    assert line.endswith(".")
+    assert "\n" not in line
+    assert ("confidence 99.9%" in line) == (guarantee.evidence == "statistical")
+
+
+@pytest.mark.parametrize("guarantee", EXAMPLES, ids=NAMES)
+def test_guarantees_are_frozen(guarantee):
+    for field in dataclasses.fields(guarantee):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(guarantee, field.name, None)
+
+
+def test_every_type_has_an_example():
+    assert {type(example) for example in EXAMPLES} == set(Guarantee.__subclasses__())
+
+
+def test_the_base_is_abstract():
+    with pytest.raises(TypeError, match="abstract"):
+        Guarantee(**CERTAIN)
+
+
+def test_numbers_and_sequences_are_normalised():
+    curve = RenyiDP(orders=[2, 3], epsilons=[1, 2], adjacency="a", **CERTAIN)
+    assert curve.orders == (2.0, 3.0)
+    assert curve == RenyiDP(orders=(2.0, 3.0), epsilons=(1.0, 2.0), adjacency="a", **CERTAIN)
+    bound = Indistinguishability(
+        references=["r"], divergence=["renyi", 2], bounds=[1], **CERTAIN | {"assumptions": ["x"]}
+    )
+    assert bound.divergence == ("renyi", 2.0)
+    assert bound.assumptions == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("success", "prior", "shown", "blind"),
+    [
+        (0.55, 0.5, "55.0%", "50.0%"),
+        (0.5500000001, 0.5, "55.1%", "50.0%"),
+        (0.999999, 0.5, "100.0%", "50.0%"),
+        (0.000123, 0.0001, "0.013%", "0.010%"),
+        (1.0, 0.001, "100.0%", "0.10%"),
+    ],
+)
+def test_success_is_shown_rounded_up(success, prior, shown, blind):
+    bound = SuccessBound(success=success, prior=prior, task="membership", **CERTAIN)
+    assert bound.describe() == (
+        "Whatever it knows besides the noise, an attacker guesses membership right at most "
+        f"{shown} of the time (guessing blind: {blind})."
+    )
+
+
+def test_confidence_is_shown_rounded_down():
+    bound = InformationBound(nats=0.1, secret="x", **SURE | {"confidence": 0.9999999})
+    assert "true with confidence 99.99999%" in bound.describe()
+    bound = InformationBound(nats=0.1, secret="x", **SURE | {"confidence": 0.98765})
+    assert "true with confidence 98.7%" in bound.describe()
+
+
+def test_other_descriptions_round_against_us():
+    assert EXAMPLES[0].describe() == (
+        "Told that one of two neighbouring inputs (replace one record) was used, an attacker "
+        "guesses which at most 52.5% of the time (guessing blind: 50.0%): ε = 0.1, δ = 1e-05."
+    )
+    nats = InformationBound(nats=0.00500123, secret="which rows were used", **CERTAIN)
+    assert nats.describe() == (
+        "The release tells at most 0.00501 nats about which rows were used, "
+        "whatever is computed from it."
+    )
+    residual = ResidualPrivacy(
+        intrinsic=-0.25001, leaked=0.100001, reference="the uniform law", **CERTAIN
+    )
+    assert residual.describe() == (
+        "Of an intrinsic privacy of -0.251 nats relative to the uniform law, the release takes at "
+        "most 0.101 nats and leaves at least -0.351 nats."
+    )
+    assert "total variation distance of 1 of what each of 2 references" in EXAMPLES[7].describe()
+    assert "(loosest: without Bob)" in EXAMPLES[7].describe()
+    assert "order 2 of ∞ of what its reference" in EXAMPLES[8].describe()
+    assert "0.334 nats at order 2" in EXAMPLES[2].describe()
+
+
+def test_residual_is_rounded_down():
+    bound = ResidualPrivacy(intrinsic=-1.0, leaked=1e-20, reference="r", **CERTAIN)
+    assert bound.residual == math.nextafter(-1.0, -2.0)
+    exact = ResidualPrivacy(intrinsic=-1.0, leaked=0.5, reference="r", **CERTAIN)
+    assert exact.residual == -1.5
+
+
+def test_derived_guarantees_keep_evidence_and_confidence():
+    information = InformationBound(nats=0.01, secret="rows", **SURE)
+    bound = membership_bound(information, 0.5)
+    assert bound.success == pytest.approx(0.570592570, abs=5e-10)
+    assert (bound.evidence, bound.confidence) == ("statistical", 0.999)
+    assert bound.assumptions == information.assumptions
+    assert bound.source == "a paper, Algorithm 1; residual-pac, Eq. 17"
+    success = EXAMPLES[0].success(0.25)
+    assert success.prior == 0.75
+    assert success.assumptions == EXAMPLES[0].assumptions
+    converted = EXAMPLES[2].approximate(1e-5)
+    assert isinstance(converted, ApproximateDP)
+    assert converted.delta == 1e-5
+    assert converted.adjacency == "add one"
+
+
+@pytest.mark.parametrize("prior", [0.3, 1.0, math.nan, 0.0])
+def test_membership_needs_the_success_of_the_best_guess(prior):
+    with pytest.raises(ValueError, match="prior: expected"):
+        membership_bound(InformationBound(nats=0.01, secret="rows", **CERTAIN), prior)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (ApproximateDP, {"epsilon": -1.0, "delta": 0.0, "adjacency": "a"}, "epsilon: expected"),
+        (ApproximateDP, {"epsilon": 1.0, "delta": 2.0, "adjacency": "a"}, "delta: expected"),
+        (ApproximateDP, {"epsilon": 1.0, "delta": 0.0, "adjacency": ""}, "adjacency: expected"),
+        (RenyiDP, {"orders": (), "epsilons": (), "adjacency": "a"}, "orders: expected"),
+        (RenyiDP, {"orders": (1.0,), "epsilons": (1.0,), "adjacency": "a"}, "orders: expected"),
+        (RenyiDP, {"orders": (3, 2), "epsilons": (1, 1), "adjacency": "a"}, "orders: expected"),
+        (RenyiDP, {"orders": (2,), "epsilons": (1, 1), "adjacency": "a"}, "epsilons: expected"),
+        (RenyiDP, {"orders": (2,), "epsilons": (-1,), "adjacency": "a"}, r"epsilons\[0\]: expec"),
+        (InformationBound, {"nats": math.nan, "secret": "s"}, "nats: expected"),
+        (InformationBound, {"nats": True, "secret": "s"}, "nats: expected a number, got True"),
+        (InformationBound, {"nats": 0.1, "secret": None}, "secret: expected"),
+        (SuccessBound, {"success": 0.4, "prior": 0.5, "task": "t"}, "success: expected"),
+        (SuccessBound, {"success": 1.1, "prior": 0.5, "task": "t"}, "success: expected"),
+        (SuccessBound, {"success": 0.6, "prior": 0.0, "task": "t"}, "prior: expected"),
+        (
+            Indistinguishability,
+            {"references": (), "divergence": "kl", "bounds": ()},
+            "references: expected",
+        ),
+        (
+            Indistinguishability,
+            {"references": ("a", "a"), "divergence": "kl", "bounds": (1, 1)},
+            "references: expected distinct",
+        ),
+        (
+            Indistinguishability,
+            {"references": "ab", "divergence": "kl", "bounds": (1, 1)},
+            "references: expected a sequence",
+        ),
+        (
+            Indistinguishability,
+            {"references": ("a",), "divergence": abs, "bounds": (1,)},
+            "divergence: expected 'kl'",
+        ),
+        (
+            Indistinguishability,
+            {"references": ("a",), "divergence": "kl", "bounds": (1, 2)},
+            "bounds: expected one for each",
+        ),
+        (
+            ResidualPrivacy,
+            {"intrinsic": 0.1, "leaked": 0.1, "reference": "r"},
+            r"intrinsic: expected -D\(X \|\| R\) <= 0",
+        ),
+        (ResidualPrivacy, {"intrinsic": 0, "leaked": -1, "reference": "r"}, "leaked: expected"),
+    ],
+)
+def test_bad_fields_are_named(kind, fields, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**fields, **CERTAIN)
+
+
+@pytest.mark.parametrize(
+    ("common", "message"),
+    [
+        (CERTAIN | {"evidence": "proof"}, "evidence: expected one of 'theorem'"),
+        (CERTAIN | {"confidence": 0.9}, "confidence: expected None with theorem evidence"),
+        (SURE | {"confidence": None}, "confidence: expected a number"),
+        (SURE | {"confidence": 1.0}, "confidence: expected a number in"),
+        (CERTAIN | {"assumptions": "fresh noise"}, "assumptions: expected a sequence"),
+        (CERTAIN | {"assumptions": (3,)}, r"assumptions\[0\]: expected a non-empty string"),
+        (CERTAIN | {"source": " "}, "source: expected a non-empty string"),
+    ],
+)
+def test_bad_evidence_is_named(common, message):
+    with pytest.raises(ValueError, match=message):
+        InformationBound(nats=0.1, secret="s", **common)
+
+
+def damaged(**changes):
+    content = EXAMPLES[0].to_dict() | changes
+    return {name: value for name, value in content.items() if value is not ...}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (damaged(type="Promise"), "type: expected one of .*'ApproximateDP'"),
+        (damaged(type=...), "type: expected one of"),
+        (damaged(type=["x"]), "type: expected one of"),
+        (damaged(schema=2), "schema: expected 1, got 2"),
+        (damaged(schema=True), "schema: expected 1, got True"),
+        (damaged(schema=...), "schema: expected 1, got None"),
+        (damaged(delta=...), "delta: missing from a ApproximateDP"),
+        (damaged(gamma=1), "gamma: not a field of ApproximateDP"),
+        (damaged(epsilon="much"), "epsilon: expected a number, got 'much'"),
+        (damaged(epsilon=None), "epsilon: expected a number"),
+        (damaged(epsilon=[1.0]), "epsilon: expected a number"),
+        (damaged(assumptions=None), "assumptions: expected a sequence"),
+        ([1, 2], "guarantee: expected an object, got list"),
+    ],
+)
+def test_bad_documents_are_named(content, message):
+    with pytest.raises(ValueError, match=message):
+        guarantee_from_dict(content)
+    with pytest.raises(ValueError, match=message):
+        guarantee_from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("{", "document: expected JSON"),
+        ('{"type": "InformationBound", "nats": NaN}', "bare constant NaN"),
+        ('{"type": "InformationBound", "nats": Infinity}', "bare constant Infinity"),
+        ('{"type": "InformationBound", "nats": 1, "nats": 2}', "nats: given twice"),
+    ],
+)
+def test_documents_that_are_not_strict_json(document, message):
+    with pytest.raises(ValueError, match=message):
+        guarantee_from_json(document)
