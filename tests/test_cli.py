@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
 from tacit import __version__
 from tacit.cli.console import command_line
 from tacit.ledger import Ledger
 from tacit.statistics import StatisticRelease
 from tacit.statistics.table import fingerprint
+from tests.cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
 
 
 @pytest.fixture

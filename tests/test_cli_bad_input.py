@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
+from tests.cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
 
 
 @pytest.fixture
@@ -55,6 +55,11 @@ def data(tmp_path: Path) -> Path:
         (["--query", "mean", "--success", "0.6", "--report", "."], ["--report", "folder"]),
         (
             ["--query", "mean", "--success", "0.6", "--report", "same", "--json", "same"],
+            ["another file"],
+        ),
+        (["--query", "mean", "--success", "0.6", "--json", "table.csv"], ["another file", "DATA"]),
+        (
+            ["--query", "mean", "--success", "0.6", "--ledger", "x.db", "--report", "x.db"],
             ["another file"],
         ),
     ],

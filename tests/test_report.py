@@ -278,6 +278,15 @@ def test_many_outputs_fold_away(content: dict[str, Any]) -> None:
     structure(page)
 
 
+def test_a_heavy_covariance_is_left_out_of_the_page_and_said_so(content: dict[str, Any]) -> None:
+    content["design"]["covariance"] = {"entries": [0.123456789] * 500_000}
+    page = render_report(content, PROVENANCE)
+    assert len(page) < 1_000_000
+    assert "leaves out the covariance" in page
+    assert embedded(page)["design"]["covariance"] is None
+    assert embedded(page)["release"] == content["release"]
+
+
 def test_the_file_is_written_whole_or_not_at_all(
     release: StatisticRelease, content: dict[str, Any], tmp_path: Path
 ) -> None:

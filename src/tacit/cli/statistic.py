@@ -111,7 +111,7 @@ def statistic(
     table = read_table(data, _columns(columns, target))
     description = f"{query} of {os.path.basename(data)}"
     destination = _destination(
-        report, json, ledger, secret or table.fingerprint, description, seed is not None
+        data, report, json, ledger, secret or table.fingerprint, description, seed is not None
     )
     if ":" in query:
         sys.path.insert(0, os.getcwd())
@@ -158,6 +158,7 @@ def _columns(columns: str | None, target: str | None) -> list[str] | None:
 
 
 def _destination(
+    data: str,
     report: str | None,
     json: str | None,
     ledger: str | None,
@@ -170,8 +171,15 @@ def _destination(
     report_path = None if report is None else check_writable("--report", report)
     to_stdout = json == "-"
     json_path = None if json is None or to_stdout else check_writable("--json", json)
-    if report_path is not None and report_path == json_path:
-        raise ValueError(f"--json: expected another file than --report, got {report_path} twice")
+    ledger_path = None if ledger is None or "://" in ledger else Path(ledger).expanduser().resolve()
+    _check_distinct(
+        {
+            "DATA": Path(data).resolve(),
+            "--report": report_path,
+            "--json": json_path,
+            "--ledger": ledger_path,
+        }
+    )
     if ledger is not None:
         _check_ledger(ledger, secret, reproducible)
     return _Destination(
@@ -183,6 +191,16 @@ def _destination(
         description=description,
         reproducible=reproducible,
     )
+
+
+def _check_distinct(paths: dict[str, Path | None]) -> None:
+    seen: dict[Path, str] = {}
+    for flag, path in paths.items():
+        if path is None:
+            continue
+        if path in seen:
+            raise ValueError(f"{flag}: expected another file than {seen[path]}, got {path} twice")
+        seen[path] = flag
 
 
 def _check_ledger(location: str, secret: str, reproducible: bool) -> None:

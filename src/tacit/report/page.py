@@ -30,6 +30,7 @@ from tacit.report.words import (
 )
 
 SHOWN_ROWS = 30
+EMBEDDED_LIMIT = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,19 @@ def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance)
         "draw": _draw(record),
         "gap": None if record.gap is None else significant_up(max(record.gap, 0.0), 2),
         "noise_power": significant(float(record.noise_variance.sum())),
-        "json": embedded_json({**record.content, "provenance": provenance.to_dict()}),
+        **_embedded(record, provenance),
     }
+
+
+def _embedded(record: ReleaseRecord, provenance: Provenance) -> dict[str, Any]:
+    """Return the embedded JSON, without the noise covariance when that alone makes a page heavy."""
+    content = {**record.content, "provenance": provenance.to_dict()}
+    text = embedded_json(content)
+    design = content.get("design")
+    if len(text) <= EMBEDDED_LIMIT or not isinstance(design, dict):
+        return {"json": text, "shortened": False}
+    text = embedded_json({**content, "design": {**design, "covariance": None}})
+    return {"json": text, "shortened": True}
 
 
 def _rows(record: ReleaseRecord) -> list[OutputRow]:
