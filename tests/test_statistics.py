@@ -11,7 +11,7 @@ from tacit.attacks import MembershipAttack
 from tacit.conversions import success_from_information
 from tacit.design.information import gaussian_information, log_det_information
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.statistics import Query, StatisticRelease, privatize
+from tacit.statistics import Query, StatisticRelease, privatize, workflow
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.simulation import output_covariance, simulate
 
@@ -276,6 +276,38 @@ def test_the_hook_sees_the_guarantee_and_can_stop_the_release(pool):
 
     with pytest.raises(SpentError, match="budget exceeded"):
         released("mean", pool, before_draw=refuse)
+
+
+def test_nothing_is_drawn_before_the_hook_has_agreed(pool, monkeypatch):
+    events = []
+    draw = workflow.uniform_index
+    monkeypatch.setattr(
+        workflow, "uniform_index", lambda *given: (events.append("draw"), draw(*given))[1]
+    )
+    released("mean", pool, before_draw=lambda guarantee: events.append("agreed"))
+    assert events == ["agreed", "draw"]
+
+    def refuse(guarantee):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        released("mean", pool, before_draw=refuse)
+    assert events == ["agreed", "draw"]
+
+
+def test_the_release_lies_on_a_grid_far_below_the_noise(pool):
+    release = released("mean", pool)
+    deviations = np.sqrt(release.diagnostics.noise_variance)
+    grid = 2.0 ** np.floor(np.log2(deviations)) / 2**20
+    np.testing.assert_array_equal(release.release / grid, np.round(release.release / grid))
+
+
+def test_a_large_pool_is_attacked_on_some_of_its_rows():
+    rows = np.random.default_rng(4).normal(size=(2500, 1))
+    rows[2345] = 1e4
+    release = released("mean", rows, mi_budget=2.0, simulations=100, attack_trials=200)
+    again = released("mean", rows, mi_budget=2.0, simulations=100, attack_trials=200, rng=2)
+    assert 2345 in (release.attack.worst_record, again.attack.worst_record)
 
 
 def test_a_constant_query_is_released_as_it_is(pool):

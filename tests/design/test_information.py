@@ -189,6 +189,16 @@ def test_a_change_of_units_changes_nothing():
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scale", [1e-250, 1e-100, 1e100, 1e250])
+def test_outputs_of_any_size(scale, method):
+    outputs = rotated([4.0, 1.0, 0.2], seed=8)
+    plain = gaussian_information(outputs, 0.7, method=method)
+    scaled = gaussian_information(outputs * scale, 0.7, method=method)
+    assert scaled.cost / scale == pytest.approx(plain.cost, rel=1e-9)
+    assert scaled.information <= 0.7
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_a_singular_output_covariance_leaves_no_direction_bare(method):
     outputs = rotated([4.0, 1.0, 0.0, 0.0], seed=6)
     design = gaussian_information(outputs, 0.5, method=method)
@@ -212,6 +222,7 @@ def test_a_constant_coordinate_is_covered():
         (([1.0], 0.0), {}, "mi_budget"),
         (([1.0], -1.0), {}, "mi_budget"),
         (([1.0], math.nan), {}, "mi_budget"),
+        (([1.0], 1e-200), {}, "mi_budget: expected at least 1e-120 nats"),
         (([1.0], math.inf), {}, "mi_budget"),
         (([0.0, 0.0], 1.0), {}, "never moves"),
         (([-1.0], 1.0), {}, "variances >= 0"),

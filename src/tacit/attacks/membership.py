@@ -19,7 +19,7 @@ from tacit._validation import (
     matrix,
 )
 from tacit.attacks.intervals import mean_interval, proportion_interval
-from tacit.covariance import Covariance
+from tacit.covariance import Covariance, Factored
 
 ENTRIES_PER_CHUNK = 4_000_000
 BAYES = "Bayes likelihood ratio over the declared candidates"
@@ -196,10 +196,13 @@ def _whitened(values: Array, covariance: Covariance) -> Array:
             f"covariance: expected one of full rank {values.shape[1]}, got rank "
             f"{covariance.rank} of dimension {covariance.dim}"
         )
-    dense = covariance.to_dense()
-    scales = np.sqrt(np.diagonal(dense))
-    lower = scipy_linalg.cholesky(dense / np.outer(scales, scales), lower=True)
-    whitened: Array = scipy_linalg.solve_triangular(lower, (values / scales).T, lower=True).T
+    scales = np.sqrt(covariance.diagonal())
+    if isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
+        factor = covariance.factor / scales[:, None]
+    else:
+        correlation = covariance.to_dense() / np.outer(scales, scales)
+        factor = scipy_linalg.cholesky(correlation, lower=True)
+    whitened: Array = scipy_linalg.solve(factor, (values / scales).T).T
     return whitened
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "log_det_information",
 ]
 
+SMALLEST_BUDGET = 1e-120
 METHODS = ("exact", "linear", "diagonal")
 RAISED = "eigenvalues of F^½ S F^½ at rounding level of the largest were raised to it"
 
@@ -57,7 +58,7 @@ def gaussian_information(
     Args:
         output_covariance: S, covariance of the output: (d, d), (d,) for a diagonal one, or a
             ``Covariance``; singular is allowed.
-        mi_budget: β > 0 in nats.
+        mi_budget: β >= 1e-120 in nats.
         cost: F, what noise costs: None (squared error), a scalar, a diagonal (d,) or (d, d),
             positive definite.
         method: ``"exact"`` is the optimum; ``"linear"`` is ``l = √r Σ√r/(2β)``, the trace that
@@ -84,6 +85,8 @@ def gaussian_information(
     Source: residual-pac, Prop. 2 (exact), Thm 1 (linear), Thm 6 (diagonal).
     """
     budget = positive("mi_budget", mi_budget)
+    if budget < SMALLEST_BUDGET:
+        raise ValueError(f"mi_budget: expected at least {SMALLEST_BUDGET:g} nats, got {budget!r}")
     choice("method", method, METHODS)
     outputs = output_matrix("output_covariance", output_covariance)
     if not outputs.any():

@@ -124,7 +124,7 @@ def exact_spectrum(ratios: Array, mi_budget: float) -> tuple[Array, float]:
             step *= 2.0
     multiplier = math.exp(solution)
     root = np.sqrt(relative * (relative + 2.0 * multiplier))
-    return scale * multiplier * relative / (relative + root), scale * multiplier
+    return scale * relative * (multiplier / (relative + root)), scale * multiplier
 
 
 def linear_spectrum(ratios: Array, mi_budget: float) -> Array:
@@ -141,7 +141,7 @@ def least_cost(ratios: Array, multiplier: float, mi_budget: float) -> float:
     """
     moving = ratios[ratios > 0.0]
     root = np.sqrt(moving) * np.sqrt(moving + 2.0 * multiplier)
-    spectrum = multiplier * moving / (moving + root)
+    spectrum = moving * (multiplier / (moving + root))
     information = 0.5 * float(np.log1p((moving + root) / multiplier).sum())
     return float(spectrum.sum()) + multiplier * (information - mi_budget)
 

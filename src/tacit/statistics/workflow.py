@@ -122,7 +122,8 @@ def privatize(
         target: name of the column that a regression explains; the last when None.
         workers: processes for the simulations; results do not depend on it.
         progress: whether to show a bar on a terminal; None and True do.
-        attack: whether to run the membership attackers on simulated releases.
+        attack: whether to run the membership attackers, on simulated releases and at most 2,000
+            rows chosen at random.
         attack_trials: simulated releases for the attack, >= 4.
         before_draw: called with the guarantee once it is certified, before anything is drawn;
             an exception it raises stops the release.
