@@ -194,9 +194,8 @@ def generalized_eigen(fisher: Any, spread: Any, kl_budget: float, rank: int) -> 
     check_psd("spread", np.linalg.eigvalsh(spread_matrix))
     _, vectors = generalized_eigh(spread_matrix, matrix)
     top = vectors[:, :directions]
-    orthonormal, triangle = np.linalg.qr(top)
-    core = 2 * budget / directions * (triangle @ triangle.T)
-    return _spend(LowRank(orthonormal.T, core), matrix, budget, f"generalized-eigen({directions})")
+    covariance = _from_factor(np.sqrt(2 * budget / directions) * top)
+    return _spend(covariance, matrix, budget, f"generalized-eigen({directions})")
 
 
 def average(
@@ -236,19 +235,27 @@ def average(
             f"fisher: expected F + ridge I positive definite, got rank {inverse.rank} of "
             f"{values.size} with ridge {ridge:g}"
         )
-    check_psd("spread", np.linalg.eigvalsh(spread_matrix))
-    root = sqrt_psd(ridged)
-    middle = root @ spread_matrix @ root
-    shape = inverse.root @ sqrt_psd((middle + middle.T) / 2) @ inverse.root
-    if not shape.any():
+    eigenvalues, vectors = eigh_psd("spread", spread_matrix)
+    if eigenvalues[-1] == 0.0:
         raise ValueError("spread: expected a non-zero matrix, got zeros")
-    shape = (shape + shape.T) / 2
-    shape += floor * np.trace(shape) / values.size * np.eye(values.size)
-    used = 0.5 * float(np.vdot(matrix, shape))
+    tolerance = default_tolerance(values.size) * float(eigenvalues[-1])
+    covered = eigenvalues > tolerance
+    # Singular values of S^½ F^½ keep the rank that (F^½ S F^½)^½ would blur by √rounding.
+    _, singular, right = np.linalg.svd(
+        (vectors[:, covered] * np.sqrt(eigenvalues[covered])).T @ sqrt_psd(ridged),
+        full_matrices=False,
+    )
+    factor = inverse.root @ (right.T * np.sqrt(singular))
+    notes: tuple[str, ...] = ()
+    if not covered.all():
+        notes = (f"eigenvalues of spread at or below {tolerance:.3g} counted as zero",)
+    covariance = _from_factor(factor)
+    covariance = covariance.with_floor(floor * covariance.trace() / values.size)
+    used = 0.5 * covariance.weighted_trace(matrix)
     if used == 0.0:
         raise ValueError("fisher: expected information where spread has variance, got none")
     gap = 0.0 if ridge == 0.0 and floor == 0.0 else float("nan")
-    return _spend(Dense(budget / used * shape), matrix, budget, "average", gap=gap)
+    return _spend(covariance.scaled(budget / used), matrix, budget, "average", notes, gap)
 
 
 def _fisher(fisher: Any, *, allow_diagonal: bool = True) -> tuple[Array, Array]:
@@ -262,6 +269,14 @@ def _fisher(fisher: Any, *, allow_diagonal: bool = True) -> tuple[Array, Array]:
     checked = symmetric("fisher", fisher)
     check_psd("fisher", np.linalg.eigvalsh(checked))
     return checked, np.diagonal(checked)
+
+
+def _from_factor(factor: Array) -> Covariance:
+    """Return A Aᵀ: dense at full rank, else in the span of the columns of A."""
+    if factor.shape[0] == factor.shape[1]:
+        return Dense(factor @ factor.T)
+    orthonormal, triangle = np.linalg.qr(factor)
+    return LowRank(orthonormal.T, triangle @ triangle.T)
 
 
 def _require_positive_diagonal(diagonal: Array, *, name: str = "fisher") -> None:
