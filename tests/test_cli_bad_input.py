@@ -193,3 +193,15 @@ def test_a_corrupt_ledger_is_refused_before_the_simulations(
     ledger.write_bytes(b"")
     ledger.chmod(0o400)
     refused(tacit(*command, "--ledger", ledger), "read-only")
+
+
+def test_an_interruption_is_said_and_writes_nothing(
+    data: Path, tmp_path: Path, tacit: Tacit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "interrupting.py").write_text("def query(rows):\n    raise KeyboardInterrupt\n")
+    monkeypatch.chdir(tmp_path)
+    command = ("statistic", data, "--query", "interrupting:query", "--columns", "a", *QUICK)
+    done = tacit(*command, "--success", "0.6", "--json", "o.json", "--ledger", "l.db")
+    assert (done.code, done.out, done.err) == (130, "", "tacit: interrupted\n")
+    assert not (tmp_path / "o.json").exists()
+    assert not (tmp_path / "l.db").exists()

@@ -13,6 +13,8 @@ from tacit.cli import gate, ledger, statistic
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
 PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="tacit",
     help="Decide what a release says, prove it, attack it before you ship it.",
@@ -55,10 +57,11 @@ def run(arguments: list[str]) -> int:
     except ValueError as error:
         return _refuse(str(error))
     except (KeyboardInterrupt, typer.Abort):
-        print("tacit: interrupted", file=sys.stderr)
-        return 130
+        code = INTERRUPTED
     except BrokenPipeError:
         return 141
+    if code == INTERRUPTED:
+        print("tacit: interrupted", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 

@@ -63,8 +63,9 @@ def read_table(path: str | os.PathLike[str], columns: Sequence[str] | None = Non
     header, records = _split(text, label)
     chosen = _choose(header, columns, label)
     rows = np.empty((len(records), len(chosen)), dtype=np.float64)
+    advice = "" if columns is not None else "; name the columns to read to leave it out"
     for target, (name, position) in enumerate(chosen):
-        rows[:, target] = [_number(cells[position], line, name) for line, cells in records]
+        rows[:, target] = [_number(cells[position], line, name, advice) for line, cells in records]
     names = tuple(name for name, _ in chosen)
     return Table(names=names, rows=rows, fingerprint=_digest(content))
 
@@ -157,9 +158,7 @@ def _check_header(header: list[str], label: str) -> None:
         raise ValueError(f"data: {label}: the header names the column {repeated[0]!r} twice")
 
 
-def _choose(
-    header: list[str], columns: Sequence[str] | None, label: str
-) -> list[tuple[str, int]]:
+def _choose(header: list[str], columns: Sequence[str] | None, label: str) -> list[tuple[str, int]]:
     if columns is None:
         return list(zip(header, range(len(header)), strict=True))
     wanted = [columns] if isinstance(columns, str) else list(columns)
@@ -183,13 +182,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _number(text: str, line: int, name: str) -> float:
+def _number(text: str, line: int, name: str, advice: str) -> float:
     where = f"data: line {line}, column {name!r}"
     if not text:
         raise ValueError(f"{where}: expected a number, got an empty field")
     # float() also reads "1_000" and digits of other scripts, which no other CSV reader does
     if "_" in text or not text.isascii() or not _is_number(text):
-        raise ValueError(f"{where}: expected a number, got {text!r}")
+        raise ValueError(f"{where}: expected a number, got {text!r}{advice}")
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{where}: expected a finite number, got {text!r}")
