@@ -87,9 +87,9 @@ def variance_figure(release: ReleaseRecord, *, width: int) -> Markup | None:
         *_direction_ticks(across, release.principal_noise_variance.size, len(noise), bottom),
         _steps(across, up, noise, low),
     ]
-    radius = 4.5 if len(noise) <= 40 else 2.5
+    kind, radius = ("measured-point", 4.5) if len(noise) <= 40 else ("measured-dot", 1.75)
     parts += [
-        _circle("measured-point", across(i + 1), up(math.log10(value)), radius)
+        _circle(kind, across(i + 1), up(math.log10(value)), radius)
         for i, value in enumerate(output)
         if value > 0
     ]
