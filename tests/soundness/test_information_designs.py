@@ -1,13 +1,12 @@
 """Designs: the information certified is at least that of the actual source under its noise."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import stats
 from scipy.special import logsumexp
 
 from tacit.covariance import Isotropic
@@ -21,18 +20,18 @@ METHODS = ("exact", "linear", "diagonal")
 
 
 def information_on_a_line(points, variance):
-    """h(Y) − h(noise) of equally likely points by quadrature, nats."""
+    """h(Y) − h(noise) of equally likely points, nats: Gauss–Legendre on panels of half a σ."""
     scale = math.sqrt(variance)
-
-    def entropy_density(y):
-        log_density = logsumexp(stats.norm.logpdf(y, points, scale)) - math.log(len(points))
-        return -math.exp(log_density) * log_density
-
-    edges = sorted({p + k * scale for p in points for k in (-12, -3, 0, 3, 12)})
-    entropy = sum(
-        integrate.quad(entropy_density, a, b, epsabs=1e-13, limit=200)[0]
-        for a, b in itertools.pairwise(edges)
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    low, high = points.min() - 12 * scale, points.max() + 12 * scale
+    edges = np.linspace(low, high, 1 + math.ceil((high - low) / (scale / 2)))
+    half = np.diff(edges)[:, None] / 2
+    y = (edges[:-1, None] + half * (nodes + 1)).ravel()
+    log_kernels = -0.5 * ((y[:, None] - points) / scale) ** 2
+    log_density = logsumexp(log_kernels, axis=1) - math.log(
+        len(points) * scale * math.sqrt(2 * math.pi)
     )
+    entropy = -((half * weights).ravel() * np.exp(log_density)) @ log_density
     return entropy - 0.5 * math.log(2 * math.pi * math.e * variance)
 
 
