@@ -14,7 +14,7 @@ from tacit.report.record import AttackRecord, ReleaseRecord
 from tacit.report.words import percent, percent_up, superscript
 
 WIDE, NARROW = 720, 360
-MOST_POINTS = 400
+MOST_POINTS = 90
 
 
 @dataclass(frozen=True)

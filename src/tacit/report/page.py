@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from tacit._files import check_writable, write_text_atomic
-from tacit.report.figures import NARROW, WIDE, success_figure, variance_figure
+from tacit.report.figures import MOST_POINTS, NARROW, WIDE, success_figure, variance_figure
 from tacit.report.provenance import Provenance
 from tacit.report.record import ReleaseRecord, read_release
 from tacit.report.words import (
@@ -99,6 +99,7 @@ def embedded_json(content: Any) -> Markup:
 def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance) -> dict[str, Any]:
     bound = success_bound(record)
     rows = _rows(record)
+    directions = record.principal_noise_variance.size
     assumptions = dict.fromkeys([*record.guarantee.assumptions, *record.membership.assumptions])
     notes = dict.fromkeys([*record.notes])
     return {
@@ -113,6 +114,8 @@ def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance)
         "success_narrow": success_figure(record, bound, width=NARROW),
         "variance_wide": variance_figure(record, width=WIDE),
         "variance_narrow": variance_figure(record, width=NARROW),
+        "most": MOST_POINTS,
+        "thinned": directions if directions > MOST_POINTS else None,
         "rows": rows[:SHOWN_ROWS],
         "more_rows": rows[SHOWN_ROWS:],
         "drowned": int(np.sum(np.abs(record.values) < np.sqrt(record.noise_variance))),
