@@ -1,0 +1,49 @@
+# Everything a user or a developer runs. Each target creates .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.installed-bench
+
+.PHONY: demo test lint bench docs experiments torch clean
+
+demo: $(INSTALLED)
+	@$(BIN)/python experiments/demo/run.py
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(BENCH_INSTALLED)
+	$(BIN)/python -m benchmarks.worst_case $(BENCH)
+
+docs: $(INSTALLED)
+	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' src docs README.md
+
+# make experiments NAME=residual_pac_means, or all of them.
+experiments: $(INSTALLED)
+	@set -e; for run in experiments/$(or $(NAME),*)/run.py; do \
+		echo "== $$run"; $(BIN)/python $$run; done
+
+# The CPU build of torch, before anything that depends on it can pull a CUDA build.
+torch: $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet torch==2.13.0 || \
+	$(BIN)/python -m pip install --quiet torch --index-url https://download.pytorch.org/whl/cpu
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(BENCH_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache
