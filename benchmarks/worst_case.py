@@ -34,8 +34,9 @@ def main() -> None:
     console = Console(width=140)
     rows: list[dict[str, object]] = []
     console.print(
-        f"{'family':22}{'m × d':>13}{'ours':>11}{'gap':>9}{'rows−1':>9}   {'gradient':>10}{'gap':>9}"
-        f"{'viol.':>9}   {'SCS':>10}{'gap':>9}   {'Clarabel':>10}{'gap':>9}"
+        f"{'family':22}{'m × d':>13}{'ours':>11}{'gap':>9}{'rows−1':>9}   "
+        f"{'gradient':>10}{'gap':>9}{'viol.':>9}   "
+        f"{'SCS':>10}{'gap':>9}   {'Clarabel':>10}{'gap':>9}"
     )
     for size in (int(text) for text in options.sizes.split(",")):
         for family in options.families.split(","):

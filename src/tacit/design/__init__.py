@@ -11,7 +11,9 @@ from tacit.design.closed_forms import (
 )
 from tacit.design.information import (
     confident_information,
+    covariance_radius,
     gaussian_information,
+    log_det_information,
 )
 from tacit.design.streaming import efficient_information
 from tacit.design.worst_case import worst_case
@@ -22,10 +24,12 @@ __all__ = [
     "ball",
     "complement",
     "confident_information",
+    "covariance_radius",
     "efficient_information",
     "gaussian_information",
     "generalized_eigen",
     "isotropic",
+    "log_det_information",
     "power",
     "worst_case",
 ]
