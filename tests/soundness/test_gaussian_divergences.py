@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mpmath import mpf
+from mpmath import mp, mpf
 
 from tacit.divergences import kl_gaussians, renyi_gaussians, shift_divergence
 from tacit.guarantees import RenyiDP
@@ -91,3 +91,43 @@ def test_renyi_curve_of_the_gaussian_mechanism(distance):
         true = oracles.gaussian_renyi(distance, 1.0, 0.0, 1.0, order)
         assert epsilon >= true - mpf(10) ** -15
         assert epsilon == pytest.approx(float(true), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("order", [0.5, 1, 1.1, 3.0])
+def test_ill_conditioned_covariances_err_upwards(seed, order):
+    """Nearly equal covariances with eigenvalues over ten decades, where rounding is visible."""
+    rng = np.random.default_rng(seed)
+    rotation = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    cov1 = (rotation * 10.0 ** -np.arange(0, 12, 2)) @ rotation.T
+    root = rotation * 10.0 ** -np.arange(0, 6)
+    bend = rng.standard_normal((6, 6))
+    cov0 = root @ (np.eye(6) + 1e-6 * (bend + bend.T)) @ root.T
+    cov0, cov1 = (cov0 + cov0.T) / 2, (cov1 + cov1.T) / 2
+    zero = np.zeros(6)
+    assert divergence(zero, cov0, zero, cov1, order) >= oracles.gaussian_renyi_closed(
+        zero, cov0, zero, cov1, order
+    )
+    shift = cov1 @ rng.standard_normal(6)
+    certified = divergence(shift, cov1, zero, cov1, order)
+    true = oracles.gaussian_renyi_closed(shift, cov1, zero, cov1, order)
+    assert true <= certified <= true * (1 + mpf(10) ** -2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_orders_just_inside_the_finite_range(seed):
+    """At α = 1 + (1 − t)/e, e the largest eigenvalue of Σ₁⁻¹Σ₀ − I, a rounding of e decides."""
+    rng = np.random.default_rng(seed)
+    root = np.linalg.qr(rng.standard_normal((4, 4)))[0] * 10.0 ** -np.arange(0, 8, 2)
+    bend = rng.standard_normal((4, 4))
+    cov1, cov0 = root @ root.T, root @ (np.eye(4) + bend @ bend.T) @ root.T
+    cov0, cov1 = (cov0 + cov0.T) / 2, (cov1 + cov1.T) / 2
+    with mp.workdps(60):
+        inverse = mp.cholesky(mp.matrix(cov1.tolist())) ** -1
+        pencil = inverse * mp.matrix(cov0.tolist()) * inverse.T
+        excess = max(mp.eigsy(pencil, eigvals_only=True)) - 1
+    zero = np.zeros(4)
+    for inside in (1e-2, 1e-5, 1e-8, 1e-11):
+        order = float(1 + (1 - inside) / excess)
+        true = oracles.gaussian_renyi_closed(zero, cov0, zero, cov1, order)
+        assert renyi_gaussians(zero, cov0, zero, cov1, order) >= true
