@@ -152,6 +152,10 @@ def test_other_descriptions_round_against_us():
     assert "(loosest: without Bob)" in EXAMPLES[7].describe()
     assert "order 2 of ∞ of what its reference" in EXAMPLES[8].describe()
     assert "0.334 nats at order 2" in EXAMPLES[2].describe()
+    large = InformationBound(nats=1234.5, secret="x", **CERTAIN)
+    assert "at most 1240 nats" in large.describe()
+    curve = RenyiDP(orders=(2, 3, 4, 5), epsilons=(1, 2, 3, 4), adjacency="a", **CERTAIN)
+    assert curve.describe().endswith("3 nats at order 4 (and bounded at 1 more).")
 
 
 def test_residual_is_rounded_down():

@@ -172,7 +172,7 @@ class RenyiDP(Guarantee):
         points = ", ".join(
             f"{number_up(epsilon)} nats at order {order:g}" for order, epsilon in list(curve)[:3]
         )
-        more = f" and {len(self.orders) - 3} more orders" if len(self.orders) > 3 else ""
+        more = f" (and bounded at {len(self.orders) - 3} more)" if len(self.orders) > 3 else ""
         return (
             f"Between neighbouring inputs ({self.adjacency}) the Rényi divergence of the releases "
             f"is at most {points}{more}"

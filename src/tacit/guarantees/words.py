@@ -44,6 +44,8 @@ def _number(value: float, rounding: str) -> str:
         return "0"
     exact = Decimal(repr(value))
     short = exact.quantize(_quantum(exact, DIGITS), rounding=rounding)
+    if 1e-4 <= abs(value) < 1e6:
+        return f"{short.normalize():f}"
     return f"{float(short):.{DIGITS}g}"
 
 
