@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="40,100,400,1000,2000")
     parser.add_argument("--families", default=",".join(FAMILIES))
-    parser.add_argument("--peer-seconds", type=float, default=60.0)
+    parser.add_argument("--peer-seconds", type=float, default=30.0)
     parser.add_argument("--json", type=Path, help="also write the rows here")
     options = parser.parse_args()
     console = Console(width=140)

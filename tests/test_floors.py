@@ -16,7 +16,7 @@ SOURCE = Path(tacit.__file__).parent
 # guarantees put types on.
 FLOORS: list[set[str]] = [
     {"_validation"},
-    {"_randomness", "_files", "compute"},
+    {"_randomness", "_files", "_threads", "compute"},
     {"linalg"},
     {"covariance", "divergences"},
     {"conversions"},

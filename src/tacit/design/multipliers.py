@@ -22,8 +22,8 @@ from tacit.linalg import MACHINE_EPSILON
 
 # An eigendecomposition of Λ^½ G Λ^½ errs in s by s_max² ε / s: at this ratio by 1% of s itself.
 EIGEN_RATIO = 1e-7
-KERNEL_TOLERANCE = 2e-2
-STEP_LIMIT = 2.0
+KERNEL_TOLERANCE = 0.1
+STEP_DOWN, STEP_UP = 8.0, 2.0
 # Up to this many rows the interior point works on all of them.
 SMALL = 512
 NEWTON_LIMIT, ACTIVE_LIMIT, PATH_LIMIT = 15, 20, 60
@@ -42,12 +42,16 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Solution:
-    """Multipliers with their spectrum; ``gap`` is the one the iteration saw."""
+    """Multipliers with their spectrum; ``gap`` is the one the iteration saw.
+
+    ``by_diagonal`` says which repair reached it: scaling diag C, or mending S row by row.
+    """
 
     multipliers: Array
     spectrum: Spectrum
     gap: float
     iterations: int
+    by_diagonal: bool
 
 
 class RootSolver:
@@ -63,7 +67,7 @@ class RootSolver:
         root = np.sqrt(multipliers)
         if self.gram is not None:
             scaled = self.gram * root[:, None] * root
-            values, left = scipy_linalg.eigh(scaled, driver="evr", check_finite=False)
+            values, left = scipy_linalg.eigh(scaled, driver="evd", check_finite=False)
             if (error := self._trace_error(values)) is not None:
                 return self._finish(multipliers, left, np.sqrt(values), None, error)
             self.gram = None
@@ -77,7 +81,7 @@ class RootSolver:
     def narrow_spectrum(self, multipliers: Array) -> Spectrum:
         """Return U, s, V from the k×k matrix ``Yᵀ Λ Y``, for many rows in few coordinates."""
         values, right = scipy_linalg.eigh(
-            (self.rows.T * multipliers) @ self.rows, driver="evr", check_finite=False
+            (self.rows.T * multipliers) @ self.rows, driver="evd", check_finite=False
         )
         error = self._trace_error(values)
         if error is None:
@@ -166,13 +170,11 @@ def newton(solver: RootSolver, start: Array, rtol: float, *, warm: bool) -> Solu
     squared = np.einsum("ij,ij->i", solver.rows, solver.rows)
     for iteration in range(1, NEWTON_LIMIT + 1):
         spectrum = solver.spectrum(multipliers)
-        cost = min(
-            repaired_cost(solver.rows, multipliers, spectrum),
-            cheapest_repair(spectrum, spectrum.leverage, squared)[1],
-        )
-        gap = 1 - spectrum.lower_bound / cost
+        by_diagonal = repaired_cost(solver.rows, multipliers, spectrum)
+        by_rows = cheapest_repair(spectrum, spectrum.leverage, squared)[1]
+        gap = 1 - spectrum.lower_bound / min(by_diagonal, by_rows)
         if best is None or gap < best.gap:
-            best = Solution(multipliers, spectrum, gap, iteration)
+            best = Solution(multipliers, spectrum, gap, iteration, by_diagonal <= by_rows)
         if gap <= rtol:
             break
         if use_newton and spectrum.lower_bound < previous * (1 - 1e-6):
@@ -180,7 +182,7 @@ def newton(solver: RootSolver, start: Array, rtol: float, *, warm: bool) -> Solu
             use_newton = False
         previous = spectrum.lower_bound
         step = _newton_step(multipliers, spectrum) if use_newton else 2 * np.log(spectrum.leverage)
-        multipliers = multipliers * np.exp(np.clip(step, -STEP_LIMIT, STEP_LIMIT))
+        multipliers = multipliers * np.exp(np.clip(step, -STEP_DOWN, STEP_UP))
         use_newton = True
     assert best is not None
     return best
@@ -231,7 +233,7 @@ def _follow_path(
         if best is None or gap < best.gap:
             spread = np.zeros(rows.shape[0])
             spread[active] = state.multipliers
-            best = Solution(spread, spectrum, gap, iteration)
+            best = Solution(spread, spectrum, gap, iteration, by_diagonal=False)
         if gap <= rtol:
             break
         state = state.step(spectrum)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import linalg as scipy_linalg
 
+from tacit._threads import one_thread
 from tacit._validation import Array, array, in_interval, vector
 from tacit.covariance import Covariance, Factored, Isotropic
 from tacit.design.base import Design
 from tacit.design.multipliers import (
     RootSolver,
     Solution,
-    cheapest_repair,
     interior_point,
     mended_root,
     newton,
-    repaired_cost,
 )
 from tacit.design.references import (
     Cost,
@@ -33,6 +33,8 @@ from tacit.linalg import MACHINE_EPSILON
 MIXING = 1e-8
 GRAM_MIXING = 1e-7
 SINGULAR_PIVOT = 1e-13
+# From this many independent differences on, threads gain more than they lose.
+THREADS_PAY = 1500
 
 
 def worst_case(
@@ -76,29 +78,32 @@ def worst_case(
     """
     rows, gram_matrix, metric, limits = _read(differences, budgets, cost, gram)
     in_interval("rtol", rtol, 1e-14, 1.0, open_high=True)
-    scaled = None if rows is None else rows / np.sqrt(limits)[:, None]
-    given = gram_matrix is not None
-    if gram_matrix is not None:
-        gram_matrix = gram_matrix / np.sqrt(limits)[:, None] / np.sqrt(limits)
-    elif scaled is not None and metric is not None:
-        gram_matrix = metric.gram(scaled)
-    assert gram_matrix is not None
-    scale = float(np.diagonal(gram_matrix).max())
-    if scale == 0.0:
-        return _nothing_to_hide(scaled, limits)
-    references = prepare(scaled, gram_matrix, metric)
-    start = _start(references, limits, warm_start)
-    unit = float(references.norms[0])
-    solution = _solve(references, start / unit**2, unit, rtol, warm=warm_start is not None)
-    if not references.independent and scaled is not None and metric is not None:
-        design = _in_subspace(references, solution, unit, scaled, metric)
-        if design is not None:
-            return _wrap(design, references, solution, unit, limits)
-    pieces = _over_references(references, solution, unit, scaled, limits, given and scaled is None)
+    with one_thread() if _size(rows, limits) < THREADS_PAY else nullcontext():
+        scaled = None if rows is None else rows / np.sqrt(limits)[:, None]
+        if gram_matrix is not None:
+            gram_matrix = gram_matrix / np.sqrt(limits)[:, None] / np.sqrt(limits)
+        elif scaled is not None and metric is not None:
+            gram_matrix = metric.gram(scaled)
+        assert gram_matrix is not None
+        if not np.diagonal(gram_matrix).any():
+            return _nothing_to_hide(scaled, limits)
+        references = prepare(scaled, gram_matrix, metric)
+        start = _start(references, limits, warm_start)
+        unit = float(references.norms[0])
+        solution = _solve(references, start / unit**2, unit, rtol, warm=warm_start is not None)
+        pieces = None
+        if not references.independent and scaled is not None and metric is not None:
+            pieces = _in_subspace(references, solution, unit, scaled, metric)
+        if pieces is None:
+            pieces = _over_references(references, solution, unit, scaled, limits)
     return _wrap(pieces, references, solution, unit, limits)
 
 
 Pieces = tuple[Covariance, float, Array]
+
+
+def _size(rows: Array | None, limits: Array) -> int:
+    return int(limits.size if rows is None else min(rows.shape))
 
 
 def _read(
@@ -168,7 +173,6 @@ def _over_references(
     unit: float,
     scaled: Array | None,
     limits: Array,
-    gram_only: bool,
 ) -> Pieces:
     """Noise as a mixture of the references themselves: C = L Lᵀ positive definite, rows ≤ 1."""
     rows = references.coordinates / unit
@@ -176,7 +180,7 @@ def _over_references(
     root = _constraint_root(rows, solution)
     lower = _triangular(root) if references.independent else None
     if lower is None:
-        mixing = GRAM_MIXING if gram_only else MIXING
+        mixing = GRAM_MIXING if scaled is None else MIXING
         identity = np.sqrt(mixing) * np.eye(count)
         lower = _triangular(np.hstack([np.sqrt(1 - mixing) * root, identity]))
     assert lower is not None
@@ -220,13 +224,10 @@ def _in_subspace(
 def _constraint_root(rows: Array, solution: Solution) -> Array:
     """Return R with rows of norm ≤ 1 and R Rᵀ = C, from the cheaper way to make λ feasible."""
     spectrum = solution.spectrum
-    squared = np.einsum("ij,ij->i", rows, rows)
-    if spectrum.left.shape[0] == rows.shape[0] == rows.shape[1]:
-        scaled = repaired_cost(rows, solution.multipliers, spectrum)
-        if scaled <= cheapest_repair(spectrum, spectrum.leverage, squared)[1]:
-            scale = np.sqrt(solution.multipliers * spectrum.leverage)
-            root: Array = spectrum.left * np.sqrt(spectrum.singular) / scale[:, None]
-            return root
+    if solution.by_diagonal:
+        scale = np.sqrt(solution.multipliers * spectrum.leverage)
+        root: Array = spectrum.left * np.sqrt(spectrum.singular) / scale[:, None]
+        return root
     if spectrum.right is None:
         right = (rows.T * np.sqrt(solution.multipliers)) @ spectrum.left / spectrum.singular
         spectrum = replace(spectrum, right=right)
