@@ -20,22 +20,27 @@ class GradientRun:
     iterations: int
 
 
-def solve(rows: np.ndarray, budgets: np.ndarray, target: float, limit: float) -> GradientRun:
+def solve(
+    rows: np.ndarray, budgets: np.ndarray, target: float, limit: float, *, helped: bool = False
+) -> GradientRun:
     """Run until the relative gap is ``target`` or ``limit`` seconds have passed.
 
-    Budgets are folded into the rows and the longest row set to 1, which helps it: the published
-    step size is absolute.
+    As published it starts from λ = 1 on the rows as they are (budgets folded in). ``helped`` gives
+    it our scaling (the longest row 1) and our start λ = ‖y‖², exact for orthogonal rows.
     """
     start = time.perf_counter()
     scaled = rows / np.sqrt(budgets)[:, None]
-    scaled = scaled / np.linalg.norm(scaled, axis=1).max()
+    if helped:
+        scaled = scaled / np.linalg.norm(scaled, axis=1).max()
     m, d = scaled.shape
     if m <= d:
         # Lemma 3.2: coordinates in the span, from the Gram matrix.
         values, vectors = np.linalg.eigh(scaled @ scaled.T)
         kept = values > 1e-14 * values[-1]
         scaled = vectors[:, kept] * np.sqrt(values[kept])
-    logarithm = np.log(np.linalg.norm(scaled, axis=1) ** 2 + 1e-12)
+    logarithm = np.zeros(m)
+    if helped:
+        logarithm = np.log(np.linalg.norm(scaled, axis=1) ** 2 + 1e-12)
     step, gap, violation, iteration = STEP, np.inf, np.inf, 0
     loss, leverage, trace = _evaluate(scaled, logarithm)
     while time.perf_counter() - start < limit:

@@ -158,6 +158,19 @@ def mended_root(rows: Array, spectrum: Spectrum) -> tuple[Array, Array]:
     return root, largest * triangle.T
 
 
+def second_order_leverage(gram: Array) -> Array:
+    """Return a for λ = ‖y‖² to second order in the correlations c_ij, without a spectrum.
+
+    ``S = S₀ + T₁ + T₂`` with S₀ = diag ‖y‖² and ``S₀T₂ + T₂S₀ = −T₁²`` gives
+    ``a_i = 1 − ½ Σ_j c_ij² (‖y_j‖² / (‖y_i‖² + ‖y_j‖²))²``. Ones where that is no small change.
+    """
+    squared = np.diagonal(gram)
+    weights = gram / (squared[:, None] + squared)
+    np.fill_diagonal(weights, 0.0)
+    leverage = 1 - 0.5 * (weights**2 @ squared) / squared
+    return leverage if leverage.min() > 0.5 else np.ones_like(leverage)
+
+
 def newton(solver: RootSolver, start: Array, rtol: float, *, warm: bool) -> Solution:
     """Newton in log λ for independent rows: ``N θ = λ∘a∘log a``, ``λ ← λ exp θ``.
 

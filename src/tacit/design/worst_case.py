@@ -19,6 +19,7 @@ from tacit.design.multipliers import (
     interior_point,
     mended_root,
     newton,
+    second_order_leverage,
 )
 from tacit.design.references import (
     Cost,
@@ -157,6 +158,8 @@ def _solve(
     rows = references.coordinates / unit
     if references.independent:
         gram = None if references.gram is None else references.gram / unit**2
+        if gram is not None and not warm:
+            start = start * second_order_leverage(gram) ** 2
         # Half the tolerance: factoring C costs a little of the gap again.
         solution = newton(RootSolver(rows, gram, rtol), start, rtol / 2, warm=warm)
         if solution.gap <= rtol:
