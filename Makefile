@@ -22,7 +22,7 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.worst_case $(BENCH)
 
 docs: $(INSTALLED)
-	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' src docs README.md
+	$(BIN)/python -m pytest tests/test_examples.py
 
 # make experiments NAME=residual_pac_means, or all of them.
 experiments: $(INSTALLED)

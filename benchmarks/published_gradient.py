@@ -45,7 +45,7 @@ def solve(
     loss, leverage, trace = _evaluate(scaled, logarithm)
     while time.perf_counter() - start < limit:
         iteration += 1
-        weights = np.exp(logarithm)
+        weights = np.exp(np.minimum(logarithm, 600.0))
         violation = float(leverage.max() - 1)
         gap = 1 - (trace**2 / weights.sum()) / (trace * max(leverage.max(), 1e-300))
         if gap <= target:

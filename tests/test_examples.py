@@ -1,31 +1,48 @@
-"""The examples in the docstrings and on the docs page of the guarantees run as printed."""
+"""Every example in the docstrings, the README and the docs runs as printed."""
 
 import doctest
 import importlib
+import pkgutil
+import re
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "guarantees.md"
-MODULES = [
-    "tacit.conversions",
-    "tacit.divergences.gaussians",
-    "tacit.divergences.kinds",
-    "tacit.divergences.shift",
-    "tacit.guarantees.base",
-    "tacit.guarantees.differential",
-    "tacit.guarantees.information",
-]
+import tacit
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
+OPTIONAL = {"tacit.accounting.opacus"}
 
 
-@pytest.mark.parametrize("name", MODULES)
+def modules_with_examples():
+    for found in pkgutil.walk_packages(tacit.__path__, "tacit."):
+        path = (
+            ROOT
+            / "src"
+            / (found.name.replace(".", "/") + ("/__init__.py" if found.ispkg else ".py"))
+        )
+        if found.name not in OPTIONAL and ">>>" in path.read_text("utf-8"):
+            yield found.name
+
+
+@pytest.mark.parametrize("name", sorted(modules_with_examples()))
 def test_docstring_examples(name):
     outcome = doctest.testmod(importlib.import_module(name))
     assert outcome.attempted > 0
     assert outcome.failed == 0
 
 
-def test_docs_page_examples():
-    outcome = doctest.testfile(str(PAGE), module_relative=False)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
+@pytest.mark.parametrize("page", PAGES)
+def test_page_examples(page, tmp_path, monkeypatch):
+    """Blocks of a page run in order and share their names, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / page).read_text("utf-8")
+    names = {"__name__": page}
+    for block in re.findall(r"```python\n(.*?)```", text, re.S):
+        if ">>>" in block:
+            test = doctest.DocTestParser().get_doctest(block, names, page, page, 0)
+            assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+            names.update(test.globs)
+        else:
+            exec(compile(block, page, "exec"), names)
