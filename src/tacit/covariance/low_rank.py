@@ -82,7 +82,7 @@ class LowRank(Covariance):
         count = integer("n", n, minimum=1)
         source = rng if rng is None else np.random.default_rng(rng)
         normal = standard_normal((count, eigenvalues.size), source)
-        draws: Array = (normal * np.sqrt(eigenvalues)) @ (vectors.T @ self.basis)
+        draws: Array = ((normal * np.sqrt(eigenvalues)) @ vectors.T) @ self.basis
         if self.floor > 0:
             draws += np.sqrt(self.floor) * standard_normal((count, self.dim), source)
         return draws
@@ -108,9 +108,8 @@ class LowRank(Covariance):
 
     def _squared_distance(self, rows: Array) -> Array:
         eigenvalues, vectors = self._spectrum
-        directions = vectors.T @ self.basis
-        coordinates = rows @ directions.T
-        residual = rows - coordinates @ directions
+        coordinates = (rows @ self.basis.T) @ vectors
+        residual = rows - (coordinates @ vectors.T) @ self.basis
         inside = (coordinates**2 / (eigenvalues + self.floor)).sum(axis=1)
         if self.floor > 0:
             full: Array = inside + (residual**2).sum(axis=1) / self.floor
