@@ -60,12 +60,12 @@ def main() -> int:
 
 
 def find_rice(path: Path | None) -> Path | None:
-    """Return the file given, or rice.csv in the folder TACIT_DATA, where there is one."""
+    """Return the file given, or rice.csv in TACIT_DATA or in shared/data beside the checkout."""
     if path is not None:
         return path
-    folder = os.environ.get("TACIT_DATA")
-    found = Path(folder) / "rice.csv" if folder else None
-    return found if found is not None and found.is_file() else None
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    found = Path(os.environ.get("TACIT_DATA") or beside) / "rice.csv"
+    return found if found.is_file() else None
 
 
 def read_rice(path: Path) -> np.ndarray:
