@@ -43,7 +43,8 @@ def main() -> int:
     parser.add_argument("--rice", type=Path, default=None, help="rice.csv; default: $TACIT_DATA")
     parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    console = Console()
+    # Numbers cut off at the width of a pipe would be lost.
+    console = Console(width=None if sys.stdout.isatty() else 132)
     results = {"iris": study("iris", load_iris().data)}
     rice = find_rice(arguments.rice)
     if rice is None:
