@@ -23,7 +23,7 @@ class GradientRun:
 def solve(
     rows: np.ndarray, budgets: np.ndarray, target: float, limit: float, *, helped: bool = False
 ) -> GradientRun:
-    """Run until the relative gap is ``target`` or ``limit`` seconds have passed.
+    """Run until gap and violation are within ``target`` or ``limit`` seconds have passed.
 
     As published it starts from λ = 1 on the rows as they are (budgets folded in). ``helped`` gives
     it our scaling (the longest row 1) and our start λ = ‖y‖², exact for orthogonal rows.
@@ -48,7 +48,8 @@ def solve(
         weights = np.exp(np.minimum(logarithm, 600.0))
         violation = float(leverage.max() - 1)
         gap = 1 - (trace**2 / weights.sum()) / (trace * max(leverage.max(), 1e-300))
-        if gap <= target:
+        # It returns Σ(λ) as it is, so that its constraints must hold as well as its gap.
+        if gap <= target and violation <= target:
             break
         if iteration % RESET == 0:
             step = STEP
