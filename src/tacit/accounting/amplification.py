@@ -1,0 +1,91 @@
+"""What sampling every record with probability q does to a privacy curve."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit._validation import Array
+from tacit.accounting.discretisation import Curve
+
+EPS = float(np.finfo(np.float64).eps)
+SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+
+
+def subsampled_curves(
+    forward: Curve, backward: Curve, rate: float, neighbours: str
+) -> tuple[Curve, Curve]:
+    """Return both curves of the sampled pair; see `PrivacyProfile.poisson_subsample`.
+
+    With γ = e^ε and R = (1 − q)Q + qP: H_γ(R‖Q) = q H_{1 + (γ − 1)/q}(P‖Q) where γ > 1 − q and
+    1 − γ elsewhere; H_γ(Q‖R) = (1 − γ(1 − q)) H_{γq/(1 − γ(1 − q))}(Q‖P) where γ(1 − q) < 1 and 0
+    elsewhere. Replacement takes q max(δ, δ')(ln(1 + (γ − 1)/q)) for γ >= 1 in both directions.
+    """
+    if rate == 0.0:
+        return _nothing, _nothing
+    if neighbours == "add-remove":
+        return (
+            lambda epsilon: _with_against_without(forward, rate, epsilon),
+            lambda epsilon: _without_against_with(backward, rate, epsilon),
+        )
+
+    def worse(epsilon: Array) -> Array:
+        return np.maximum(forward(epsilon), backward(epsilon))
+
+    base = forward if forward is backward else worse
+
+    def replaced(epsilon: Array) -> Array:
+        above = _with_against_without(base, rate, np.abs(epsilon))
+        # δ(−ε) = 1 − e^{−ε}(1 − δ(ε))
+        low = np.minimum(epsilon, 0.0)
+        below = -np.expm1(low) + np.exp(low) * above
+        return np.minimum(np.where(epsilon < 0, below * (1 + 4 * EPS), above), 1.0)
+
+    return replaced, replaced
+
+
+def subsampled_renyi(curve: Curve | None, rate: float) -> Curve | None:
+    """Joint convexity: exp((α − 1) D_α) <= (1 − q) + q exp((α − 1) D_α of the pair)."""
+    if curve is None:
+        return None
+
+    def sampled(orders: Array) -> Array:
+        exponents = (orders - 1) * curve(orders)
+        with np.errstate(over="ignore", divide="ignore"):
+            small = np.log1p(rate * np.expm1(np.minimum(exponents, 700.0)))
+            large = np.logaddexp(np.log1p(-rate), np.log(rate) + exponents)
+        value = np.where(exponents < 700.0, small, large) / (orders - 1)
+        return np.asarray(value * (1 + 16 * EPS))
+
+    return sampled
+
+
+def _nothing(epsilon: Array) -> Array:
+    return -np.expm1(np.minimum(epsilon, 0.0))
+
+
+def _with_against_without(forward: Curve, rate: float, epsilon: Array) -> Array:
+    """H_γ(R‖Q) = q δ(ln(1 + (γ − 1)/q)), 1 − γ below ln(1 − q)."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.expm1(np.minimum(epsilon, 600.0)) / rate
+        inner = np.where(epsilon > 600.0, epsilon - np.log(rate), np.log1p(ratio))
+        inner = np.where(ratio > -1, inner, -np.inf)
+    # a smaller argument is a larger δ: log1p amplifies the rounding of its argument near −1
+    slack = 8 * EPS * (np.abs(ratio) / np.maximum(1 + ratio, SMALLEST) + np.abs(inner))
+    inner = np.where(np.isfinite(inner), inner - np.minimum(slack, 1.0), inner)
+    sampled = rate * forward(inner) * (1 + 4 * EPS)
+    alone = -np.expm1(np.minimum(epsilon, 0.0))
+    return np.minimum(np.maximum(sampled, alone * (1 + 4 * EPS)), 1.0)
+
+
+def _without_against_with(backward: Curve, rate: float, epsilon: Array) -> Array:
+    """H_γ(Q‖R) = (1 − γ(1 − q)) δ'(ln(γq/(1 − γ(1 − q)))), 0 where γ(1 − q) >= 1."""
+    bounded = np.minimum(epsilon, 600.0)
+    # 1 − γ(1 − q) = q − (1 − q)(γ − 1)
+    left = rate - (1 - rate) * np.expm1(bounded)
+    left = left + 8 * EPS * (rate + np.abs(left))
+    possible = left > 0
+    log_left = np.log(np.where(possible, left, 1.0))
+    inner = bounded + np.log(rate) - log_left
+    inner = inner - 8 * EPS * (np.abs(inner) + np.abs(log_left) + 4)
+    sampled = np.where(possible, left, 0.0) * backward(inner)
+    return np.minimum(sampled * (1 + 4 * EPS), 1.0)

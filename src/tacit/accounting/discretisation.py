@@ -1,0 +1,209 @@
+"""From a privacy curve to point masses on a lattice of losses, never below the curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.signal import lfilter
+
+from tacit._validation import Array
+
+Curve: TypeAlias = Callable[[Array], Array]
+
+EPS = float(np.finfo(np.float64).eps)
+LARGEST_LOSS = 2.0**40
+FLOOR_SLACK = 1e-18
+
+
+@dataclass(frozen=True, eq=False)
+class LossMasses:
+    """Point masses p_j at the losses ℓ_j = (first + j)·step, and a mass at infinite loss.
+
+    The hockey-stick curve h(ε) = p_∞ + Σ p_j max(1 − exp(ε − ℓ_j), 0) is at least the one of the
+    pair it stands for. The masses may add up to slightly more than one: dominance of h is all
+    that composition needs.
+
+    Args:
+        step: Distance of neighbouring losses, in nats.
+        first: Index of the lowest loss.
+        masses: p_j >= 0, shape (n,).
+        infinite: p_∞ >= 0.
+    """
+
+    step: float
+    first: int
+    masses: Array
+    infinite: float
+
+    @property
+    def losses(self) -> Array:
+        """The losses ℓ_j in nats, shape (n,)."""
+        return (self.first + np.arange(self.masses.size)) * self.step
+
+    @property
+    def total(self) -> float:
+        """Σ p_j + p_∞."""
+        return float(self.masses.sum()) + self.infinite
+
+    @cached_property
+    def _relative(self) -> Array:
+        """R_j = Σ_{k >= j} p_k exp(ℓ_j − ℓ_k)."""
+        decay = math.exp(-self.step)
+        sums: Array = lfilter([1.0], [1.0, -decay], self.masses[::-1])[::-1]
+        return sums
+
+    @cached_property
+    def _nodes(self) -> Array:
+        """h(ℓ_j) = p_∞ + Σ_{k >= j} R_{k+1} (1 − exp(−step))."""
+        rises = -math.expm1(-self.step) * self._relative[1:]
+        sums = np.concatenate([np.cumsum(rises[::-1])[::-1], [0.0]])
+        return np.asarray(self.infinite + sums)
+
+    @property
+    def rounding(self) -> float:
+        """Relative error of the sums above, at most."""
+        memory = min(self.masses.size, math.ceil(1 / self.step))
+        return (4 * memory + self.masses.size + 16) * EPS
+
+    def curve(self, epsilon: Array) -> Array:
+        """Return h at each ε, in closed form and rounded up; shape of ``epsilon``."""
+        flat = np.asarray(epsilon, dtype=np.float64)
+        last = self.masses.size - 1
+        position = np.clip(np.ceil(flat / self.step) - self.first, 0, last).astype(np.int64)
+        gap = np.minimum(flat - (self.first + position) * self.step, 0.0)
+        value = self._nodes[position] - self._relative[position] * np.expm1(gap)
+        return np.minimum(value * (1 + self.rounding), 1.0)
+
+
+def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> LossMasses:
+    """Return masses on the lattice of ``step`` whose curve is at least ``forward`` everywhere.
+
+    The values of the curve at the lattice points, their convex minorant in e^ε, and the masses
+    of the piecewise linear curve through it ("connecting the dots").
+
+    Args:
+        forward: Upper bound of H_{e^ε}(P‖Q).
+        backward: Upper bound of H_{e^ε}(Q‖P).
+        step: Lattice step in nats.
+        tail: Mass that may be moved to infinite loss, or up to the lowest loss.
+
+    Returns:
+        The masses of the loss under P.
+
+    Source: Doroshenko et al. (2022), Algorithm 1; duality δ(ε) = 1 − e^ε (1 − δ'(−ε)).
+    """
+    lowest, highest = loss_range(forward, backward, tail)
+    first, last = math.floor(lowest / step), math.ceil(highest / step)
+    epsilons = np.arange(first, last + 1) * step
+    below = epsilons < 0
+    # over 1 − e^ε for ε < 0, where the curve itself is 1 up to rounding
+    excess = np.empty_like(epsilons)
+    excess[below] = np.exp(epsilons[below]) * backward(-epsilons[below])
+    excess[~below] = forward(epsilons[~below])
+    low, high = _domains(epsilons, excess, int(below.sum()))
+    kept = _convex_minorant(epsilons, low, high)
+    masses = np.zeros_like(epsilons)
+    masses[kept] = np.maximum(_bends(epsilons[kept], low[kept], high[kept]), 0.0)
+    bare = LossMasses(step, first, masses, float(high[kept][-1]))
+    return _lifted(bare, high[kept], kept)
+
+
+def loss_range(forward: Curve, backward: Curve, tail: float) -> tuple[float, float]:
+    """Return losses beyond which the curves are within ``tail`` of their limits."""
+    above = _reach(forward, tail)
+    below = _reach(lambda epsilon: np.exp(-epsilon) * backward(epsilon), tail)
+    return -below, above
+
+
+def _reach(curve: Curve, tail: float) -> float:
+    grid = np.concatenate([[0.0], 2.0 ** np.arange(-20, math.log2(LARGEST_LOSS) + 1)])
+    values = curve(grid)
+    limit = float(values.min())
+    bound = limit + max(tail, min(1e-3 * limit, FLOOR_SLACK))
+    within = int(np.argmax(values <= bound))
+    if within == 0:
+        return 0.0
+    low, high = float(grid[within - 1]), float(grid[within])
+    for _ in range(2):
+        points = np.linspace(low, high, 33)
+        index = max(int(np.argmax(curve(points) <= bound)), 1)
+        low, high = float(points[index - 1]), float(points[index])
+    return high
+
+
+def _domains(epsilons: Array, excess: Array, split: int) -> tuple[Array, Array]:
+    """The values over max(1 − e^ε, 0) as values over 1 − e^ε and as values over 0."""
+    line = -np.expm1(np.clip(epsilons, -700.0, 700.0))
+    low, high = excess.copy(), excess.copy()
+    low[split:] -= line[split:]
+    high[:split] += line[:split]
+    return low, high
+
+
+def _bends(epsilons: Array, low: Array, high: Array) -> Array:
+    """p_j = x_j (slope after − slope before) of the piecewise linear curve in x = e^ε.
+
+    Over 1 − x for ε < 0 and over 0 for ε >= 0, which is where each is accurate.
+    """
+    gaps = np.diff(epsilons)
+    growth, decay = np.expm1(np.minimum(gaps, 700.0)), -np.expm1(-gaps)
+
+    def change(values: Array, limit: float, last: float) -> Array:
+        rises = np.diff(values)
+        return np.append(rises / growth, last) - np.append(values[0] - limit, rises / decay)
+
+    below = change(low, 0.0, math.inf)
+    above = change(high, 1.0, 0.0)
+    return np.where(epsilons < 0, below, above)
+
+
+def _convex_minorant(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np.bool_]:
+    """Mark the lattice points on the convex minorant in e^ε."""
+    kept = np.ones(epsilons.size, dtype=np.bool_)
+    bent = np.flatnonzero(_bends(epsilons, low, high) < 0)
+    if not bent.size:
+        return kept
+    points, below, above = epsilons.tolist(), low.tolist(), high.tolist()
+
+    def concave(before: int | None, here: int, after: int | None) -> bool:
+        values, limit = (below, 0.0) if points[here] < 0 else (above, 1.0)
+        slope_before = values[here] - limit
+        if before is not None:
+            slope_before = (values[here] - values[before]) / -math.expm1(
+                points[before] - points[here]
+            )
+        if after is None:
+            return slope_before > 0
+        rise = math.expm1(min(points[after] - points[here], 700.0))
+        return (values[after] - values[here]) / rise < slope_before
+
+    start, done = int(bent[0]), int(bent[-1])
+    hull = list(range(start + 1))
+    for index in [*range(start + 1, epsilons.size), None]:
+        size = len(hull)
+        while hull and concave(hull[-2] if len(hull) > 1 else None, hull[-1], index):
+            hull.pop()
+        if index is None:
+            break
+        if len(hull) == size and index > done + 1:
+            hull.extend(range(index, epsilons.size))
+            break
+        hull.append(index)
+    kept[:] = False
+    kept[hull] = True
+    return kept
+
+
+def _lifted(bare: LossMasses, values: Array, kept: npt.NDArray[np.bool_]) -> LossMasses:
+    """Scale the masses until the curve through them is above ``values`` and 1 in spite of rounding."""
+    nodes = bare._nodes[kept]
+    seen = values > 1e-290
+    ratio = float(np.max(values[seen] / nodes[seen], initial=1.0))
+    scale = max(ratio, 1 / bare.total) * (1 + 2 * bare.rounding)
+    return LossMasses(bare.step, bare.first, bare.masses * scale, bare.infinite * scale)
