@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from mpmath import mp, mpf
 
 from tacit.conversions import (
     advantage_from_dp,
@@ -14,7 +15,9 @@ from tacit.conversions import (
     information_from_success,
     success_from_dp,
     success_from_information,
+    success_from_profile,
 )
+from tacit.divergences import shift_divergence
 
 
 @pytest.mark.parametrize(("nats", "success"), [(0.01, 0.570592570), (0.1, 0.719794626)])
@@ -157,3 +160,75 @@ def test_the_published_rows_that_fano_refutes():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def hockey_stick(first, second):
+    return lambda epsilon: float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+
+
+@pytest.mark.parametrize("prior", [1e-6, 0.2, 0.5, 0.5 + 1e-12, 0.77, 0.999])
+@pytest.mark.parametrize("seed", range(4))
+def test_success_from_profile_is_the_best_of_every_test(seed, prior):
+    """All 2^5 tests of a channel with five outputs, one of them impossible under Q."""
+    first, second = np.random.default_rng(seed).dirichlet(np.full(5, 0.5), size=2)
+    second[0] = 0.0
+    second /= second.sum()
+    every = (np.arange(32)[:, None] >> np.arange(5)) & 1
+    best = 0.0
+    for p in (prior, 1 - prior):  # either input may be the one with this prior
+        best = max(best, float((every @ (p * first) + (1 - every) @ ((1 - p) * second)).max()))
+    ahead, back = hockey_stick(first, second), hockey_stick(second, first)
+    both = success_from_profile(ahead, prior, reverse=back)
+    assert best * (1 - 1e-12) <= both <= best * (1 + 1e-12)
+    worse = success_from_profile(lambda epsilon: max(ahead(epsilon), back(epsilon)), prior)
+    assert worse == both
+    assert success_from_profile(ahead, prior) <= both
+
+
+@pytest.mark.parametrize("prior", [1e-9, 0.05, 0.5, 0.7, 1 - 1e-9])
+@pytest.mark.parametrize("distance", [1e-6, 0.3, 1.0, 4.0])
+def test_success_from_profile_of_a_gaussian_shift(distance, prior):
+    """p Φ(d/2 + c/d) + (1−p) Φ(d/2 − c/d) at c = ln(p/(1−p))."""
+    mp.dps = 40
+    odds = mp.log(mpf(prior) / (1 - mpf(prior)))
+    d = mpf(distance)
+    exact = prior * mp.ncdf(d / 2 + odds / d) + (1 - mpf(prior)) * mp.ncdf(d / 2 - odds / d)
+    bound = success_from_profile(lambda e: shift_divergence(("hockey-stick", e), distance), prior)
+    assert mpf(bound) >= exact
+    assert mpf(bound) <= exact * (1 + mpf(10) ** -12)
+
+
+def test_success_from_profile_at_the_ends():
+    assert success_from_profile(lambda epsilon: 0.0, 0.3) == 0.7
+    assert success_from_profile(lambda epsilon: 1.0, 0.3) == 1.0
+    assert success_from_profile(lambda epsilon: math.exp(-epsilon), 1e-300) == 1.0
+    asked = []
+    success_from_profile(lambda epsilon: asked.append(epsilon) or 0.0, 0.9)
+    assert all(0 <= epsilon <= math.log(9) for epsilon in asked)  # a smaller ε, a larger δ
+
+
+def test_success_from_profile_is_at_most_what_a_point_of_it_gives():
+    for prior in (0.1, 0.5, 0.9):
+        bound = success_from_profile(lambda e: shift_divergence(("hockey-stick", e), 1.0), prior)
+        for epsilon in (0.0, 0.5, 1.0, 3.0):
+            delta = shift_divergence(("hockey-stick", epsilon), 1.0)
+            assert bound <= success_from_dp(epsilon, delta, prior) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.1, 0.5), "delta: expected a function of epsilon, got 0.1"),
+        ((lambda epsilon: 1.5, 0.5), r"delta\(0.0\): expected a number in \[0.0, 1.0\], got 1.5"),
+        ((lambda epsilon: math.nan, 0.5), r"delta\(0.0\): expected a number, got NaN"),
+        ((lambda epsilon: 0.0, 1.0), "prior: expected a number in"),
+    ],
+)
+def test_success_from_profile_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        success_from_profile(*arguments)
+
+
+def test_success_from_profile_refuses_a_reverse_that_is_no_function():
+    with pytest.raises(ValueError, match="reverse: expected a function"):
+        success_from_profile(lambda epsilon: 0.0, 0.5, reverse=0.2)

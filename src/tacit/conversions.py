@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from scipy.special import expit
@@ -132,6 +132,50 @@ def success_from_dp(epsilon: float, delta: float, prior: float = 0.5) -> float:
     missed = (1 - failure) * (1 - likelier) * (1 - 8 * EPS)
     end = likelier if failure == 0 else _sum_up(1.0, -missed)
     return min(max(_sum_up(1.0, -fooled), end, likelier), 1.0)
+
+
+def success_from_profile(
+    delta: Callable[[float], float],
+    prior: float = 0.5,
+    *,
+    reverse: Callable[[float], float] | None = None,
+) -> float:
+    """Largest success in telling two inputs apart under a privacy profile, for any prior.
+
+    (1−p) + p δ(ln((1−p)/p)), the larger of the values at p and 1−p and of the two directions.
+    With q = min(p, 1−p) and e = ln((1−q)/q) >= 0 that is 1 − q (1 − δ(e)), since
+    δ(−e) = 1 − e^{−e} (1 − δ'(e)) for the other direction δ'. It is attained by the
+    likelihood-ratio test when δ is exact.
+
+    Args:
+        delta: δ(ε) = sup_A P(A) − e^ε Q(A) or an upper bound of it, called at one ε >= 0.
+        prior: Probability p of one of the two inputs, in (0, 1).
+        reverse: The same for (Q, P); None when ``delta`` bounds both.
+
+    Returns:
+        An upper bound on the success, rounded up, at least max(p, 1−p).
+
+    Raises:
+        ValueError: ``prior`` is outside (0, 1), or a profile is not callable or gives a δ outside
+            [0, 1].
+
+    Example:
+        >>> round(success_from_profile(lambda epsilon: 0.01, 0.9), 6)
+        0.901
+
+    Source: the Neyman-Pearson lemma; residual-pac, Appendix C.2 (its p = ½ under (ε, δ)-DP).
+    """
+    chance = _open_unit("prior", prior)
+    unlikelier = min(chance, 1 - chance)  # exact: 1 − p is for p >= 1/2
+    against, chosen = math.log1p(-unlikelier), math.log(unlikelier)
+    odds = max(against - chosen - 2 * EPS * (abs(against) + abs(chosen)), 0.0)
+    worst = 0.0
+    for name, curve in (("delta", delta), ("reverse", delta if reverse is None else reverse)):
+        if not callable(curve):
+            raise ValueError(f"{name}: expected a function of epsilon, got {curve!r}")
+        worst = max(worst, in_interval(f"{name}({odds!r})", curve(odds), 0.0, 1.0))
+    missed = unlikelier * ((1 - worst) * (1 - 4 * EPS) if worst > 0 else 1.0)
+    return min(_sum_up(1.0, -missed), 1.0)
 
 
 def epsilon_from_success(success: float, delta: float) -> float:
