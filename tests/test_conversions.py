@@ -199,7 +199,7 @@ def test_success_from_profile_of_a_gaussian_shift(distance, prior):
 
 
 def test_success_from_profile_at_the_ends():
-    assert success_from_profile(lambda epsilon: 0.0, 0.3) == 0.7
+    assert success_from_profile(lambda epsilon: 0.0, 0.25) == 0.75
     assert success_from_profile(lambda epsilon: 1.0, 0.3) == 1.0
     assert success_from_profile(lambda epsilon: math.exp(-epsilon), 1e-300) == 1.0
     asked = []
