@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -14,13 +15,14 @@ from tacit._validation import Array
 from tacit.accounting.discretisation import EPS, Curve, LossMasses, discretise, loss_range
 
 STEP = 1e-4
-UPPER_TAIL = 1e-20
+UPPER_TAIL = 1e-28
 LOWER_TAIL = 1e-16
 MOST_POINTS = 2**21
 FEWEST_POINTS = 2**14
 SKETCH_POINTS = 2**11
-TILTED_TAILS = (3e-3, 2e-11)  # a normal sum tilted to 0, 3.4 and 7 standard deviations
-FOURIER_ROUNDING = 8 * EPS  # of a transform of length N: this · log2 N times the sum of |input|
+TILTED_TAILS = (1e-2, 1e-5, 1e-10)  # a normal sum tilted by 0, 3, 4.8 and 6.8 standard deviations
+COARSE = 32
+FOURIER_ROUNDING = 4 * EPS  # of a transform of length N: this · log2 N times the sum of |input|
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,29 +64,47 @@ class Sum:
         width = sum(count * (term.masses.size - 1) for term, count in self.terms)
         return low, low + width
 
-    def spread(self) -> float:
-        """Standard deviation of the sum, roughly."""
-        total = 0.0
+    @cached_property
+    def sketch(self) -> tuple[tuple[Array, Array, int], ...]:
+        """Losses and masses of each term, many lattice points to one: good for a choice only."""
+        sketches = []
         for term, count in self.terms:
-            share = term.masses / max(float(term.masses.sum()), 1e-300)
-            mean = float(share @ term.losses)
-            total += count * float(share @ (term.losses - mean) ** 2)
-        return math.sqrt(total)
+            group = max(1, min(COARSE, term.masses.size // COARSE))
+            starts = np.arange(0, term.masses.size, group)
+            masses = np.add.reduceat(term.masses, starts)
+            losses = term.losses[np.minimum(starts + group // 2, term.masses.size - 1)]
+            some = masses > 0
+            sketches.append((losses[some], masses[some], count))
+        return tuple(sketches)
 
-    def reach(self, mass: float, sign: int) -> tuple[float, float]:
-        """Return a loss beyond which at most ``mass`` lies, by Chernoff's bound, and its tilt."""
-        scale = max(self.spread(), 1e-12)
+    def best_tilt(self, mass: float, sign: int) -> float:
+        """The tilt of Chernoff's bound for the loss beyond which about ``mass`` lies."""
         needed = -math.log(mass)
+        spread = 0.0
+        for losses, masses, count in self.sketch:
+            share = masses / masses.sum()
+            spread += count * float(share @ (losses - share @ losses) ** 2)
 
         def bound(log_tilt: float) -> float:
             tilt = math.exp(log_tilt)
-            return (self.cumulant(sign * tilt) + needed) / tilt
+            total = 0.0
+            for losses, masses, count in self.sketch:
+                exponents = sign * tilt * losses
+                shift = float(exponents.max())
+                total += count * (shift + math.log(float(np.exp(exponents - shift) @ masses)))
+            return (total + needed) / tilt
 
-        guess = math.log(math.sqrt(2 * needed) / scale)
-        best = minimize_scalar(
-            bound, bounds=(guess - 6, guess + 6), method="bounded", options={"xatol": 0.02}
-        )
-        return sign * float(best.fun), sign * math.exp(float(best.x))
+        guess = math.log(2 * needed) / 2 - math.log(max(spread, 1e-24)) / 2
+        with np.errstate(under="ignore"):
+            best = minimize_scalar(
+                bound, bounds=(guess - 6, guess + 6), method="bounded", options={"xatol": 0.01}
+            )
+        return sign * math.exp(float(best.x))
+
+    def reach(self, mass: float, sign: int) -> float:
+        """Return a loss beyond which at most ``mass`` lies, by Chernoff's bound."""
+        tilt = self.best_tilt(mass, sign)
+        return (self.cumulant(tilt) - math.log(mass)) / tilt
 
 
 def compose(parts: Sequence[Part]) -> LossMasses:
@@ -110,9 +130,7 @@ def lattice_step(parts: Sequence[Part], tail: float) -> float:
     ranges = [_range(part, tail) for part in parts]
     # one lattice for the sketch of all, as fine as the narrowest of them
     sketch_step = max(min(ranges) / SKETCH_POINTS, max(ranges) / 2**16, 2.0**-40)
-    sketch = Sum(
-        [(discretise(p.forward, p.backward, sketch_step, tail), p.count) for p in parts]
-    )
+    sketch = Sum([(discretise(p.forward, p.backward, sketch_step, tail), p.count) for p in parts])
     low, high = _window(sketch)
     points = max((high - low) * sketch_step, *ranges) / STEP
     if points > MOST_POINTS:
@@ -142,7 +160,9 @@ def convolve(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
     low, high = _window(total)
     size = next_fast_len(high - low + 1, real=True)
     losses = (low + np.arange(high - low + 1)) * step
-    tilts = [0.0, *(total.reach(mass, 1)[1] for mass in TILTED_TAILS)]
+    tilts = [0.0, *(total.best_tilt(mass, 1) for mass in TILTED_TAILS)]
+    top = total.best_tilt(UPPER_TAIL, 1)
+    top_cumulant = total.cumulant(top)
     best = np.full(losses.shape, math.inf)
     masses = np.zeros(losses.shape)
     for tilt in tilts:
@@ -150,7 +170,8 @@ def convolve(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
         entries, error = _tilted(terms, tilt, low, size, losses.size)
         with np.errstate(under="ignore", over="ignore"):
             untilt = np.exp(cumulant - tilt * losses)
-        bound = error * untilt
+            wrapped = np.exp(min(top_cumulant - cumulant - (top - tilt) * losses[-1], 0.0))
+        bound = (error + wrapped / size) * untilt
         better = bound < best
         best = np.where(better, bound, best)
         masses = np.where(better, (np.maximum(entries, 0.0) + error) * untilt, masses)
@@ -210,8 +231,7 @@ def _window(total: Sum) -> tuple[int, int]:
     step = total.terms[0][0].step
     if not all(term.masses.any() for term, _ in total.terms):
         return lowest, lowest
-    upper, _ = total.reach(UPPER_TAIL, 1)
-    lower, _ = total.reach(LOWER_TAIL, -1)
+    upper, lower = total.reach(UPPER_TAIL, 1), total.reach(LOWER_TAIL, -1)
     high = min(math.ceil(upper / step) + 1, highest)
     low = max(math.floor(lower / step) - 1, lowest)
     return min(low, high), high
