@@ -23,11 +23,16 @@ def as_float(name: str, value: Any) -> float:
         raise ValueError(f"{name}: expected a number, got {value!r}")
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: expected a number, got {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name}: expected a number, got {_short(value)}") from None
     if math.isnan(number):
         raise ValueError(f"{name}: expected a number, got NaN")
     return number
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def positive(name: str, value: Any, *, allow_inf: bool = False) -> float:
@@ -82,10 +87,13 @@ def integer(
 def array(name: str, value: Any, *, ndim: int | tuple[int, ...]) -> Array:
     """Return ``value`` as a finite float64 array with ``ndim`` dimensions, none of them empty."""
     try:
-        result = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        found = type(value).__name__
-        raise ValueError(f"{name}: expected an array of numbers, got {found}") from None
+        raw = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name}: expected an array of numbers, got ragged rows") from None
+    if raw.dtype.kind not in "fiub":
+        found = type(value).__name__ if raw.ndim == 0 else f"entries of type {raw.dtype}"
+        raise ValueError(f"{name}: expected an array of numbers, got {found}")
+    result: Array = raw.astype(np.float64, copy=False)
     allowed = (ndim,) if isinstance(ndim, int) else ndim
     if result.ndim not in allowed:
         wanted = " or ".join(f"{n}-dimensional" for n in allowed)

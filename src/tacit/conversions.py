@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from scipy.special import expit
@@ -277,6 +277,8 @@ def epsilon_from_renyi(
     if not (alphas > 1).all():
         raise ValueError(f"orders: expected numbers > 1, got {float(alphas.min())!r}")
     failure = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise ValueError(f"values: expected a sequence of numbers, got {values!r}")
     divergences = [non_negative(f"values[{i}]", v, allow_inf=True) for i, v in enumerate(values)]
     if len(divergences) != alphas.size:
         raise ValueError(

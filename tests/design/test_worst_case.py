@@ -226,7 +226,7 @@ def test_kernel_factors_approximate_small_and_large_alike(seed, decades, n):
         (([[1.0, np.nan]], 1.0), {}, r"differences: expected finite numbers, got nan at.*\(0, 1\)"),
         (([[1.0, np.inf]], 1.0), {}, "differences: expected finite numbers, got inf"),
         ((np.empty((0, 3)), 1.0), {}, "differences: expected at least one entry"),
-        ((np.ones((2, 2, 2)), 1.0), {}, "differences: expected a 2-dimensional array"),
+        ((np.ones((2, 2, 2)), 1.0), {}, "differences: expected a 1-dimensional or 2-dim"),
         ((np.eye(2), 0.0), {}, "budgets: expected numbers > 0, got 0.0 at 0"),
         ((np.eye(2), [1.0, -1.0]), {}, "budgets: expected numbers > 0, got -1.0 at 1"),
         ((np.eye(2), [1.0]), {}, r"budgets: expected 2 entries, got shape \(1,\)"),

@@ -90,7 +90,7 @@ class Covariance(ABC):
         """Return tr(F Σ) for a cost F: None (identity), a scalar, a diagonal (d,) or (d, d)."""
         if cost is None:
             return self.trace()
-        weights = np.asarray(cost, dtype=np.float64)
+        weights = array("cost", cost, ndim=(0, 1, 2))
         if weights.ndim == 0:
             return non_negative("cost", cost) * self.trace()
         if weights.ndim == 1:

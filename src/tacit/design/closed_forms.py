@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit._validation import (
     Array,
+    array,
     as_float,
     check_psd,
     integer,
@@ -260,13 +261,13 @@ def average(
 
 def _fisher(fisher: Any, *, allow_diagonal: bool = True) -> tuple[Array, Array]:
     """Return F as given (matrix or diagonal) and its diagonal, checked PSD."""
-    given = np.asarray(fisher, dtype=np.float64)
-    if given.ndim == 1 and allow_diagonal:
-        diagonal = vector("fisher", fisher)
+    given = array("fisher", fisher, ndim=(1, 2) if allow_diagonal else 2)
+    if given.ndim == 1:
+        diagonal = given
         if (diagonal < 0).any():
             raise ValueError(f"fisher: expected entries >= 0, got {float(diagonal.min())!r}")
         return diagonal, diagonal
-    checked = symmetric("fisher", fisher)
+    checked = symmetric("fisher", given)
     check_psd("fisher", np.linalg.eigvalsh(checked))
     return checked, np.diagonal(checked)
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
-from tacit._validation import Array, check_psd, matrix, non_negative, symmetric, vector
+from tacit._validation import Array, array, check_psd, non_negative, symmetric, vector
 from tacit.linalg import MACHINE_EPSILON, default_tolerance, eigh_psd
 
 Indices: TypeAlias = npt.NDArray[np.signedinteger[Any]]
@@ -27,7 +27,7 @@ class Cost:
         self.matrix: Array | None = None
         self._triangle: Array | None = None
         self._definite = True
-        given = None if cost is None else np.asarray(cost, dtype=np.float64)
+        given = None if cost is None else array("cost", cost, ndim=(0, 1, 2))
         if given is None:
             self.diagonal = np.ones(dim)
         elif given.ndim == 0:
@@ -212,5 +212,5 @@ def checked_gram(gram: Any, rows: int | None) -> Array:
 
 def checked_differences(differences: Any) -> Array:
     """Return differences as a finite (m, d) matrix; a vector is one difference."""
-    given = np.asarray(differences)
-    return matrix("differences", given[None, :] if given.ndim == 1 else differences)
+    given = array("differences", differences, ndim=(1, 2))
+    return given[None, :] if given.ndim == 1 else given

@@ -125,7 +125,7 @@ def _largest_within(divergence: Closed, budgets: Array, width: int) -> Array:
 def _non_negative(name: str, value: Any) -> Array:
     try:
         numbers = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name}: expected numbers >= 0, got {type(value).__name__}") from None
     bad = ~(numbers >= 0)
     if bad.any():

@@ -344,9 +344,15 @@ def _checked_pool(pool: Any) -> Array:
 def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     if columns is None:
         return tuple(f"x{index}" for index in range(width))
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in _listed(columns)):
+        raise ValueError(f"columns: expected {width} names, got {columns!r}")
     if len(columns) != width or len(set(columns)) != width:
         raise ValueError(f"columns: expected {width} different names, got {list(columns)}")
     return tuple(columns)
+
+
+def _listed(names: Any) -> list[Any]:
+    return list(names) if isinstance(names, (list, tuple, np.ndarray)) else [names]
 
 
 def _output_names(names: Sequence[str] | None, query: Query, size: int) -> tuple[str, ...]:

@@ -1,0 +1,102 @@
+"""Whatever comes as an argument, a public function takes it or raises a ValueError."""
+
+import numpy as np
+import pytest
+
+from tacit import conversions, covariance, design, divergences, linalg
+from tacit.statistics import privatize
+
+EYE = np.eye(3)
+BOUNDED = np.random.default_rng(0).uniform(-0.1, 0.1, (50, 3))
+HOSTILE = [
+    float("nan"),
+    float("inf"),
+    -1,
+    0,
+    10**400,
+    "x",
+    None,
+    True,
+    1j,
+    object(),
+    {"a": 1},
+    [],
+    [[]],
+    [1, float("nan")],
+    [[1, 2], [3]],
+    np.ones((2, 3)),
+    np.array([[1.0, 2.0], [0.0, 1.0]]),
+    -np.eye(3),
+    np.ones((2, 2, 2)),
+]
+CALLS = {
+    design.isotropic: ([EYE, 1.0], {}),
+    design.ball: ([EYE, 1.0], {}),
+    design.power: ([np.ones(3), 1.0, 1.0], {}),
+    design.complement: ([EYE, 1, 1.0], {}),
+    design.generalized_eigen: ([EYE, EYE, 1.0, 2], {}),
+    design.average: ([EYE, EYE, 1.0], {"ridge": 0.1, "floor": 0.1}),
+    design.worst_case: ([EYE, 1.0], {"cost": EYE, "gram": EYE, "rtol": 1e-6, "warm_start": None}),
+    design.gaussian_information: ([EYE, 1.0], {"cost": EYE, "method": "exact"}),
+    design.confident_information: ([BOUNDED, 1.0], {"failure": 0.1, "radius": 1.0}),
+    conversions.success_from_information: ([0.1, 0.5], {}),
+    conversions.information_from_success: ([0.6, 0.5], {}),
+    conversions.success_from_dp: ([1.0, 0.1], {"prior": 0.5}),
+    conversions.epsilon_from_success: ([0.8, 0.1], {}),
+    conversions.advantage_from_dp: ([1.0, 0.1], {}),
+    conversions.epsilon_from_renyi: ([[2.0, 3.0], [0.1, 0.2], 1e-5], {}),
+    conversions.fano_information: ([0.9, 4], {}),
+    conversions.fano_success: ([0.1, 4], {}),
+    divergences.shift_divergence: (["kl", 1.0], {}),
+    divergences.shift_distance: (["kl", 1.0], {}),
+    divergences.renyi_gaussians: ([np.zeros(3), EYE, np.zeros(3), EYE, 2.0], {}),
+    divergences.kl_gaussians: ([np.zeros(3), EYE, np.zeros(3), EYE], {}),
+    covariance.Isotropic: ([1.0, 3], {}),
+    covariance.Diagonal: ([np.ones(3)], {}),
+    covariance.LowRank: ([EYE, EYE], {"floor": 0.0}),
+    covariance.Dense: ([EYE], {}),
+    covariance.Factored: ([EYE, EYE], {}),
+    linalg.sqrt_psd: ([EYE], {}),
+    linalg.inverse_sqrt_psd: ([EYE], {"rtol": 1e-9}),
+    linalg.generalized_eigh: ([EYE, EYE], {}),
+    linalg.bures_fidelity: ([EYE, EYE], {}),
+    linalg.row_space: ([EYE], {}),
+    privatize: (
+        ["mean", np.random.default_rng(0).normal(size=(30, 2))],
+        {
+            "mi_budget": 0.1,
+            "sampling_rate": 0.5,
+            "method": "auto",
+            "simulations": 20,
+            "cost": None,
+            "attack_trials": 10,
+            "workers": 1,
+            "rng": 1,
+            "columns": ["a", "b"],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)
+def test_nothing_but_value_errors(function):
+    arguments, options = CALLS[function]
+    function(*arguments, **options)
+    refused = 0
+    for hostile in HOSTILE:
+        for place in range(len(arguments)):
+            given = list(arguments)
+            given[place] = hostile
+            refused += is_refused(function, given, options)
+        for name in options:
+            refused += is_refused(function, arguments, {**options, name: hostile})
+    # NaN, text and an object at least are refused everywhere.
+    assert refused >= 3 * (len(arguments) + len(options)) - len(options)
+
+
+def is_refused(function, arguments, options):
+    try:
+        function(*arguments, **options)
+    except ValueError:
+        return True
+    return False
