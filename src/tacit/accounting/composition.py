@@ -223,7 +223,8 @@ def _tilted(
 def _wrapped(weights: Array, size: int) -> Array:
     if weights.size <= size:
         return np.concatenate([weights, np.zeros(size - weights.size)])
-    return np.bincount(np.arange(weights.size) % size, weights=weights, minlength=size)
+    folded = np.bincount(np.arange(weights.size) % size, weights=weights, minlength=size)
+    return folded.astype(np.float64)
 
 
 def _window(total: Sum) -> tuple[int, int]:

@@ -44,7 +44,7 @@ class LossMasses:
     @property
     def losses(self) -> Array:
         """The losses ℓ_j in nats, shape (n,)."""
-        return (self.first + np.arange(self.masses.size)) * self.step
+        return np.asarray((self.first + np.arange(self.masses.size)) * self.step, dtype=np.float64)
 
     @property
     def total(self) -> float:
@@ -78,7 +78,7 @@ class LossMasses:
         position = np.clip(np.ceil(flat / self.step) - self.first, 0, last).astype(np.int64)
         gap = np.minimum(flat - (self.first + position) * self.step, 0.0)
         value = self._nodes[position] - self._relative[position] * np.expm1(gap)
-        return np.minimum(value * (1 + self.rounding), 1.0)
+        return np.asarray(np.minimum(value * (1 + self.rounding), 1.0))
 
 
 def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> LossMasses:
@@ -100,7 +100,7 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
     """
     lowest, highest = loss_range(forward, backward, tail)
     first, last = math.floor(lowest / step), math.ceil(highest / step)
-    epsilons = np.arange(first, last + 1) * step
+    epsilons = np.arange(first, last + 1).astype(np.float64) * step
     below = epsilons < 0
     # over 1 − e^ε for ε < 0, where the curve itself is 1 up to rounding
     excess = np.empty_like(epsilons)
@@ -156,11 +156,12 @@ def _bends(epsilons: Array, low: Array, high: Array) -> Array:
 
     def change(values: Array, limit: float, last: float) -> Array:
         rises = np.diff(values)
-        return np.append(rises / growth, last) - np.append(values[0] - limit, rises / decay)
+        after, before = rises / growth, rises / decay
+        return np.asarray(np.append(after, last) - np.append(values[0] - limit, before))
 
     below = change(low, 0.0, math.inf)
     above = change(high, 1.0, 0.0)
-    return np.where(epsilons < 0, below, above)
+    return np.asarray(np.where(epsilons < 0, below, above))
 
 
 def _convex_minorant(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np.bool_]:
@@ -173,15 +174,14 @@ def _convex_minorant(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np
 
     def concave(before: int | None, here: int, after: int | None) -> bool:
         values, limit = (below, 0.0) if points[here] < 0 else (above, 1.0)
-        slope_before = values[here] - limit
+        slope = float(values[here] - limit)
         if before is not None:
-            slope_before = (values[here] - values[before]) / -math.expm1(
-                points[before] - points[here]
-            )
+            gap = points[here] - points[before]
+            slope = (values[here] - values[before]) / -math.expm1(-gap)
         if after is None:
-            return slope_before > 0
+            return slope > 0
         rise = math.expm1(min(points[after] - points[here], 700.0))
-        return (values[after] - values[here]) / rise < slope_before
+        return bool((values[after] - values[here]) / rise < slope)
 
     start, done = int(bent[0]), int(bent[-1])
     hull = list(range(start + 1))
@@ -201,7 +201,7 @@ def _convex_minorant(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np
 
 
 def _lifted(bare: LossMasses, values: Array, kept: npt.NDArray[np.bool_]) -> LossMasses:
-    """Scale the masses until the curve through them is above ``values`` and 1 in spite of rounding."""
+    """Scale the masses until the curve through them is above ``values``, and starts at 1."""
     nodes = bare._nodes[kept]
     seen = values > 1e-290
     ratio = float(np.max(values[seen] / nodes[seen], initial=1.0))

@@ -33,7 +33,7 @@ def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:
 
     Example:
         >>> round(gaussian(1.0, 2.0).epsilon(1e-5), 4)
-        1.9921
+        1.9931
 
     Source: Balle and Wang (2018), Theorem 8; dsi, Eq. 20.
     """
@@ -125,7 +125,7 @@ def _bulk(epsilon: Array, low: Array, high: Array) -> Array:
     within = (erf(-low / math.sqrt(2.0)) + erf(high / math.sqrt(2.0))) / 2
     near = within - np.expm1(np.minimum(epsilon, 1.0)) * ndtr(-high)
     far = ndtr(-low) - _density(low) * _mills(high)  # e^ε φ(high) = φ(low)
-    return np.where(epsilon < 1, near, far)
+    return np.asarray(np.where(epsilon < 1, near, far))
 
 
 def _tail(low: Array, high: Array, distance: Array) -> Array:
@@ -149,8 +149,8 @@ def _mills(x: Array) -> Array:
 
 
 def _density(x: Array) -> Array:
-    return np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return np.asarray(np.exp(-x * x / 2) / math.sqrt(2 * math.pi))
 
 
 def _up(value: Array, units: float | Array) -> Array:
-    return value * (1 + units * EPS) + 4 * SMALLEST
+    return np.asarray(value * (1 + units * EPS) + 4 * SMALLEST)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 EPS = float(np.finfo(np.float64).eps)
 ANY_NEIGHBOURS = "neighbouring inputs"
+ADD_REMOVE = "add or remove one record"
+REPLACE = "replace one record"
+SAMPLED = "every record is sampled independently, and which were sampled stays secret"
+THREE_WAYS = "the curve bounds every pair among the record, its replacement, and neither"
 SEARCH_GRID = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 41.0)])
 SEARCH_POINTS = 17
 
@@ -109,7 +113,7 @@ class PrivacyProfile:
         Example:
             >>> from tacit.accounting import gaussian
             >>> round(gaussian(1.0, 1.0).epsilon(1e-5), 4)
-            4.3776
+            4.3772
         """
         target = in_interval("delta", delta, 0.0, 1.0)
         within = self._worse(SEARCH_GRID) <= target
@@ -203,7 +207,7 @@ class PrivacyProfile:
             epsilon: ε >= 0 in nats.
 
         Returns:
-            The guarantee, with numerical evidence unless the profile has a theorem's and ε is given.
+            The guarantee; its evidence is numerical unless ε is given and the profile's is not.
 
         Raises:
             ValueError: Not exactly one of the two is given, it is out of range, or no finite ε
@@ -220,7 +224,9 @@ class PrivacyProfile:
         if delta is not None:
             loss, failure = self.epsilon(delta), float(delta)
             if math.isinf(loss):
-                raise ValueError(f"delta: expected more than {self.delta(math.inf)!r}, got {delta!r}")
+                raise ValueError(
+                    f"delta: expected more than {self.delta(math.inf)!r}, got {delta!r}"
+                )
         else:
             loss = in_interval("epsilon", epsilon, 0.0, math.inf)
             failure, evidence = self.delta(loss), self.evidence
@@ -249,7 +255,7 @@ class PrivacyProfile:
             >>> from tacit.accounting import gaussian
             >>> both = gaussian(1.0, 1.0).compose(gaussian(1.0, 2.0))
             >>> round(both.delta(1.0), 6)  # a shift by (1 + 1/4)^½
-            0.156437
+            0.170087
         """
         if not isinstance(other, PrivacyProfile):
             raise ValueError(f"other: expected a PrivacyProfile, got {type(other).__name__}")
@@ -281,54 +287,62 @@ class PrivacyProfile:
     __rmul__ = __mul__
 
     def poisson_subsample(
-        self, sampling_rate: float, *, neighbours: str = "replace"
+        self, sampling_rate: float, *, neighbours: str | None = None
     ) -> PrivacyProfile:
         """Return the profile when every record enters the release with probability q.
 
-        ``"add-remove"``: P is the law with the record and Q without it. The record's presence
-        gives (1 − q)Q + qP against Q, exactly, in both directions.
-        ``"replace"``: q δ(ln(1 + (e^ε − 1)/q)) for ε >= 0 in both directions; sound when δ bounds
+        ``"add-remove"``: P is the law with the record and Q without it. The sampled law
+        (1 − q)Q + qP against Q, exactly, in both directions.
+        ``"replace"``: q δ(ln(1 + (e^ε − 1)/q)) for ε >= 0 in both directions; sound where δ bounds
         every pair among the record, its replacement, and neither.
 
         Args:
             sampling_rate: q in [0, 1].
-            neighbours: ``"replace"`` or ``"add-remove"``.
+            neighbours: ``"add-remove"`` or ``"replace"``; the default is the one the profile's
+                adjacency names, and ``"add-remove"`` where it names none.
 
         Raises:
-            ValueError: ``sampling_rate`` is outside [0, 1] or ``neighbours`` unknown.
+            ValueError: ``sampling_rate`` is outside [0, 1], ``neighbours`` is unknown, or it
+                contradicts the profile's adjacency.
 
         Example:
             >>> from tacit.accounting import gaussian
             >>> round(gaussian(1.0, 1.0).poisson_subsample(0.1).delta(0.5), 6)
-            0.004221
+            0.002033
 
-        Source: Balle, Barthe and Gaboardi (2018), Theorems 2 and 8; Zhu, Dong and Wang (2022),
+        Source: Balle, Barthe and Gaboardi (2018), Theorem 2; Zhu, Dong and Wang (2022),
         Theorem 11.
         """
         rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0)
-        relation = choice("neighbours", neighbours, ("replace", "add-remove"))
-        if rate == 1.0 and (relation == "add-remove" or self.symmetric):
-            return self
+        relation = self._relation(neighbours)
         forward, backward = subsampled_curves(self.forward, self.backward, rate, relation)
-        pairs = {
-            "replace": "the curve bounds every pair among the record, its replacement, and neither",
-            "add-remove": "the two inputs differ by the presence of one record",
-        }
+        if rate == 1.0 and (relation == "add-remove" or self.symmetric):
+            forward, backward = self.forward, self.backward
+        replaced = relation == "replace"
+        named = self.adjacency != ANY_NEIGHBOURS
         return PrivacyProfile(
             name=f"{self.name}, sampled at rate {rate:g}",
             forward=forward,
             backward=backward,
             infinite_mass=min(rate * self.infinite_mass * (1 + 4 * EPS), 1.0),
             source=f"{self.source}; Balle, Barthe and Gaboardi (2018), Theorem 2",
-            assumptions=(
-                *self.assumptions,
-                "every record is sampled independently, and which were sampled stays secret",
-                pairs[relation],
-            ),
+            assumptions=(*self.assumptions, SAMPLED, *((THREE_WAYS,) if replaced else ())),
             evidence=self.evidence,
-            adjacency=self.adjacency,
+            adjacency=self.adjacency if named else REPLACE if replaced else ADD_REMOVE,
             renyi_curve=subsampled_renyi(self.renyi_curve, rate),
         )
+
+    def _relation(self, neighbours: str | None) -> str:
+        own = {REPLACE: "replace", ADD_REMOVE: "add-remove"}.get(self.adjacency)
+        if neighbours is None:
+            return own or "add-remove"
+        relation = choice("neighbours", neighbours, ("add-remove", "replace"))
+        if own is not None and own != relation:
+            raise ValueError(
+                f"neighbours: expected {own!r}, as the profile is for inputs that "
+                f"{self.adjacency}, got {relation!r}"
+            )
+        return relation
 
     def to_dp_accounting(self) -> PrivacyLossDistribution:
         """Return a pessimistic `dp_accounting` privacy loss distribution, to compose there.
@@ -421,10 +435,11 @@ def profile_from_curves(
     for label, curve in (("forward", forward), ("backward", backward), ("renyi", renyi)):
         if not callable(curve) and (curve is not None or label == "forward"):
             raise ValueError(f"{label}: expected a function of ε, got {type(curve).__name__}")
+    ahead = _guarded("forward", forward)
     return PrivacyProfile(
         name=text("name", name),
-        forward=forward,
-        backward=forward if backward is None else backward,
+        forward=ahead,
+        backward=ahead if backward is None else _guarded("backward", backward),
         infinite_mass=in_interval("infinite_mass", as_float("infinite_mass", infinite_mass), 0, 1),
         source=text("source", source),
         assumptions=texts("assumptions", assumptions),
@@ -432,6 +447,23 @@ def profile_from_curves(
         adjacency=text("adjacency", adjacency),
         renyi_curve=renyi,
     )
+
+
+def _guarded(label: str, curve: Curve) -> Curve:
+    """Evaluate without warnings at the far ends, clip to [0, 1] and refuse NaN."""
+
+    def evaluate(epsilon: Array) -> Array:
+        points = np.asarray(epsilon, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            values = np.broadcast_to(np.asarray(curve(points), dtype=np.float64), points.shape)
+        lost = np.isnan(values)
+        if lost.any():
+            raise ValueError(
+                f"{label}: expected numbers, got NaN at epsilon {points[lost].flat[0]}"
+            )
+        return np.clip(values, 0.0, 1.0)
+
+    return evaluate
 
 
 def _composed(
