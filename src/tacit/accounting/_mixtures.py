@@ -1,0 +1,204 @@
+"""Gaussian mechanisms whose squared distance is random: δ(ε) = E δ_G(ε; Y)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betainc, betaincc, gammaln
+
+from tacit._validation import Array
+from tacit.accounting._quadrature import Index, integrate, rounded_up
+from tacit.accounting.gaussian import gaussian_curve
+
+LOG_NEGLIGIBLE = -95.0
+SCAN_POINTS = 65
+PANELS = 6
+CROSSING_STEPS = 12
+BISECTIONS = 30
+
+
+@dataclass(frozen=True)
+class ScaledBeta:
+    """Law of Y = s_T X: X ~ Beta(first, second), s_T one of ``scales`` with ``weights``.
+
+    Args:
+        first: First parameter a > 0 of X.
+        second: Second parameter b > 0; 0 makes X = 1.
+        scales: Scales s_T > 0, shape (k,), independent of X.
+        weights: Their probabilities, shape (k,).
+    """
+
+    first: float
+    second: float
+    scales: Array
+    weights: Array
+
+    @property
+    def mean(self) -> float:
+        """E Y."""
+        share = self.first / (self.first + self.second)
+        return share * float(self.scales @ self.weights)
+
+    def tail(self, level: Array) -> tuple[Array, Array]:
+        """P(Y > m) and E[Y; Y > m] for each m of ``level``, shape (n,)."""
+        above = np.minimum(level[:, None] / self.scales, 1.0)
+        if self.second == 0:
+            inside = (level[:, None] < self.scales).astype(np.float64)
+            return inside @ self.weights, inside @ (self.weights * self.scales)
+        share = self.first / (self.first + self.second)
+        mass = betaincc(self.first, self.second, above)
+        moment = share * betaincc(self.first + 1, self.second, above)
+        return mass @ self.weights, moment @ (self.weights * self.scales)
+
+    def below(self, epsilon: Array, level: Array) -> Array:
+        """E[δ_G(ε; Y); Y < m] for each ε >= 0 and m, shape (n,)."""
+        rows = np.repeat(np.arange(epsilon.size), self.scales.size)
+        scales = np.tile(self.scales, epsilon.size)
+        uppers = level[rows] / scales
+        if self.second == 0:
+            values = np.where(uppers > 1, _gaussian(epsilon[rows], scales), 0.0)
+        else:
+            values = self._truncated(epsilon[rows], scales, np.minimum(uppers, 1.0))
+        return values.reshape(epsilon.size, -1) @ self.weights
+
+    def _truncated(self, epsilon: Array, scale: Array, upper: Array) -> Array:
+        """E[δ_G(ε; s X); X < upper] in u = ln(x/(1 − x)), for each row."""
+        low, high = _logit_range(self.first, self.second)
+        with np.errstate(divide="ignore"):
+            cut = np.log(upper) - np.log1p(-upper)
+        top = np.clip(cut, low, high)
+        norm = log_beta(self.first, self.second)
+
+        def log_density(points: Array) -> Array:
+            left, right = -np.logaddexp(0.0, -points), -np.logaddexp(0.0, points)
+            return np.asarray(self.first * left + self.second * right - norm)
+
+        def integrand(rows: Index, points: Array) -> Array:
+            share = np.exp(-np.logaddexp(0.0, -points))
+            loss = _gaussian(epsilon[rows][:, None], scale[rows][:, None] * share)
+            return np.asarray(np.exp(log_density(points)) * loss)
+
+        grid = np.linspace(0.0, 1.0, SCAN_POINTS)
+        points = low + (top - low)[:, None] * grid
+        edges = _window(points, integrand(np.arange(epsilon.size), points))
+        return integrate(integrand, edges)
+
+
+def rank_one_curve(epsilon: Array, law: ScaledBeta) -> Array:
+    """E δ_G(ε; Y) for ε >= 0, rounded up; shape of ``epsilon``, one-dimensional."""
+    return rounded_up(law.below(epsilon, np.full(epsilon.shape, math.inf)))
+
+
+def spectrum_curve(epsilon: Array, law: ScaledBeta) -> Array:
+    """Bound E δ_G(ε; W) for every W below Y in convex order, such as Σ w_j Y_j with Σ w_j = 1.
+
+    δ_G(ε; m) is convex for m <= m* = 2(√(1 + ε²) − 1) and concave beyond. A tangent at p >= m*
+    lies above it from the point m₁ where they cross, so G = δ_G before m₁ and the tangent after
+    is convex and at least δ_G: E δ_G(ε; W) <= E G(W) <= E G(Y). The best p is E[Y | Y > m₁(p)].
+    """
+    bend = 2 * epsilon**2 / (np.sqrt(1 + epsilon**2) + 1)
+    largest = float(law.scales.max())
+    curved = largest > bend
+    crossing = np.full(epsilon.shape, math.inf)
+    line = np.zeros(epsilon.shape)
+    if curved.any():
+        some = epsilon[curved]
+        touching = _tangent_point(some, bend[curved], law)
+        level, slope, offset = _tangent(some, touching, bend[curved])
+        mass, moment = law.tail(level)
+        crossing[curved] = level
+        line[curved] = np.maximum(offset * mass + slope * moment, 0.0)
+    return rounded_up(law.below(epsilon, crossing) + line)
+
+
+def _tangent_point(epsilon: Array, bend: Array, law: ScaledBeta) -> Array:
+    """Solve p = E[Y | Y > m₁(p)] by bisection in ln p."""
+    low = np.log(np.maximum(bend, law.mean * 1e-6))
+    high = np.full(epsilon.shape, math.log(float(law.scales.max())))
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        point = np.exp(middle)
+        level, _, _ = _tangent(epsilon, point, bend)
+        mass, moment = law.tail(level)
+        rising = moment > point * mass
+        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
+    return np.asarray(np.exp((low + high) / 2))
+
+
+def _tangent(epsilon: Array, point: Array, bend: Array) -> tuple[Array, Array, Array]:
+    """Where the tangent at ``point`` crosses δ_G (0 where it starts above), its slope and offset."""
+    value, slope = _gaussian(epsilon, point), _slope(epsilon, point)
+    offset = value - slope * point
+    level = np.clip(-offset / np.maximum(slope, 1e-300), 0.0, bend)
+    under = offset < 0
+    for _ in range(CROSSING_STEPS):
+        # Newton from the left on a convex decreasing difference stays on the left
+        gap = _gaussian(epsilon, level) - (offset + slope * level)
+        fall = _slope(epsilon, level) - slope
+        step = np.where((gap > 0) & (fall < 0), -gap / np.minimum(fall, -1e-300), 0.0)
+        level = np.minimum(level + step, bend)
+    return np.where(under, level, 0.0), slope, offset
+
+
+def _slope(epsilon: Array, square: Array) -> Array:
+    """∂δ_G/∂m = φ(ε/μ − μ/2)/(2μ) with μ = √m."""
+    distance = np.sqrt(np.maximum(square, 1e-300))
+    argument = epsilon / distance - distance / 2
+    return np.asarray(np.exp(-argument * argument / 2) / (2 * math.sqrt(2 * math.pi) * distance))
+
+
+def _gaussian(epsilon: Array, square: Array) -> Array:
+    return gaussian_curve(epsilon, np.sqrt(square))
+
+
+def log_beta(first: float, second: float) -> float:
+    """Return ln B(a, b) without the cancellation of large terms."""
+    small, large = min(first, second), max(first, second)
+    if large < 100:
+        return float(gammaln(small) + gammaln(large) - gammaln(small + large))
+    total = small + large
+    # Stirling: lnΓ(x) = (x − ½) ln x − x + ½ ln 2π + c(x)
+    ratio = (large - 0.5) * math.log1p(small / large) + small * math.log(total) - small
+    return float(gammaln(small)) - ratio - stirling(total) + stirling(large)
+
+
+def stirling(x: float) -> float:
+    """Return lnΓ(x) − (x − ½) ln x + x − ½ ln 2π for x >= 10, to float precision at x >= 50."""
+    return 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5) - 1 / (1680 * x**7)
+
+
+def _logit_range(first: float, second: float) -> tuple[float, float]:
+    """Values of ln(x/(1 − x)) outside which the density of Beta(a, b) is below e^-95 of its peak."""
+    peak = math.log(first / second)
+
+    def drop(u: float) -> float:
+        def log_density(v: float) -> float:
+            return -first * float(np.logaddexp(0, -v)) - second * float(np.logaddexp(0, v))
+
+        return log_density(u) - log_density(peak)
+
+    ends = []
+    for sign in (-1.0, 1.0):
+        near, far = 0.0, 1.0
+        while drop(peak + sign * far) > LOG_NEGLIGIBLE:
+            near, far = far, 2 * far
+        for _ in range(20):
+            middle = (near + far) / 2
+            inside = drop(peak + sign * middle) > LOG_NEGLIGIBLE
+            near, far = (middle, far) if inside else (near, middle)
+        ends.append(peak + sign * far)
+    return ends[0], ends[1]
+
+
+def _window(points: Array, values: Array) -> Array:
+    """Equal panels over the points of each row whose values are not negligible."""
+    largest = values.max(axis=1, keepdims=True)
+    seen = values > 1e-22 * largest
+    last = points.shape[1] - 1
+    first_seen = np.maximum(np.argmax(seen, axis=1) - 1, 0)
+    last_seen = np.minimum(last - np.argmax(seen[:, ::-1], axis=1) + 1, last)
+    rows = np.arange(points.shape[0])
+    start, stop = points[rows, first_seen], points[rows, last_seen]
+    return np.asarray(start[:, None] + (stop - start)[:, None] * np.linspace(0, 1, PANELS + 1))
