@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from tacit._validation import Array
-from tacit.accounting.discretisation import Curve
+from tacit._validation import Array, choice, in_interval
+from tacit.accounting.discretisation import EPS, Curve
 
-EPS = float(np.finfo(np.float64).eps)
+if TYPE_CHECKING:
+    from tacit.accounting.profile import PrivacyProfile
+
+ANY_NEIGHBOURS = "neighbouring inputs"
+ADD_REMOVE = "add or remove one record"
+REPLACE = "replace one record"
+SAMPLED = "every record is sampled independently, and which were sampled stays secret"
+THREE_WAYS = "the curve bounds every pair among the record, its replacement, and neither"
 SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
+
+
+def subsample(
+    profile: PrivacyProfile, sampling_rate: float, neighbours: str | None
+) -> PrivacyProfile:
+    """Do what `PrivacyProfile.poisson_subsample` says."""
+    rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0)
+    relation = _relation(profile.adjacency, neighbours)
+    forward, backward = profile.forward, profile.backward
+    if rate < 1.0 or (relation == "replace" and not profile.symmetric):
+        forward, backward = subsampled_curves(forward, backward, rate, relation)
+    replaced = relation == "replace"
+    named = profile.adjacency != ANY_NEIGHBOURS
+    return replace(
+        profile,
+        name=f"{profile.name}, sampled at rate {rate:g}",
+        forward=forward,
+        backward=backward,
+        infinite_mass=min(rate * profile.infinite_mass * (1 + 4 * EPS), 1.0),
+        source=f"{profile.source}; Balle, Barthe and Gaboardi (2018), Theorem 2",
+        assumptions=(*profile.assumptions, SAMPLED, *((THREE_WAYS,) if replaced else ())),
+        adjacency=profile.adjacency if named else REPLACE if replaced else ADD_REMOVE,
+        renyi_curve=subsampled_renyi(profile.renyi_curve, rate),
+        masses=None,
+    )
+
+
+def _relation(adjacency: str, neighbours: str | None) -> str:
+    own = {REPLACE: "replace", ADD_REMOVE: "add-remove"}.get(adjacency)
+    if neighbours is None:
+        return own or "add-remove"
+    relation = choice("neighbours", neighbours, ("add-remove", "replace"))
+    if own is not None and own != relation:
+        raise ValueError(
+            f"neighbours: expected {own!r}, as the profile is for inputs that "
+            f"{adjacency}, got {relation!r}"
+        )
+    return relation
 
 
 def subsampled_curves(

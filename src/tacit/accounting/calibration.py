@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tacit._validation import in_interval, positive
 from tacit.accounting.profile import PrivacyProfile
 
-RELATIVE_TOLERANCE = 1e-7
-MOST_EVALUATIONS = 60
+TOLERANCE = 1e-6  # of ln ε below the target, or of ln s
+MOST_EVALUATIONS = 80
 
 
 def calibrate(
@@ -22,8 +23,9 @@ def calibrate(
     """Return the smallest parameter whose profile is (ε, δ)-private, on the safe side.
 
     min {s in bracket : build(s).epsilon(δ) <= ε}, for a family that grows more private with s,
-    by false position in logarithms. The value returned was itself built and found to satisfy the
-    inequality; it exceeds the smallest one by at most 1e-7 of itself.
+    by the secant of ln ε against ln s. The value returned was itself built and found to satisfy
+    the inequality; its ε is within 1e-6 of the target, or it is within 1e-6 of one that fails.
+    The ends of the bracket are built only where the search is driven to them.
 
     Args:
         build: From a parameter s > 0, such as a noise multiplier, to a profile.
@@ -46,52 +48,80 @@ def calibrate(
     target = positive("epsilon", epsilon)
     failure = in_interval("delta", delta, 0.0, 1.0, open_high=True)
     low, high = _bracket(bracket)
-    low_excess = _excess(build(low), target, failure)
-    if low_excess <= 0:
+    search = _Search(math.log(low), math.log(high))
+    for _ in range(MOST_EVALUATIONS):
+        place = search.proposal()
+        # the ends are the caller's numbers, not their logarithms' exponentials
+        ends = {search.low: low, search.high: high}
+        parameter = ends.get(place, math.exp(place))
+        if search.add(place, parameter, _excess(build(parameter), target, failure)):
+            break
+    if search.private is None:
+        raise ValueError(
+            f"bracket: expected an upper end that is private enough, got {high!r} "
+            f"(its epsilon at delta = {failure:g} is above the target {target:g})"
+        )
+    if search.leaking is None and search.private[0] <= search.low:
         raise ValueError(
             f"bracket: expected a lower end that is not yet private enough, got {low!r} "
             f"(it is ({target:g}, {failure:g})-private)"
         )
-    high_excess = _excess(build(high), target, failure)
-    if high_excess > 0:
-        reached = target * math.exp(high_excess) if high_excess < 700 else math.inf
-        raise ValueError(
-            f"bracket: expected an upper end that is private enough, got {high!r} "
-            f"(its epsilon at delta = {failure:g} is {reached:.6g}, the target {target:g})"
-        )
-    return _root(build, target, failure, (low, low_excess), (high, high_excess))
+    return search.parameter
 
 
-def _root(
-    build: Callable[[float], PrivacyProfile],
-    target: float,
-    failure: float,
-    below: tuple[float, float],
-    above: tuple[float, float],
-) -> float:
-    """Illinois' false position on ln ε − ln target against ln s, bisection where it stalls."""
-    (low, low_excess), (high, high_excess) = below, above
-    for evaluation in range(MOST_EVALUATIONS):
-        width = math.log(high / low)
-        if width <= RELATIVE_TOLERANCE:
-            break
-        finite = math.isfinite(low_excess) and math.isfinite(high_excess)
-        share = low_excess / (low_excess - high_excess) if finite else 0.5
-        if evaluation % 4 == 3 and width > 1e-3:
-            share = 0.5
-        # a step beyond the root on the safe side closes the bracket from above
-        share = min(max(share + 0.3 * RELATIVE_TOLERANCE / width, 1e-3), 1 - 1e-12)
-        middle = low * math.exp(share * width)
-        if not low < middle < high:
-            break
-        excess = _excess(build(middle), target, failure)
+@dataclass
+class _Search:
+    """A bracketing secant on the points (ln s, ln ε − ln target)."""
+
+    low: float
+    high: float
+    private: tuple[float, float] | None = None
+    leaking: tuple[float, float] | None = None
+    last: tuple[float, float] | None = None
+    slope: float = -1.0
+    parameter: float = math.nan
+    evaluations: int = 0
+
+    def proposal(self) -> float:
+        """Where to look next: at the middle, along the slope, then between the bracket's ends."""
+        if self.last is None:
+            return (self.low + self.high) / 2
+        place, excess = self.last
+        aim = place - (excess + TOLERANCE / 2) / self.slope if math.isfinite(excess) else math.nan
+        if self.leaking is None:
+            # past the root, so that it is bracketed
+            return max(self.low, min(aim - 0.05, place - 0.1)) if aim == aim else self._half(-1)
+        if self.private is None:
+            return min(self.high, max(aim + 0.05, place + 0.1)) if aim == aim else self._half(1)
+        left, right = self.leaking[0], self.private[0]
+        if not left < aim < right or self.evaluations % 6 == 5:
+            return (left + right) / 2
+        return aim
+
+    def add(self, place: float, parameter: float, excess: float) -> bool:
+        """Take in a point; return whether the search is over."""
+        self.evaluations += 1
+        if self.last is not None and math.isfinite(excess) and math.isfinite(self.last[1]):
+            slope = (excess - self.last[1]) / (place - self.last[0])
+            self.slope = slope if slope < -1e-3 else self.slope
+        self.last = (place, excess)
         if excess > 0:
-            low, low_excess = middle, excess
-            high_excess *= 0.5
-        else:
-            high, high_excess = middle, excess
-            low_excess *= 0.5 if evaluation > 0 else 1.0
-    return high
+            self.leaking = self.last
+            return place >= self.high or self._closed()
+        self.private, self.parameter = self.last, parameter
+        return place <= self.low or excess >= -TOLERANCE or self._closed()
+
+    def _closed(self) -> bool:
+        if self.private is None or self.leaking is None:
+            return False
+        return self.private[0] - self.leaking[0] <= TOLERANCE
+
+    def _half(self, sign: int) -> float:
+        """Halve the way to the end of the bracket, and take the end when it is near."""
+        assert self.last is not None
+        end = self.high if sign > 0 else self.low
+        middle = (self.last[0] + end) / 2
+        return end if abs(end - middle) < 0.05 else middle
 
 
 def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:

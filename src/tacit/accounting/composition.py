@@ -83,7 +83,7 @@ class Sum:
         spread = 0.0
         for losses, masses, count in self.sketch:
             share = masses / masses.sum()
-            spread += count * float(share @ (losses - share @ losses) ** 2)
+            spread += count * float((share * (losses - (share * losses).sum()) ** 2).sum())
 
         def bound(log_tilt: float) -> float:
             tilt = math.exp(log_tilt)
@@ -91,7 +91,9 @@ class Sum:
             for losses, masses, count in self.sketch:
                 exponents = sign * tilt * losses
                 shift = float(exponents.max())
-                total += count * (shift + math.log(float(np.exp(exponents - shift) @ masses)))
+                total += count * (
+                    shift + math.log(float((np.exp(exponents - shift) * masses).sum()))
+                )
             return (total + needed) / tilt
 
         guess = math.log(2 * needed) / 2 - math.log(max(spread, 1e-24)) / 2
@@ -214,7 +216,7 @@ def _tilted(
     frequency = 2 * upper * np.minimum(relative, 1.0)
     weight = np.full(frequency.shape, 2.0)
     weight[0] = 1.0
-    error = float(weight @ (frequency + depth * upper)) / size
+    error = float((weight * (frequency + depth * upper)).sum()) / size
     entries = irfft(spectrum, size)
     start = (low - first) % size
     return np.roll(entries, -start)[:kept], error * (1 + 1e-9)
@@ -246,7 +248,7 @@ def _log_moment(term: LossMasses, tilt: float) -> float:
         return -math.inf
     shift = float(exponents[positive].max())
     with np.errstate(under="ignore"):
-        moment = float(np.exp(np.minimum(exponents - shift, 0.0)) @ term.masses)
+        moment = float((np.exp(np.minimum(exponents - shift, 0.0)) * term.masses).sum())
     return (shift + math.log(moment)) + 8 * EPS * (4 + float(np.abs(exponents).max()))
 
 

@@ -19,6 +19,8 @@ Curve: TypeAlias = Callable[[Array], Array]
 EPS = float(np.finfo(np.float64).eps)
 LARGEST_LOSS = 2.0**40
 FLOOR_SLACK = 1e-18
+SEARCH_GRID = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 41.0)])
+SEARCH_POINTS = 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,39 @@ class LossMasses:
         gap = np.minimum(flat - (self.first + position) * self.step, 0.0)
         value = self._nodes[position] - self._relative[position] * np.expm1(gap)
         return np.asarray(np.minimum(value * (1 + self.rounding), 1.0))
+
+
+def guarded(name: str, curve: Curve) -> Curve:
+    """Evaluate without warnings at the far ends, clip to [0, 1] and refuse NaN."""
+
+    def evaluate(epsilon: Array) -> Array:
+        points = np.asarray(epsilon, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            values = np.broadcast_to(np.asarray(curve(points), dtype=np.float64), points.shape)
+        lost = np.isnan(values)
+        if lost.any():
+            raise ValueError(f"{name}: expected numbers, got NaN at epsilon {points[lost].flat[0]}")
+        return np.clip(values, 0.0, 1.0)
+
+    return evaluate
+
+
+def smallest_epsilon(curve: Curve, target: float) -> float:
+    """Return the upper end of a bracket of the smallest ε >= 0 where a curve is <= ``target``."""
+    within = curve(SEARCH_GRID) <= target
+    if not within.any():
+        return math.inf
+    index = int(np.argmax(within))
+    if index == 0:
+        return 0.0
+    low, high = float(SEARCH_GRID[index - 1]), float(SEARCH_GRID[index])
+    while high - low > 4 * EPS * high:
+        points = np.linspace(low, high, SEARCH_POINTS)
+        inside = curve(points[1:]) <= target
+        inside[-1] = True
+        index = int(np.argmax(inside))
+        low, high = float(points[index]), float(points[index + 1])
+    return high
 
 
 def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> LossMasses:

@@ -6,14 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from tacit._validation import Array, as_float, choice, in_interval, integer, vector
-from tacit.accounting.amplification import subsampled_curves, subsampled_renyi
-from tacit.accounting.composition import Part, compose
-from tacit.accounting.discretisation import Curve, LossMasses
+from tacit._validation import Array, as_float, in_interval, integer, vector
+from tacit.accounting.adaptive import composed
+from tacit.accounting.amplification import ANY_NEIGHBOURS, subsample
+from tacit.accounting.composition import Part
+from tacit.accounting.discretisation import Curve, LossMasses, guarded, smallest_epsilon
 from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.base import Evidence, text, texts
 
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EPS = float(np.finfo(np.float64).eps)
-ANY_NEIGHBOURS = "neighbouring inputs"
-ADD_REMOVE = "add or remove one record"
-REPLACE = "replace one record"
-SAMPLED = "every record is sampled independently, and which were sampled stays secret"
-THREE_WAYS = "the curve bounds every pair among the record, its replacement, and neither"
-SEARCH_GRID = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 41.0)])
-SEARCH_POINTS = 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,20 +110,7 @@ class PrivacyProfile:
             4.3772
         """
         target = in_interval("delta", delta, 0.0, 1.0)
-        within = self._worse(SEARCH_GRID) <= target
-        if not within.any():
-            return math.inf
-        index = int(np.argmax(within))
-        if index == 0:
-            return 0.0
-        low, high = float(SEARCH_GRID[index - 1]), float(SEARCH_GRID[index])
-        while high - low > 4 * EPS * high:
-            points = np.linspace(low, high, SEARCH_POINTS)
-            inside = self._worse(points[1:]) <= target
-            inside[-1] = True
-            index = int(np.argmax(inside))
-            low, high = float(points[index]), float(points[index + 1])
-        return high
+        return smallest_epsilon(self._worse, target)
 
     def advantage(self) -> float:
         """Return the total variation distance δ(0): true minus false positives of any test.
@@ -263,7 +244,7 @@ class PrivacyProfile:
         if len(set(names)) > 1:
             raise ValueError(f"other: expected adjacency {names[0]!r}, got {names[1]!r}")
         parts = ((self, 1), (other, 1))
-        return _composed(parts, f"{self.name}, then {other.name}", [*names, ANY_NEIGHBOURS][0])
+        return composed(parts, f"{self.name}, then {other.name}", [*names, ANY_NEIGHBOURS][0])
 
     def __mul__(self, count: int) -> PrivacyProfile:
         """Return the profile of ``count`` releases, each chosen after the ones before it.
@@ -282,7 +263,7 @@ class PrivacyProfile:
         times = integer("count", count, minimum=1)
         if times == 1:
             return self
-        return _composed(((self, times),), f"{times} × {self.name}", self.adjacency)
+        return composed(((self, times),), f"{times} × {self.name}", self.adjacency)
 
     __rmul__ = __mul__
 
@@ -313,36 +294,7 @@ class PrivacyProfile:
         Source: Balle, Barthe and Gaboardi (2018), Theorem 2; Zhu, Dong and Wang (2022),
         Theorem 11.
         """
-        rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0)
-        relation = self._relation(neighbours)
-        forward, backward = subsampled_curves(self.forward, self.backward, rate, relation)
-        if rate == 1.0 and (relation == "add-remove" or self.symmetric):
-            forward, backward = self.forward, self.backward
-        replaced = relation == "replace"
-        named = self.adjacency != ANY_NEIGHBOURS
-        return PrivacyProfile(
-            name=f"{self.name}, sampled at rate {rate:g}",
-            forward=forward,
-            backward=backward,
-            infinite_mass=min(rate * self.infinite_mass * (1 + 4 * EPS), 1.0),
-            source=f"{self.source}; Balle, Barthe and Gaboardi (2018), Theorem 2",
-            assumptions=(*self.assumptions, SAMPLED, *((THREE_WAYS,) if replaced else ())),
-            evidence=self.evidence,
-            adjacency=self.adjacency if named else REPLACE if replaced else ADD_REMOVE,
-            renyi_curve=subsampled_renyi(self.renyi_curve, rate),
-        )
-
-    def _relation(self, neighbours: str | None) -> str:
-        own = {REPLACE: "replace", ADD_REMOVE: "add-remove"}.get(self.adjacency)
-        if neighbours is None:
-            return own or "add-remove"
-        relation = choice("neighbours", neighbours, ("add-remove", "replace"))
-        if own is not None and own != relation:
-            raise ValueError(
-                f"neighbours: expected {own!r}, as the profile is for inputs that "
-                f"{self.adjacency}, got {relation!r}"
-            )
-        return relation
+        return subsample(self, sampling_rate, neighbours)
 
     def to_dp_accounting(self) -> PrivacyLossDistribution:
         """Return a pessimistic `dp_accounting` privacy loss distribution, to compose there.
@@ -358,7 +310,7 @@ class PrivacyProfile:
         """
         from tacit.accounting.interchange import to_dp_accounting
 
-        return to_dp_accounting(self._parts(1))
+        return to_dp_accounting(self.parts(1))
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw δ against ε on a logarithmic axis, a solid line since it is a bound.
@@ -376,7 +328,8 @@ class PrivacyProfile:
 
         return draw(self.name, self.delta, self.epsilon, path)
 
-    def _parts(self, count: int) -> tuple[Part, Part]:
+    def parts(self, count: int) -> tuple[Part, Part]:
+        """Return both directions of ``count`` such releases, for a composition."""
         ahead, back = self.masses if self.masses is not None else (None, None)
         return (
             Part(self.forward, self.backward, count, ahead),
@@ -435,63 +388,15 @@ def profile_from_curves(
     for label, curve in (("forward", forward), ("backward", backward), ("renyi", renyi)):
         if not callable(curve) and (curve is not None or label == "forward"):
             raise ValueError(f"{label}: expected a function of ε, got {type(curve).__name__}")
-    ahead = _guarded("forward", forward)
+    ahead = guarded("forward", forward)
     return PrivacyProfile(
         name=text("name", name),
         forward=ahead,
-        backward=ahead if backward is None else _guarded("backward", backward),
+        backward=ahead if backward is None else guarded("backward", backward),
         infinite_mass=in_interval("infinite_mass", as_float("infinite_mass", infinite_mass), 0, 1),
         source=text("source", source),
         assumptions=texts("assumptions", assumptions),
         evidence=evidence,
         adjacency=text("adjacency", adjacency),
         renyi_curve=renyi,
-    )
-
-
-def _guarded(label: str, curve: Curve) -> Curve:
-    """Evaluate without warnings at the far ends, clip to [0, 1] and refuse NaN."""
-
-    def evaluate(epsilon: Array) -> Array:
-        points = np.asarray(epsilon, dtype=np.float64)
-        with np.errstate(all="ignore"):
-            values = np.broadcast_to(np.asarray(curve(points), dtype=np.float64), points.shape)
-        lost = np.isnan(values)
-        if lost.any():
-            raise ValueError(
-                f"{label}: expected numbers, got NaN at epsilon {points[lost].flat[0]}"
-            )
-        return np.clip(values, 0.0, 1.0)
-
-    return evaluate
-
-
-def _composed(
-    parts: Sequence[tuple[PrivacyProfile, int]], name: str, adjacency: str
-) -> PrivacyProfile:
-    both = [profile._parts(count) for profile, count in parts]
-    symmetric = all(profile.symmetric for profile, _ in parts)
-    ahead = compose([pair[0] for pair in both])
-    back = ahead if symmetric else compose([pair[1] for pair in both])
-    forward: Curve = ahead.curve
-    curves = [(profile.renyi_curve, count) for profile, count in parts]
-
-    def renyi(orders: Array) -> Array:
-        total: Any = sum(count * curve(orders) for curve, count in curves if curve is not None)
-        return np.asarray(total * (1 + 8 * EPS))
-
-    finite = math.fsum(n * math.log1p(-p.infinite_mass) for p, n in parts if p.infinite_mass < 1)
-    lost = any(profile.infinite_mass == 1 for profile, _ in parts)
-    sources = dict.fromkeys(p.source for p, _ in parts)
-    return PrivacyProfile(
-        name=name,
-        forward=forward,
-        backward=forward if symmetric else back.curve,
-        infinite_mass=1.0 if lost else min(-math.expm1(finite) * (1 + 16 * EPS), 1.0),
-        source="; ".join([*sources, "pessimistic discretisation, Doroshenko et al. (2022)"]),
-        assumptions=tuple(dict.fromkeys(a for p, _ in parts for a in p.assumptions)),
-        evidence="numerical",
-        adjacency=adjacency,
-        renyi_curve=None if any(curve is None for curve, _ in curves) else renyi,
-        masses=(ahead, back),
     )

@@ -8,9 +8,10 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from tacit._validation import Array, choice, in_interval, integer, positive
+from tacit.accounting.amplification import ADD_REMOVE, REPLACE
 from tacit.accounting.discretisation import Curve
 from tacit.accounting.gaussian import gaussian_curve, gaussian_shift
-from tacit.accounting.profile import ADD_REMOVE, REPLACE, PrivacyProfile, profile_from_curves
+from tacit.accounting.profile import PrivacyProfile, profile_from_curves
 
 EPS = float(np.finfo(np.float64).eps)
 MOST_TERMS = 4096
