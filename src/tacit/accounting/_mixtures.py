@@ -6,17 +6,21 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betainc, betaincc, gammaln
+from scipy.special import betaincc, erfcx, gammaln
 
 from tacit._validation import Array
 from tacit.accounting._quadrature import Index, integrate, rounded_up
 from tacit.accounting.gaussian import gaussian_curve
 
 LOG_NEGLIGIBLE = -95.0
-SCAN_POINTS = 65
-PANELS = 6
-CROSSING_STEPS = 12
-BISECTIONS = 30
+SCAN_POINTS = 49
+PANELS = 5
+CROSSING_STEPS = 10
+BISECTIONS = 22
+SMALLEST = 1e-300
+CLOSE = 1e-3
+SQRT_2 = math.sqrt(2.0)
+LOWEST, HIGHEST = -20.0, 26.0  # Φ is 1 below, and its tail is below 1e-290 above
 
 
 @dataclass(frozen=True)
@@ -105,52 +109,74 @@ def spectrum_curve(epsilon: Array, law: ScaledBeta) -> Array:
     line = np.zeros(epsilon.shape)
     if curved.any():
         some = epsilon[curved]
-        touching = _tangent_point(some, bend[curved], law)
-        level, slope, offset = _tangent(some, touching, bend[curved])
+        point = _touching(some, bend[curved], law)
+        level, slope, offset = _crossing(some, point, bend[curved])
         mass, moment = law.tail(level)
         crossing[curved] = level
         line[curved] = np.maximum(offset * mass + slope * moment, 0.0)
     return rounded_up(law.below(epsilon, crossing) + line)
 
 
-def _tangent_point(epsilon: Array, bend: Array, law: ScaledBeta) -> Array:
-    """Solve p = E[Y | Y > m₁(p)] by bisection in ln p."""
-    low = np.log(np.maximum(bend, law.mean * 1e-6))
-    high = np.full(epsilon.shape, math.log(float(law.scales.max())))
+def _touching(epsilon: Array, bend: Array, law: ScaledBeta) -> Array:
+    """Solve for p = E[Y | Y > m₁] whose tangent crosses δ_G at m₁, by bisection in m₁."""
+    low, high = np.zeros(epsilon.shape), bend.copy()
+    point = _mean_above(law, low)
+    settled = _height(epsilon, point, low) >= 0
     for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        point = np.exp(middle)
-        level, _, _ = _tangent(epsilon, point, bend)
-        mass, moment = law.tail(level)
-        rising = moment > point * mass
-        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    return np.asarray(np.exp((low + high) / 2))
+        middle = np.where(settled, 0.0, (low + high) / 2)
+        point = _mean_above(law, middle)
+        above = _height(epsilon, point, middle) >= 0
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return np.maximum(point, bend)
 
 
-def _tangent(epsilon: Array, point: Array, bend: Array) -> tuple[Array, Array, Array]:
+def _mean_above(law: ScaledBeta, level: Array) -> Array:
+    mass, moment = law.tail(level)
+    return np.asarray(moment / np.maximum(mass, SMALLEST)) + (mass < SMALLEST) * law.scales.max()
+
+
+def _height(epsilon: Array, point: Array, level: Array) -> Array:
+    """The tangent at ``point`` minus δ_G, at ``level``."""
+    tangent = _gaussian(epsilon, point) + _slope(epsilon, point) * (level - point)
+    return np.asarray(tangent - _gaussian(epsilon, level))
+
+
+def _crossing(
+    epsilon: Array, point: Array, bend: Array
+) -> tuple[Array, Array, Array]:
     """Where the tangent at ``point`` crosses δ_G (0 where it starts above), its slope and offset."""
-    value, slope = _gaussian(epsilon, point), _slope(epsilon, point)
-    offset = value - slope * point
-    level = np.clip(-offset / np.maximum(slope, 1e-300), 0.0, bend)
-    under = offset < 0
+    slope = _slope(epsilon, point)
+    offset = _gaussian(epsilon, point) - slope * point
+    level = np.clip(-offset / np.maximum(slope, SMALLEST), 0.0, bend)
     for _ in range(CROSSING_STEPS):
         # Newton from the left on a convex decreasing difference stays on the left
         gap = _gaussian(epsilon, level) - (offset + slope * level)
         fall = _slope(epsilon, level) - slope
-        step = np.where((gap > 0) & (fall < 0), -gap / np.minimum(fall, -1e-300), 0.0)
+        step = np.where((gap > 0) & (fall < 0), -gap / np.minimum(fall, -SMALLEST), 0.0)
         level = np.minimum(level + step, bend)
-    return np.where(under, level, 0.0), slope, offset
+    return np.where(offset < 0, level, 0.0), slope, offset
 
 
 def _slope(epsilon: Array, square: Array) -> Array:
     """∂δ_G/∂m = φ(ε/μ − μ/2)/(2μ) with μ = √m."""
-    distance = np.sqrt(np.maximum(square, 1e-300))
+    distance = np.sqrt(np.maximum(square, SMALLEST))
     argument = epsilon / distance - distance / 2
     return np.asarray(np.exp(-argument * argument / 2) / (2 * math.sqrt(2 * math.pi) * distance))
 
 
 def _gaussian(epsilon: Array, square: Array) -> Array:
-    return gaussian_curve(epsilon, np.sqrt(square))
+    """δ_G(ε; m) for ε >= 0, to a relative error of 1e-11."""
+    epsilon, square = np.broadcast_arrays(epsilon, square)
+    distance = np.sqrt(square)
+    near = distance < CLOSE
+    safe = np.where(near, 1.0, distance)
+    # φ(x) (Φ(−x)/φ(x) − Φ(−y)/φ(y)), x = ε/μ − μ/2, y = ε/μ + μ/2; φ(x) = e^ε φ(y)
+    low = np.clip((epsilon / safe - safe / 2) / SQRT_2, LOWEST, HIGHEST)
+    high = (epsilon / safe + safe / 2) / SQRT_2
+    value = np.asarray(np.exp(-low * low) * (erfcx(low) - erfcx(high)) / 2)
+    if near.any():
+        value[near] = gaussian_curve(epsilon[near], distance[near])
+    return value
 
 
 def log_beta(first: float, second: float) -> float:

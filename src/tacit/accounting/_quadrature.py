@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,13 @@ RELATIVE_SLACK = 4e-10
 SMALLEST = 1e-300
 NEGLECTED = 1e-35  # more than the mass outside every range of integration
 CHANGE = 1e-12
-PANEL_POINTS = 12
+PANEL_POINTS = 10
 MAX_ROUNDS = 40
 CHUNK = 200_000
 DIRECT = 256
-CHORD_EXCESS = 1e-5
+CHORD_EXCESS = 3e-5
+CHORD_SLACK = 1e-18
+FIRST_CHORDS = 32
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(PANEL_POINTS)
 
 
@@ -84,13 +86,18 @@ def symmetric_curve(
     """Return the curve at any real ε of a pair whose two directions are equal.
 
     δ(−ε) = 1 − e^{−ε}(1 − δ(ε)), from upper bounds at finite ε >= 0 and the limit ``infinite``.
+    Up to 256 points are computed one by one, more are read off a `ChordTable`.
     """
+    table = ChordTable(positive)
 
     def curve(epsilon: Array) -> Array:
         points = np.asarray(epsilon, dtype=np.float64)
         above = np.full(points.shape, infinite)
         finite = np.isfinite(points)
-        above[finite] = chorded(positive, np.abs(points[finite]))
+        losses, inverse = np.unique(np.abs(points[finite]), return_inverse=True)
+        if losses.size:
+            evaluate = positive if losses.size <= DIRECT else table
+            above[finite] = evaluate(losses)[inverse]
         low = np.minimum(points, 0.0)
         below = (-np.expm1(low) + np.exp(low) * above) * (1 + 4 * EPS)
         return np.minimum(np.where(points < 0, below, above), 1.0)
@@ -98,53 +105,60 @@ def symmetric_curve(
     return curve
 
 
-def chorded(curve: Callable[[Array], Array], epsilon: Array) -> Array:
-    """Return upper bounds of a privacy curve at many points from few evaluations.
+class ChordTable:
+    """Upper bounds of a privacy curve at many ε >= 0 from few evaluations.
 
-    A curve is convex in e^ε, so its chords lie above it. Chords are halved until they are at most
-    a part in 1e5 above the curve in their middle; up to 256 points are evaluated one by one.
-
-    Args:
-        curve: Upper bound of a privacy curve, vectorised.
-        epsilon: Points, shape (n,).
-
-    Returns:
-        Upper bounds, shape (n,).
+    A privacy curve is convex in e^ε, so a chord between upper bounds is an upper bound. Chords are
+    halved until they are at most 3e-5 of the curve above it.
     """
-    points, inverse = np.unique(epsilon, return_inverse=True)
-    if not points.size:
-        return epsilon
-    if points.size <= DIRECT:
-        return curve(points)[inverse]
-    last = points.size - 1
-    known = np.unique(np.linspace(0, last, 65).astype(np.intp))
-    values = np.full(points.size, np.nan)
-    values[known] = curve(points[known])
-    start, stop = known[:-1], known[1:]
-    while True:
-        inner = stop - start > 1
-        start, stop = start[inner], stop[inner]
-        if not start.size:
-            break
-        middle = (start + stop) // 2
-        values[middle] = curve(points[middle])
-        chord = _chord(points[middle], points[start], points[stop], values[start], values[stop])
-        far = chord - values[middle] > CHORD_EXCESS * values[middle] + 1e-18
-        start, middle, stop = start[far], middle[far], stop[far]
-        start, stop = np.concatenate([start, middle]), np.concatenate([middle, stop])
-    known = np.flatnonzero(~np.isnan(values))
-    right = np.clip(np.searchsorted(known, np.arange(points.size)), 1, known.size - 1)
-    low, high = known[right - 1], known[right]
-    filled = _chord(points, points[low], points[high], values[low], values[high])
-    exact = np.isnan(values)
-    return np.asarray(np.where(exact, filled, values)[inverse])
+
+    def __init__(self, curve: Callable[[Array], Array]):
+        self._curve = curve
+        self._points = np.zeros(1)
+        self._values = np.zeros(1)
+
+    def __call__(self, epsilon: Array) -> Array:
+        """Return upper bounds at increasing points, shape (n,)."""
+        if epsilon[-1] > self._points[-1]:
+            self._fill(float(epsilon[-1]))
+        right = np.clip(np.searchsorted(self._points, epsilon), 1, self._points.size - 1)
+        low, high = self._points[right - 1], self._points[right]
+        return _chord(epsilon, low, high, self._values[right - 1], self._values[right])
+
+    def _fill(self, last: float) -> None:
+        points = np.linspace(0.0, last, 2 * FIRST_CHORDS + 1)
+        values = self._curve(points)
+        known, at = [points], [values]
+        start, stop = points[:-1:2], points[2::2]
+        middle = points[1::2]
+        ends = values[:-1:2], values[2::2]
+        centre = values[1::2]
+        for _ in range(MAX_ROUNDS):
+            excess = _chord(middle, start, stop, *ends) - centre
+            far = excess > CHORD_EXCESS * centre + CHORD_SLACK
+            start, stop = (
+                np.concatenate([start[far], middle[far]]),
+                np.concatenate([middle[far], stop[far]]),
+            )
+            ends = (
+                np.concatenate([ends[0][far], centre[far]]),
+                np.concatenate([centre[far], ends[1][far]]),
+            )
+            if not start.size:
+                break
+            middle = (start + stop) / 2
+            centre = self._curve(middle)
+            known.append(middle)
+            at.append(centre)
+        self._points, order = np.unique(np.concatenate(known), return_index=True)
+        self._values = np.concatenate(at)[order]
 
 
 def _chord(point: Array, low: Array, high: Array, at_low: Array, at_high: Array) -> Array:
     """Linear interpolation in e^ε."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        ratio = np.expm1(point - low) / np.expm1(high - low)
-    share: Any = np.where(high - low < 700.0, ratio, np.exp(np.minimum(point - high, 0.0)))
+    gap = np.minimum(high - low, 700.0)
+    ratio = np.expm1(np.minimum(point - low, gap)) / np.maximum(np.expm1(gap), SMALLEST)
+    share = np.where(high - low < 700.0, ratio, np.exp(np.minimum(point - high, 0.0)))
     return np.asarray((at_low + np.clip(share, 0.0, 1.0) * (at_high - at_low)) * (1 + 8 * EPS))
 
 
