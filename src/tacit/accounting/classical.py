@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import expit
@@ -110,6 +111,8 @@ def randomized_response(
         truth = in_interval("truth_probability", truth_probability, 0.0, 1.0)
         other = (1 - truth) / (count - 1)
         loss = math.inf if min(truth, other) == 0 else abs(math.log(truth) - math.log(other))
+        even = Fraction(truth) * count == 1
+        loss = 0.0 if even else max(loss, 4 * EPS)
     high, low = max(truth, other), min(truth, other)
     return profile_from_curves(
         _response_curve(loss, high, other, count - 2),
@@ -135,7 +138,7 @@ def _response_curve(loss: float, high: float, other: float, rest: int) -> Curve:
             exposed = -high * np.expm1(np.minimum(epsilon - largest, 0.0))
             hidden = -high * math.exp(-loss) * np.expm1(np.minimum(epsilon + loss, 0.0))
         value = (exposed + hidden + rest * other * common) * (1 + 32 * EPS)
-        return np.minimum(np.maximum(value, common), 1.0)
+        return np.minimum(np.maximum(value, common), 1.0) + 0.0
 
     return curve
 

@@ -72,7 +72,7 @@ class PrivacyProfile:
             epsilon: ε in nats, any real number or inf; a number or an array.
 
         Returns:
-            δ in [0, 1], a float or an array of the shape of ``epsilon``.
+            δ in [0, 1], of the shape of ``epsilon``.
 
         Raises:
             ValueError: ``epsilon`` is not a number.
@@ -316,10 +316,7 @@ class PrivacyProfile:
         """Draw δ against ε on a logarithmic axis, a solid line since it is a bound.
 
         Args:
-            path: Also write the figure here; the name's ending gives the format.
-
-        Returns:
-            The matplotlib figure.
+            path: Also write the matplotlib figure here; the name's ending gives the format.
 
         Raises:
             ValueError: The ending is not a format matplotlib writes.

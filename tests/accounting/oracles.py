@@ -1,0 +1,81 @@
+"""Exact privacy curves from sums over finite channels and mpmath quadrature: no code of Tacit."""
+
+import itertools
+import math
+
+import mpmath
+from mpmath import mp, mpf
+
+
+def hockey_stick(first, second, epsilon):
+    """Σ max(p − e^ε q, 0) over a finite set, at 50 digits."""
+    with mp.workdps(50):
+        factor = mp.exp(mpf(epsilon))
+        return mp.fsum(
+            max(mpf(p) - factor * mpf(q), 0) for p, q in zip(first, second, strict=True)
+        )
+
+
+def product_law(*laws):
+    return [math.prod(map(mpf, entries)) for entries in itertools.product(*laws)]
+
+
+def sampled_law(present, absent, rate):
+    """Law of the release when the record enters with probability ``rate``."""
+    with mp.workdps(50):
+        q = mpf(rate)
+        return [q * mpf(p) + (1 - q) * mpf(a) for p, a in zip(present, absent, strict=True)]
+
+
+def gaussian_delta(epsilon, distance):
+    """Φ(d/2 − ε/d) − e^ε Φ(−d/2 − ε/d) at enough digits for any ε."""
+    with mp.workdps(460):
+        e, d = mpf(epsilon), mpf(distance)
+        return mp.ncdf(d / 2 - e / d) - mp.exp(e) * mp.ncdf(-d / 2 - e / d)
+
+
+def laplace_delta(epsilon, distance):
+    """∫ max(f(x − Δ) − e^ε f(x), 0) dx for unit Laplace noise, by quadrature between its kinks."""
+    with mp.workdps(30):
+        d, factor = mpf(distance), mp.exp(mpf(epsilon))
+
+        def positive(x):
+            return max(mp.exp(-abs(x - d)) / 2 - factor * mp.exp(-abs(x)) / 2, mpf(0))
+
+        kinks = sorted({mpf(0), d, (d + mpf(epsilon)) / 2, d + 80, mpf(-80)})
+        return mp.quad(positive, [k for k in kinks if -80 <= k <= d + 80])
+
+
+def sampled_gaussian_delta(epsilon, rate, noise, *, present_first):
+    """One Poisson-sampled Gaussian step, in closed form at the point where the laws cross."""
+    with mp.workdps(60):
+        q, s, factor = mpf(rate), mpf(noise), mp.exp(mpf(epsilon))
+
+        def crossing(ratio):
+            # exp((2x − 1)/(2σ²)) = ratio
+            return s * s * mp.log(ratio) + mpf(1) / 2
+
+        if present_first:
+            # (1 − q)φ(x) + qφ(x − 1) > e^ε φ(x)
+            if factor <= 1 - q:
+                return 1 - factor
+            x = crossing((factor - 1 + q) / q)
+            return q * mp.ncdf((1 - x) / s) - (factor - 1 + q) * mp.ncdf(-x / s)
+        left = 1 - factor * (1 - q)
+        if left <= 0:
+            return mpf(0)
+        x = crossing(left / (factor * q))
+        return left * mp.ncdf(x / s) - factor * q * mp.ncdf((x - 1) / s)
+
+
+def responses_delta(epsilon, loss, count):
+    """δ of ``count`` binary randomised responses: the losses are (2k − n)L, binomially."""
+    with mp.workdps(50):
+        p = mp.exp(mpf(loss)) / (1 + mp.exp(mpf(loss)))
+        total = mpf(0)
+        for k in range(count + 1):
+            gain = (2 * k - count) * mpf(loss) - mpf(epsilon)
+            if gain > 0:
+                weight = mpmath.binomial(count, k) * p**k * (1 - p) ** (count - k)
+                total += weight * (1 - mp.exp(-gain))
+        return total
