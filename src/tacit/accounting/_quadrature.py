@@ -12,6 +12,7 @@ from tacit._validation import Array
 
 Index: TypeAlias = npt.NDArray[np.intp]
 Integrand: TypeAlias = Callable[[Index, Array], Array]
+Curve: TypeAlias = Callable[[Array], Array]
 
 EPS = float(np.finfo(np.float64).eps)
 RELATIVE_SLACK = 4e-10
@@ -80,27 +81,49 @@ def _panels(integrand: Integrand, rows: Index, start: Array, stop: Array) -> Arr
     return values
 
 
-def symmetric_curve(
-    positive: Callable[[Array], Array], infinite: float = 0.0
-) -> Callable[[Array], Array]:
-    """Return the curve at any real ε of a pair whose two directions are equal.
+def curve_pair(
+    forward: Curve, backward: Curve | None = None, infinite: float = 0.0
+) -> tuple[Curve, Curve]:
+    """Return the curves of (P, Q) and (Q, P) at any real ε from upper bounds at finite ε >= 0.
 
-    δ(−ε) = 1 − e^{−ε}(1 − δ(ε)), from upper bounds at finite ε >= 0 and the limit ``infinite``.
-    Up to 256 points are computed one by one, more are read off a `ChordTable`.
+    δ(−ε) = 1 − e^{−ε}(1 − δ'(ε)), with δ' the curve of the other direction. Up to 256 points are
+    computed one by one, more are read off a `ChordTable`.
+
+    Args:
+        forward: Upper bound of H_{e^ε}(P‖Q) at increasing ε >= 0.
+        backward: The same for (Q, P); None when they are equal.
+        infinite: The limit of both at ε = inf.
     """
-    table = ChordTable(positive)
+    ahead = _read_off(forward)
+    if backward is None:
+        curve = _two_sided(ahead, ahead, infinite)
+        return curve, curve
+    back = _read_off(backward)
+    return _two_sided(ahead, back, infinite), _two_sided(back, ahead, infinite)
 
+
+def _read_off(curve: Curve) -> Curve:
+    table = ChordTable(curve)
+
+    def evaluate(epsilon: Array) -> Array:
+        losses, inverse = np.unique(epsilon, return_inverse=True)
+        if not losses.size:
+            return epsilon
+        return np.asarray((curve if losses.size <= DIRECT else table)(losses)[inverse])
+
+    return evaluate
+
+
+def _two_sided(above: Curve, below: Curve, infinite: float) -> Curve:
     def curve(epsilon: Array) -> Array:
         points = np.asarray(epsilon, dtype=np.float64)
-        above = np.full(points.shape, infinite)
-        finite = np.isfinite(points)
-        losses, inverse = np.unique(np.abs(points[finite]), return_inverse=True)
-        if losses.size:
-            evaluate = positive if losses.size <= DIRECT else table
-            above[finite] = evaluate(losses)[inverse]
-        low = np.minimum(points, 0.0)
-        below = (-np.expm1(low) + np.exp(low) * above) * (1 + 4 * EPS)
-        return np.minimum(np.where(points < 0, below, above), 1.0)
+        value = np.where(points > 0, infinite, 1.0)
+        right = (points >= 0) & np.isfinite(points)
+        value[right] = above(points[right])
+        left = (points < 0) & np.isfinite(points)
+        losses = points[left]
+        value[left] = (-np.expm1(losses) + np.exp(losses) * below(-losses)) * (1 + 4 * EPS)
+        return np.minimum(value, 1.0)
 
     return curve
 

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from tacit._validation import Array, in_interval, integer, non_negative, positive
 from tacit.accounting._mixtures import ScaledBeta, log_beta, rank_one_curve, spectrum_curve
-from tacit.accounting._quadrature import symmetric_curve
+from tacit.accounting._quadrature import curve_pair
 from tacit.accounting._wishart import WishartLoss
 from tacit.accounting.gaussian import gaussian
 from tacit.accounting.profile import PrivacyProfile, profile_from_curves
@@ -55,7 +55,7 @@ def vector_projection(dim: int, rank: int, alignment: float) -> PrivacyProfile:
     cosine = in_interval("alignment", alignment, -1.0, 1.0)
     infinite, positive_part = _projection_curve(size, width, cosine)
     return profile_from_curves(
-        symmetric_curve(positive_part, infinite),
+        curve_pair(positive_part, infinite=infinite)[0],
         name=f"rank-{width} projection of a unit vector in {size} dimensions",
         infinite_mass=infinite,
         source="lora-privacy, Lemmas 8 and 9, by quadrature",
@@ -149,7 +149,7 @@ def noisy_projection(
     curve = rank_one_curve if exact else spectrum_curve
     bound = "" if exact else ", convex order"
     return profile_from_curves(
-        symmetric_curve(lambda epsilon: curve(epsilon, law)),
+        curve_pair(lambda epsilon: curve(epsilon, law))[0],
         name=name,
         renyi=lambda orders: captured_renyi(orders, width, size, square),
         source=f"lora-privacy, Lemma 16: a Beta mixture of Gaussian profiles{bound}",
