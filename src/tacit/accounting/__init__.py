@@ -1,18 +1,27 @@
 """Privacy profiles: exact δ(ε) curves of mechanisms, subsampled, composed and calibrated."""
 
+from tacit.accounting import published
 from tacit.accounting.calibration import calibrate
 from tacit.accounting.classical import laplace, randomized_response
 from tacit.accounting.gaussian import gaussian, gaussian_shift
 from tacit.accounting.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.references import RoundAccount, account_rounds, per_round_budgets
+from tacit.accounting.steps import least_noise, noisy_projection_steps
 from tacit.accounting.subsampled import subsampled_gaussian
 
 __all__ = [
     "PrivacyProfile",
+    "RoundAccount",
+    "account_rounds",
     "calibrate",
     "gaussian",
     "gaussian_shift",
     "laplace",
+    "least_noise",
+    "noisy_projection_steps",
+    "per_round_budgets",
     "profile_from_curves",
+    "published",
     "randomized_response",
     "subsampled_gaussian",
 ]
