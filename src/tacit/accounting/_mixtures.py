@@ -62,7 +62,7 @@ class ScaledBeta:
         scales = np.tile(self.scales, epsilon.size)
         uppers = level[rows] / scales
         if self.second == 0:
-            values = np.where(uppers > 1, _gaussian(epsilon[rows], scales), 0.0)
+            values = np.where(uppers > 1, gaussian_square(epsilon[rows], scales), 0.0)
         else:
             values = self._truncated(epsilon[rows], scales, np.minimum(uppers, 1.0))
         return values.reshape(epsilon.size, -1) @ self.weights
@@ -81,7 +81,7 @@ class ScaledBeta:
 
         def integrand(rows: Index, points: Array) -> Array:
             share = np.exp(-np.logaddexp(0.0, -points))
-            loss = _gaussian(epsilon[rows][:, None], scale[rows][:, None] * share)
+            loss = gaussian_square(epsilon[rows][:, None], scale[rows][:, None] * share)
             return np.asarray(np.exp(log_density(points)) * loss)
 
         grid = np.linspace(0.0, 1.0, SCAN_POINTS)
@@ -137,20 +137,18 @@ def _mean_above(law: ScaledBeta, level: Array) -> Array:
 
 def _height(epsilon: Array, point: Array, level: Array) -> Array:
     """The tangent at ``point`` minus δ_G, at ``level``."""
-    tangent = _gaussian(epsilon, point) + _slope(epsilon, point) * (level - point)
-    return np.asarray(tangent - _gaussian(epsilon, level))
+    tangent = gaussian_square(epsilon, point) + _slope(epsilon, point) * (level - point)
+    return np.asarray(tangent - gaussian_square(epsilon, level))
 
 
-def _crossing(
-    epsilon: Array, point: Array, bend: Array
-) -> tuple[Array, Array, Array]:
+def _crossing(epsilon: Array, point: Array, bend: Array) -> tuple[Array, Array, Array]:
     """Where the tangent at ``point`` crosses δ_G (0 where it starts above), its slope and offset."""
     slope = _slope(epsilon, point)
-    offset = _gaussian(epsilon, point) - slope * point
+    offset = gaussian_square(epsilon, point) - slope * point
     level = np.clip(-offset / np.maximum(slope, SMALLEST), 0.0, bend)
     for _ in range(CROSSING_STEPS):
         # Newton from the left on a convex decreasing difference stays on the left
-        gap = _gaussian(epsilon, level) - (offset + slope * level)
+        gap = gaussian_square(epsilon, level) - (offset + slope * level)
         fall = _slope(epsilon, level) - slope
         step = np.where((gap > 0) & (fall < 0), -gap / np.minimum(fall, -SMALLEST), 0.0)
         level = np.minimum(level + step, bend)
@@ -164,7 +162,7 @@ def _slope(epsilon: Array, square: Array) -> Array:
     return np.asarray(np.exp(-argument * argument / 2) / (2 * math.sqrt(2 * math.pi) * distance))
 
 
-def _gaussian(epsilon: Array, square: Array) -> Array:
+def gaussian_square(epsilon: Array, square: Array) -> Array:
     """δ_G(ε; m) for ε >= 0, to a relative error of 1e-11."""
     epsilon, square = np.broadcast_arrays(epsilon, square)
     distance = np.sqrt(square)
