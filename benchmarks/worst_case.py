@@ -39,7 +39,7 @@ def main() -> None:
         f"{'gradient':>10}{'gap':>9}{'viol.':>9}   {'helped':>10}{'gap':>9}   "
         f"{'SCS':>10}{'gap':>9}   {'Clarabel':>10}{'gap':>9}"
     )
-    for size in (int(text) for text in options.sizes.split(",")):
+    for size in (int(text) for text in options.sizes.split(",") if text):
         for family in options.families.split(","):
             rows.append(compare(family, size, DIMENSIONS[size], options.peer_seconds))
             console.print(line(rows[-1]), highlight=False)

@@ -115,19 +115,26 @@ class References:
         return bool(self.coordinates.shape[0] == self.coordinates.shape[1])
 
 
-def prepare(rows: Array | None, gram: Array, cost: Cost | None) -> References:
+def prepare(rows: Array | None, gram: Array | None, cost: Cost | None) -> References:
     """Sort, merge exactly collinear rows and factor the Gram matrix of what is left.
+
+    With more rows than dimensions no Gram matrix is formed: the rows are dependent anyway.
 
     Args:
         rows: (m, d) differences divided by the roots of their budgets, or None.
-        gram: (m, m) Gram matrix of the same rows under the cost.
+        gram: (m, m) Gram matrix of the same rows under the cost, or None.
         cost: the cost, or None when ``rows`` is.
     """
-    squared = np.diagonal(gram)
-    floor = 0.0
+    wide = rows is not None and rows.shape[0] > rows.shape[1]
+    floor: Array | float = 0.0
     if rows is not None and cost is not None:
+        gram = None if wide else cost.gram(rows) if gram is None else gram
         largest = float(cost.diagonal.max()) * rows.shape[1] * MACHINE_EPSILON
         floor = np.einsum("ij,ij->i", rows, rows) * largest
+        squared = (cost.weigh(rows) ** 2).sum(axis=1) if gram is None else np.diagonal(gram)
+    else:
+        assert gram is not None
+        squared = np.diagonal(gram)
     free = squared <= floor
     order = np.flatnonzero(~free)
     order = order[np.argsort(-squared[order], kind="stable")]
@@ -135,15 +142,19 @@ def prepare(rows: Array | None, gram: Array, cost: Cost | None) -> References:
         empty = np.empty((0, 0))
         return References(order, np.empty(0), empty, empty, None, np.flatnonzero(free), {})
     norms = np.sqrt(squared[order])
-    correlation = gram[np.ix_(order, order)] / norms[:, None] / norms
     merged: dict[int, tuple[int, float]] = {}
-    if rows is not None:
-        keep, merged = _merge_collinear(rows[order], correlation, order)
-        if keep.size < order.size:
-            order, norms = order[keep], norms[keep]
-            correlation = correlation[np.ix_(keep, keep)]
+    correlation = None
+    if gram is not None:
+        correlation = gram[np.ix_(order, order)] / norms[:, None] / norms
+        if rows is not None:
+            keep, merged = _merge_collinear(rows[order], correlation, order)
+            if keep.size < order.size:
+                order, norms = order[keep], norms[keep]
+                correlation = correlation[np.ix_(keep, keep)]
     coordinates, basis, resolved = _factor(rows, order, norms, correlation, cost)
-    kept_gram = correlation * norms[:, None] * norms if resolved else None
+    kept_gram = None
+    if correlation is not None and resolved:
+        kept_gram = correlation * norms[:, None] * norms
     return References(order, norms, coordinates, kept_gram, basis, np.flatnonzero(free), merged)
 
 
@@ -175,11 +186,11 @@ def _merge_collinear(
 
 
 def _factor(
-    rows: Array | None, order: Indices, norms: Array, correlation: Array, cost: Cost | None
+    rows: Array | None, order: Indices, norms: Array, correlation: Array | None, cost: Cost | None
 ) -> tuple[Array, Array | None, bool]:
     """Return Y, its basis where it has one, and whether the Gram matrix resolves the rows."""
     n = order.size
-    if rows is None or n <= rows.shape[1]:
+    if correlation is not None and (rows is None or n <= rows.shape[1]):
         try:
             triangle = scipy_linalg.cholesky(correlation, lower=True, check_finite=False)
         except scipy_linalg.LinAlgError:
@@ -187,6 +198,7 @@ def _factor(
         if triangle is not None and float(np.diagonal(triangle).min()) ** 2 > PIVOT_TOLERANCE:
             return norms[:, None] * triangle, None, True
     if rows is None or cost is None:
+        assert correlation is not None
         eigenvalues, vectors = scipy_linalg.eigh(correlation)
         kept = eigenvalues > n * MACHINE_EPSILON * eigenvalues[-1]
         return norms[:, None] * vectors[:, kept] * np.sqrt(eigenvalues[kept]), None, False

@@ -83,12 +83,9 @@ def worst_case(
         scaled = None if rows is None else rows / np.sqrt(limits)[:, None]
         if gram_matrix is not None:
             gram_matrix = gram_matrix / np.sqrt(limits)[:, None] / np.sqrt(limits)
-        elif scaled is not None and metric is not None:
-            gram_matrix = metric.gram(scaled)
-        assert gram_matrix is not None
-        if not np.diagonal(gram_matrix).any():
-            return _nothing_to_hide(scaled, limits)
         references = prepare(scaled, gram_matrix, metric)
+        if references.order.size == 0:
+            return _nothing_to_hide(scaled, limits)
         start = _start(references, limits, warm_start)
         unit = float(references.norms[0])
         solution = _solve(references, start / unit**2, unit, rtol, warm=warm_start is not None)
