@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._validation import Array
-
-Complex = npt.NDArray[np.complex128]
 
 EPS = float(np.finfo(np.float64).eps)
 CHANGE = 1e-11
@@ -97,7 +96,7 @@ class CentredLoss:
             value = result / math.pi * np.exp(peak) * (1 + rounding)
         return np.minimum(value, 1.0)
 
-    def _exponent(self, epsilon: Array, z: Complex) -> Complex:
+    def _exponent(self, epsilon: Array, z: Any) -> Any:
         """K(z) − εz − ln z − ln(1 + z)."""
         value = -epsilon * z - np.log(z) - np.log1p(z)
         for x, count in zip(self.excess, self.counts, strict=True):

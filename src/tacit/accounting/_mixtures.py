@@ -132,7 +132,7 @@ def _touching(epsilon: Array, bend: Array, law: ScaledBeta) -> Array:
 
 def _mean_above(law: ScaledBeta, level: Array) -> Array:
     mass, moment = law.tail(level)
-    return np.asarray(moment / np.maximum(mass, SMALLEST)) + (mass < SMALLEST) * law.scales.max()
+    return np.where(mass < SMALLEST, law.scales.max(), moment / np.maximum(mass, SMALLEST))
 
 
 def _height(epsilon: Array, point: Array, level: Array) -> Array:
@@ -142,7 +142,7 @@ def _height(epsilon: Array, point: Array, level: Array) -> Array:
 
 
 def _crossing(epsilon: Array, point: Array, bend: Array) -> tuple[Array, Array, Array]:
-    """Where the tangent at ``point`` crosses δ_G (0 where it starts above), its slope and offset."""
+    """Where the tangent at ``point`` crosses δ_G, 0 where it starts above; its slope and offset."""
     slope = _slope(epsilon, point)
     offset = gaussian_square(epsilon, point) - slope * point
     level = np.clip(-offset / np.maximum(slope, SMALLEST), 0.0, bend)
@@ -194,7 +194,7 @@ def stirling(x: float) -> float:
 
 
 def _logit_range(first: float, second: float) -> tuple[float, float]:
-    """Values of ln(x/(1 − x)) outside which the density of Beta(a, b) is below e^-95 of its peak."""
+    """Values of ln(x/(1 − x)) outside which the density of Beta(a, b) is e^-95 below its peak."""
     peak = math.log(first / second)
 
     def drop(u: float) -> float:

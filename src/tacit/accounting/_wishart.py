@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import gammainc, gammaincc, gammaln, stdtr
 
 from tacit._validation import Array
 from tacit.accounting._mixtures import stirling
 from tacit.accounting._quadrature import Index, integrate, rounded_up
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 EPS = float(np.finfo(np.float64).eps)
 TAIL_ROUNDING = 3e-13  # relative error of the incomplete gamma functions and their product
@@ -94,7 +98,7 @@ class WishartLoss:
         return np.asarray(np.exp(log_density) * np.where(bound == -math.inf, 0.0, value))
 
 
-def _log_tail(half: float, points: Array, above: Array, weight: Array) -> Array:
+def _log_tail(half: float, points: Array, above: Mask, weight: Array) -> Array:
     """Return ln of the upper (where ``above``) or lower regularised incomplete gamma function."""
     direct = np.where(above, gammaincc(half, points), gammainc(half, points))
     with np.errstate(divide="ignore"):
@@ -105,7 +109,7 @@ def _log_tail(half: float, points: Array, above: Array, weight: Array) -> Array:
     return np.asarray(value)
 
 
-def _log_deep_tail(half: float, points: Array, above: Array) -> Array:
+def _log_deep_tail(half: float, points: Array, above: Mask) -> Array:
     if half < 20:
         power = half * np.log(points) - points - float(gammaln(half))
     else:

@@ -185,15 +185,11 @@ def chi_square_nodes(degrees: int, fineness: float) -> tuple[Array, Array]:
     half = degrees / 2
     peak = math.log(degrees)
 
-    def log_density(u: Array) -> Array:
-        # (n/2)(u − e^u + 1) with u from the peak
-        return np.asarray(half * (u - np.expm1(u)))
-
     step = 1 / (STEPS_PER_WIDTH * fineness * math.sqrt(half + 0.5))
     low = -(math.sqrt(-2 * LOG_NEGLIGIBLE / half) + -LOG_NEGLIGIBLE / half)
     high = math.log1p(math.sqrt(-4 * LOG_NEGLIGIBLE / half) + -2 * LOG_NEGLIGIBLE / half)
     points = np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step
-    logs = log_density(points)
+    logs = half * (points - np.expm1(points))  # with u counted from the peak
     points, logs = points[logs > LOG_NEGLIGIBLE], logs[logs > LOG_NEGLIGIBLE]
     norm = half * math.log(half) - half - float(gammaln(half))
     weights = np.exp(logs + norm) * step
