@@ -1,0 +1,303 @@
+"""``tacit account``: what a mechanism guarantees, or the noise that a guarantee needs."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli.account_answer import Mechanism, Output, Rival, answer, shortened
+
+app = typer.Typer(
+    help="Account for a mechanism: δ(ε), composed and subsampled, exact but for rounding up.\n\n"
+    "Given its noise, print ε at --delta (or δ at --epsilon), the advantage and the success of any "
+    "attacker. Without it, find the least noise for --epsilon and --delta. Published bounds stand "
+    "beside ours where there are any.",
+    no_args_is_help=True,
+)
+
+Epsilon = Annotated[float | None, typer.Option(help="ε in nats: a target, or where to read δ.")]
+Delta = Annotated[float | None, typer.Option(help="δ: a target, or where to read ε (1e-5).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+Plot = Annotated[str | None, typer.Option(help="Figure of δ(ε) to write: png, svg or pdf.")]
+Steps = Annotated[int, typer.Option(help="How many releases are composed.")]
+Dim = Annotated[int, typer.Option(help="Dimension d.")]
+Rank = Annotated[int, typer.Option(help="Rank r of the projection or sketch.")]
+Sensitivity = Annotated[float, typer.Option(help="Largest distance of two neighbours' outputs.")]
+Rate = Annotated[float, typer.Option(help="Probability that a record is in a step's sample.")]
+Neighbours = Annotated[str, typer.Option(help="add-remove or replace (one record).")]
+Multiplier = Annotated[
+    float | None, typer.Option(help="Noise standard deviation over the clipping norm.")
+]
+
+
+@app.command()
+def gaussian(
+    noise_std: Annotated[float | None, typer.Option(help="Noise standard deviation.")] = None,
+    sensitivity: Sensitivity = 1.0,
+    steps: Steps = 1,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """Gaussian noise on a vector (exact at every ε, unlike the classical calibration)."""
+    from tacit._validation import integer
+    from tacit.accounting import gaussian as profile
+
+    # T shifts of a Gaussian compose to one shift, √T times as long
+    length = math.sqrt(integer("--steps", steps, minimum=1)) * (1 + 1e-15)
+    mechanism = Mechanism(
+        "gaussian",
+        "noise-std",
+        noise_std,
+        {"sensitivity": sensitivity, "steps": steps},
+        lambda std: profile(sensitivity * length, std),
+    )
+    answer(mechanism, Output(epsilon, delta, json, plot))
+
+
+@app.command()
+def laplace(
+    scale: Annotated[float | None, typer.Option(help="Scale of the Laplace noise.")] = None,
+    sensitivity: Sensitivity = 1.0,
+    steps: Steps = 1,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """Laplace noise on a number."""
+    from tacit.accounting import laplace as profile
+
+    mechanism = Mechanism(
+        "laplace",
+        "scale",
+        scale,
+        {"sensitivity": sensitivity, "steps": steps},
+        lambda width: profile(sensitivity, width) * steps,
+    )
+    answer(mechanism, Output(epsilon, delta, json, plot))
+
+
+@app.command()
+def randomized_response(
+    truth_probability: Annotated[
+        float | None, typer.Option(help="Probability of reporting the truth.")
+    ] = None,
+    categories: Annotated[int, typer.Option(help="Number of answers.")] = 2,
+    steps: Steps = 1,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """Report the truth with some probability, any other answer otherwise."""
+    from scipy.special import expit
+
+    from tacit._validation import integer
+    from tacit.accounting import randomized_response as profile
+
+    others = integer("--categories", categories, minimum=2) - 1
+    mechanism = Mechanism(
+        "randomized-response",
+        "truth-probability",
+        truth_probability,
+        {"categories": categories, "steps": steps},
+        lambda truth: profile(None, categories, truth_probability=truth) * steps,
+        of_search=lambda s: float(expit(1 / s - math.log(others))),
+        grows=False,
+    )
+    answer(mechanism, Output(epsilon, delta, json, plot))
+
+
+@app.command()
+def subsampled_gaussian(
+    sampling_rate: Rate,
+    steps: Steps,
+    noise_multiplier: Multiplier = None,
+    neighbours: Neighbours = "add-remove",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """DP-SGD: Gaussian noise on clipped gradients of Poisson samples."""
+    from tacit.accounting import subsampled_gaussian as profile
+
+    mechanism = Mechanism(
+        "subsampled-gaussian",
+        "noise-multiplier",
+        noise_multiplier,
+        {"sampling_rate": sampling_rate, "steps": steps, "neighbours": neighbours},
+        lambda noise: profile(sampling_rate, noise, steps, neighbours),
+    )
+    answer(mechanism, Output(epsilon, delta, json, plot))
+
+
+@app.command()
+def vector_projection(
+    dim: Dim,
+    rank: Rank,
+    alignment: Annotated[
+        float | None, typer.Option(help="Least cosine of two neighbours' unit vectors.")
+    ] = None,
+    steps: Steps = 1,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """Multiply a unit vector by a secret random projection, without noise."""
+    from tacit.accounting.projection import vector_projection as profile
+    from tacit.accounting.published import lora_theorem_1
+
+    mechanism = Mechanism(
+        "vector-projection",
+        "alignment",
+        alignment,
+        {"dim": dim, "rank": rank, "steps": steps},
+        lambda cosine: profile(dim, rank, cosine) * steps,
+        of_search=lambda s: 1 - 1 / (1 + s),
+        claim=None
+        if steps > 1
+        else lambda cosine, failure: lora_theorem_1(dim, rank, cosine, delta=failure),
+    )
+    answer(mechanism, Output(epsilon, delta, json, plot))
+
+
+@app.command()
+def noisy_projection(
+    dim: Dim,
+    rank: Rank,
+    noise_multiplier: Multiplier = None,
+    steps: Steps = 1,
+    sampling_rate: Rate = 1.0,
+    difference_rank: Annotated[
+        int | None,
+        typer.Option(help="1 where a record's gradient has rank one; any when left out."),
+    ] = None,
+    neighbours: Neighbours = "add-remove",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """M2: project gradients with their noise, M(V + Ξ), a fresh public M each step."""
+    from tacit.accounting import noisy_projection_steps
+    from tacit.accounting.published import lora_theorem_5_steps
+
+    settings: dict[str, Any] = {
+        "dim": dim,
+        "rank": rank,
+        "sampling_rate": sampling_rate,
+        "steps": steps,
+        "difference_rank": difference_rank,
+        "neighbours": neighbours,
+    }
+    spread = 1 if difference_rank is None else difference_rank
+    mechanism = Mechanism(
+        "noisy-projection",
+        "noise-multiplier",
+        noise_multiplier,
+        settings,
+        lambda noise: noisy_projection_steps(
+            dim,
+            rank,
+            sampling_rate,
+            noise,
+            steps,
+            difference_rank=difference_rank,
+            neighbours=neighbours,
+        ),
+        claim=lambda noise, failure: lora_theorem_5_steps(
+            dim,
+            rank,
+            sampling_rate,
+            noise,
+            steps,
+            delta=failure,
+            difference_rank=spread,
+            neighbours=neighbours,
+        ),
+        rivals=lambda noise, target, failure: _projection_rivals(settings, noise, target, failure),
+    )
+    answer(mechanism, Output(epsilon, delta, json, plot))
+
+
+@app.command()
+def sketch(
+    dim: Dim,
+    rank: Rank,
+    gamma: Annotated[
+        float | None, typer.Option(help="Covariance stability: ratio in [1-γ, 1+γ].")
+    ] = None,
+    one_order: Annotated[
+        bool, typer.Option("--one-order", help="Stability is known in one order only.")
+    ] = False,
+    steps: Steps = 1,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """PAVE: a compact specification, columns of a Gaussian sketch whose matrix stays secret."""
+    from tacit.accounting.published import pave_theorem_3_5
+    from tacit.accounting.sketch import sketch as profile
+
+    mechanism = Mechanism(
+        "sketch",
+        "gamma",
+        gamma,
+        {"dim": dim, "rank": rank, "both_orders": not one_order, "steps": steps},
+        lambda stability: profile(rank, dim, stability, both_orders=not one_order) * steps,
+        of_search=lambda s: 1 / (1 + s),
+        grows=False,
+        claim=None
+        if steps > 1
+        else lambda stability, failure: pave_theorem_3_5(
+            rank, dim, stability, delta=failure, both_orders=not one_order
+        ),
+    )
+    answer(mechanism, Output(epsilon, delta, json, plot))
+
+
+def _projection_rivals(
+    settings: dict[str, Any], noise: float, epsilon: float, delta: float
+) -> list[Rival]:
+    """What the published accounting and DP-SGD without a projection need for the same promise."""
+    from tacit.accounting import least_noise
+    from tacit.accounting import subsampled_gaussian as plain_profile
+    from tacit.accounting.published import lora_theorem_5_multiplier
+
+    dim, rank, rate = settings["dim"], settings["rank"], settings["sampling_rate"]
+    steps, neighbours = settings["steps"], settings["neighbours"]
+    plain = least_noise(
+        lambda s: plain_profile(rate, s, steps, neighbours), epsilon=epsilon, delta=delta
+    )
+    # s² n d ((d + 1)/r + 1) beside σ² n d: E M² = ((d + 1)/r + 1) I
+    energy = (noise / plain) ** 2 * ((dim + 1) / rank + 1)
+    found = [
+        Rival(
+            "plain_noise_multiplier",
+            "DP-SGD",
+            plain,
+            f"{shortened(plain)} without a projection; the noise projected here has "
+            f"{energy:.2f} times that energy, and the projection adds its own variance",
+        )
+    ]
+    if rank < dim and delta > 0:
+        claimed = lora_theorem_5_multiplier(
+            dim,
+            rank,
+            rate,
+            steps,
+            epsilon=epsilon,
+            delta=delta,
+            difference_rank=settings["difference_rank"] or 1,
+            neighbours=neighbours,
+        )
+        words = f"noise multiplier {shortened(claimed)}, {claimed / noise:.2f} times as much"
+        found.insert(0, Rival("published_noise_multiplier", "published", claimed, words))
+    return found
