@@ -11,9 +11,7 @@ def hockey_stick(first, second, epsilon):
     """Σ max(p − e^ε q, 0) over a finite set, at 50 digits."""
     with mp.workdps(50):
         factor = mp.exp(mpf(epsilon))
-        return mp.fsum(
-            max(mpf(p) - factor * mpf(q), 0) for p, q in zip(first, second, strict=True)
-        )
+        return mp.fsum(max(mpf(p) - factor * mpf(q), 0) for p, q in zip(first, second, strict=True))
 
 
 def product_law(*laws):

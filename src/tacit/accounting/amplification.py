@@ -13,12 +13,12 @@ from tacit.accounting.discretisation import EPS, Curve
 if TYPE_CHECKING:
     from tacit.accounting.profile import PrivacyProfile
 
+SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 ANY_NEIGHBOURS = "neighbouring inputs"
 ADD_REMOVE = "add or remove one record"
 REPLACE = "replace one record"
 SAMPLED = "every record is sampled independently, and which were sampled stays secret"
 THREE_WAYS = "the curve bounds every pair among the record, its replacement, and neither"
-SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 
 
 def subsample(
@@ -108,7 +108,7 @@ def subsampled_renyi(curve: Curve | None, rate: float) -> Curve | None:
 
 
 def _nothing(epsilon: Array) -> Array:
-    return -np.expm1(np.minimum(epsilon, 0.0))
+    return np.minimum(-np.expm1(np.minimum(epsilon, 0.0)) * (1 + 4 * EPS), 1.0)
 
 
 def _with_against_without(forward: Curve, rate: float, epsilon: Array) -> Array:
@@ -118,9 +118,9 @@ def _with_against_without(forward: Curve, rate: float, epsilon: Array) -> Array:
         inner = np.where(epsilon > 600.0, epsilon - np.log(rate), np.log1p(ratio))
         inner = np.where(ratio > -1, inner, -np.inf)
     # a smaller argument is a larger δ: log1p amplifies the rounding of its argument near −1
-    slack = 8 * EPS * (np.abs(ratio) / np.maximum(1 + ratio, SMALLEST) + np.abs(inner))
+    slack = 8 * EPS * (np.abs(ratio) / np.maximum(1 + ratio, EPS) + np.abs(inner))
     inner = np.where(np.isfinite(inner), inner - np.minimum(slack, 1.0), inner)
-    sampled = rate * forward(inner) * (1 + 4 * EPS)
+    sampled = scaled_up(rate, forward(inner))
     alone = -np.expm1(np.minimum(epsilon, 0.0))
     return np.minimum(np.maximum(sampled, alone * (1 + 4 * EPS)), 1.0)
 
@@ -135,5 +135,10 @@ def _without_against_with(backward: Curve, rate: float, epsilon: Array) -> Array
     log_left = np.log(np.where(possible, left, 1.0))
     inner = bounded + np.log(rate) - log_left
     inner = inner - 8 * EPS * (np.abs(inner) + np.abs(log_left) + 4)
-    sampled = np.where(possible, left, 0.0) * backward(inner)
-    return np.minimum(sampled * (1 + 4 * EPS), 1.0)
+    sampled = scaled_up(np.where(possible, left, 0.0), backward(inner))
+    return np.minimum(np.where(possible, sampled, 0.0), 1.0)
+
+
+def scaled_up(weight: float | Array, value: Array) -> Array:
+    """weight · value, rounded up even where it underflows; 0 stays 0."""
+    return np.asarray(weight * value * (1 + 4 * EPS) + np.where(value > 0, 4 * SMALLEST, 0.0))

@@ -22,6 +22,7 @@ FEWEST_POINTS = 2**14
 SKETCH_POINTS = 2**11
 TILTED_TAILS = (1e-2, 1e-5, 1e-10)  # a normal sum tilted by 0, 3, 4.8 and 6.8 standard deviations
 COARSE = 32
+NOTHING = 1e-290
 FOURIER_ROUNDING = 4 * EPS  # of a transform of length N: this · log2 N times the sum of |input|
 
 
@@ -96,10 +97,14 @@ class Sum:
                 )
             return (total + needed) / tilt
 
-        guess = math.log(2 * needed) / 2 - math.log(max(spread, 1e-24)) / 2
+        step = self.terms[0][0].step
+        guess = math.log(2 * needed / max(spread, step * step / 4)) / 2
         with np.errstate(under="ignore"):
             best = minimize_scalar(
-                bound, bounds=(guess - 6, guess + 6), method="bounded", options={"xatol": 0.01}
+                bound,
+                bounds=(guess - 6, min(guess + 6, math.log(needed / step))),
+                method="bounded",
+                options={"xatol": 0.01},
             )
         return sign * math.exp(float(best.x))
 
@@ -159,6 +164,8 @@ def convolve(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
     """
     total = Sum(terms)
     step = terms[0][0].step
+    if any(float(term.masses.sum()) < NOTHING for term, _ in terms):
+        return LossMasses(step, total.ends()[0], np.zeros(1), 1.0)
     low, high = _window(total)
     size = next_fast_len(high - low + 1, real=True)
     losses = (low + np.arange(high - low + 1)) * step
@@ -199,7 +206,9 @@ def _tilted(
     relative = np.zeros(size // 2 + 1)
     first = 0
     for term, count in terms:
-        weights = np.exp(tilt * term.losses - _log_moment(term, tilt)) * term.masses
+        # a tiny mass may need a factor beyond the largest float, so half of it at a time
+        half = np.exp((tilt * term.losses - _log_moment(term, tilt)) / 2)
+        weights = half * term.masses * half
         transform = rfft(_wrapped(weights, size))
         magnitude = np.abs(transform)
         # |F̂ − F| <= depth, and the tilt itself is rounded relative to its exponent
@@ -232,7 +241,7 @@ def _wrapped(weights: Array, size: int) -> Array:
 def _window(total: Sum) -> tuple[int, int]:
     lowest, highest = total.ends()
     step = total.terms[0][0].step
-    if not all(term.masses.any() for term, _ in total.terms):
+    if any(float(term.masses.sum()) < NOTHING for term, _ in total.terms):
         return lowest, lowest
     upper, lower = total.reach(UPPER_TAIL, 1), total.reach(LOWER_TAIL, -1)
     high = min(math.ceil(upper / step) + 1, highest)

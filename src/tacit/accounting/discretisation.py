@@ -194,7 +194,7 @@ def _bends(epsilons: Array, low: Array, high: Array) -> Array:
         after, before = rises / growth, rises / decay
         return np.asarray(np.append(after, last) - np.append(values[0] - limit, before))
 
-    below = change(low, 0.0, math.inf)
+    below = change(low, 0.0, math.exp(min(float(epsilons[-1]), 0.0)))
     above = change(high, 1.0, 0.0)
     return np.asarray(np.where(epsilons < 0, below, above))
 
@@ -222,7 +222,8 @@ def _convex_minorant(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np
     hull = list(range(start + 1))
     for index in [*range(start + 1, epsilons.size), None]:
         size = len(hull)
-        while hull and concave(hull[-2] if len(hull) > 1 else None, hull[-1], index):
+        least = 1 if index is None else 0
+        while len(hull) > least and concave(hull[-2] if len(hull) > 1 else None, hull[-1], index):
             hull.pop()
         if index is None:
             break

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from tacit._validation import Array, choice, in_interval, integer, positive
-from tacit.accounting.amplification import ADD_REMOVE, REPLACE
+from tacit.accounting.amplification import ADD_REMOVE, REPLACE, scaled_up
 from tacit.accounting.discretisation import Curve
 from tacit.accounting.gaussian import gaussian_curve, gaussian_shift
 from tacit.accounting.profile import PrivacyProfile, profile_from_curves
@@ -95,7 +95,7 @@ def _replaced(rate: float, distance: float, noise: float) -> PrivacyProfile:
         # β = γ'/γ, and rounding β up mixes in more of the larger curve
         beta = np.minimum(np.exp(np.minimum(epsilon - inner, 0.0)) * (1 + 16 * EPS), 1.0)
         near, far = gaussian_curve(inner, distance), gaussian_curve(inner, twice)
-        return np.asarray(rate * ((1 - beta) * near + beta * far) * (1 + 16 * EPS))
+        return scaled_up(rate * (1 + 12 * EPS), (1 - beta) * near + beta * far)
 
     def curve(epsilon: Array) -> Array:
         low = np.minimum(epsilon, 0.0)

@@ -1,0 +1,241 @@
+"""Composition against binomial sums, the Gaussian law of addition, and exact product channels."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from tacit.accounting import (
+    gaussian,
+    gaussian_shift,
+    laplace,
+    profile_from_curves,
+    randomized_response,
+)
+from tacit.accounting.composition import Part, compose
+from tacit.accounting.discretisation import discretise
+from tests.accounting.oracles import (
+    gaussian_delta,
+    hockey_stick,
+    product_law,
+    responses_delta,
+    sampled_law,
+)
+
+EPSILONS = (-4.0, -0.5, 0.0, 0.1, 0.5, 1.0, 2.5)
+
+
+def assert_above(profile, truths, relative=1e-3):
+    """Certified values are above the truth, and not far."""
+    for epsilon, truth in truths.items():
+        found = mpf(profile.delta(epsilon))
+        assert truth <= found <= truth * (1 + mpf(relative)) + mpf("1e-14"), epsilon
+
+
+@pytest.mark.parametrize(("loss", "count"), [(1.0, 1), (1.0, 2), (0.3, 7), (0.0301, 400)])
+def test_responses_compose_binomially(loss, count):
+    composed = randomized_response(loss) * count
+    truths = {e: responses_delta(e, loss, count) for e in np.linspace(0, 0.99 * loss * count, 9)}
+    assert_above(composed, truths)
+
+
+def test_losses_off_the_lattice_are_never_below():
+    for loss in np.random.default_rng(0).uniform(0.01, 2.0, 12):
+        composed = randomized_response(float(loss)) * 5
+        for epsilon in np.linspace(0, 5 * loss, 11):
+            assert composed.delta(float(epsilon)) >= responses_delta(epsilon, loss, 5)
+
+
+@pytest.mark.parametrize(
+    ("noise", "count"), [(1.0, 1), (1.0, 4), (20.0, 1000), (100.0, 10_000), (0.5, 30), (1.0, 1000)]
+)
+def test_gaussian_noise_composes_by_the_root_of_the_count(noise, count):
+    composed = gaussian(1.0, noise) * count
+    distance = mp.sqrt(count) / mpf(noise)
+    exact = gaussian_shift(float(distance))
+    for delta in (0.3, 1e-3, 1e-6, 1e-9, 1e-12):
+        epsilon = exact.epsilon(delta)
+        truth = gaussian_delta(epsilon, distance)
+        assert truth <= composed.delta(epsilon) <= truth * (1 + mpf("1e-3"))
+        assert gaussian_delta(composed.epsilon(delta), distance) <= delta
+
+
+def test_hundreds_of_nats_do_not_overflow():
+    composed = gaussian(1.0, 0.2) * 40
+    truth = gaussian_delta(700.0, mp.sqrt(40) * 5)
+    assert truth <= composed.delta(700.0) <= truth * (1 + mpf("1e-3"))
+
+
+def test_a_small_step_has_a_finer_lattice_and_a_large_range_a_coarser():
+    tiny, huge = gaussian(1.0, 1e4) * 10, gaussian(1.0, 0.01) * 10
+    assert tiny.masses[0].step < 1e-4 < huge.masses[0].step
+    tiny_truth = gaussian_delta(1e-3, mp.sqrt(10) / 10**4)
+    assert tiny_truth <= tiny.delta(1e-3) <= tiny_truth * (1 + mpf("1e-3"))
+    assert huge.delta(4.0e4) >= gaussian_delta(4.0e4, mp.sqrt(10) * 100)
+
+
+PRESENT = ("0.5", "0.3", "0.15", "0.05", "0")
+ABSENT = ("0.2", "0.3", "0.25", "0.2", "0.05")
+
+
+def channel_profile(present, absent):
+    """The exact curves of a finite channel, as a user would write them."""
+    first, second = (np.array([float(p) for p in law]) for law in (present, absent))
+
+    def curve(p, q):
+        def delta(epsilon):
+            gain = p - np.exp(np.minimum(epsilon, 700.0))[:, None] * q
+            value = np.maximum(gain, 0.0).sum(axis=1)
+            trivial = -np.expm1(np.minimum(epsilon, 0.0))
+            return np.minimum(np.maximum(value, trivial) * (1 + 1e-14) + 1e-16, 1.0)
+
+        return delta
+
+    return profile_from_curves(
+        curve(first, second), curve(second, first), name="channel", source="test", assumptions=(),
+        infinite_mass=float(max(first[second == 0].sum(), second[first == 0].sum())),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_both_directions_of_a_finite_channel(count):
+    composed = channel_profile(PRESENT, ABSENT) * count
+    first, second = (product_law(*[law] * count) for law in (PRESENT, ABSENT))
+    for epsilon in EPSILONS:
+        points = np.array([epsilon])
+        ahead, back = hockey_stick(first, second, epsilon), hockey_stick(second, first, epsilon)
+        for curve, truth in ((composed.forward, ahead), (composed.backward, back)):
+            assert truth <= curve(points)[0] <= truth * (1 + mpf("1e-5")) + mpf("1e-12")
+        assert composed.delta(epsilon) >= max(ahead, back)
+    with mp.workdps(30):
+        lost = 1 - mpf("0.95") ** count
+        assert lost <= composed.infinite_mass <= lost * (1 + mpf("1e-12"))
+    assert composed.epsilon(float(lost) * 0.999) == math.inf
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.01, 0.3, 1.0])
+def test_a_sampled_channel_composes_in_both_directions(rate):
+    sampled = channel_profile(PRESENT, ABSENT).poisson_subsample(rate, neighbours="add-remove")
+    with_record = sampled_law(PRESENT, ABSENT, rate)
+    for count in (1, 3):
+        composed = sampled * count
+        first, second = product_law(*[with_record] * count), product_law(*[ABSENT] * count)
+        for epsilon in EPSILONS:
+            points = np.array([epsilon])
+            ahead, back = hockey_stick(first, second, epsilon), hockey_stick(second, first, epsilon)
+            for curve, truth in ((composed.forward, ahead), (composed.backward, back)):
+                assert truth <= curve(points)[0] <= truth * (1 + mpf("1e-5")) + mpf("1e-12")
+
+
+def test_replacement_covers_every_triple_of_laws():
+    with_it, other, without = PRESENT, ("0.2", "0.2", "0.3", "0.25", "0.05"), ABSENT
+    pairs = list(itertools.permutations([with_it, other, without], 2))
+    first, second = (sampled_law(law, without, 0.2) for law in (with_it, other))
+
+    def worst(epsilon):
+        values = [float(max(hockey_stick(p, q, e) for p, q in pairs)) for e in epsilon]
+        return np.minimum(np.array(values) * (1 + 1e-14), 1.0)
+
+    profile = profile_from_curves(worst, name="three laws", source="test", assumptions=())
+    sampled = profile.poisson_subsample(0.2, neighbours="replace")
+    assert sampled.adjacency == "replace one record"
+    for epsilon in EPSILONS:
+        for p, q in ((first, second), (second, first)):
+            assert sampled.delta(epsilon) >= hockey_stick(p, q, epsilon)
+
+
+def test_different_mechanisms_compose_whatever_the_order():
+    parts = [randomized_response(0.7), randomized_response(0.2, 3), randomized_response(1.1)]
+    laws = []
+    for loss, categories in ((0.7, 2), (0.2, 3), (1.1, 2)):
+        truth = mp.exp(loss) / (mp.exp(loss) + categories - 1)
+        rest = (1 - truth) / (categories - 1)
+        laws.append(([truth, rest, rest][:categories], [rest, truth, rest][:categories]))
+    first, second = (product_law(*[law[i] for law in laws]) for i in (0, 1))
+    for order in itertools.permutations(parts):
+        composed = order[0].compose(order[1]).compose(order[2])
+        assert_above(composed, {e: hockey_stick(first, second, e) for e in EPSILONS}, 1e-6)
+
+
+def test_composing_a_composition():
+    halves = (gaussian(1.0, 10.0) * 30).compose(gaussian(1.0, 10.0) * 70)
+    again = (gaussian(1.0, 10.0) * 10) * 10
+    for profile in (halves, again):
+        assert_above(profile, {e: gaussian_delta(e, 1) for e in (0.0, 1.0, 4.0, 7.0)})
+
+
+def test_laplace_then_gaussian_is_the_integral_over_the_laplace_loss():
+    composed = laplace(1.0, 1.0).compose(gaussian(1.0, 1.0))
+    with mp.workdps(25):
+        for epsilon in (0.0, 1.0, 4.0):
+            # loss 1 with probability ½, −1 with e⁻¹/2, and in between 1 − 2x, x ~ e^{−x}/2
+            inner = mp.quad(
+                lambda x, e=epsilon: mp.exp(-x) / 2 * gaussian_delta(mpf(e) - 1 + 2 * x, 1), [0, 1]
+            )
+            truth = gaussian_delta(epsilon - 1, 1) / 2 + inner
+            truth += mp.exp(-1) / 2 * gaussian_delta(epsilon + 1, 1)
+            assert truth <= composed.delta(epsilon) <= truth * (1 + mpf("1e-6"))
+
+
+@pytest.mark.parametrize("step", [1e-3, 0.0317, 0.5])
+@pytest.mark.parametrize(
+    "profile",
+    [gaussian(1.0, 1.0), gaussian(1.0, 0.1), laplace(1.0, 0.7), randomized_response(1.3, 4),
+     gaussian(1.0, 0.6).poisson_subsample(0.01), channel_profile(PRESENT, ABSENT)],
+    ids=lambda profile: profile.name,
+)  # fmt: skip
+def test_the_discretised_curve_dominates_between_the_lattice_points_too(profile, step):
+    for ahead, back in ((profile.forward, profile.backward), (profile.backward, profile.forward)):
+        found = discretise(ahead, back, step, 1e-20)
+        assert found.total >= 1
+        points = np.linspace(-60, 60, 4001) * min(1.0, profile.epsilon(1e-6) / 20)
+        assert np.all(found.curve(points) >= ahead(points) * (1 - 1e-15))
+
+
+def test_a_noisy_curve_is_made_convex():
+    """A quadrature's error of 1e-9 relative must not become mass."""
+    exact = gaussian(1.0, 1.0)
+    rng = np.random.default_rng(5)
+
+    def noisy(epsilon):
+        wobble = 1 + 1e-9 * rng.random(epsilon.shape)
+        return np.minimum(exact.forward(epsilon) * wobble + 1e-15, 1.0)
+
+    rough = profile_from_curves(noisy, name="noisy", source="test", assumptions=())
+    masses = compose([Part(rough.forward, rough.backward, 20)])
+    assert 1 <= masses.total < 1 + 1e-6
+    composed = rough * 20
+    assert_above(composed, {e: gaussian_delta(e, mp.sqrt(20)) for e in (0.0, 10.0, 30.0)}, 1e-5)
+
+
+def test_infinite_mass_is_kept():
+    leaky = randomized_response(truth_probability=0.0, categories=5)
+    composed = leaky * 3
+    assert composed.infinite_mass == pytest.approx(1 - 0.75**3, rel=1e-9)
+    assert composed.infinite_mass >= 1 - 0.75**3
+    assert composed.delta(50.0) >= 1 - 0.75**3
+    hopeless = gaussian_shift(math.inf).compose(gaussian(1.0, 1.0))
+    assert hopeless.delta(5.0) == 1.0
+    nothing = gaussian(0.0, 1.0) * 1000
+    assert nothing.epsilon(1e-12) <= 1e-9
+
+
+def test_renyi_curves_add():
+    composed = (gaussian(1.0, 2.0) * 3).compose(laplace(1.0, 1.0))
+    single = 3 * gaussian(1.0, 2.0).renyi([2.0]) + laplace(1.0, 1.0).renyi([2.0])
+    assert single[0] <= composed.renyi([2.0])[0] <= single[0] * (1 + 1e-12)
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match="^count: expected"):
+        gaussian(1.0, 1.0) * 0
+    with pytest.raises(ValueError, match="^count: expected"):
+        gaussian(1.0, 1.0) * 1.5
+    with pytest.raises(ValueError, match="^other: expected a PrivacyProfile"):
+        gaussian(1.0, 1.0).compose(3)
+    removed = gaussian(1.0, 1.0).poisson_subsample(0.1, neighbours="add-remove")
+    replaced = gaussian(1.0, 1.0).poisson_subsample(0.1, neighbours="replace")
+    with pytest.raises(ValueError, match="^other: expected adjacency"):
+        removed.compose(replaced)

@@ -1,0 +1,140 @@
+"""What every profile does: reading it, passing it on, and refusing what it cannot answer."""
+
+import math
+
+import numpy as np
+import pytest
+from mpmath import mpf
+
+from tacit.accounting import PrivacyProfile, gaussian, laplace, profile_from_curves
+from tacit.guarantees import ApproximateDP
+from tests.accounting.oracles import gaussian_delta
+
+
+def trivial(epsilon):
+    return -np.expm1(np.minimum(epsilon, 0.0))
+
+
+def build(**changes):
+    settings = {"name": "nothing", "source": "test", "assumptions": ()} | changes
+    return profile_from_curves(settings.pop("forward", trivial), **settings)
+
+
+def test_delta_takes_numbers_and_arrays():
+    profile = gaussian(1.0, 1.0)
+    assert isinstance(profile.delta(1), float)
+    grid = profile.delta([[0.0, 1.0], [2.0, -1.0]])
+    assert grid.shape == (2, 2)
+    assert grid[0, 1] == profile.delta(1.0)
+
+
+def test_the_worse_direction_is_reported():
+    ahead, back = gaussian(1.0, 1.0), gaussian(1.0, 2.0)
+    profile = build(forward=back.forward, backward=ahead.forward)
+    assert not profile.symmetric
+    assert profile.delta(0.5) == ahead.delta(0.5)
+    assert profile.epsilon(1e-5) == ahead.epsilon(1e-5)
+
+
+def test_epsilon_keeps_its_promise_and_is_tight():
+    profile = laplace(1.0, 1.0)
+    for delta in (0.0, 1e-12, 0.01, 0.3, 0.9):
+        epsilon = profile.epsilon(delta)
+        assert profile.delta(epsilon) <= delta
+        if epsilon > 0:
+            assert profile.delta(epsilon * (1 - 1e-12)) > delta
+
+
+def test_success_is_the_bayes_rule_of_two_gaussians():
+    profile = gaussian(1.0, 1.0)
+    for prior in (0.5, 0.2, 0.9):
+        odds = math.log((1 - prior) / prior)
+        truth = (1 - prior) + prior * gaussian_delta(odds, 1)
+        bound = profile.success(prior)
+        assert truth <= bound.success <= truth * (1 + mpf("1e-9"))
+        assert bound.prior == max(prior, 1 - prior)
+    assert build().success(0.3).success == pytest.approx(0.7, rel=1e-12)
+
+
+def test_guarantees_say_what_the_profile_says():
+    profile = gaussian(1.0, 1.0)
+    at_delta = profile.guarantee(delta=1e-5)
+    assert at_delta == ApproximateDP(
+        epsilon=profile.epsilon(1e-5), delta=1e-5, adjacency=profile.adjacency,
+        evidence="numerical", assumptions=profile.assumptions, source=profile.source,
+    )  # fmt: skip
+    assert profile.guarantee(epsilon=1.0).delta == profile.delta(1.0)
+    assert (profile * 3).guarantee(epsilon=1.0).evidence == "numerical"
+    with pytest.raises(ValueError, match="^delta, epsilon: expected exactly one"):
+        profile.guarantee()
+    with pytest.raises(ValueError, match="^delta, epsilon: expected exactly one"):
+        profile.guarantee(delta=0.1, epsilon=1.0)
+    with pytest.raises(ValueError, match="^delta: expected more than"):
+        profile.guarantee(delta=0.0)
+
+
+@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_the_other_accountant_reads_it_and_is_no_lower(count, neighbours):
+    profile = gaussian(1.0, 0.8).poisson_subsample(0.1, neighbours=neighbours) * count
+    passed = profile.to_dp_accounting()
+    for epsilon in (0.0, 0.2, 1.0, 3.0):
+        theirs = passed.get_delta_for_epsilon(epsilon)
+        assert profile.delta(epsilon) <= theirs * (1 + 1e-12)
+        assert theirs <= profile.delta(epsilon) * 1.001 + 1e-12
+    again = passed.self_compose(3).get_delta_for_epsilon(2.0)
+    assert again == pytest.approx((profile * 3).delta(2.0), rel=1e-3)
+
+
+def test_what_it_passes_on_dominates_the_exact_curve():
+    passed = gaussian(1.0, 1.0).to_dp_accounting()
+    for epsilon in np.linspace(0, 8, 23):
+        assert passed.get_delta_for_epsilon(epsilon) >= gaussian_delta(epsilon, 1)
+
+
+def test_renyi_is_unbounded_where_nothing_is_known():
+    assert build().renyi([2.0, 3.0]).tolist() == [math.inf, math.inf]
+    assert (build() * 2).renyi([2.0]).tolist() == [math.inf]
+    with pytest.raises(ValueError, match="^orders: expected numbers > 1"):
+        build().renyi([1.0])
+
+
+def test_the_figure_shows_the_curve_as_a_solid_line(tmp_path):
+    profile = gaussian(1.0, 1.0)
+    path = tmp_path / "curve.png"
+    figure = profile.plot(path)
+    line = figure.axes[0].lines[0]
+    assert line.get_linestyle() == "-"
+    assert figure.axes[0].get_yscale() == "log"
+    epsilons, deltas = (np.asarray(values) for values in line.get_data())
+    np.testing.assert_allclose(deltas, profile.delta(epsilons))
+    assert deltas[-1] == pytest.approx(1e-12, rel=1e-3)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert build().plot().axes[0].lines
+
+
+def test_a_profile_is_frozen():
+    with pytest.raises(AttributeError):
+        gaussian(1.0, 1.0).name = "other"  # type: ignore[misc]
+    assert isinstance(build(), PrivacyProfile)
+
+
+def test_bad_curves_and_numbers_are_named():
+    with pytest.raises(ValueError, match="^forward: expected a function"):
+        build(forward=3)
+    with pytest.raises(ValueError, match="^backward: expected a function"):
+        build(backward="curve")
+    with pytest.raises(ValueError, match="^forward: expected numbers, got NaN"):
+        build(forward=lambda e: e * np.nan).delta(1.0)
+    with pytest.raises(ValueError, match="^name: expected"):
+        build(name=" ")
+    with pytest.raises(ValueError, match="^infinite_mass: expected"):
+        build(infinite_mass=1.5)
+    for bad in (math.nan, "one", [0.0, math.nan]):
+        with pytest.raises(ValueError, match="^epsilon: expected numbers"):
+            build().delta(bad)
+    for bad in (-0.1, 1.1, math.nan, None):
+        with pytest.raises(ValueError, match="^delta: expected"):
+            build().epsilon(bad)
+    with pytest.raises(ValueError, match="^prior: expected"):
+        build().success(0.0)
