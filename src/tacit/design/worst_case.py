@@ -77,9 +77,9 @@ def worst_case(
         >>> round(design.cost, 6), design.covariance.mahalanobis([3.0, 0.0]) <= 1 + 1e-12
         (25.0, True)
     """
-    rows, gram_matrix, metric, limits = _read(differences, budgets, cost, gram)
     in_interval("rtol", rtol, 1e-14, 1.0, open_high=True)
-    with one_thread() if _size(rows, limits) < THREADS_PAY else nullcontext():
+    with one_thread() if _independent_at_most(differences, gram) < THREADS_PAY else nullcontext():
+        rows, gram_matrix, metric, limits = _read(differences, budgets, cost, gram)
         scaled = None if rows is None else rows / np.sqrt(limits)[:, None]
         if gram_matrix is not None:
             gram_matrix = gram_matrix / np.sqrt(limits)[:, None] / np.sqrt(limits)
@@ -100,8 +100,13 @@ def worst_case(
 Pieces = tuple[Covariance, float, Array]
 
 
-def _size(rows: Array | None, limits: Array) -> int:
-    return int(limits.size if rows is None else min(rows.shape))
+def _independent_at_most(differences: Any, gram: Any) -> int:
+    """Return how many differences can be independent, 0 where the shapes are yet to be refused."""
+    try:
+        shape = np.shape(gram if differences is None else differences)
+    except ValueError:
+        return 0
+    return min(shape) if len(shape) == 2 else 0
 
 
 def _read(
