@@ -20,6 +20,7 @@ lint: $(INSTALLED)
 
 bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.worst_case $(BENCH)
+	$(BIN)/python -m benchmarks.accounting $(BENCH_ACCOUNTING)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py

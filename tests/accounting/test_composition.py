@@ -229,13 +229,13 @@ def test_renyi_curves_add():
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(ValueError, match="^count: expected"):
+    with pytest.raises(ValueError, match=r"^count: expected"):
         gaussian(1.0, 1.0) * 0
-    with pytest.raises(ValueError, match="^count: expected"):
+    with pytest.raises(ValueError, match=r"^count: expected"):
         gaussian(1.0, 1.0) * 1.5
-    with pytest.raises(ValueError, match="^other: expected a PrivacyProfile"):
+    with pytest.raises(ValueError, match=r"^other: expected a PrivacyProfile"):
         gaussian(1.0, 1.0).compose(3)
     removed = gaussian(1.0, 1.0).poisson_subsample(0.1, neighbours="add-remove")
     replaced = gaussian(1.0, 1.0).poisson_subsample(0.1, neighbours="replace")
-    with pytest.raises(ValueError, match="^other: expected adjacency"):
+    with pytest.raises(ValueError, match=r"^other: expected adjacency"):
         removed.compose(replaced)

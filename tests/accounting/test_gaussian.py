@@ -79,5 +79,5 @@ def test_renyi_is_half_the_order_times_the_squared_distance():
 def test_bad_arguments_are_named(arguments, name):
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         gaussian(*arguments)
-    with pytest.raises(ValueError, match="^mahalanobis: expected"):
+    with pytest.raises(ValueError, match=r"^mahalanobis: expected"):
         gaussian_shift(-1.0)

@@ -65,11 +65,11 @@ def test_guarantees_say_what_the_profile_says():
     )  # fmt: skip
     assert profile.guarantee(epsilon=1.0).delta == profile.delta(1.0)
     assert (profile * 3).guarantee(epsilon=1.0).evidence == "numerical"
-    with pytest.raises(ValueError, match="^delta, epsilon: expected exactly one"):
+    with pytest.raises(ValueError, match=r"^delta, epsilon: expected exactly one"):
         profile.guarantee()
-    with pytest.raises(ValueError, match="^delta, epsilon: expected exactly one"):
+    with pytest.raises(ValueError, match=r"^delta, epsilon: expected exactly one"):
         profile.guarantee(delta=0.1, epsilon=1.0)
-    with pytest.raises(ValueError, match="^delta: expected more than"):
+    with pytest.raises(ValueError, match=r"^delta: expected more than"):
         profile.guarantee(delta=0.0)
 
 
@@ -95,7 +95,7 @@ def test_what_it_passes_on_dominates_the_exact_curve():
 def test_renyi_is_unbounded_where_nothing_is_known():
     assert build().renyi([2.0, 3.0]).tolist() == [math.inf, math.inf]
     assert (build() * 2).renyi([2.0]).tolist() == [math.inf]
-    with pytest.raises(ValueError, match="^orders: expected numbers > 1"):
+    with pytest.raises(ValueError, match=r"^orders: expected numbers > 1"):
         build().renyi([1.0])
 
 
@@ -120,21 +120,21 @@ def test_a_profile_is_frozen():
 
 
 def test_bad_curves_and_numbers_are_named():
-    with pytest.raises(ValueError, match="^forward: expected a function"):
+    with pytest.raises(ValueError, match=r"^forward: expected a function"):
         build(forward=3)
-    with pytest.raises(ValueError, match="^backward: expected a function"):
+    with pytest.raises(ValueError, match=r"^backward: expected a function"):
         build(backward="curve")
-    with pytest.raises(ValueError, match="^forward: expected numbers, got NaN"):
+    with pytest.raises(ValueError, match=r"^forward: expected numbers, got NaN"):
         build(forward=lambda e: e * np.nan).delta(1.0)
-    with pytest.raises(ValueError, match="^name: expected"):
+    with pytest.raises(ValueError, match=r"^name: expected"):
         build(name=" ")
-    with pytest.raises(ValueError, match="^infinite_mass: expected"):
+    with pytest.raises(ValueError, match=r"^infinite_mass: expected"):
         build(infinite_mass=1.5)
     for bad in (math.nan, "one", [0.0, math.nan]):
-        with pytest.raises(ValueError, match="^epsilon: expected numbers"):
+        with pytest.raises(ValueError, match=r"^epsilon: expected numbers"):
             build().delta(bad)
     for bad in (-0.1, 1.1, math.nan, None):
-        with pytest.raises(ValueError, match="^delta: expected"):
+        with pytest.raises(ValueError, match=r"^delta: expected"):
             build().epsilon(bad)
-    with pytest.raises(ValueError, match="^prior: expected"):
+    with pytest.raises(ValueError, match=r"^prior: expected"):
         build().success(0.0)

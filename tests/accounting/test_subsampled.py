@@ -42,7 +42,7 @@ def test_near_the_end_of_the_losses(rate, direction):
     [(0.2, 8.6855), (0.4, 4.7497), (1.0, 2.2192), (2.0, 1.3512), (4.0, 0.92439)],
 )
 def test_the_reference_multipliers_are_those_of_adding_or_removing(epsilon, multiplier):
-    """Multipliers of DP-SGD given to five digits for these ε: q = 1024/50000, T = 1000, δ = 1e-4."""
+    """DP-SGD to five digits at these ε: q = 1024/50000, T = 1000, δ = 1e-4."""
     profile = subsampled_gaussian(1024 / 50_000, multiplier, 1000, "add-remove")
     assert profile.epsilon(1e-4) == pytest.approx(epsilon, rel=2e-4)
     assert subsampled_gaussian(1024 / 50_000, multiplier, 1000, "replace").epsilon(1e-4) > epsilon
@@ -163,7 +163,8 @@ def test_sampled_renyi_of_any_profile_is_above_the_exact_one():
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
-    [((1.5, 1.0, 1), "sampling_rate"), ((0.1, 0.0, 1), "noise_multiplier"), ((0.1, 1.0, 0), "steps"),
+    [((1.5, 1.0, 1), "sampling_rate"), ((0.1, 0.0, 1), "noise_multiplier"),
+     ((0.1, 1.0, 0), "steps"),
      ((0.1, 1.0, 1, "swap"), "neighbours"), ((0.1, math.nan, 1), "noise_multiplier")],
 )  # fmt: skip
 def test_bad_arguments_are_named(arguments, name):
@@ -174,7 +175,7 @@ def test_bad_arguments_are_named(arguments, name):
 def test_the_relation_must_be_that_of_the_profile():
     removed = gaussian(1.0, 1.0).poisson_subsample(0.5)
     assert removed.adjacency == "add or remove one record"
-    with pytest.raises(ValueError, match="^neighbours: expected 'add-remove'"):
+    with pytest.raises(ValueError, match=r"^neighbours: expected 'add-remove'"):
         removed.poisson_subsample(0.5, neighbours="replace")
-    with pytest.raises(ValueError, match="^sampling_rate: expected"):
+    with pytest.raises(ValueError, match=r"^sampling_rate: expected"):
         removed.poisson_subsample(-0.1)

@@ -23,6 +23,7 @@ SKETCH_POINTS = 2**11
 TILTED_TAILS = (1e-2, 1e-5, 1e-10)  # a normal sum tilted by 0, 3, 4.8 and 6.8 standard deviations
 COARSE = 32
 NOTHING = 1e-290
+SILENCE = -100.0  # of a product of transforms, in logarithm: added to the error
 FOURIER_ROUNDING = 4 * EPS  # of a transform of length N: this · log2 N times the sum of |input|
 
 
@@ -202,30 +203,29 @@ def _tilted(
     """
     depth = FOURIER_ROUNDING * (math.log2(size) + 1)
     logs = np.zeros(size // 2 + 1)
-    angles = np.zeros(size // 2 + 1)
-    relative = np.zeros(size // 2 + 1)
+    factors = []
     first = 0
     for term, count in terms:
         # a tiny mass may need a factor beyond the largest float, so half of it at a time
         half = np.exp((tilt * term.losses - _log_moment(term, tilt)) / 2)
-        weights = half * term.masses * half
-        transform = rfft(_wrapped(weights, size))
-        magnitude = np.abs(transform)
+        transform = rfft(_wrapped(half * term.masses * half, size))
         # |F̂ − F| <= depth, and the tilt itself is rounded relative to its exponent
-        error = depth + 8 * EPS * (1 + abs(tilt) * float(np.abs(term.losses).max()))
-        with np.errstate(divide="ignore"):
-            logs += count * np.log(magnitude + error)
-        angles += count * np.angle(transform)
-        relative += count * error / (magnitude + error)
-        relative += count * 16 * EPS
+        error = depth + 8 * EPS * (1 + abs(tilt) * float(np.abs(term.losses[[0, -1]]).max()))
+        logs += count * np.log(np.abs(transform) + error)
+        factors.append((transform, count, error))
         first += count * term.first
-    upper = np.exp(logs)
-    spectrum = upper * np.exp(1j * angles)
+    heard = np.flatnonzero(logs > SILENCE)
+    upper = np.exp(logs[heard])
+    angles, relative = np.zeros(heard.size), np.zeros(heard.size)
+    for transform, count, error in factors:
+        active = transform[heard]
+        angles += count * np.angle(active)
+        relative += count * (error / (np.abs(active) + error) + 16 * EPS)
+    spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
+    spectrum[heard] = upper * np.exp(1j * angles)
     # the product moves by at most upper · relative, in modulus and through the angle
-    frequency = 2 * upper * np.minimum(relative, 1.0)
-    weight = np.full(frequency.shape, 2.0)
-    weight[0] = 1.0
-    error = float((weight * (frequency + depth * upper)).sum()) / size
+    moved = float((upper * (2 * np.minimum(relative, 1.0) + depth)).sum())
+    error = (2 * moved + size * math.exp(SILENCE)) / size
     entries = irfft(spectrum, size)
     start = (low - first) % size
     return np.roll(entries, -start)[:kept], error * (1 + 1e-9)
