@@ -102,7 +102,7 @@ def test_theorem_3_composes_columns():
     assert published.lora_theorem_3(4, math.inf, 0.0).delta == 0.0
 
 
-def theorem_4(**changes):
+def theorem_4(span=60, **changes):
     arguments = {
         "sensitivity": 0.01,
         "noise_std": 1.0,
@@ -110,50 +110,51 @@ def theorem_4(**changes):
         "delta_spectral": 2e-3,
         "delta_residual": 3e-3,
     }
-    arguments |= changes
-    return published.lora_theorem_4(400, 64, 4, 0.999, **arguments)
+    return published.lora_theorem_4(400, 64, span, 0.9999, **arguments | changes)
 
 
 def test_theorem_4_adds_its_terms():
     claim = theorem_4()
     spread = math.sqrt(2 * math.log(2 / 2e-3))
-    gain = (20 + 2 + spread) * (2 + spread) / 64
+    gain = (20 + math.sqrt(60) + spread) * (math.sqrt(60) + spread) / 64
     aligned = gain * 0.01 * math.sqrt(2 * math.log(1250))
-    ratio = math.sqrt((1 - 0.999**2) / 60) * float(student_quantile(1e-3, 60))
-    residual = (396 - 60 + 1) / 2 * math.log(0.999 + ratio)
-    residual += float(chi2_quantile(1e-3, 396 + 60 - 1)) / 2 * (1 / (0.999 - ratio) - 1)
+    ratio = math.sqrt((1 - 0.9999**2) / 4) * float(student_quantile(1e-3, 4))
+    residual = (340 - 4 + 1) / 2 * math.log(0.9999 + ratio)
+    residual += float(chi2_quantile(1e-3, 340 + 4 - 1)) / 2 * (1 / (0.9999 - ratio) - 1)
     assert claim.epsilon == pytest.approx(aligned + residual, rel=1e-9)
-    assert claim.delta == pytest.approx(6e-3, rel=1e-9)  # E Φ is of order 1e-80 here
+    infinite = float(stats.t.cdf(-0.9999 * 2 / math.sqrt(1 - 0.9999**2), 4))
+    assert claim.delta == pytest.approx(6e-3 + infinite, rel=1e-9)
     assert theorem_4(sensitivity=0.0).epsilon == pytest.approx(residual, rel=1e-9)
+
+
+def test_theorem_4_is_refused_where_its_spectral_lemma_fails():
+    """‖M∥ u‖ of drawn projections, u in the span, beside the bound that Lemma 14 prints."""
+    with pytest.raises(ValueError, match="Theorem 4 is unsound there") as refusal:
+        theorem_4(span=4)
+    shown = float(re.search(r"with probability (\S+) for", str(refusal.value)).group(1))
+    rng, draws = np.random.default_rng(2), 400
+    spread = math.sqrt(2 * math.log(2 / 2e-3))
+    gain = (20 + 2 + spread) * (2 + spread) / 64
+    larger = 0
+    for _ in range(draws):
+        factor = rng.normal(size=(400, 64)) / 8
+        rows = np.linalg.qr(factor[:4].T)[0]  # row space of UᵀZ, U the first four coordinates
+        image = factor @ (rows @ (rows.T @ factor[0]))
+        larger += float(np.linalg.norm(image)) > gain
+    error = math.sqrt(shown * (1 - shown) / draws)
+    assert abs(larger / draws - shown) < 5 * error + 0.005
+    assert larger / draws > 2e-3 + 5 * error
 
 
 def test_theorem_4_is_refused_where_its_parts_are_unsound():
     with pytest.raises(ValueError, match="classical Gaussian calibration"):
         theorem_4(noise_std=0.01)
+    with pytest.raises(ValueError, match="rank: expected an integer >= 65"):
+        theorem_4(span=64)
+    small = {"sensitivity": 0.01, "noise_std": 9.0, "delta_correlated": 1e-3}
+    small |= {"delta_spectral": 1e-3, "delta_residual": 1e-3}
     with pytest.raises(ValueError, match="rank - span: expected at most dimension"):
-        published.lora_theorem_4(
-            10,
-            50,
-            2,
-            0.99,
-            sensitivity=0.01,
-            noise_std=9.0,
-            delta_correlated=1e-3,
-            delta_spectral=1e-3,
-            delta_residual=1e-3,
-        )
-    with pytest.raises(ValueError, match="rank: expected an integer >= 5"):
-        published.lora_theorem_4(
-            10,
-            4,
-            4,
-            0.99,
-            sensitivity=0.01,
-            noise_std=9.0,
-            delta_correlated=1e-3,
-            delta_spectral=1e-3,
-            delta_residual=1e-3,
-        )
+        published.lora_theorem_4(10, 50, 2, 0.99, **small)
 
 
 def theorem_5(dim, rank, scale, epsilon, count, share):

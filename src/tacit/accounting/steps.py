@@ -11,7 +11,7 @@ from tacit.accounting.projection import noisy_projection
 
 NEIGHBOURS = ("add-remove", "replace")
 WIDEST = 1e12
-FACTOR = 4.0
+FIRST_FACTOR, LARGEST_FACTOR = 1.25, 16.0
 
 
 def noisy_projection_steps(
@@ -70,7 +70,7 @@ def least_noise(
         build: From a parameter s > 0 to a profile that grows more private with s.
         epsilon: Target ε > 0 in nats.
         delta: Target δ in [0, 1).
-        start: First guess, > 0.
+        start: First guess, > 0; steps away from it grow from a quarter.
 
     Returns:
         The smallest s that is (ε, δ)-private, on the safe side.
@@ -93,14 +93,17 @@ def least_noise(
         return build(parameter).epsilon(failure) <= target
 
     low = high = guess
+    factor = FIRST_FACTOR
     if private(guess):
         while private(low):
-            high, low = low, low / FACTOR
+            high, low = low, low / factor
+            factor = min(factor * factor, LARGEST_FACTOR)
             _refuse_beyond(low, guess, "more than enough")
     else:
         while not private(high):
-            low, high = high, high * FACTOR
-            _refuse_beyond(high, guess, "never enough")
+            low, high = high, high * factor
+            factor = min(factor * factor, LARGEST_FACTOR)
+            _refuse_beyond(high, guess, "not enough")
     return calibrate(build, epsilon=target, delta=failure, bracket=(low, high))
 
 

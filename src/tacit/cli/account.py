@@ -126,12 +126,14 @@ def subsampled_gaussian(
     """DP-SGD: Gaussian noise on clipped gradients of Poisson samples."""
     from tacit.accounting import subsampled_gaussian as profile
 
+    settings = {"sampling_rate": sampling_rate, "steps": steps, "neighbours": neighbours}
     mechanism = Mechanism(
         "subsampled-gaussian",
         "noise-multiplier",
         noise_multiplier,
-        {"sampling_rate": sampling_rate, "steps": steps, "neighbours": neighbours},
+        settings,
         lambda noise: profile(sampling_rate, noise, steps, neighbours),
+        start=lambda target, failure: _guessed_noise(settings, target, failure),
     )
     answer(mechanism, Output(epsilon, delta, json, plot))
 
@@ -221,7 +223,56 @@ def noisy_projection(
             difference_rank=spread,
             neighbours=neighbours,
         ),
+        # a projection captures about r/d of a difference's energy
+        start=lambda target, failure: (
+            _guessed_noise(settings, target, failure) * math.sqrt(min(rank / dim, 1.0))
+        ),
         rivals=lambda noise, target, failure: _projection_rivals(settings, noise, target, failure),
+    )
+    answer(mechanism, Output(epsilon, delta, json, plot))
+
+
+@app.command()
+def projected_plus_noise(
+    dim: Dim,
+    rank: Rank,
+    noise_std: Annotated[
+        float | None, typer.Option(help="Noise standard deviation, added after the projection.")
+    ] = None,
+    sensitivity: Sensitivity = 1.0,
+    alignment: Annotated[
+        float | None, typer.Option(help="Least cosine, where V is one column of fixed norm.")
+    ] = None,
+    difference_rank: Annotated[
+        int | None, typer.Option(help="1 where one column changes; any when left out.")
+    ] = None,
+    steps: Steps = 1,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """M1: noise after the projection, MV + Ξ."""
+    from tacit.accounting.projected_noise import projected_plus_noise as profile
+
+    mechanism = Mechanism(
+        "projected-plus-noise",
+        "noise-std",
+        noise_std,
+        {
+            "dim": dim,
+            "rank": rank,
+            "sensitivity": sensitivity,
+            "alignment": alignment,
+            "difference_rank": difference_rank,
+            "steps": steps,
+        },
+        lambda std: (
+            profile(
+                dim, rank, sensitivity, std, alignment=alignment, difference_rank=difference_rank
+            )
+            * steps
+        ),
     )
     answer(mechanism, Output(epsilon, delta, json, plot))
 
@@ -267,15 +318,10 @@ def _projection_rivals(
     settings: dict[str, Any], noise: float, epsilon: float, delta: float
 ) -> list[Rival]:
     """What the published accounting and DP-SGD without a projection need for the same promise."""
-    from tacit.accounting import least_noise
-    from tacit.accounting import subsampled_gaussian as plain_profile
     from tacit.accounting.published import lora_theorem_5_multiplier
 
-    dim, rank, rate = settings["dim"], settings["rank"], settings["sampling_rate"]
-    steps, neighbours = settings["steps"], settings["neighbours"]
-    plain = least_noise(
-        lambda s: plain_profile(rate, s, steps, neighbours), epsilon=epsilon, delta=delta
-    )
+    dim, rank = settings["dim"], settings["rank"]
+    plain = _plain_noise(settings, epsilon, delta)
     # s² n d ((d + 1)/r + 1) beside σ² n d: E M² = ((d + 1)/r + 1) I
     energy = (noise / plain) ** 2 * ((dim + 1) / rank + 1)
     found = [
@@ -291,13 +337,36 @@ def _projection_rivals(
         claimed = lora_theorem_5_multiplier(
             dim,
             rank,
-            rate,
-            steps,
+            settings["sampling_rate"],
+            settings["steps"],
             epsilon=epsilon,
             delta=delta,
             difference_rank=settings["difference_rank"] or 1,
-            neighbours=neighbours,
+            neighbours=settings["neighbours"],
         )
         words = f"noise multiplier {shortened(claimed)}, {claimed / noise:.2f} times as much"
         found.insert(0, Rival("published_noise_multiplier", "published", claimed, words))
     return found
+
+
+def _plain_noise(settings: dict[str, Any], epsilon: float, delta: float) -> float:
+    from tacit.accounting import least_noise, subsampled_gaussian
+
+    rate, steps, neighbours = (settings[k] for k in ("sampling_rate", "steps", "neighbours"))
+    return least_noise(
+        lambda noise: subsampled_gaussian(rate, noise, steps, neighbours),
+        epsilon=epsilon,
+        delta=delta,
+        start=_guessed_noise(settings, epsilon, delta),
+    )
+
+
+def _guessed_noise(settings: dict[str, Any], epsilon: float, delta: float) -> float:
+    """The central limit q √(T (e^{1/σ²} − 1)) of the composed distance, solved for σ."""
+    from tacit.divergences import shift_distance
+
+    distance = float(shift_distance(("hockey-stick", epsilon), delta))
+    effort = settings["sampling_rate"] * math.sqrt(max(settings["steps"], 1))
+    if distance == 0 or effort <= 0:
+        return 1.0
+    return 1 / math.sqrt(math.log1p((distance / effort) ** 2))

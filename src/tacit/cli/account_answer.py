@@ -53,6 +53,7 @@ class Mechanism:
         settings: Every other number, for the record.
         build: From the parameter to a profile.
         of_search: From a search variable s > 0, more private as it grows, to the parameter.
+        start: From ε and δ to a first guess of the search variable.
         grows: Whether a larger parameter is more private, so that it is rounded up when shown.
         claim: The published bound at a parameter and δ, where there is one.
         rivals: From the parameter found, ε and δ to what others would have needed.
@@ -64,6 +65,7 @@ class Mechanism:
     settings: dict[str, Any]
     build: Callable[[float], PrivacyProfile]
     of_search: Callable[[float], float] = field(default=lambda s: s)
+    start: Callable[[float, float], float] = field(default=lambda _epsilon, _delta: 1.0)
     grows: bool = True
     claim: Callable[[float, float], Claim] | None = None
     rivals: Callable[[float, float, float], list[Rival]] | None = None
@@ -126,7 +128,10 @@ def _calibrated(
     epsilon = positive("--epsilon", output.epsilon)
     delta = in_interval("--delta", output.delta, 0, 1, open_high=True)
     found = least_noise(
-        lambda s: mechanism.build(mechanism.of_search(s)), epsilon=epsilon, delta=delta
+        lambda s: mechanism.build(mechanism.of_search(s)),
+        epsilon=epsilon,
+        delta=delta,
+        start=mechanism.start(epsilon, delta),
     )
     parameter = mechanism.of_search(found)
     profile = mechanism.build(parameter)
@@ -235,6 +240,8 @@ def _figure(mechanism: Mechanism, parameter: float, profile: PrivacyProfile) -> 
     """The profile, solid; the published bound beside it, dashed with hollow points."""
     figure = profile.plot()
     axes = figure.axes[0]
+    shown = shortened(parameter, up=mechanism.grows)
+    axes.set_title(f"{mechanism.name}, {mechanism.flag.replace('-', ' ')} {shown}", loc="left")
     solid = axes.lines[0]
     right, least = axes.get_xlim()[1], axes.get_ylim()[0]
     _label_line(axes, solid, "this profile", (6, 6))

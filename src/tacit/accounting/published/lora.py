@@ -14,6 +14,7 @@ from tacit.accounting.published.claims import Claim, open_unit, refuse_large_cla
 
 CAPTURE_GRID = 400
 REFINEMENTS = 6
+GAIN_POINTS = 2000
 
 
 def lora_theorem_1(dim: int, rank: int, alignment: float, *, delta: float) -> Claim:
@@ -115,16 +116,18 @@ def lora_theorem_4(
         The claimed pair; ε is inf where the theorem asks for a larger ρ⊥.
 
     Raises:
-        ValueError: An argument is outside its range; r − s > d − s + 1, or the classical Gaussian
-            term exceeds 1, where the theorem is unsound.
+        ValueError: An argument is outside its range, or the theorem is unsound: r − s > d − s + 1;
+            a classical Gaussian term above 1; or Γ below the 1 − δ_s quantile of ‖Mu‖. Lemma 14
+            takes Zᵀu for Gaussian in p dimensions, but it has all r where u is in the span, and
+            there M∥u = Mu, ‖Mu‖² = X(X + Y)/r² with X ~ χ²_r and Y ~ χ²_{d−1} independent.
 
     Example:
         >>> claim = lora_theorem_4(
-        ...     400, 64, 4, 0.999, sensitivity=0.01, noise_std=1.0,
+        ...     400, 64, 60, 0.9999, sensitivity=0.01, noise_std=1.0,
         ...     delta_correlated=0.001, delta_spectral=0.001, delta_residual=0.01,
         ... )
         >>> round(claim.epsilon, 2), round(claim.delta, 3)
-        (7.38, 0.012)
+        (14.2, 0.012)
 
     Source: lora-privacy, Theorem 4, Lemmas 2 and 14.
     """
@@ -141,6 +144,7 @@ def lora_theorem_4(
     deviation = math.sqrt(2 * math.log(2 / spectral))
     root = math.sqrt(spanned)
     gain = (math.sqrt(dims) + root + deviation) * (root + deviation) / ranks
+    _refuse_gain(dims, ranks, gain, spectral)
     aligned = gain * reach / std * math.sqrt(2 * math.log(1.25 / correlated))
     refuse_large_classical("epsilon of the correlated term", aligned)
     free = ranks - spanned
@@ -239,6 +243,18 @@ def _refuse_rank(name: str, rank: int, dim: int) -> None:
             f"{name}: expected at most dimension + 1 = {dim + 1}, above which Theorem 1 is "
             f"unsound, got {rank}; at dimension 10, rank 50, alignment 0.99 it claims epsilon = "
             "2.41506 at delta = 0.01 where the true delta is 0.011899"
+        )
+
+
+def _refuse_gain(dim: int, rank: int, gain: float, failure: float) -> None:
+    middles = (np.arange(GAIN_POINTS) + 0.5) / GAIN_POINTS
+    inside = chi2.isf(middles, rank)
+    larger = float(chi2.sf((rank * gain) ** 2 / inside - inside, dim - 1).mean())
+    if larger > failure:
+        raise ValueError(
+            f"rank, span: expected a bound on |M u| that fails with probability {failure:g}, "
+            f"got {gain:.4g}, exceeded with probability {larger:.2g} for a unit vector u in the "
+            "span of the unchanged columns; Theorem 4 is unsound there"
         )
 
 
