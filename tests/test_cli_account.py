@@ -1,0 +1,243 @@
+"""``tacit account``: every mechanism, both ways, and what it refuses."""
+
+import json
+import math
+from xml.etree import ElementTree
+
+import pytest
+
+from tacit.accounting import (
+    gaussian,
+    laplace,
+    published,
+    randomized_response,
+    sketch,
+    subsampled_gaussian,
+    vector_projection,
+)
+from tacit.guarantees import ApproximateDP, guarantee_from_dict
+
+from .cli_runner import in_process, refused
+
+QUICK = ("noisy-projection", "--dim", 50, "--rank", 5, "--difference-rank", 1)
+
+
+@pytest.fixture
+def tacit(capsys):
+    return in_process(capsys)
+
+
+def account(tacit, *arguments):
+    outcome = tacit("account", *arguments, "--json")
+    assert outcome.code == 0, outcome.err
+    return json.loads(outcome.out)
+
+
+def gaussian_delta(distance, epsilon):
+    normal = lambda x: math.erfc(-x / math.sqrt(2)) / 2  # noqa: E731
+    low, high = distance / 2 - epsilon / distance, -distance / 2 - epsilon / distance
+    return normal(low) - math.exp(epsilon) * normal(high)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "profile"),
+    [
+        (("gaussian", "--noise-std", 2, "--steps", 9), gaussian(3.0, 2.0)),
+        (("laplace", "--scale", 2, "--sensitivity", 1), laplace(1.0, 2.0)),
+        (
+            ("randomized-response", "--truth-probability", 0.7, "--categories", 3),
+            randomized_response(None, 3, truth_probability=0.7),
+        ),
+        (
+            (
+                *("subsampled-gaussian", "--sampling-rate", 0.1, "--noise-multiplier", 2),
+                *("--steps", 10, "--neighbours", "replace"),
+            ),
+            subsampled_gaussian(0.1, 2.0, 10, "replace"),
+        ),
+        (
+            ("vector-projection", "--dim", 40, "--rank", 8, "--alignment", 0.99),
+            vector_projection(40, 8, 0.99),
+        ),
+        (("sketch", "--dim", 8, "--rank", 8, "--gamma", 0.01), sketch(8, 8, 0.01)),
+        (
+            ("sketch", "--dim", 2, "--rank", 2, "--gamma", 0.2, "--one-order"),
+            sketch(2, 2, 0.2, both_orders=False),
+        ),
+    ],
+)
+def test_given_noise_the_command_says_what_the_profile_says(tacit, arguments, profile):
+    content = account(tacit, *arguments, "--delta", 1e-3)
+    guarantee = guarantee_from_dict(content["guarantee"])
+    assert isinstance(guarantee, ApproximateDP)
+    assert guarantee.epsilon == pytest.approx(profile.epsilon(1e-3), rel=1e-9)
+    assert guarantee.delta == 1e-3
+    assert content["advantage"] == pytest.approx(profile.advantage(), rel=1e-9)
+    assert content["success"] == pytest.approx((1 + profile.advantage()) / 2, rel=1e-9)
+    at = account(tacit, *arguments, "--epsilon", 0.5)["guarantee"]
+    assert at["epsilon"] == 0.5
+    assert at["delta"] == pytest.approx(profile.delta(0.5), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "smaller", "exact"),
+    [
+        (("gaussian",), 0.99, None),
+        (("laplace",), 0.99, None),
+        (("randomized-response",), 1.01, None),
+        (("vector-projection", "--dim", 40, "--rank", 8), None, None),
+        (("sketch", "--dim", 8, "--rank", 8), 1.01, None),
+        (QUICK, 0.99, None),
+        (("projected-plus-noise", "--dim", 20, "--rank", 8, "--difference-rank", 1), 0.99, None),
+        (("subsampled-gaussian", "--sampling-rate", 0.1, "--steps", 10), 0.99, None),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+)
+def test_given_a_target_the_command_finds_the_parameter(tacit, arguments, smaller, exact):
+    """Found on the safe side, and one percent less private is too little."""
+    content = account(tacit, *arguments, "--epsilon", 1, "--delta", 1e-4)
+    assert content["parameter"]["calibrated"] is True
+    assert content["guarantee"]["epsilon"] <= 1.0
+    value, flag = content["parameter"]["value"], content["parameter"]["name"].replace("_", "-")
+    again = account(tacit, *arguments, f"--{flag}", repr(value), "--delta", 1e-4)
+    assert again["guarantee"]["epsilon"] <= 1.0
+    assert again["parameter"]["calibrated"] is False
+    weaker = value * smaller if smaller else 1 - 1.02 * (1 - value)
+    less = account(tacit, *arguments, f"--{flag}", repr(weaker), "--delta", 1e-4)
+    assert less["guarantee"]["epsilon"] > 1.0
+
+
+def test_the_gaussian_is_the_textbook_one(tacit):
+    found = account(tacit, "gaussian", "--epsilon", 1, "--delta", 1e-5)["parameter"]["value"]
+    assert gaussian_delta(1 / found, 1.0) == pytest.approx(1e-5, rel=1e-5)
+
+
+def test_noisy_projection_stands_beside_the_published_bound_and_dp_sgd(tacit):
+    arguments = (*QUICK, "--steps", 20, "--sampling-rate", 0.1, "--epsilon", 1, "--delta", 1e-4)
+    content = account(tacit, *arguments)
+    others = content["others"]
+    ours = content["parameter"]["value"]
+    assert ours < others["published_noise_multiplier"] < others["plain_noise_multiplier"]
+    claim = published.lora_theorem_5_steps(
+        50, 5, 0.1, others["published_noise_multiplier"], 20, delta=1e-4
+    )
+    assert claim.epsilon == pytest.approx(1.0, rel=1e-5)
+    plain = subsampled_gaussian(0.1, others["plain_noise_multiplier"], 20)
+    assert plain.epsilon(1e-4) == pytest.approx(1.0, rel=1e-5)
+    assert content["published"]["epsilon"] > 1.0
+    told = tacit("account", *arguments)
+    assert told.code == 0
+    for label in ("parameter", "guarantee", "advantage", "published", "DP-SGD", "assumes"):
+        assert f"\n{label}" in told.out
+    assert told.out.startswith("Told that one of two neighbouring inputs was used")
+
+
+def test_a_projection_as_wide_as_the_space_is_dp_sgd(tacit):
+    whole = ("noisy-projection", "--dim", 4, "--rank", 4, "--epsilon", 1, "--delta", 1e-5)
+    content = account(tacit, *whole)
+    plain = content["others"]["plain_noise_multiplier"]
+    assert content["parameter"]["value"] == pytest.approx(plain, rel=1e-5)
+    assert "published_noise_multiplier" not in content["others"]
+    assert "refused" in content["published"]
+
+
+def test_an_unsound_published_bound_is_named_and_not_used(tacit):
+    arguments = ("vector-projection", "--dim", 10, "--rank", 50, "--alignment", 0.99)
+    content = account(tacit, *arguments, "--delta", 0.01)
+    assert "above which Theorem 1 is unsound" in content["published"]["refused"]
+    assert content["guarantee"]["epsilon"] > 2.41506
+    told = tacit("account", *arguments, "--delta", 0.01)
+    assert "published    refused: rank: expected at most dimension + 1 = 11" in told.out
+
+
+def test_composition_costs_more(tacit):
+    once = account(tacit, "sketch", "--dim", 2, "--rank", 2, "--gamma", 0.05)
+    thrice = account(tacit, "sketch", "--dim", 2, "--rank", 2, "--gamma", 0.05, "--steps", 3)
+    assert thrice["guarantee"]["epsilon"] > once["guarantee"]["epsilon"]
+    assert once["published"]["epsilon"] > math.log(1e5)
+    assert thrice["published"] is None
+
+
+def test_the_tour_names_every_mechanism(tacit):
+    tour = tacit("account", "--help").out
+    for name in (
+        "gaussian",
+        "laplace",
+        "randomized-response",
+        "subsampled-gaussian",
+        "vector-projection",
+        "noisy-projection",
+        "projected-plus-noise",
+        "sketch",
+    ):
+        assert name in tour
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gaussian", "--noise-std", 1),
+        ("sketch", "--dim", 4, "--rank", 4, "--gamma", 0.1),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_figure_shows_the_bound_and_what_was_published(tacit, tmp_path, arguments):
+    picture = tmp_path / "out.svg"
+    outcome = tacit("account", *arguments, "--plot", picture)
+    assert outcome.code == 0
+    assert str(picture) in outcome.out
+    drawn = picture.read_text()
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
+    assert "this profile" in drawn
+    assert ("published bound" in drawn) == (arguments[0] == "sketch")
+    assert ("stroke-dasharray" in drawn) == (arguments[0] == "sketch")
+
+
+def test_a_png_is_a_png(tacit, tmp_path):
+    picture = tmp_path / "out.png"
+    assert tacit("account", "laplace", "--scale", 1, "--plot", picture).code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("gaussian",), ("--noise-std", "both --epsilon and --delta")),
+        (("gaussian", "--epsilon", 1), ("--noise-std", "both --epsilon and --delta")),
+        (("gaussian", "--noise-std", 1, "--epsilon", 1, "--delta", 0.1), ("got all three",)),
+        (("gaussian", "--noise-std", -1), ("noise_std", "-1.0")),
+        (("gaussian", "--noise-std", "abc"), ("--noise-std", "abc")),
+        (("gaussian", "--noise-std", 1, "--steps", 0), ("--steps", "0")),
+        (("gaussian", "--noise-std", 1, "--delta", 2), ("--delta", "2.0")),
+        (("gaussian", "--noise-std", 1, "--epsilon", -1), ("--epsilon", "-1.0")),
+        (("gaussian", "--noise-std", 1, "--epsilon", "nan"), ("--epsilon", "NaN")),
+        (("gaussian", "--epsilon", 0, "--delta", 0.1), ("--epsilon", "0.0")),
+        (("gaussian", "--epsilon", 1, "--delta", 0), ("epsilon, delta", "not enough")),
+        (("laplace", "--scale", 1, "--steps", 0), ("count", "0")),
+        (("randomized-response", "--truth-probability", 2), ("truth_probability", "2.0")),
+        (("randomized-response", "--categories", 1), ("--categories", "1")),
+        (("subsampled-gaussian", "--steps", 1), ("--sampling-rate",)),
+        (
+            ("subsampled-gaussian", "--sampling-rate", 2, "--steps", 1, "--noise-multiplier", 1),
+            ("sampling_rate", "2.0"),
+        ),
+        (
+            (*QUICK, "--noise-multiplier", 1, "--neighbours", "friends"),
+            ("neighbours", "friends"),
+        ),
+        (("sketch", "--dim", 2, "--rank", 2, "--gamma", 1), ("gamma", "1.0")),
+        (("vector-projection", "--dim", 9, "--rank", 0, "--alignment", 0.9), ("rank", "0")),
+        (
+            ("vector-projection", "--dim", 9, "--rank", 1, "--alignment", 0.5, "--delta", 1e-9),
+            ("delta", "1e-09"),
+        ),
+        (("gaussian", "--noise-std", 1, "--plot", "/no/such/folder/x.png"), ("--plot",)),
+        (("gaussian", "--noise-std", 1, "--plot", "figure.txt"), ("--plot", "png, svg, pdf")),
+        (("fancy",), ("fancy",)),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else None,
+)
+def test_bad_input_is_one_sentence(tacit, tmp_path, monkeypatch, arguments, parts):
+    monkeypatch.chdir(tmp_path)
+    refused(tacit("account", *arguments), *parts)
+    assert not list(tmp_path.iterdir())
