@@ -94,7 +94,7 @@ class CentredLoss:
                 break
         with np.errstate(under="ignore", over="ignore"):
             value = result / math.pi * np.exp(peak) * (1 + rounding)
-        return np.minimum(value, 1.0)
+        return np.asarray(np.minimum(value, 1.0))
 
     def _exponent(self, epsilon: Array, z: Any) -> Any:
         """K(z) − εz − ln z − ln(1 + z)."""

@@ -17,7 +17,7 @@ SCAN_POINTS = 49
 PANELS = 5
 CROSSING_STEPS = 10
 BISECTIONS = 22
-SMALLEST = 1e-300
+SMALLEST = 1e-290
 CLOSE = 1e-3
 SQRT_2 = math.sqrt(2.0)
 LOWEST, HIGHEST = -20.0, 26.0  # Φ is 1 below, and its tail is below 1e-290 above
@@ -131,8 +131,13 @@ def _touching(epsilon: Array, bend: Array, law: ScaledBeta) -> Array:
 
 
 def _mean_above(law: ScaledBeta, level: Array) -> Array:
+    """E[Y | Y > m], by the hazard rate of the largest scale where the tail underflows."""
     mass, moment = law.tail(level)
-    return np.where(mass < SMALLEST, law.scales.max(), moment / np.maximum(mass, SMALLEST))
+    largest = law.scales.max()
+    share = np.clip(level / largest, 1e-12, 1.0)
+    hazard = law.second - 1 - (law.first - 1) * (1 - share) / share
+    beyond = largest * np.minimum(share + (1 - share) / np.maximum(hazard, 1.0), 1.0)
+    return np.where(mass < SMALLEST, beyond, moment / np.maximum(mass, SMALLEST))
 
 
 def _height(epsilon: Array, point: Array, level: Array) -> Array:

@@ -1,0 +1,191 @@
+import math
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+from scipy.stats import multivariate_normal
+
+from tacit.accounting import sketch, sketch_from_ratio
+from tacit.divergences import renyi_gaussians
+
+from . import quadrature
+from .quadrature import assert_tight
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mp.workdps(40):
+        yield
+
+
+@pytest.mark.parametrize("ratio", [1e-9, 0.01, 0.5, 0.99, 1.01, 1.5, 1 + 1e-9, 40.0])
+@pytest.mark.parametrize(("size", "rank"), [(1, 1), (1, 2), (3, 5), (8, 64)])
+@pytest.mark.parametrize("share", [0.0, 0.3, 2.0, 6.0])
+def test_equal_eigenvalues_are_chi_square_tails(ratio, size, rank, share):
+    count = size * rank
+    epsilon = share * abs(math.log(ratio)) * math.sqrt(count) / 2
+    profile = sketch_from_ratio([ratio] * size, rank)
+    above = quadrature.equal_sketch(epsilon, mpf(ratio), count)
+    assert_tight(profile.forward(np.array([epsilon]))[0], above)
+    # the reverse direction by its own law
+    below = quadrature.equal_sketch(epsilon, 1 / mpf(ratio), count)
+    assert_tight(profile.backward(np.array([epsilon]))[0], below)
+    assert profile.delta(epsilon) >= float(max(above, below))
+
+
+@pytest.mark.parametrize(("high", "low"), [(1.3, 0.7), (1.01, 0.99), (1.9, 0.1)])
+@pytest.mark.parametrize(("many_high", "many_low"), [(1, 1), (2, 5), (24, 8)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 1.5])
+def test_two_ends_are_the_quadrature(high, low, many_high, many_low, epsilon):
+    profile = sketch_from_ratio([high] * many_high + [low] * many_low, 1)
+    args = (high, many_high, low, many_low)
+    with mp.workdps(25):
+        truth = quadrature.two_ended_sketch(epsilon, *(mpf(x) for x in args))
+    assert_tight(profile.forward(np.array([epsilon]))[0], truth)
+
+
+@pytest.mark.parametrize("epsilon", [100.0, 700.0])
+def test_far_losses_do_not_overflow(epsilon):
+    ratio, count = 400.0, 6
+    profile = sketch_from_ratio([ratio] * 3, 2)
+    truth = quadrature.equal_sketch(epsilon, mpf(ratio), count)
+    assert_tight(profile.forward(np.array([epsilon]))[0], truth)
+
+
+def test_small_delta_keeps_its_digits():
+    profile = sketch(8, 8, 0.01)
+    epsilon = profile.epsilon(1e-12)
+    assert_tight(profile.delta(epsilon), quadrature.equal_sketch(epsilon, mpf("1.01"), 64), 1e-8)
+
+
+@pytest.mark.parametrize("gamma", [1e-9, 0.01, 0.3, 0.9])
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 2.0])
+def test_the_worst_is_at_a_vertex(gamma, epsilon):
+    rng = np.random.default_rng(8)
+    worst = sketch(3, 3, gamma).delta(epsilon)
+    for _ in range(12):
+        inner = sketch_from_ratio(1 + gamma * rng.uniform(-1, 1, 3), 3)
+        assert inner.forward(np.array([epsilon]))[0] <= worst * (1 + 1e-9) + 1e-34
+    ends = [
+        sketch_from_ratio([1 + gamma] * m + [1 - gamma] * (3 - m), 3).forward(np.array([epsilon]))[0]
+        for m in range(4)
+    ]
+    assert worst == pytest.approx(max(ends), rel=1e-6, abs=1e-34)
+
+
+def test_equal_ends_alone_are_unsound():
+    ends = [
+        sketch_from_ratio([ratio] * 128, 64).forward(np.array([60.0]))[0] for ratio in (1.1, 0.9)
+    ]
+    assert sketch(64, 128, 0.1).delta(60.0) > 1.005 * max(ends)
+
+
+@pytest.mark.parametrize(
+    ("rank", "dim", "gamma", "epsilon"),
+    [(8, 8, 0.01, 0.2221), (16, 64, 0.05, 5.298), (4, 4, 0.3, 5.232)],
+)
+def test_reference_values(rank, dim, gamma, epsilon):
+    assert sketch(rank, dim, gamma).epsilon(1e-5) == pytest.approx(epsilon, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("rank", "dim", "gamma", "epsilon"),
+    [(8, 8, 0.01, 0.2553), (16, 64, 0.05, 5.769), (4, 4, 0.3, 6.083)],
+)
+def test_reference_values_of_the_best_order(rank, dim, gamma, epsilon):
+    orders = np.geomspace(1.001, 1 + 1 / gamma, 6000)[:-1]
+    divergence = sketch(rank, dim, gamma).renyi(orders)
+    converted = divergence + np.log1p(-1 / orders) - (math.log(1e-5) + np.log(orders)) / (orders - 1)
+    assert converted.min() == pytest.approx(epsilon, abs=5e-4)
+
+
+def test_one_order_reaches_further_in_reverse():
+    both, one = sketch(4, 4, 0.3), sketch(4, 4, 0.3, both_orders=False)
+    assert one.epsilon(1e-5) > 1.2 * both.epsilon(1e-5)
+    truth = quadrature.equal_sketch(2.0, 1 / (1 - mpf(0.3)), 16)
+    assert one.backward(np.array([2.0]))[0] >= float(truth)
+    forward = one.forward(np.array([2.0]))[0]
+    assert forward == pytest.approx(both.forward(np.array([2.0]))[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("both_orders", [True, False])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_the_two_directions_are_dual(both_orders, epsilon):
+    profile = sketch(3, 4, 0.2, both_orders=both_orders)
+    ahead = profile.forward(np.array([-epsilon]))[0]
+    back = profile.backward(np.array([epsilon]))[0]
+    assert ahead == pytest.approx(1 - math.exp(-epsilon) * (1 - back), rel=1e-9)
+
+
+def test_corners_of_gamma():
+    assert sketch(5, 6, 0.0).delta(0.0) <= 1e-34
+    assert sketch(5, 6, 0.0).renyi([2.0])[0] == 0.0
+    near = sketch(2, 2, 1e-12).advantage()
+    # γ √(N/(4π)) to first order for small γ, a normal loss, times 1.0… at N = 4
+    assert 0.5e-12 < near < 1e-12
+    assert sketch(2, 2, 1 - 1e-9).advantage() > 0.99
+    assert sketch(64, 128, 1 - 1e-9).delta(0.0) <= 1.0
+
+
+def test_the_advantage_of_a_stable_sketch_is_small():
+    assert sketch(8, 8, 0.01).advantage() < 0.05
+
+
+@pytest.mark.parametrize("eigenvalues", [[0.8, 1.0, 1.4], [1.05], [0.3, 0.3, 2.0]])
+@pytest.mark.parametrize("order", [1.5, 2.0, 3.0])
+def test_renyi_is_that_of_the_gaussians(eigenvalues, order):
+    size = len(eigenvalues)
+    ratio, plain, zero = np.diag(eigenvalues), np.eye(size), np.zeros(size)
+    expected = 7 * max(
+        renyi_gaussians(zero, ratio, zero, plain, order),
+        renyi_gaussians(zero, plain, zero, ratio, order),
+    )
+    assert sketch_from_ratio(eigenvalues, 7).renyi([order])[0] == pytest.approx(expected, rel=1e-9)
+
+
+def distance_in_errors(profile, epsilon, first, second, rank, rng, count=60_000):
+    """Sketches H Aᵀ are drawn; the set is where their Gaussian densities differ by e^ε."""
+    size = first.shape[0]
+    inside = []
+    for factor in (first, second):
+        sketches = factor @ rng.standard_normal((count, factor.shape[1], rank)) / math.sqrt(rank)
+        columns = sketches.transpose(0, 2, 1)
+        logs = [
+            multivariate_normal.logpdf(columns, np.zeros(size), f @ f.T / rank).reshape(count, -1)
+            for f in (first, second)
+        ]
+        inside.append((logs[0] - logs[1]).sum(axis=1) > epsilon)
+    p, q = (float(event.mean()) for event in inside)
+    error = math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / count)
+    return (p - math.exp(epsilon) * q - profile.forward(np.array([epsilon]))[0]) / error
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5])
+def test_from_the_mechanism(epsilon):
+    rng = np.random.default_rng(21)
+    rank, wide = 4, 9
+    first = rng.standard_normal((3, wide))
+    second = first + 0.25 * rng.standard_normal((3, wide))
+    half = np.linalg.inv(np.linalg.cholesky(second @ second.T))
+    eigenvalues = np.linalg.eigvalsh(half @ first @ first.T @ half.T)
+    exact = sketch_from_ratio(eigenvalues, rank)
+    assert abs(distance_in_errors(exact, epsilon, first, second, rank, rng)) < 5
+    wrong = sketch_from_ratio(eigenvalues * 1.2, rank)
+    assert abs(distance_in_errors(wrong, epsilon, first, second, rank, rng)) > 5
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: sketch(0, 3, 0.1), "rank"),
+        (lambda: sketch(3, 0, 0.1), "dim"),
+        (lambda: sketch(3, 3, 1.0), "gamma"),
+        (lambda: sketch(3, 3, -0.1), "gamma"),
+        (lambda: sketch_from_ratio([1.0, 0.0], 3), "eigenvalues"),
+        (lambda: sketch_from_ratio([], 3), "eigenvalues"),
+        (lambda: sketch_from_ratio([1.0], 0), "rank"),
+    ],
+)
+def test_bad_input_names_the_argument(call, name):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        call()
