@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from tacit._validation import choice, in_interval, integer, positive
 from tacit.accounting.calibration import calibrate
@@ -88,9 +89,10 @@ def least_noise(
     target = positive("epsilon", epsilon)
     failure = in_interval("delta", delta, 0.0, 1.0, open_high=True)
     guess = positive("start", start)
+    built = cache(build)
 
     def private(parameter: float) -> bool:
-        return build(parameter).epsilon(failure) <= target
+        return built(parameter).epsilon(failure) <= target
 
     low = high = guess
     factor = FIRST_FACTOR
@@ -104,7 +106,7 @@ def least_noise(
             low, high = high, high * factor
             factor = min(factor * factor, LARGEST_FACTOR)
             _refuse_beyond(high, guess, "not enough")
-    return calibrate(build, epsilon=target, delta=failure, bracket=(low, high))
+    return calibrate(built, epsilon=target, delta=failure, bracket=(low, high))
 
 
 def _refuse_beyond(parameter: float, start: float, reason: str) -> None:

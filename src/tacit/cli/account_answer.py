@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,14 +128,15 @@ def _calibrated(
         )
     epsilon = positive("--epsilon", output.epsilon)
     delta = in_interval("--delta", output.delta, 0, 1, open_high=True)
+    build = cache(mechanism.build)
     found = least_noise(
-        lambda s: mechanism.build(mechanism.of_search(s)),
+        lambda s: build(mechanism.of_search(s)),
         epsilon=epsilon,
         delta=delta,
         start=mechanism.start(epsilon, delta),
     )
     parameter = mechanism.of_search(found)
-    profile = mechanism.build(parameter)
+    profile = build(parameter)
     rivals = [] if mechanism.rivals is None else mechanism.rivals(parameter, epsilon, delta)
     return parameter, profile, profile.guarantee(delta=delta), rivals
 
