@@ -84,5 +84,7 @@ def test_a_step_in_the_parameter_is_bisected():
 )
 def test_bad_arguments_are_named(changes, message):
     settings = {"epsilon": 1.0, "delta": 1e-5, "bracket": (0.1, 100.0)} | changes
+    with pytest.raises(ValueError, match=r"^build: expected a function"):
+        calibrate(gaussian(1.0, 1.0), **settings)
     with pytest.raises(ValueError, match=message):
         calibrate(lambda std: gaussian(1.0, std), **settings)

@@ -210,6 +210,23 @@ def test_a_noisy_curve_is_made_convex():
     assert_above(composed, {e: gaussian_delta(e, mp.sqrt(20)) for e in (0.0, 10.0, 30.0)}, 1e-5)
 
 
+def test_losses_of_a_thousand_nats_carry_no_mass_below():
+    """The lowest points of the curve and those beyond e^700 must not meet."""
+    profile = laplace(1.0, 1e-3)
+    for step in (0.5, 0.01):
+        found = discretise(profile.forward, profile.backward, step, 1e-28)
+        assert 1 <= found.total < 1 + 1e-9
+        assert found.masses[found.losses < 900].sum() < 1e-15
+    assert (profile * 3).epsilon(0.0) >= 3000
+
+
+def test_many_small_releases_do_not_drift():
+    composed = gaussian(1.0, 1000.0) * 1_000_000
+    exact = gaussian_shift(1.0)
+    for delta in (1e-3, 1e-9):
+        assert exact.epsilon(delta) <= composed.epsilon(delta) <= exact.epsilon(delta) * 1.0001
+
+
 def test_infinite_mass_is_kept():
     leaky = randomized_response(truth_probability=0.0, categories=5)
     composed = leaky * 3

@@ -37,7 +37,8 @@ def calibrate(
         The parameter s.
 
     Raises:
-        ValueError: A number is out of range, or the bracket does not contain the answer.
+        ValueError: ``build`` is not callable, a number is out of range, or the bracket does not
+            contain the answer.
 
     Example:
         >>> from tacit.accounting import gaussian
@@ -45,6 +46,8 @@ def calibrate(
         >>> round(std, 4), gaussian(1.0, std).epsilon(1e-5) <= 1.0
         (3.7306, True)
     """
+    if not callable(build):
+        raise ValueError(f"build: expected a function of one number, got {type(build).__name__}")
     target = positive("epsilon", epsilon)
     failure = in_interval("delta", delta, 0.0, 1.0, open_high=True)
     low, high = _bracket(bracket)

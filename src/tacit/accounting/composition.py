@@ -19,6 +19,7 @@ UPPER_TAIL = 1e-28
 LOWER_TAIL = 1e-16
 MOST_POINTS = 2**21
 FEWEST_POINTS = 2**16
+DRIFT = 2e-5
 SKETCH_POINTS = 2**11
 TILTED_TAILS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-10)  # a normal sum tilted by 2 to 7 standard deviations
 COARSE = 32
@@ -138,14 +139,29 @@ def lattice_step(parts: Sequence[Part], tail: float) -> float:
     ranges = [_range(part, tail) for part in parts]
     # one lattice for the sketch of all, as fine as the narrowest of them
     sketch_step = max(min(ranges) / SKETCH_POINTS, max(ranges) / 2**16, 2.0**-40)
-    sketch = Sum([(discretise(p.forward, p.backward, sketch_step, tail), p.count) for p in parts])
-    low, high = _window(sketch)
-    points = max((high - low) * sketch_step, *ranges) / STEP
+    releases = sum(part.count for part in parts)
+    while True:
+        sketch = Sum(
+            [(discretise(p.forward, p.backward, sketch_step, tail), p.count) for p in parts]
+        )
+        low, high = _window(sketch)
+        width = max((high - low) * sketch_step, *ranges)
+        # a sketch too coarse for so many releases widens their sum
+        if (
+            not max(ranges)
+            or releases * sketch_step**2 <= width / 8
+            or max(ranges) / sketch_step > FEWEST_POINTS
+        ):
+            break
+        sketch_step /= 8
+    points = width / STEP
+    if points <= 0:
+        return STEP
     if points > MOST_POINTS:
         return STEP * 2.0 ** math.ceil(math.log2(points / MOST_POINTS))
-    if 0 < points < FEWEST_POINTS:
-        return STEP * 2.0 ** max(-math.ceil(math.log2(FEWEST_POINTS / points)), -20)
-    return STEP
+    # each release adds up to step²/8 to ε
+    finer = max(FEWEST_POINTS / points, STEP * math.sqrt(releases / (8 * DRIFT)), 1.0)
+    return STEP * 2.0 ** -math.ceil(math.log2(min(finer, MOST_POINTS / points, 2.0**20)))
 
 
 def convolve(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
@@ -206,8 +222,9 @@ def _tilted(
     factors = []
     first = 0
     for term, count in terms:
-        # a tiny mass may need a factor beyond the largest float, so half of it at a time
-        half = np.exp((tilt * term.losses - _log_moment(term, tilt)) / 2)
+        # a tiny mass may need a factor beyond the largest float, so half of it at a time;
+        # a mass > 0 allows no factor above e^745
+        half = np.exp(np.minimum((tilt * term.losses - _log_moment(term, tilt)) / 2, 373.0))
         transform = rfft(_wrapped(half * term.masses * half, size))
         # |F̂ − F| <= depth, and the tilt itself is rounded relative to its exponent
         error = depth + 8 * EPS * (1 + abs(tilt) * float(np.abs(term.losses[[0, -1]]).max()))

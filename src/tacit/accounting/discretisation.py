@@ -174,11 +174,16 @@ def _reach(curve: Curve, tail: float) -> float:
 
 def _domains(epsilons: Array, excess: Array, split: int) -> tuple[Array, Array]:
     """The values over max(1 − e^ε, 0) as values over 1 − e^ε and as values over 0."""
-    line = -np.expm1(np.clip(epsilons, -700.0, 700.0))
     low, high = excess.copy(), excess.copy()
-    low[split:] -= line[split:]
-    high[:split] += line[:split]
+    low[split:] = excess[split:] - 1  # without its e^ε, which `_after` adds
+    high[:split] -= np.expm1(epsilons[:split])
     return low, high
+
+
+def _after(rise: float, gap: float, here: float, *, crosses: bool) -> float:
+    """x_j · slope of the piece after ε_j; e^{ε_k}/(e^gap − 1) = e^{ε_j}/(1 − e^{−gap}) is added."""
+    slope = rise / math.expm1(min(gap, 700.0))
+    return slope + math.exp(here) / -math.expm1(-gap) if crosses else slope
 
 
 def _bends(epsilons: Array, low: Array, high: Array) -> Array:
@@ -196,6 +201,10 @@ def _bends(epsilons: Array, low: Array, high: Array) -> Array:
 
     below = change(low, 0.0, math.exp(min(float(epsilons[-1]), 0.0)))
     above = change(high, 1.0, 0.0)
+    last = int((epsilons < 0).sum()) - 1
+    if 0 <= last < gaps.size:
+        rise, gap, here = (float(v[last]) for v in (np.diff(low), gaps, epsilons))
+        below[last] += _after(rise, gap, here, crosses=True) - rise / float(growth[last])
     return np.asarray(np.where(epsilons < 0, below, above))
 
 
@@ -214,9 +223,10 @@ def _convex_minorant(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np
             gap = points[here] - points[before]
             slope = (values[here] - values[before]) / -math.expm1(-gap)
         if after is None:
-            return slope > 0
-        rise = math.expm1(min(points[after] - points[here], 700.0))
-        return bool((values[after] - values[here]) / rise < slope)
+            return slope > (math.exp(points[here]) if points[here] < 0 else 0.0)
+        rise, gap = values[after] - values[here], points[after] - points[here]
+        crosses = points[here] < 0 <= points[after]
+        return _after(rise, gap, points[here], crosses=crosses) < slope
 
     start, done = int(bent[0]), int(bent[-1])
     hull = list(range(start + 1))
