@@ -97,7 +97,9 @@ def vector_projection(epsilon, dim, rank, alignment):
     one = (1 - rho) / sine
     bend = (mp.exp(e / c) - rho) / sine if c != 0 and abs(e / c) < 600 else None
     reach = [edge + scale * s for s in (0.05, 0.5, 2, 6)]
-    reach += [one + s * scale for s in (-12, -8, -5, -3, -1.5, -0.5, 0.5, 1.5, 3, 5, 8, 12, 30, 200)]
+    reach += [
+        one + s * scale for s in (-12, -8, -5, -3, -1.5, -0.5, 0.5, 1.5, 3, 5, 8, 12, 30, 200)
+    ]
     points = sorted({p for p in [*reach, one, *([bend] if bend else [])] if p > edge})
     infinite = mp.quad(density, [-mp.inf, edge - 3 * scale, edge])
     return infinite + mp.quad(integrand, [edge, *points, mp.inf])

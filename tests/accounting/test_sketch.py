@@ -67,7 +67,9 @@ def test_the_worst_is_at_a_vertex(gamma, epsilon):
         inner = sketch_from_ratio(1 + gamma * rng.uniform(-1, 1, 3), 3)
         assert inner.forward(np.array([epsilon]))[0] <= worst * (1 + 1e-9) + 1e-34
     ends = [
-        sketch_from_ratio([1 + gamma] * m + [1 - gamma] * (3 - m), 3).forward(np.array([epsilon]))[0]
+        sketch_from_ratio([1 + gamma] * m + [1 - gamma] * (3 - m), 3).forward(np.array([epsilon]))[
+            0
+        ]
         for m in range(4)
     ]
     assert worst == pytest.approx(max(ends), rel=1e-6, abs=1e-34)
@@ -95,7 +97,9 @@ def test_reference_values(rank, dim, gamma, epsilon):
 def test_reference_values_of_the_best_order(rank, dim, gamma, epsilon):
     orders = np.geomspace(1.001, 1 + 1 / gamma, 6000)[:-1]
     divergence = sketch(rank, dim, gamma).renyi(orders)
-    converted = divergence + np.log1p(-1 / orders) - (math.log(1e-5) + np.log(orders)) / (orders - 1)
+    converted = (
+        divergence + np.log1p(-1 / orders) - (math.log(1e-5) + np.log(orders)) / (orders - 1)
+    )
     assert converted.min() == pytest.approx(epsilon, abs=5e-4)
 
 

@@ -63,12 +63,13 @@ class ScaledBeta:
         uppers = level[rows] / scales
         if self.second == 0:
             values = np.where(uppers > 1, gaussian_square(epsilon[rows], scales), 0.0)
-        else:
-            values = self._truncated(epsilon[rows], scales, np.minimum(uppers, 1.0))
-        return values.reshape(epsilon.size, -1) @ self.weights
+            return np.asarray(values.reshape(epsilon.size, -1) @ self.weights)
+        return self._truncated(epsilon, rows, scales, np.minimum(uppers, 1.0))
 
-    def _truncated(self, epsilon: Array, scale: Array, upper: Array) -> Array:
-        """E[δ_G(ε; s X); X < upper] in u = ln(x/(1 − x)), for each row."""
+    def _truncated(self, losses: Array, groups: Index, scale: Array, upper: Array) -> Array:
+        """Sums over groups of weights times E[δ_G(ε; s X); X < upper], in u = ln(x/(1 − x))."""
+        epsilon = losses[groups]
+        weights = np.tile(self.weights, losses.size)
         low, high = _logit_range(self.first, self.second)
         with np.errstate(divide="ignore"):
             cut = np.log(upper) - np.log1p(-upper)
@@ -82,12 +83,12 @@ class ScaledBeta:
         def integrand(rows: Index, points: Array) -> Array:
             share = np.exp(-np.logaddexp(0.0, -points))
             loss = gaussian_square(epsilon[rows][:, None], scale[rows][:, None] * share)
-            return np.asarray(np.exp(log_density(points)) * loss)
+            return np.asarray(weights[rows][:, None] * np.exp(log_density(points)) * loss)
 
         grid = np.linspace(0.0, 1.0, SCAN_POINTS)
         points = low + (top - low)[:, None] * grid
-        edges = _window(points, integrand(np.arange(epsilon.size), points))
-        return integrate(integrand, edges)
+        edges = _window(points, integrand(np.arange(epsilon.size), points), groups)
+        return integrate(integrand, edges, groups)
 
 
 def rank_one_curve(epsilon: Array, law: ScaledBeta) -> Array:
@@ -221,10 +222,12 @@ def _logit_range(first: float, second: float) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def _window(points: Array, values: Array) -> Array:
-    """Equal panels over the points of each row whose values are not negligible."""
-    largest = values.max(axis=1, keepdims=True)
-    seen = values > 1e-22 * largest
+def _window(points: Array, values: Array, groups: Index) -> Array:
+    """Equal panels over the points of each row whose values are not negligible in their group."""
+    largest = np.zeros(int(groups.max()) + 1)
+    np.maximum.at(largest, groups, values.max(axis=1))
+    seen = values > 1e-24 * largest[groups][:, None]
+    seen[:, 0] |= ~seen.any(axis=1)
     last = points.shape[1] - 1
     first_seen = np.maximum(np.argmax(seen, axis=1) - 1, 0)
     last_seen = np.minimum(last - np.argmax(seen[:, ::-1], axis=1) + 1, last)

@@ -1,0 +1,194 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, ndtr
+from scipy.stats import chi2, norm
+
+from tacit.accounting import gaussian, projected_plus_noise, vector_projection
+from tacit.accounting.projected_noise import _revealed_length, chi_square_nodes
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
+
+
+def gaussian_delta(epsilon, square):
+    mu = np.sqrt(square)
+    return ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
+
+
+def chi_square_grid(degrees):
+    """Gauss-Legendre nodes in ln x over the law, with its masses."""
+    half = degrees / 2
+    low, high = (
+        math.log(degrees) - 30 / half - 8 / math.sqrt(half),
+        math.log(degrees + 90 + 14 * math.sqrt(degrees)),
+    )
+    u = low + (high - low) * (NODES + 1) / 2
+    logs = half * u - np.exp(u) / 2 - half * math.log(2) - gammaln(half)
+    return np.exp(u), (high - low) / 2 * WEIGHTS * np.exp(logs)
+
+
+@pytest.mark.parametrize(("dim", "rank"), [(2, 1), (3, 20), (40, 8), (400, 16)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0])
+def test_one_changed_column_is_the_double_integral(dim, rank, epsilon):
+    # ‖Mu‖² = A(A + C)/r², A ~ χ²_r and C ~ χ²_{d−1}
+    a, mass_a = chi_square_grid(rank)
+    c, mass_c = chi_square_grid(dim - 1)
+    square = 0.49 * a[:, None] * (a[:, None] + c) / rank**2
+    truth = mass_a @ gaussian_delta(epsilon, square) @ mass_c
+    found = projected_plus_noise(dim, rank, 0.35, 0.5, difference_rank=1).delta(epsilon)
+    assert truth * (1 - 1e-11) <= found <= truth * (1 + 3e-9)
+
+
+def projections(count, dim, rank, rng):
+    return rng.standard_normal((count, dim, rank)) / math.sqrt(rank)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0])
+def test_matrices_from_the_mechanism(columns, epsilon):
+    # M is drawn; given M the release is Gaussian noise on MΔV
+    dim, rank, std, count = 10, 4, 2.0, 6000
+    rng = np.random.default_rng(4)
+    change = np.linalg.qr(rng.standard_normal((dim, columns)))[0] / math.sqrt(columns)
+    z = projections(count, dim, rank, rng)
+    moved = np.einsum("ndr,ner,ek->ndk", z, z, change)
+    distances = np.sqrt((moved**2).sum(axis=(1, 2)))
+    values = gaussian_delta(epsilon, (distances / std) ** 2)
+    mean, error = values.mean(), values.std() / math.sqrt(count)
+    assert mean - 5 * error <= projected_plus_noise(dim, rank, 1.0, std).delta(epsilon)
+    if columns == 1:
+        exact = projected_plus_noise(dim, rank, 1.0, std, difference_rank=1).delta(epsilon)
+        wrong = projected_plus_noise(dim, rank, 1.0, 0.9 * std, difference_rank=1).delta(epsilon)
+        assert abs(mean - exact) < 5 * error
+        assert abs(mean - wrong) > 5 * error
+
+
+def column_releases(count, vector, rank, std, rng):
+    z = projections(count, vector.size, rank, rng)
+    inner = np.einsum("ndr,d->nr", z, vector)
+    release = np.einsum("ndr,nr->nd", z, inner) + std * rng.standard_normal((count, vector.size))
+    return release, (inner**2).sum(axis=1)
+
+
+def log_density_given_length(release, vector, length, rank, std):
+    """Given t = vᵀMv the release is N(tv, σ² vvᵀ + (t/r + σ²)(I − vvᵀ))."""
+    along = release @ vector
+    across = (release**2).sum(axis=1) - along**2
+    spread = length / rank + std**2
+    return (
+        norm.logpdf(along, length, std)
+        - across / (2 * spread)
+        - (vector.size - 1) / 2 * np.log(2 * math.pi * spread)
+    )
+
+
+def log_density(release, vector, rank, std):
+    """The same with t ~ χ²_r/r integrated out."""
+    lengths = chi2.ppf((np.arange(300) + 0.5) / 300, rank) / rank
+    logs = [log_density_given_length(release, vector, t, rank, std) for t in lengths]
+    return np.logaddexp.reduce(logs)
+
+
+def two_columns(dim, alignment):
+    first = np.eye(dim)[0]
+    return first, alignment * first + math.sqrt(1 - alignment**2) * np.eye(dim)[1]
+
+
+@pytest.mark.parametrize(
+    ("dim", "rank", "alignment", "std"), [(6, 3, 0.9, 0.3), (30, 8, 0.97, 0.15)]
+)
+@pytest.mark.parametrize("epsilon", [0.1, 0.8])
+def test_a_column_with_its_length_told_from_the_mechanism(dim, rank, alignment, std, epsilon):
+    rng = np.random.default_rng(9)
+    pair, count = two_columns(dim, alignment), 60_000
+    inside = []
+    for vector in pair:
+        release, length = column_releases(count, vector, rank, std, rng)
+        ours, theirs = (log_density_given_length(release, v, length, rank, std) for v in pair)
+        inside.append(ours - theirs > epsilon)
+    p, q = (float(event.mean()) for event in inside)
+    error = math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / count)
+    measured, at = p - math.exp(epsilon) * q, np.array([epsilon])
+    exact = _revealed_length(rank, math.acos(alignment), std)(at)[0]
+    wrong = _revealed_length(rank, math.acos(alignment), 0.85 * std)(at)[0]
+    assert abs(measured - exact) < 5 * error
+    assert abs(measured - wrong) > 5 * error
+
+
+@pytest.mark.parametrize(
+    ("dim", "rank", "alignment", "std"), [(6, 3, 0.9, 0.3), (40, 8, 0.97, 0.02)]
+)
+@pytest.mark.parametrize("epsilon", [0.1, 0.8])
+def test_no_test_of_the_released_column_beats_the_bound(dim, rank, alignment, std, epsilon):
+    rng = np.random.default_rng(10)
+    pair, count = two_columns(dim, alignment), 10_000
+    inside = []
+    for vector in pair:
+        release, _ = column_releases(count, vector, rank, std, rng)
+        ours, theirs = (log_density(release, v, rank, std) for v in pair)
+        inside.append(ours - theirs > epsilon)
+    p, q = (float(event.mean()) for event in inside)
+    error = math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / count)
+    difference = math.sqrt(2 - 2 * alignment)
+    bound = projected_plus_noise(dim, rank, difference, std, alignment=alignment).delta(epsilon)
+    weak = projected_plus_noise(dim, rank, difference, 25 * std, alignment=alignment).delta(epsilon)
+    assert p - math.exp(epsilon) * q - 5 * error <= bound
+    assert p - math.exp(epsilon) * q - 5 * error > weak
+
+
+def test_a_column_is_no_worse_than_its_projection_or_its_matrix():
+    difference = math.sqrt(2 - 2 * 0.99)
+    epsilons = [0.0, 0.2, 1.0, 3.0]
+    for std in (1e-3, 0.1, 1.0, 30.0):
+        column = projected_plus_noise(60, 12, difference, std, alignment=0.99).delta(epsilons)
+        assert (column <= vector_projection(60, 12, 0.99).delta(epsilons)).all()
+        matrix = projected_plus_noise(60, 12, difference, std, difference_rank=1)
+        assert (column <= matrix.delta(epsilons)).all()
+
+
+def test_limits_of_the_noise():
+    difference = math.sqrt(2 - 2 * 0.9)
+    quiet = projected_plus_noise(20, 5, difference, 1e-9, alignment=0.9)
+    assert quiet.delta(0.5) == pytest.approx(vector_projection(20, 5, 0.9).delta(0.5), rel=1e-9)
+    # for a large rank M is nearly I
+    loud = projected_plus_noise(2, 10**6, 0.5, 1.0, difference_rank=1)
+    assert loud.delta(0.5) == pytest.approx(gaussian(0.5, 1.0).delta(0.5), rel=1e-4)
+    assert projected_plus_noise(20, 5, 0.0, 1.0).delta(0.0) == 0.0
+    assert projected_plus_noise(20, 5, 2.0, 0.1, alignment=-1.0).delta(0.0) <= 1.0
+
+
+def test_the_published_length_of_the_revealed_part_is_too_short():
+    # lora-privacy, Lemma 14 bounds ‖M∥u‖ for u in S, dim S = s < r, with p = s Gaussian columns
+    dim, rank, chance = 100, 400, 1e-3
+    tail = math.sqrt(2 * math.log(2 / chance))
+    claimed = (math.sqrt(dim) + 1 + tail) * (1 + tail) / rank
+    z = projections(300, dim, rank, np.random.default_rng(2))
+    row = z[:, 0]  # UᵀZ with U = e₁, whose span is H
+    kept = z @ (row / np.linalg.norm(row, axis=1, keepdims=True))[:, :, None]
+    lengths = np.linalg.norm(kept[:, :, 0], axis=1) * np.linalg.norm(row, axis=1)
+    assert (lengths > claimed).mean() > 0.99
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 7, 300, 10**6])
+def test_chi_square_nodes(degrees):
+    points, weights = chi_square_nodes(degrees, 2.0)
+    assert weights.sum() == pytest.approx(1.0, rel=1e-8)
+    assert weights @ points == pytest.approx(degrees, rel=1e-8)
+    assert weights @ points**2 == pytest.approx(degrees * (degrees + 2), rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: projected_plus_noise(1, 2, 1.0, 1.0), "dim"),
+        (lambda: projected_plus_noise(5, 0, 1.0, 1.0), "rank"),
+        (lambda: projected_plus_noise(5, 2, -1.0, 1.0), "sensitivity"),
+        (lambda: projected_plus_noise(5, 2, 1.0, 0.0), "noise_std"),
+        (lambda: projected_plus_noise(5, 2, 1.0, 1.0, alignment=1.0), "alignment"),
+        (lambda: projected_plus_noise(5, 2, 1.0, 1.0, difference_rank=6), "difference_rank"),
+    ],
+)
+def test_bad_input_names_the_argument(call, name):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        call()

@@ -1,0 +1,110 @@
+"""Guarantees of projections and sketches beside events of the real mechanisms."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from tacit.accounting import (
+    noisy_projection,
+    projected_plus_noise,
+    renyi_over_adjacency,
+    sketch,
+    vector_projection,
+)
+from tacit.guarantees import ApproximateDP, RenyiDP
+
+from .registry import certifies
+
+COUNT = 100_000
+CONFIDENCE = 1 - 1e-6
+DELTA = 0.05
+
+
+def wishart(pair, rank, rng):
+    """Mv for both vectors, and the statistic vᵀy − v'ᵀy over ‖y‖."""
+    releases = []
+    for vector in pair:
+        z = rng.standard_normal((COUNT, rank, vector.size)) / math.sqrt(rank)
+        releases.append(np.einsum("nrd,nr->nd", z, z @ vector))
+    return releases
+
+
+def vectors(dim, alignment):
+    first = np.eye(dim)[0]
+    return first, alignment * first + math.sqrt(1 - alignment**2) * np.eye(dim)[1]
+
+
+def projected(rng):
+    pair = vectors(4, 0.95)
+    profile = vector_projection(4, 3, 0.95)
+    scores = [(y @ (pair[0] - pair[1])) / np.linalg.norm(y, axis=1) for y in wishart(pair, 3, rng)]
+    return profile, scores
+
+
+def projected_then_noisy(rng):
+    pair = vectors(4, 0.95)
+    profile = projected_plus_noise(4, 3, math.sqrt(0.1), 0.1, alignment=0.95)
+    releases = [y + 0.1 * rng.standard_normal(y.shape) for y in wishart(pair, 3, rng)]
+    return profile, [y @ (pair[0] - pair[1]) for y in releases]
+
+
+def noisy_then_projected(rng):
+    dim, rank, ratio = 5, 2, 2.0
+    scores = []
+    for shift in (ratio, 0.0):
+        z = rng.standard_normal((COUNT, dim, rank))
+        noisy = rng.standard_normal((COUNT, dim))
+        noisy[:, 0] += shift
+        # given M the likelihood ratio depends on P_M y through its product with P_M Δ
+        frames = np.linalg.qr(z)[0]
+        moved, seen = ratio * frames[:, 0], np.einsum("ndr,nd->nr", frames, noisy)
+        scores.append((moved * seen).sum(axis=1) - (moved**2).sum(axis=1) / 2)
+    return noisy_projection(dim, rank, ratio, 1.0, difference_rank=1), scores
+
+
+def sketched(rng):
+    rank, dim, gamma = 3, 2, 0.3
+    widths = [np.sqrt([1 + gamma, 1 - gamma]), np.ones(2)]
+    draws = [w[:, None] * rng.standard_normal((COUNT, dim, rank)) for w in widths]
+    scores = [(c[:, 0] ** 2).sum(axis=1) - (c[:, 1] ** 2).sum(axis=1) for c in draws]
+    return sketch(rank, dim, gamma), scores
+
+
+@certifies(ApproximateDP)
+@pytest.mark.parametrize(
+    "mechanism", [projected, projected_then_noisy, noisy_then_projected, sketched]
+)
+def test_no_threshold_exceeds_the_guarantee(mechanism):
+    profile, scores = mechanism(np.random.default_rng(6))
+    guarantee = profile.guarantee(delta=DELTA)
+    factor = math.exp(guarantee.epsilon)
+    beaten = 0.0
+    for one, other in (scores, scores[::-1]):
+        for level in np.quantile(np.concatenate(scores), np.linspace(0.02, 0.98, 25)):
+            for sign in (1, -1):
+                p, q = (int((sign * s > sign * level).sum()) for s in (one, other))
+                low = binomtest(p, COUNT).proportion_ci(CONFIDENCE, "exact").low
+                high = binomtest(q, COUNT).proportion_ci(CONFIDENCE, "exact").high
+                assert low <= factor * high + guarantee.delta
+                beaten = max(beaten, low - high)
+    # a guarantee of half the advantage would be found out
+    assert beaten > profile.advantage() / 2
+
+
+@certifies(RenyiDP)
+@pytest.mark.parametrize("order", [1.5, 3.0])
+def test_renyi_over_adjacency_is_at_least_the_moment(order):
+    # E_Q (dP/dQ)^α for a shift of the mean, by Gauss-Hermite along the difference
+    covariance = np.array([[2.0, 0.6], [0.6, 1.0]])
+    differences = np.array([[0.5, 0.1], [0.3, -0.6], [0.0, 0.0]])
+    bound = renyi_over_adjacency(differences, covariance, [order]).epsilons[0]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    root = np.linalg.inv(np.linalg.cholesky(covariance))
+    moments = []
+    for difference in differences:
+        distance = float(np.linalg.norm(root @ difference))
+        ratio = np.exp(order * (distance * nodes - distance**2 / 2))
+        moments.append(math.log(weights @ ratio / math.sqrt(2 * math.pi)) / (order - 1))
+    assert max(moments) * (1 - 1e-12) <= bound <= max(moments) * (1 + 1e-9)
