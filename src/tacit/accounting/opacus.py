@@ -13,7 +13,7 @@ from tacit.accounting.steps import NEIGHBOURS, noisy_projection_steps
 from tacit.accounting.subsampled import subsampled_gaussian
 
 try:
-    from opacus.accountants import (  # type: ignore[import-not-found, unused-ignore]
+    from opacus.accountants import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
         IAccountant,
         register_accountant,
     )
@@ -174,7 +174,7 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
             "rank": integer("rank", rank, minimum=1),
             "difference_rank": None
             if difference_rank is None
-            else integer("difference_rank", difference_rank, minimum=1, maximum=1),
+            else integer("difference_rank", difference_rank, minimum=1, maximum=size),
         }
 
     def _steps(self, noise: float, rate: float, steps: int) -> PrivacyProfile:
