@@ -45,25 +45,25 @@ def chi_square_lower(n, x):
 
 def equal_sketch(epsilon, ratio, count):
     """N(0, l) against N(0, 1) in N coordinates, by chi-square tails; valid at any real ε."""
-    l, e = mpf(ratio), mpf(epsilon)
-    tail = chi_square_upper if l > 1 else chi_square_lower
-    start = 2 * (e + mpf(count) / 2 * mp.log(l)) / (1 - 1 / l)
-    return tail(count, start / l) - mp.exp(e) * tail(count, start)
+    factor, e = mpf(ratio), mpf(epsilon)
+    tail = chi_square_upper if factor > 1 else chi_square_lower
+    start = 2 * (e + mpf(count) / 2 * mp.log(factor)) / (1 - 1 / factor)
+    return tail(count, start / factor) - mp.exp(e) * tail(count, start)
 
 
 def two_ended_sketch(epsilon, high, many_high, low, many_low):
     """Condition on the coordinates at the low end: their loss shifts ε of the others."""
     half = mpf(many_low) / 2
-    e, l = mpf(epsilon), mpf(low)
+    e, factor = mpf(epsilon), mpf(low)
 
     def integrand(y):  # y = ½ χ² of the low group in units of its own variance
         density = mp.exp((half - 1) * mp.log(y) - y - mp.loggamma(half))
-        loss = -half * mp.log(l) + (l - 1) * y
+        loss = -half * mp.log(factor) + (factor - 1) * y
         return density * equal_sketch(e - loss, high, many_high)
 
     top = half + 12 * mp.sqrt(half) + 60
     points = [top * k / 12 for k in range(13)]
-    kink = (e + half * mp.log(l) + mpf(many_high) / 2 * mp.log(mpf(high))) / (l - 1)
+    kink = (e + half * mp.log(factor) + mpf(many_high) / 2 * mp.log(mpf(high))) / (factor - 1)
     if 0 < kink < top:
         points = sorted([*points, kink])
     return mp.quad(integrand, points)
