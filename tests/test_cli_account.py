@@ -20,6 +20,7 @@ from tacit.guarantees import ApproximateDP, guarantee_from_dict
 
 from .cli_runner import in_process, refused
 
+TARGET = ("--epsilon", 1, "--delta", 1e-5)
 QUICK = ("noisy-projection", "--dim", 50, "--rank", 5, "--difference-rank", 1)
 
 
@@ -107,6 +108,13 @@ def test_given_a_target_the_command_finds_the_parameter(tacit, arguments, weaker
     assert again["parameter"]["calibrated"] is False
     less = account(tacit, *arguments, f"--{flag}", repr(weaker(value)), "--delta", 1e-4)
     assert less["guarantee"]["epsilon"] > 1.0
+
+
+def test_nothing_given_away_is_guessing_blind(tacit):
+    content = account(tacit, "gaussian", "--noise-std", 1, "--sensitivity", 0)
+    assert (content["advantage"], content["success"]) == (0.0, 0.5)
+    told = tacit("account", "gaussian", "--noise-std", 1, "--sensitivity", 0).out
+    assert "at most 50.0% of the time" in told
 
 
 def test_noise_after_a_projection(tacit):
@@ -233,6 +241,11 @@ def test_a_png_is_a_png(tacit, tmp_path):
             (*QUICK, "--noise-multiplier", 1, "--neighbours", "friends"),
             ("neighbours", "friends"),
         ),
+        (("noisy-projection", "--dim", 0, "--rank", 1, *TARGET), ("--dim", "0")),
+        (("noisy-projection", "--dim", 9, "--rank", 0, *TARGET), ("--rank", "0")),
+        (("noisy-projection", "--dim", 9, "--rank", 1, "--steps", -3, *TARGET), ("steps", "-3")),
+        (("projected-plus-noise", "--dim", 1, "--rank", 1, *TARGET), ("--dim", "1")),
+        (("gaussian", "--noise-std", 1e-300), ("--delta", "finite epsilon", "1e-05")),
         (("sketch", "--dim", 2, "--rank", 2, "--gamma", 1), ("gamma", "1.0")),
         (("vector-projection", "--dim", 9, "--rank", 0, "--alignment", 0.9), ("rank", "0")),
         (

@@ -187,12 +187,13 @@ def noisy_projection(
     plot: Plot = None,
 ) -> None:
     """M2: project gradients with their noise, M(V + Ξ), a fresh public M each step."""
+    from tacit._validation import integer
     from tacit.accounting import noisy_projection_steps
     from tacit.accounting.published import lora_theorem_5_steps
 
     settings: dict[str, Any] = {
-        "dim": dim,
-        "rank": rank,
+        "dim": integer("--dim", dim, minimum=1),
+        "rank": integer("--rank", rank, minimum=1),
         "sampling_rate": sampling_rate,
         "steps": steps,
         "difference_rank": difference_rank,
@@ -253,26 +254,32 @@ def projected_plus_noise(
     plot: Plot = None,
 ) -> None:
     """M1: noise after the projection, MV + Ξ."""
+    from tacit._validation import integer, positive
     from tacit.accounting.projected_noise import projected_plus_noise as profile
 
+    settings = {
+        "dim": integer("--dim", dim, minimum=2),
+        "rank": integer("--rank", rank, minimum=1),
+        "sensitivity": positive("--sensitivity", sensitivity),
+        "alignment": alignment,
+        "difference_rank": difference_rank,
+        "steps": steps,
+    }
+    # E M² = ((d + 1)/r + 1) I
+    length = sensitivity * math.sqrt((dim + 1) / rank + 1)
+    whole = {"sampling_rate": 1.0, "steps": steps}
     mechanism = Mechanism(
         "projected-plus-noise",
         "noise-std",
         noise_std,
-        {
-            "dim": dim,
-            "rank": rank,
-            "sensitivity": sensitivity,
-            "alignment": alignment,
-            "difference_rank": difference_rank,
-            "steps": steps,
-        },
+        settings,
         lambda std: (
             profile(
                 dim, rank, sensitivity, std, alignment=alignment, difference_rank=difference_rank
             )
             * steps
         ),
+        start=lambda target, failure: length * _guessed_noise(whole, target, failure),
     )
     answer(mechanism, Output(epsilon, delta, json, plot))
 

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from tacit._validation import in_interval, non_negative, positive
 from tacit.cli.console import consoles, line, print_json
+from tacit.conversions import success_from_profile
 from tacit.guarantees.words import number_up, percent_up
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ def _solve(
         return mechanism.value, profile, profile.guarantee(epsilon=epsilon), []
     delta = in_interval("--delta", DEFAULT_DELTA if output.delta is None else output.delta, 0, 1)
     profile = mechanism.build(mechanism.value)
+    if math.isinf(profile.epsilon(delta)):
+        raise ValueError(
+            f"--delta: expected one that a finite epsilon reaches, got {delta!r} "
+            f"(at epsilon = 1e6 it is {profile.delta(1e6):.4g})"
+        )
     return mechanism.value, profile, profile.guarantee(delta=delta), []
 
 
@@ -175,7 +181,7 @@ def _content(
         },
         "guarantee": guarantee.to_dict(),
         "advantage": profile.advantage(),
-        "success": profile.success(0.5).success,
+        "success": success_from_profile(profile.delta),
         "prior": 0.5,
         "infinite_mass": profile.infinite_mass,
         "published": published,
@@ -192,7 +198,7 @@ def _tell(
     claim: Claim | str | None,
     rivals: list[Rival],
 ) -> None:
-    success = percent_up(profile.success(0.5).success)
+    success = percent_up(success_from_profile(profile.delta))
     verdict = (
         "Told that one of two neighbouring inputs was used, an attacker guesses which at most "
         f"{success} of the time (guessing blind: 50.0%)."
