@@ -51,10 +51,12 @@ class WishartLoss:
     def positive(self, epsilon: Array) -> Array:
         """Return δ(ε) for ε >= 0, rounded up; shape (n,)."""
 
+        noise = TAIL_ROUNDING * math.sqrt(self.rank)
+
         def integrand(rows: Index, theta: Array) -> Array:
             return self._conditional(epsilon[rows][:, None], theta)
 
-        return rounded_up(self.infinite + integrate(integrand, self._edges(epsilon)))
+        return rounded_up(self.infinite + integrate(integrand, self._edges(epsilon), noise=noise))
 
     def _edges(self, epsilon: Array) -> Array:
         """Panels over the support of θ, split where a = 1 and where b changes sign."""

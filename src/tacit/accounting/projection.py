@@ -16,6 +16,7 @@ from tacit.accounting.gaussian import gaussian
 from tacit.accounting.profile import PrivacyProfile, profile_from_curves
 
 EPS = float(np.finfo(np.float64).eps)
+LARGEST_EXPONENT = 1e7
 
 
 def vector_projection(dim: int, rank: int, alignment: float) -> PrivacyProfile:
@@ -171,7 +172,9 @@ def captured_renyi(orders: Array, rank: int, dim: int, square: float) -> Array:
 
 
 def _log_moment(exponent: float, first: float, second: float) -> float:
-    """ln E e^{zX} = ln E e^{−z(1−X)} + z."""
+    """ln E e^{zX} = ln E e^{−z(1−X)} + z; z alone, which is more, beyond 1e7."""
+    if exponent > LARGEST_EXPONENT:
+        return exponent
     width = 1 / math.sqrt(1 / (1 / first + 1 / second) + exponent / 4 + 1)
     reach = 60 / min(first, second, 1.0) + abs(math.log(first / second)) + math.log1p(exponent)
     points = np.arange(-reach, reach, width / 4)
