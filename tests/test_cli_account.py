@@ -213,6 +213,7 @@ def test_a_png_is_a_png(tacit, tmp_path):
     picture = tmp_path / "out.png"
     assert tacit("account", "laplace", "--scale", 1, "--plot", picture).code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
 
 
 @pytest.mark.parametrize(

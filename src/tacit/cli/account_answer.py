@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+import os
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -285,10 +287,14 @@ def _label_line(axes: Any, drawn: Any, text: str, offset: tuple[int, int]) -> No
 
 
 def _write_figure(path: Path, figure: Figure) -> None:
-    """Draw in memory first, so that a failed drawing leaves the file that was there."""
+    """Draw in memory, then replace: the file is the old one or the new one, whole."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.lower().removeprefix("."), dpi=160)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        path.write_bytes(buffer.getvalue())
+        temporary.write_bytes(buffer.getvalue())
+        os.replace(temporary, path)
     except OSError as error:
         raise ValueError(f"--plot: cannot write {path} ({error.strerror})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
