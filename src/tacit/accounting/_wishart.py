@@ -51,7 +51,8 @@ class WishartLoss:
     def positive(self, epsilon: Array) -> Array:
         """Return δ(ε) for ε >= 0, rounded up; shape (n,)."""
 
-        noise = TAIL_ROUNDING * math.sqrt(self.rank)
+        # differences of nearly equal tails are all rounding at such angles
+        noise = TAIL_ROUNDING * math.sqrt(self.rank) if self.angle < 1e-4 else 0.0
 
         def integrand(rows: Index, theta: Array) -> Array:
             return self._conditional(epsilon[rows][:, None], theta)
