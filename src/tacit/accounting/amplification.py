@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tacit.accounting.profile import PrivacyProfile
 
 SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
-ANY_NEIGHBOURS = "neighbouring inputs"
+ANY_NEIGHBOURS = "any that the parameters allow"
 ADD_REMOVE = "add or remove one record"
 REPLACE = "replace one record"
 SAMPLED = "every record is sampled independently, and which were sampled stays secret"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +21,7 @@ LARGEST_LOSS = 2.0**40
 FLOOR_SLACK = 1e-18
 SEARCH_GRID = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 41.0)])
 SEARCH_POINTS = 17
+ROUNDS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +150,7 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
     return _lifted(bare, high[kept], kept)
 
 
+@lru_cache(maxsize=32)
 def loss_range(forward: Curve, backward: Curve, tail: float) -> tuple[float, float]:
     """Return losses beyond which the curves are within ``tail`` of their limits."""
     above = _reach(forward, tail)
@@ -209,7 +211,24 @@ def _bends(epsilons: Array, low: Array, high: Array) -> Array:
 
 
 def _convex_minorant(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np.bool_]:
-    """Mark the lattice points on the convex minorant in e^ε."""
+    """Mark the lattice points on the convex minorant in e^ε.
+
+    A point above the chord of two others is not on it, whichever others are dropped with it: a few
+    rounds over the whole array leave little for the pass that finishes.
+    """
+    points = np.arange(epsilons.size)
+    for _ in range(ROUNDS):
+        concave = _bends(epsilons[points], low[points], high[points]) < 0
+        if not concave.any() or concave.all():
+            break
+        points = points[~concave]
+    kept = np.zeros(epsilons.size, dtype=np.bool_)
+    kept[points[_monotone_chain(epsilons[points], low[points], high[points])]] = True
+    return kept
+
+
+def _monotone_chain(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np.bool_]:
+    """Mark the points on the convex minorant in e^ε, one pass from the left."""
     kept = np.ones(epsilons.size, dtype=np.bool_)
     bent = np.flatnonzero(_bends(epsilons, low, high) < 0)
     if not bent.size:
