@@ -32,7 +32,7 @@ def vector_projection(dim: int, rank: int, alignment: float) -> PrivacyProfile:
 
     where G is the upper tail of χ²_n for a < 1, its lower tail for a > 1, and
     P∞ = P(t_r < −ρ√r/√(1−ρ²)) is the probability of a release that M v' cannot make. A larger
-    ρ gives a smaller δ: ρ is the smallest alignment of two neighbours.
+    ρ gives a smaller δ (checked on a grid, not proved): ρ is the smallest alignment of neighbours.
 
     Args:
         dim: d >= 2.
