@@ -13,7 +13,7 @@ SHAPES = [(1, 4), (6, 20), (40, 60), (40, 40), (120, 300), (60, 8), (600, 12)]
 def check_certificate(design, rows, budgets, cost=None, cost_rtol=1e-9):
     """Rows of the factor have norm ≤ 1 and reproduce the differences under the noise factor."""
     norms = np.linalg.norm(design.constraint_factor, axis=1)
-    assert norms.max() <= 1 + 1e-15
+    assert norms.max() <= 1
     scaled = rows / np.sqrt(budgets)[:, None]
     reproduced = design.constraint_factor @ design.factor.T
     size = np.abs(design.constraint_factor) @ np.abs(design.factor.T) + np.abs(scaled)

@@ -23,6 +23,7 @@ from tacit.linalg import MACHINE_EPSILON
 # An eigendecomposition of Λ^½ G Λ^½ errs in s by s_max² ε / s: at this ratio by 1% of s itself.
 EIGEN_RATIO = 1e-7
 KERNEL_TOLERANCE = 0.1
+NORM_ROUNDING = 8 * MACHINE_EPSILON
 STEP_DOWN, STEP_UP = 8.0, 2.0
 # Up to this many rows the interior point works on all of them.
 SMALL = 512
@@ -152,10 +153,8 @@ def mended_root(rows: Array, spectrum: Spectrum) -> tuple[Array, Array]:
     )
     triangle = scipy_linalg.qr(stacked, mode="r", check_finite=False)[0][: rows.shape[1]]
     root = scipy_linalg.solve_triangular(triangle, rows.T, trans="T", check_finite=False).T
-    norms = np.sqrt((root**2).sum(axis=1))
-    largest = float(norms.max())
-    root /= np.maximum(norms, largest)[:, None]
-    return root, largest * triangle.T
+    largest = float(np.sqrt((root**2).sum(axis=1)).max()) * (1 + NORM_ROUNDING)
+    return root / largest, largest * triangle.T
 
 
 def second_order_leverage(gram: Array) -> Array:

@@ -14,6 +14,7 @@ from tacit._validation import Array, array, in_interval, vector
 from tacit.covariance import Covariance, Factored, Isotropic
 from tacit.design.base import Design
 from tacit.design.multipliers import (
+    NORM_ROUNDING,
     RootSolver,
     Solution,
     interior_point,
@@ -253,9 +254,9 @@ def _triangular(root: Array) -> Array | None:
 
 
 def _unit_rows(rows: Array) -> Array:
-    """Return rows scaled down to norm 1 where they are longer."""
+    """Return rows scaled down to norm 1, less the rounding of a norm, where they are longer."""
     norms: Array = np.sqrt((rows**2).sum(axis=1))
-    scaled: Array = rows / np.maximum(norms, 1.0)[:, None]
+    scaled: Array = rows / np.maximum(norms * (1 + NORM_ROUNDING), 1.0)[:, None]
     return scaled
 
 
