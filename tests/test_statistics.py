@@ -9,7 +9,8 @@ import pytest
 from tacit import compute
 from tacit.attacks import MembershipAttack
 from tacit.conversions import success_from_information
-from tacit.design.information import gaussian_information, log_det_information
+from tacit.design import gaussian_information
+from tacit.information import log_det_information
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.statistics import Query, StatisticRelease, privatize, workflow
 from tacit.statistics.candidates import draw_family, subset_rate

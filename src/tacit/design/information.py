@@ -22,15 +22,14 @@ from tacit._validation import (
 )
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
-from tacit.design.log_det import (
+from tacit.design.spectra import (
     exact_spectrum,
     least_cost,
     linear_spectrum,
-    log_det_information,
-    output_matrix,
     scaled_to_budget,
 )
 from tacit.design.streaming import efficient_information
+from tacit.information.log_det import log_det_information, output_matrix
 from tacit.linalg import MACHINE_EPSILON
 
 __all__ = [

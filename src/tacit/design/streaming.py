@@ -20,7 +20,7 @@ from tacit._validation import (
 )
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
-from tacit.design.log_det import linear_spectrum
+from tacit.design.spectra import linear_spectrum
 from tacit.linalg import MACHINE_EPSILON
 
 FIRST_CHECK = 16

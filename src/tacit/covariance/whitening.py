@@ -1,0 +1,66 @@
+"""Coordinates in which noise of a given covariance is N(0, I)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import linalg as scipy_linalg
+
+from tacit._validation import Array, matrix
+from tacit.covariance.base import Covariance
+from tacit.covariance.full import Diagonal, Isotropic
+from tacit.covariance.low_rank import Factored
+from tacit.linalg import MACHINE_EPSILON
+
+ROUNDING_UNITS = 8.0
+
+
+def whiten(rows: Any, covariance: Covariance) -> tuple[Array, float]:
+    """Return ``A⁻¹ x`` for every row x, with ``Σ = A Aᵀ``, and how far rounding may be off.
+
+    The rows returned are exact for a noise covariance Σ' with ``(1 − ρ) Σ ⪯ Σ' ⪯ (1 + ρ) Σ``,
+    ``ρ = 8 d 2⁻⁵² κ²``, κ the condition number of A after scaling to unit variances.
+
+    Args:
+        rows: (n, d).
+        covariance: Σ, of full rank.
+
+    Returns:
+        ((n, d), ρ); ρ is inf where double precision cannot invert Σ.
+
+    Raises:
+        ValueError: rows of another dimension, or a covariance that is singular.
+
+    Example:
+        >>> from tacit.covariance import Diagonal
+        >>> whiten([[2.0, 3.0]], Diagonal([4.0, 9.0]))[0].tolist()
+        [[1.0, 1.0]]
+    """
+    values = matrix("rows", rows)
+    if covariance.dim != values.shape[1] or covariance.rank < covariance.dim:
+        raise ValueError(
+            f"covariance: expected one of full rank {values.shape[1]}, got rank "
+            f"{covariance.rank} of dimension {covariance.dim}"
+        )
+    scales = np.sqrt(covariance.diagonal())
+    scaled = values / scales
+    if isinstance(covariance, (Isotropic, Diagonal)):
+        return scaled, ROUNDING_UNITS * MACHINE_EPSILON
+    if isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
+        factor = covariance.factor / scales[:, None]
+        singular = scipy_linalg.svdvals(factor)
+    else:
+        correlation = covariance.to_dense() / np.outer(scales, scales)
+        try:
+            factor = scipy_linalg.cholesky(correlation, lower=True)
+        except scipy_linalg.LinAlgError:
+            return scaled, math.inf
+        singular = scipy_linalg.svdvals(factor)
+    if singular[-1] <= 0.0:
+        return scaled, math.inf
+    condition = float(singular[0] / singular[-1])
+    error = ROUNDING_UNITS * covariance.dim * MACHINE_EPSILON * condition**2
+    whitened: Array = scipy_linalg.solve(factor, scaled.T).T
+    return whitened, error

@@ -1,0 +1,14 @@
+"""Bounds on the information I(X; Y) that a noisy release carries about a secret."""
+
+from tacit.information.bounds import InformationBound
+from tacit.information.concentration import mean_lower_bound, mean_upper_bound
+from tacit.information.log_det import log_det_information
+from tacit.information.mixture import mixture
+
+__all__ = [
+    "InformationBound",
+    "log_det_information",
+    "mean_lower_bound",
+    "mean_upper_bound",
+    "mixture",
+]

@@ -1,0 +1,105 @@
+"""What is known of an information: an estimate between two one-sided confidence bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tacit import guarantees
+from tacit._validation import in_interval, integer, non_negative
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformationBound:
+    """An information I(X; Y) in nats, measured: ``lower <= I`` and ``I <= upper``, each apart.
+
+    Each of the two bounds is true with probability ``confidence`` at least, at the number of
+    samples used, by an inequality that holds for finite samples. Both together are true with
+    probability ``2 confidence − 1``. A side that is not bounded holds 0, or inf.
+
+    Attributes:
+        lower: Lower confidence bound, >= 0.
+        estimate: Best guess, between the two.
+        upper: Upper confidence bound; what a guarantee is made of.
+        confidence: In (0, 1): of each bound by itself.
+        samples: Draws the bounds rest on; 0 when ``upper`` needed none.
+        method: Which statement the upper bound comes from.
+        deterministic: Whether ``upper`` is computed without sampling, and so is always true.
+
+    Raises:
+        ValueError: A field is not what it should be, or the three are out of order.
+
+    Example:
+        >>> bound = InformationBound(
+        ...     lower=0.1, estimate=0.11, upper=0.12, confidence=0.99, samples=1000, method="any"
+        ... )
+        >>> bound.guarantee("the prompt", ["prompts are equally likely"]).nats
+        0.12
+
+    Source: residual-pac, Definition 4; corrected in that only ``upper`` certifies.
+    """
+
+    lower: float
+    estimate: float
+    upper: float
+    confidence: float
+    samples: int
+    method: str
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        in_interval("confidence", self.confidence, 0.0, 1.0, open_low=True, open_high=True)
+        integer("samples", self.samples, minimum=0)
+        numbers = {name: getattr(self, name) for name in ("lower", "estimate", "upper")}
+        for name, value in numbers.items():
+            non_negative(name, value, allow_inf=True)
+        if not 0.0 <= self.lower <= self.estimate <= self.upper:
+            raise ValueError(f"lower, estimate, upper: expected 0 <= in this order, got {numbers}")
+
+    def guarantee(
+        self, secret: str, assumptions: Iterable[str] = (), *, source: str | None = None
+    ) -> guarantees.InformationBound:
+        """Return the upper bound as a guarantee, statistical unless it needed no sampling.
+
+        Args:
+            secret: What X is and how it is drawn, as in "tells about <secret>".
+            assumptions: What must hold, one sentence each; the law of the secret belongs here.
+            source: Where the bound comes from; ``method`` when None.
+
+        Returns:
+            A ``tacit.guarantees.InformationBound`` of ``upper`` nats.
+
+        Raises:
+            ValueError: ``secret`` or an assumption is empty.
+        """
+        return guarantees.InformationBound(
+            nats=self.upper,
+            secret=secret,
+            evidence="numerical" if self.deterministic else "statistical",
+            assumptions=tuple(assumptions),
+            source=self.method if source is None else source,
+            confidence=None if self.deterministic else self.confidence,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every field, for strict JSON; an unbounded side is None."""
+        fields: dict[str, Any] = dict(vars(self))
+        for name in ("lower", "estimate", "upper"):
+            fields[name] = fields[name] if math.isfinite(fields[name]) else None
+        return fields
+
+
+def least(bound: InformationBound, upper: float, method: str) -> InformationBound:
+    """Return the bound with a deterministic upper bound in place of its own, where that is less."""
+    if upper >= bound.upper:
+        return bound
+    return replace(
+        bound,
+        lower=min(bound.lower, upper),
+        estimate=min(bound.estimate, upper),
+        upper=upper,
+        method=method,
+        deterministic=True,
+    )
