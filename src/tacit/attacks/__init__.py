@@ -1,5 +1,25 @@
 """Attacks told everything the defender did: what they reach is evidence, never a guarantee."""
 
-from tacit.attacks.membership import MembershipAttack, membership_attack
+from tacit.attacks.bayes import BayesAttack, bayes, bayes_success
+from tacit.attacks.membership import (
+    MembershipAttack,
+    OperatingPoint,
+    RocSummary,
+    likelihood_ratio,
+    lira,
+    membership_attack,
+    roc,
+)
 
-__all__ = ["MembershipAttack", "membership_attack"]
+__all__ = [
+    "BayesAttack",
+    "MembershipAttack",
+    "OperatingPoint",
+    "RocSummary",
+    "bayes",
+    "bayes_success",
+    "likelihood_ratio",
+    "lira",
+    "membership_attack",
+    "roc",
+]

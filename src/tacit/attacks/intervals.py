@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy import stats
+from scipy import special, stats
 
 from tacit._validation import Array, in_interval, integer, vector
 
@@ -73,3 +73,48 @@ def proportion_interval(hits: int, trials: int, confidence: float) -> tuple[floa
     low = 0.0 if found == 0 else float(stats.beta.ppf(tail, found, count - found + 1))
     high = 1.0 if found == count else float(stats.beta.isf(tail, found + 1, count - found))
     return low, high
+
+
+def chernoff_interval(mean: float, count: int, confidence: float) -> tuple[float, float]:
+    """Return an interval for an expectation from an average of values in [0, 1].
+
+    All θ with ``n kl(mean ‖ θ) <= ln(2/(1 − confidence))``. It holds for n independent values of
+    different laws, and for a U-statistic that averages means of n independent values.
+
+    Args:
+        mean: the average, in [0, 1].
+        count: n >= 1.
+        confidence: in (0, 1).
+
+    Returns:
+        (low, high), in [0, 1].
+
+    Raises:
+        ValueError: a bad argument.
+
+    Example:
+        >>> low, high = chernoff_interval(0.5, 1000, 0.95)
+        >>> 0.456 < low < 0.458 and 0.542 < high < 0.544
+        True
+
+    Source: Hoeffding (1963), Thm 1 and Sec. 5.
+    """
+    average = in_interval("mean", mean, 0.0, 1.0)
+    trials = integer("count", count, minimum=1)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    budget = math.log(2.0 / (1.0 - level)) / trials
+    return 1.0 - _farthest(1.0 - average, budget), _farthest(average, budget)
+
+
+def _farthest(average: float, budget: float) -> float:
+    """Return the largest θ >= average with kl(average ‖ θ) <= budget, rounded up."""
+    low, high = average, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        distance = special.rel_entr(average, middle)
+        distance += special.rel_entr(1.0 - average, 1.0 - middle)
+        if distance <= budget:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -19,7 +19,8 @@ from tacit._validation import (
     matrix,
 )
 from tacit.attacks.intervals import mean_interval, proportion_interval
-from tacit.covariance import Covariance, Factored
+from tacit.attacks.mixtures import in_noise_units
+from tacit.covariance import Covariance
 
 ENTRIES_PER_CHUNK = 4_000_000
 BAYES = "Bayes likelihood ratio over the declared candidates"
@@ -145,7 +146,7 @@ def membership_attack(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     source = generator(rng)
     rate = float(inside[:, 0].mean())
-    clean = _whitened(values - values.mean(axis=0), covariance)
+    clean = in_noise_units(values - values.mean(axis=0), covariance)
     secrets = source.integers(len(values), size=count)
     seen = clean[secrets] + source.standard_normal((count, clean.shape[1]))
     indicator = inside.astype(np.float64)
@@ -187,23 +188,6 @@ def _balanced(memberships: Any, candidates: int) -> Any:
             f"0 and 1, got {counts.min()} to {counts.max()} of {candidates}"
         )
     return inside
-
-
-def _whitened(values: Array, covariance: Covariance) -> Array:
-    """Return values in coordinates in which the noise is N(0, I)."""
-    if covariance.dim != values.shape[1] or covariance.rank < covariance.dim:
-        raise ValueError(
-            f"covariance: expected one of full rank {values.shape[1]}, got rank "
-            f"{covariance.rank} of dimension {covariance.dim}"
-        )
-    scales = np.sqrt(covariance.diagonal())
-    if isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
-        factor = covariance.factor / scales[:, None]
-    else:
-        correlation = covariance.to_dense() / np.outer(scales, scales)
-        factor = scipy_linalg.cholesky(correlation, lower=True)
-    whitened: Array = scipy_linalg.solve(factor, (values / scales).T).T
-    return whitened
 
 
 def _bayes(clean: Array, indicator: Array) -> Scores:
