@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 from scipy.special import betaincc, erfcx, gammaln
 
 from tacit._validation import Array
 from tacit.accounting._quadrature import Index, integrate, rounded_up
-from tacit.accounting.gaussian import gaussian_curve
 
 LOG_NEGLIGIBLE = -95.0
 SCAN_POINTS = 49
 PANELS = 5
 CROSSING_STEPS = 10
-BISECTIONS = 14
+BISECTIONS = 24
+GRID_POINTS, GRID_START = 96, 1e-5
+GRID_ERROR = 2e-3  # of m₁/m*
 SMALLEST = 1e-290
 CLOSE = 1e-3
 SQRT_2 = math.sqrt(2.0)
@@ -53,7 +56,11 @@ class ScaledBeta:
             return inside @ self.weights, inside @ (self.weights * self.scales)
         share = self.first / (self.first + self.second)
         mass = betaincc(self.first, self.second, above)
-        moment = share * betaincc(self.first + 1, self.second, above)
+        with np.errstate(divide="ignore", under="ignore"):
+            logs = self.first * np.log(above) + self.second * np.log1p(-above)
+            # P(X > x) at a + 1 is P(X > x) at a plus x^a (1 − x)^b / (a B(a, b))
+            rise = np.exp(logs - log_beta(self.first, self.second)) / self.first
+        moment = share * (mass + rise)
         return mass @ self.weights, moment @ (self.weights * self.scales)
 
     def below(self, epsilon: Array, level: Array) -> Array:
@@ -76,14 +83,13 @@ class ScaledBeta:
         top = np.clip(cut, low, high)
         norm = log_beta(self.first, self.second)
 
-        def log_density(points: Array) -> Array:
-            left, right = -np.logaddexp(0.0, -points), -np.logaddexp(0.0, points)
-            return np.asarray(self.first * left + self.second * right - norm)
-
         def integrand(rows: Index, points: Array) -> Array:
-            share = np.exp(-np.logaddexp(0.0, -points))
-            loss = gaussian_square(epsilon[rows][:, None], scale[rows][:, None] * share)
-            return np.asarray(weights[rows][:, None] * np.exp(log_density(points)) * loss)
+            # −ln x and −ln(1 − x), of which one is small
+            small = np.log1p(np.exp(-np.abs(points)))
+            left, right = np.maximum(-points, 0.0) + small, np.maximum(points, 0.0) + small
+            loss = gaussian_square(epsilon[rows][:, None], scale[rows][:, None] * np.exp(-left))
+            density = np.exp(-self.first * left - self.second * right - norm)
+            return np.asarray(weights[rows][:, None] * density * loss)
 
         grid = np.linspace(0.0, 1.0, SCAN_POINTS)
         points = low + (top - low)[:, None] * grid
@@ -96,39 +102,82 @@ def rank_one_curve(epsilon: Array, law: ScaledBeta) -> Array:
     return rounded_up(law.below(epsilon, np.full(epsilon.shape, math.inf)))
 
 
-def spectrum_curve(epsilon: Array, law: ScaledBeta) -> Array:
+class SpectrumCurve:
     """Bound E δ_G(ε; W) for every W below Y in convex order, such as Σ w_j Y_j with Σ w_j = 1.
 
     δ_G(ε; m) is convex for m <= m* = 2(√(1 + ε²) − 1) and concave beyond. A tangent at p >= m*
     lies above it from the point m₁ where they cross, so G = δ_G before m₁ and the tangent after
-    is convex and at least δ_G: E δ_G(ε; W) <= E G(W) <= E G(Y). The best p is E[Y | Y > m₁(p)].
+    is convex and at least δ_G: E δ_G(ε; W) <= E G(W) <= E G(Y). The best p is E[Y | Y > m₁(p)];
+    it is found on a grid of ε and read off between, since every p gives a bound.
+
+    Args:
+        law: The law of Y.
     """
-    bend = 2 * epsilon**2 / (np.sqrt(1 + epsilon**2) + 1)
-    largest = float(law.scales.max())
-    curved = largest > bend
-    crossing = np.full(epsilon.shape, math.inf)
-    line = np.zeros(epsilon.shape)
-    if curved.any():
-        some = epsilon[curved]
-        point = _touching(some, bend[curved], law)
-        level, slope, offset = _crossing(some, point, bend[curved])
-        mass, moment = law.tail(level)
-        crossing[curved] = level
-        line[curved] = np.maximum(offset * mass + slope * moment, 0.0)
-    return rounded_up(law.below(epsilon, crossing) + line)
+
+    def __init__(self, law: ScaledBeta):
+        self._law = law
+        self._largest = float(law.scales.max())
+
+    def __call__(self, epsilon: Array) -> Array:
+        """Return the bound for ε >= 0, rounded up; shape of ``epsilon``, one-dimensional."""
+        bend = _bend(epsilon)
+        curved = self._largest > bend
+        crossing = np.full(epsilon.shape, math.inf)
+        line = np.zeros(epsilon.shape)
+        if curved.any():
+            some, limit = epsilon[curved], bend[curved]
+            guess = limit * self._shares(some)
+            level, slope, offset = self._tangent(some, limit, guess)
+            astray = np.abs(level - guess) > GRID_ERROR * limit
+            if astray.any():
+                here, bound = some[astray], limit[astray]
+                found = self._tangent(here, bound, _touching(here, bound, self._law))
+                level[astray], slope[astray], offset[astray] = found
+            mass, moment = self._law.tail(level)
+            crossing[curved] = level
+            line[curved] = np.maximum(offset * mass + slope * moment, 0.0)
+        return rounded_up(self._law.below(epsilon, crossing) + line)
+
+    def _tangent(self, epsilon: Array, bend: Array, level: Array) -> tuple[Array, Array, Array]:
+        """Where the tangent at E[Y | Y > level] crosses δ_G, its slope and offset."""
+        point = np.maximum(_mean_above(self._law, level), bend)
+        return _crossing(epsilon, point, bend)
+
+    def _shares(self, epsilon: Array) -> Array:
+        """The best m₁/m*, between the points of the grid."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.clip(self._grid(np.log(np.maximum(epsilon, self._lowest))), 0, 1))
+
+    @property
+    def _last(self) -> float:
+        """The ε at which m* is the largest scale."""
+        return math.sqrt(self._largest + self._largest**2 / 4)
+
+    @property
+    def _lowest(self) -> float:
+        return GRID_START * self._last
+
+    @cached_property
+    def _grid(self) -> PchipInterpolator:
+        epsilon = np.geomspace(self._lowest, self._last, GRID_POINTS)
+        bend = _bend(epsilon)
+        return PchipInterpolator(np.log(epsilon), _touching(epsilon, bend, self._law) / bend)
+
+
+def _bend(epsilon: Array) -> Array:
+    """m* = 2(√(1 + ε²) − 1)."""
+    return np.asarray(2 * epsilon**2 / (np.sqrt(1 + epsilon**2) + 1))
 
 
 def _touching(epsilon: Array, bend: Array, law: ScaledBeta) -> Array:
-    """Solve for p = E[Y | Y > m₁] whose tangent crosses δ_G at m₁, by bisection in m₁."""
+    """The m₁ at which the tangent at p = E[Y | Y > m₁] crosses δ_G, by bisection."""
     low, high = np.zeros(epsilon.shape), bend.copy()
-    point = _mean_above(law, low)
-    settled = _height(epsilon, point, low) >= 0
+    settled = _height(epsilon, _mean_above(law, low), low) >= 0
     for _ in range(BISECTIONS):
         middle = np.where(settled, 0.0, (low + high) / 2)
-        point = _mean_above(law, middle)
-        above = _height(epsilon, point, middle) >= 0
+        above = _height(epsilon, _mean_above(law, middle), middle) >= 0
         low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.maximum(point, bend)
+    return np.where(settled, 0.0, (low + high) / 2)
 
 
 def _mean_above(law: ScaledBeta, level: Array) -> Array:
@@ -179,8 +228,19 @@ def gaussian_square(epsilon: Array, square: Array) -> Array:
     high = (epsilon / safe + safe / 2) / SQRT_2
     value = np.asarray(np.exp(-low * low) * (erfcx(low) - erfcx(high)) / 2)
     if near.any():
-        value[near] = gaussian_curve(epsilon[near], distance[near])
+        value[near] = _close(epsilon[near], distance[near])
     return value
+
+
+def _close(epsilon: Array, distance: Array) -> Array:
+    """δ_G where μ is small: −h w'(x) − h³ w‴(x)/24 for w(x − h/2) − w(x + h/2), w = erfcx."""
+    width = distance / SQRT_2
+    middle = np.minimum(epsilon / np.maximum(distance, SMALLEST) / SQRT_2, HIGHEST)
+    value = erfcx(middle)
+    first = 2 * middle * value - 2 / math.sqrt(math.pi)
+    third = 4 * first + 2 * middle * (2 * value + 2 * middle * first)
+    low = middle - width / 2
+    return np.asarray(-np.exp(-low * low) * width * (first + width * width * third / 24) / 2)
 
 
 def log_beta(first: float, second: float) -> float:

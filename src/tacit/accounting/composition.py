@@ -19,7 +19,9 @@ UPPER_TAIL = 1e-28
 LOWER_TAIL = 1e-16
 MOST_POINTS = 2**21
 FEWEST_POINTS = 2**16
+ENOUGH_POINTS = 2**17
 DRIFT = 2e-5
+SMALL_DRIFT = 5.01e-6
 SKETCH_POINTS = 2**11
 TILTED_TAILS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-10)  # a normal sum tilted by 2 to 7 standard deviations
 COARSE = 32
@@ -57,9 +59,18 @@ class Sum:
 
     terms: Sequence[tuple[LossMasses, int]]
 
+    def cumulants(self, tilt: float) -> tuple[float, ...]:
+        """ln E exp(tilt · L) over the finite losses of each term, upper bounds."""
+        return tuple(_log_moment(term, tilt) for term, _ in self.terms)
+
     def cumulant(self, tilt: float) -> float:
         """ln E exp(tilt · S) over the finite losses, an upper bound."""
-        return math.fsum(count * _log_moment(term, tilt) for term, count in self.terms)
+        return self.added(self.cumulants(tilt))
+
+    def added(self, cumulants: Sequence[float]) -> float:
+        """The cumulant of the sum from those of its terms."""
+        pairs = zip(cumulants, self.terms, strict=True)
+        return math.fsum(count * cumulant for cumulant, (_, count) in pairs)
 
     def ends(self) -> tuple[int, int]:
         """Lowest and highest index of the sum."""
@@ -160,6 +171,9 @@ def lattice_step(parts: Sequence[Part], tail: float) -> float:
     if points > MOST_POINTS:
         return STEP * 2.0 ** math.ceil(math.log2(points / MOST_POINTS))
     # each release adds up to step²/8 to ε
+    coarser = min(points / ENOUGH_POINTS, math.sqrt(8 * SMALL_DRIFT / releases) / STEP)
+    if coarser >= 2:
+        return STEP * 2.0 ** math.floor(math.log2(coarser))
     finer = max(FEWEST_POINTS / points, STEP * math.sqrt(releases / (8 * DRIFT)), 1.0)
     return STEP * 2.0 ** -math.ceil(math.log2(min(finer, MOST_POINTS / points, 2.0**20)))
 
@@ -192,8 +206,9 @@ def convolve(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
     best = np.full(losses.shape, math.inf)
     masses = np.zeros(losses.shape)
     for tilt in tilts:
-        cumulant = total.cumulant(tilt)
-        entries, error = _tilted(terms, tilt, low, size, losses.size)
+        cumulants = total.cumulants(tilt)
+        cumulant = total.added(cumulants)
+        entries, error = _tilted(terms, tilt, cumulants, low, size, losses.size)
         with np.errstate(under="ignore", over="ignore"):
             untilt = np.exp(cumulant - tilt * losses)
             wrapped = np.exp(min(top_cumulant - cumulant - (top - tilt) * losses[-1], 0.0))
@@ -202,7 +217,7 @@ def convolve(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
         best = np.where(better, bound, best)
         masses = np.where(better, (np.maximum(entries, 0.0) + error) * untilt, masses)
     # rounding of the exponent of the untilting
-    exponent = abs(total.cumulant(tilts[-1])) + tilts[-1] * float(np.abs(losses).max())
+    exponent = abs(cumulant) + tilts[-1] * float(np.abs(losses).max())
     masses *= 1 + 8 * EPS * (1 + exponent)
     lowest, highest = total.ends()
     masses[0] += LOWER_TAIL if low > lowest else 0.0
@@ -211,7 +226,12 @@ def convolve(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
 
 
 def _tilted(
-    terms: Sequence[tuple[LossMasses, int]], tilt: float, low: int, size: int, kept: int
+    terms: Sequence[tuple[LossMasses, int]],
+    tilt: float,
+    cumulants: Sequence[float],
+    low: int,
+    size: int,
+    kept: int,
 ) -> tuple[Array, float]:
     """The convolution of the tilted laws on the window, and a bound on the error of each entry.
 
@@ -221,10 +241,10 @@ def _tilted(
     logs = np.zeros(size // 2 + 1)
     factors = []
     first = 0
-    for term, count in terms:
+    for (term, count), moment in zip(terms, cumulants, strict=True):
         # a tiny mass may need a factor beyond the largest float, so half of it at a time;
         # a mass > 0 allows no factor above e^745
-        half = np.exp(np.minimum((tilt * term.losses - _log_moment(term, tilt)) / 2, 373.0))
+        half = np.exp(np.minimum((tilt * term.losses - moment) / 2, 373.0))
         transform = rfft(_wrapped(half * term.masses * half, size))
         # |F̂ − F| <= depth, and the tilt itself is rounded relative to its exponent
         error = depth + 8 * EPS * (1 + abs(tilt) * float(np.abs(term.losses[[0, -1]]).max()))

@@ -22,6 +22,8 @@ FLOOR_SLACK = 1e-18
 SEARCH_GRID = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 41.0)])
 SEARCH_POINTS = 17
 ROUNDS = 12
+REACH_GRID = np.concatenate([[0.0], 2.0 ** np.arange(-20, math.log2(LARGEST_LOSS) + 1)])
+REACH_POINTS = 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,25 +155,26 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
 @lru_cache(maxsize=32)
 def loss_range(forward: Curve, backward: Curve, tail: float) -> tuple[float, float]:
     """Return losses beyond which the curves are within ``tail`` of their limits."""
-    above = _reach(forward, tail)
-    below = _reach(lambda epsilon: np.exp(-epsilon) * backward(epsilon), tail)
-    return -below, above
+    return -_reach(backward, tail, dual=True), _reach(forward, tail, dual=False)
 
 
-def _reach(curve: Curve, tail: float) -> float:
-    grid = np.concatenate([[0.0], 2.0 ** np.arange(-20, math.log2(LARGEST_LOSS) + 1)])
-    values = curve(grid)
+def _reach(curve: Curve, tail: float, *, dual: bool) -> float:
+    """Where the curve, or e^{−ε} times it, is within ``tail`` of its limit; little beyond."""
+    values = _on_grid(curve) * np.exp(-REACH_GRID) if dual else _on_grid(curve)
     limit = float(values.min())
     bound = limit + max(tail, min(1e-3 * limit, FLOOR_SLACK))
     within = int(np.argmax(values <= bound))
     if within == 0:
         return 0.0
-    low, high = float(grid[within - 1]), float(grid[within])
-    for _ in range(2):
-        points = np.linspace(low, high, 33)
-        index = max(int(np.argmax(curve(points) <= bound)), 1)
-        low, high = float(points[index - 1]), float(points[index])
-    return high
+    points = np.linspace(REACH_GRID[within - 1], REACH_GRID[within], REACH_POINTS)[1:]
+    finer = curve(points) * (np.exp(-points) if dual else 1.0)
+    finer[-1] = bound
+    return float(points[int(np.argmax(finer <= bound))])
+
+
+@lru_cache(maxsize=32)
+def _on_grid(curve: Curve) -> Array:
+    return curve(REACH_GRID)
 
 
 def _domains(epsilons: Array, excess: Array, split: int) -> tuple[Array, Array]:

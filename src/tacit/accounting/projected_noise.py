@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from scipy.special import gammaln
@@ -11,9 +12,9 @@ from scipy.special import gammaln
 from tacit._validation import Array, in_interval, integer, non_negative, positive
 from tacit.accounting._mixtures import (
     ScaledBeta,
+    SpectrumCurve,
     gaussian_square,
     rank_one_curve,
-    spectrum_curve,
 )
 from tacit.accounting._quadrature import Curve, Index, curve_pair, integrate, rounded_up
 from tacit.accounting._wishart import WishartLoss
@@ -124,13 +125,12 @@ def projected_plus_noise(
 
 def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Curve:
     """Bound with M public, distance = Δ/σ."""
-    curve = rank_one_curve if one else spectrum_curve
 
     def bound(fineness: float) -> Curve:
         points, weights = chi_square_nodes(dim + rank - 1, fineness)
         scales = np.square(points / rank * distance) * (1 + 8 * EPS)
         law = ScaledBeta(rank / 2, (dim - 1) / 2, scales, weights)
-        return lambda epsilon: curve(epsilon, law)
+        return partial(rank_one_curve, law=law) if one else SpectrumCurve(law)
 
     return _settled(bound)
 

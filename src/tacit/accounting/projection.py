@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from scipy.special import logsumexp
 
 from tacit._validation import Array, in_interval, integer, non_negative, positive
-from tacit.accounting._mixtures import ScaledBeta, log_beta, rank_one_curve, spectrum_curve
+from tacit.accounting._mixtures import ScaledBeta, SpectrumCurve, log_beta, rank_one_curve
 from tacit.accounting._quadrature import curve_pair
 from tacit.accounting._wishart import WishartLoss
 from tacit.accounting.gaussian import gaussian
@@ -147,10 +148,10 @@ def noisy_projection(
         )
     law = ScaledBeta(width / 2, (size - width) / 2, np.array([square]), np.ones(1))
     exact = difference_rank == 1
-    curve = rank_one_curve if exact else spectrum_curve
+    curve = partial(rank_one_curve, law=law) if exact else SpectrumCurve(law)
     bound = "" if exact else ", convex order"
     return profile_from_curves(
-        curve_pair(lambda epsilon: curve(epsilon, law))[0],
+        curve_pair(curve)[0],
         name=name,
         renyi=lambda orders: captured_renyi(orders, width, size, square),
         source=f"lora-privacy, Lemma 16: a Beta mixture of Gaussian profiles{bound}",
