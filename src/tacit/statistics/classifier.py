@@ -1,0 +1,393 @@
+"""Release a classifier's logits for inputs that are secrets drawn from a declared pool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import entr
+
+from tacit._validation import (
+    Array,
+    RandomSource,
+    array,
+    choice,
+    generator,
+    in_interval,
+    integer,
+    is_reproducible,
+    positive,
+)
+from tacit.attacks import bayes
+from tacit.attacks.intervals import proportion_interval
+from tacit.conversions import information_from_success, success_from_information
+from tacit.covariance import Isotropic
+from tacit.design.base import Design
+from tacit.design.information import gaussian_information
+from tacit.design.true_information import true_information
+from tacit.guarantees import InformationBound
+from tacit.information.fano import fano_information
+from tacit.linalg import MACHINE_EPSILON
+from tacit.statistics.classifier_release import (
+    ClassifierAttack,
+    ClassifierRelease,
+    ContradictionError,
+)
+from tacit.statistics.logits import pool_logits
+from tacit.statistics.simulation import output_covariance
+
+METHODS = ("exact", "linear", "diagonal", "true-information")
+GRID_BITS = 20
+# A measured accuracy contradicts a bound only where chance explains it once in a billion.
+FALSE_ALARM = 1e-9
+SOURCE = "residual-pac, Thm 1, Eq. 17"
+SOURCE_TRUE = "residual-pac, Eq. 17, with the exact likelihood of the mixture over the pool"
+SECRET = "which input of the pool was queried"
+INPUT = "the queried input"
+LABEL = "the label of the queried input"
+ASSUMPTIONS = (
+    "the queried input is uniform over the declared pool; the attacker may know the pool, the "
+    "model, its logits for every input and the law of the noise",
+    "that an input is in the pool at all is not hidden",
+    "a released row is judged alone: its place in a list, and that no other row is of the same "
+    "input, say nothing to the attacker",
+    "one release of an input; T released rows of the same input tell at most T times as much",
+    "only the released logits are published: the clean logits, the accuracies, the attack and the "
+    "design stay with the holder of the model",
+    "the noise is independent of all else, computed in double precision",
+)
+FROM_SYSTEM = "the randomness is the operating system's"
+REPRODUCIBLE = (
+    "VOID: a seed or generator was given, so whoever knows it can repeat the draw; the bound "
+    "describes the same release with the operating system's randomness"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Labels:
+    """The label of every input: a function of the secret."""
+
+    values: npt.NDArray[np.intp]
+    largest_share: float
+    occurring: int
+    entropy: float
+
+
+@dataclass(frozen=True)
+class _Utility:
+    """How often the largest logit is that of the label; nothing without labels."""
+
+    clean: float | None = None
+    noisy: float | None = None
+    interval: tuple[float, float] | None = None
+    right: int = 0
+
+
+def classifier(
+    predict: Any,
+    pool: Any,
+    *,
+    mi_budget: float | None = None,
+    success: float | None = None,
+    inputs: Any = None,
+    labels: Any = None,
+    method: str = "exact",
+    cost: Any = None,
+    confidence: float = 0.99,
+    attack: bool = True,
+    attack_trials: int = 2000,
+    rng: RandomSource = None,
+    progress: bool | None = None,
+    before_draw: Callable[[InformationBound], object] | None = None,
+) -> ClassifierRelease:
+    """Release noisy logits, one row per queried input, with a bound on what a row tells.
+
+    The secret X is which of the n inputs of the pool was queried, uniform; its logits x are
+    released as ``y = x + N(0, Σ)``, rounded to 2⁻²⁰ of the noise's standard deviation. The
+    covariance S of the logits over the pool (dividing by n) is known exactly, and
+
+        I(X; Y) <= ½ logdet(I + S Σ⁻¹) <= β,
+
+    or, with ``method="true-information"``, the upper confidence bound on I(X; Y) itself is within
+    β. An attacker names the input with probability s at most, ``kl(s ‖ 1/n) = β``, and its label
+    with ``kl(s ‖ largest share of a label) = β``. The rows released together, about m inputs that
+    are drawn in any way with uniform marginals, tell at most m β about all m inputs.
+
+    Args:
+        predict: callable from a batch of the pool, an array (b, …), to logits (b, c); a torch
+            module, which is run in evaluation mode without gradients; or the logits themselves,
+            (n, c). What it returns is released, be it logits, log odds or scores.
+        pool: the n >= 2 inputs, an array (n, …) or a list.
+        mi_budget: β > 0 in nats; or
+        success: s in (1/n, 1) for naming the input, converted to the largest budget that allows it.
+        inputs: indices of the inputs to release, none twice; all when None.
+        labels: (n,) class numbers 0 … c − 1, for utility and for what the release tells about them.
+        method: ``"exact"``, ``"linear"``, ``"diagonal"`` as in ``gaussian_information``, or
+            ``"true-information"`` as in ``design.true_information``.
+        cost: F, what noise costs, as in ``gaussian_information``; None for squared error.
+        confidence: of a statistical guarantee, of every interval and of ``fano``, each alone.
+        attack: whether to run the best possible attackers on simulated releases.
+        attack_trials: simulated releases, each of an input drawn uniformly from the pool.
+        rng: None draws from the operating system. A seed or generator makes the release
+            reproducible, which voids the guarantee and is recorded.
+        progress: whether to show a bar on a terminal; None and True do.
+        before_draw: called with the guarantee of one row once it is certified, before anything is
+            drawn; an exception it raises stops the release.
+
+    Returns:
+        The ``ClassifierRelease``. It does not say which inputs were released.
+
+    Raises:
+        ValueError: a bad argument, or a model that returns other than finite logits.
+        ContradictionError: by Fano's inequality the label accuracy measured, at the confidence of
+            one in a billion, needs more information than was certified: a defect, and nothing is
+            released.
+
+    Example:
+        >>> source = np.random.default_rng(0)
+        >>> digits = np.arange(300) % 3
+        >>> images = np.eye(3)[digits] + 0.1 * source.normal(size=(300, 3))
+        >>> release = classifier(lambda batch: 5 * batch, images, mi_budget=0.5, labels=digits)
+        >>> release.guarantee.nats <= 0.5, release.fano <= 0.5, release.accuracy_clean
+        (True, True, 1.0)
+
+    Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise), Sec. 6 (logits).
+    """
+    choice("method", method, METHODS)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    trials = integer("attack_trials", attack_trials, minimum=2)
+    source = generator(rng)
+    logits = pool_logits(predict, pool, progress)
+    rows = _released_rows(inputs, len(logits))
+    classes = _checked_labels(labels, *logits.shape)
+    budget = _budget(mi_budget, success, _share(1, len(logits)))
+    design, variances = _designed(logits, budget, method, cost, level, source, progress)
+    guarantee = _guarantee(design, reproducible=is_reproducible(rng))
+    measured = None
+    if attack and design.method != "constant":
+        measured = _attacked(logits, design, classes, trials, level, source)
+    fano = _fano_of_attack(measured, classes, guarantee, level)
+    if before_draw is not None:
+        before_draw(guarantee)
+    released = _draw(logits[rows], design, None if rng is None else source)
+    utility = _utility(logits[rows], released, rows, classes, level)
+    if fano is None and classes is not None and rows.size == len(logits):
+        fano = _fano(utility.right, rows.size, logits.shape[1], classes, guarantee, level)
+    return ClassifierRelease(
+        logits=released,
+        guarantee=guarantee,
+        identification=guarantee.success(_share(1, len(logits)), INPUT),
+        label_bound=None if classes is None else guarantee.success(classes.largest_share, LABEL),
+        design=design,
+        attack=measured,
+        accuracy_clean=utility.clean,
+        accuracy_noisy=utility.noisy,
+        accuracy_interval=utility.interval,
+        fano=fano,
+        confidence=level,
+        pool_size=len(logits),
+        mi_budget=budget,
+        output_variance=variances,
+        method=design.method,
+        reproducible=is_reproducible(rng),
+        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _designed(
+    logits: Array,
+    budget: float,
+    method: str,
+    cost: Any,
+    confidence: float,
+    source: np.random.Generator,
+    progress: bool | None,
+) -> tuple[Design, Array]:
+    """Return the noise of one row and the variance of each logit."""
+    _, covariance, slack = output_covariance(logits)
+    variances = np.diagonal(covariance).copy()
+    if not covariance.any():
+        return _no_noise(logits.shape[1]), variances
+    if method == "true-information":
+        design = true_information(
+            logits, budget, cost=cost, confidence=confidence, rng=source, progress=progress
+        )
+        return design, variances
+    upper = covariance + slack * np.diag(variances)
+    return gaussian_information(upper, budget, cost=cost, method=method), variances
+
+
+def _utility(
+    clean: Array,
+    released: Array,
+    rows: npt.NDArray[np.intp],
+    classes: _Labels | None,
+    confidence: float,
+) -> _Utility:
+    if classes is None:
+        return _Utility()
+    truth = classes.values[rows]
+    right = int((released.argmax(axis=1) == truth).sum())
+    return _Utility(
+        clean=float((clean.argmax(axis=1) == truth).mean()),
+        noisy=right / truth.size,
+        interval=proportion_interval(right, truth.size, confidence),
+        right=right,
+    )
+
+
+def _released_rows(inputs: Any, count: int) -> npt.NDArray[np.intp]:
+    if inputs is None:
+        return np.arange(count)
+    indices = _integers("inputs", inputs)
+    if indices.min() < 0 or indices.max() >= count:
+        raise ValueError(
+            f"inputs: expected indices 0 to {count - 1} of the pool, got {indices.min()} to "
+            f"{indices.max()}"
+        )
+    if len(np.unique(indices)) != indices.size:
+        raise ValueError(
+            "inputs: expected no input twice, since every release of it is charged: call again "
+            "for another release"
+        )
+    return indices
+
+
+def _checked_labels(labels: Any, count: int, columns: int) -> _Labels | None:
+    if labels is None:
+        return None
+    values = _integers("labels", labels)
+    if values.shape != (count,) or values.min() < 0 or values.max() >= columns:
+        raise ValueError(
+            f"labels: expected {count} class numbers from 0 to {columns - 1}, got {values.size} "
+            f"from {values.min()} to {values.max()}"
+        )
+    sizes = np.bincount(values)
+    occurring = int((sizes > 0).sum())
+    if occurring < 2:
+        raise ValueError(f"labels: expected at least two labels, got only {values[0]}")
+    entropy = float(entr(sizes / count).sum()) * (1.0 - 4.0 * sizes.size * MACHINE_EPSILON)
+    return _Labels(values, _share(int(sizes.max()), count), occurring, entropy)
+
+
+def _integers(name: str, values: Any) -> npt.NDArray[np.intp]:
+    checked = array(name, values, ndim=1)
+    if (checked != np.round(checked)).any() or np.abs(checked).max() > 2.0**53:
+        raise ValueError(f"{name}: expected whole numbers, got {checked[:4].tolist()} …")
+    return checked.astype(np.intp)
+
+
+def _share(part: int, whole: int) -> float:
+    """Return part/whole, rounded up."""
+    return math.nextafter(part / whole, 1.0)
+
+
+def _budget(mi_budget: float | None, success: float | None, prior: float) -> float:
+    """Return the budget in nats; a success asked for is never exceeded by its conversion back."""
+    if (mi_budget is None) == (success is None):
+        raise ValueError(
+            "mi_budget, success: expected exactly one of the two, got "
+            f"mi_budget={mi_budget!r} and success={success!r}"
+        )
+    if mi_budget is not None:
+        return positive("mi_budget", mi_budget)
+    asked = in_interval("success", success, prior, 1.0, open_low=True, open_high=True)
+    budget = information_from_success(asked, prior)
+    while budget > 0.0 and success_from_information(budget, prior) > asked:
+        budget *= 1.0 - 1e-12
+    return positive("success", budget)
+
+
+def _no_noise(size: int) -> Design:
+    return Design(
+        covariance=Isotropic(0.0, size),
+        cost=0.0,
+        gap=0.0,
+        method="constant",
+        multipliers=np.empty(0),
+        iterations=0,
+        information=0.0,
+        notes=("the logits are the same for every input, so they are released without noise",),
+    )
+
+
+def _guarantee(design: Design, *, reproducible: bool) -> InformationBound:
+    statistical = design.confidence is not None
+    return InformationBound(
+        nats=math.inf if design.information is None else design.information,
+        secret=SECRET,
+        evidence="statistical" if statistical else "numerical",
+        assumptions=(*ASSUMPTIONS, REPRODUCIBLE if reproducible else FROM_SYSTEM),
+        source=SOURCE_TRUE if statistical else SOURCE,
+        confidence=design.confidence,
+    )
+
+
+def _attacked(
+    logits: Array,
+    design: Design,
+    classes: _Labels | None,
+    trials: int,
+    confidence: float,
+    source: np.random.Generator,
+) -> ClassifierAttack:
+    def best(task: npt.NDArray[np.intp]) -> Any:
+        return bayes(
+            logits, design.covariance, task, trials=trials, confidence=confidence, rng=source
+        )
+
+    return ClassifierAttack(
+        identification=best(np.arange(len(logits))),
+        label=None if classes is None else best(classes.values),
+    )
+
+
+def _fano_of_attack(
+    measured: ClassifierAttack | None,
+    classes: _Labels | None,
+    guarantee: InformationBound,
+    confidence: float,
+) -> float | None:
+    if measured is None or measured.label is None or classes is None:
+        return None
+    trials = measured.label.trials
+    hits = round(measured.label.success * trials)
+    return _fano(hits, trials, classes.occurring, classes, guarantee, confidence)
+
+
+def _fano(
+    hits: int,
+    trials: int,
+    guessable: int,
+    classes: _Labels,
+    guarantee: InformationBound,
+    confidence: float,
+) -> float:
+    """Return the information that the accuracy implies; raise where it refutes the guarantee."""
+    surely = proportion_interval(hits, trials, 1.0 - FALSE_ALARM)[0]
+    needed = fano_information(surely, guessable, classes.entropy)
+    if needed > guarantee.nats:
+        raise ContradictionError(
+            f"labels were named right {hits} times in {trials}, which takes at least {needed:.6g} "
+            f"nats, but {guarantee.nats:.6g} were certified; nothing is released"
+        )
+    lower = proportion_interval(hits, trials, confidence)[0]
+    return fano_information(lower, guessable, classes.entropy)
+
+
+def _draw(clean: Array, design: Design, rng: np.random.Generator | None) -> Array:
+    """Draw independent noise for every row, which does not outlive this function."""
+    if design.method == "constant":
+        return clean.copy()
+    noisy = clean + design.sample(len(clean), rng)
+    deviations = np.sqrt(design.covariance.diagonal())
+    # A power of two: rounding to its multiples is exact.
+    grid = np.exp2(np.floor(np.log2(deviations)) - GRID_BITS)
+    released: Array = np.round(noisy / grid) * grid
+    return released
