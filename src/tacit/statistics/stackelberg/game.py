@@ -1,0 +1,303 @@
+"""The game of leader and follower: Monte Carlo SR-PAC in torch, float64, on one thread."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit._validation import Array
+from tacit.statistics.stackelberg.decoders import (
+    CategoricalDecoder,
+    Decoder,
+    FlowDecoder,
+    GaussianDecoder,
+    MixtureDensityDecoder,
+    seed_weights,
+)
+from tacit.statistics.stackelberg.leaders import Leader, make_leader
+from tacit.statistics.stackelberg.noise import StackelbergNoise
+
+FOLLOWER_RATE, LEADER_RATE = 3e-3, 2e-2
+MEMORY = 0.9
+STEEPEST = 10.0
+AVERAGED_SHARE = 0.25
+MOST_DRAWS = 1024
+TRACKING_ROUNDS = 6
+TRACKING_TOLERANCE = 0.005
+LARGEST_STEP = 0.7
+SCORES_PER_BATCH, SCORES_PER_EVALUATION = 1_000_000, 20_000_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Game:
+    """What is played: a secret uniform on N rows, in coordinates where the outputs are white.
+
+    Attributes:
+        points: (N, r) outputs, mean 0 and covariance I.
+        secrets: (N, p) values of the secret, mean 0 and covariance I; None for a categorical one.
+        groups: (N,) numbers of the secret's values, 0 …; None for a density.
+        cost: (r, r), the cost F of noise in coordinates.
+        start: (r, r) lower triangular, a factor of the covariance to start from.
+        lift: (r, d), from coordinates to outputs.
+        target: nats of ``H(X) − W(Q, π)`` to steer to.
+        offset: ``H(X) − H_q`` in nats.
+        one_sided: whether less than the target is as good.
+    """
+
+    points: Array
+    secrets: Array | None
+    groups: Array | None
+    cost: Array
+    start: Array
+    lift: Array
+    target: float
+    offset: float
+    one_sided: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How it is played: families, iterations and penalty."""
+
+    decoder: str
+    noise: str
+    steps: int
+    period: int
+    penalty_weight: float
+    batch: int | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """What came of it: the noise, the information the decoder finds, and the way there."""
+
+    noise: StackelbergNoise
+    information: float
+    standard_error: float
+    costs: Array
+    informations: Array
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Run torch on one thread: sums come out the same everywhere, and small ones sooner."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def with_offset(game: Game, offset: float) -> Game:
+    """Return the game with another ``H(X) − H_q``."""
+    return replace(game, offset=offset)
+
+
+def play(game: Game, rules: Rules, seed: int, advance: Callable[[int], None]) -> Outcome:
+    """Play the game to its end; the same seed gives the same noise."""
+    with single_thread():
+        return _Match(game, rules, seed).run(advance)
+
+
+def blind_information(game: Game, rules: Rules, seed: int) -> float:
+    """Return ``H_q − W`` of a decoder of the family that sees nothing, <= 0 up to its training.
+
+    Its cross-entropy stands in for H(X) where nobody knows H(X).
+    """
+    with single_thread():
+        match = _Match(game, rules, seed)
+        silent = torch.zeros_like(match.points)
+        everyone = torch.arange(len(silent))
+        optimiser = torch.optim.Adam(match.decoder.parameters(), lr=FOLLOWER_RATE)
+        for rate in _rates(rules.steps):
+            _set_rate(optimiser, FOLLOWER_RATE * rate)
+            optimiser.zero_grad()
+            rows = match.rows(min(match.half * 2, len(silent)))
+            torch.autograd.backward(-match.decoder.gain(silent[rows], rows).mean())
+            optimiser.step()
+        with torch.no_grad():
+            return float(match.decoder.gain(silent, everyone).mean())
+
+
+class _Match:
+    """The state of one run."""
+
+    def __init__(self, game: Game, rules: Rules, seed: int) -> None:
+        self.game, self.rules = game, rules
+        self.source = torch.Generator().manual_seed(seed)
+        self.points = torch.from_numpy(np.array(game.points))
+        self.cost = torch.from_numpy(np.array(game.cost))
+        start = torch.from_numpy(np.array(game.start))
+        self.leader = make_leader(rules.noise, start, self.source)
+        self.decoder = _decoder(game, rules.decoder, self.points, start @ start.T, self.source)
+        scores = len(self.points) if rules.decoder == "categorical" else 64
+        fitting = max(256, min(MOST_DRAWS, SCORES_PER_BATCH // scores))
+        self.half = (rules.batch or fitting) // 2 or 1
+        self.evaluation = max(20_000, min(200_000, SCORES_PER_EVALUATION // scores))
+        self.costs: list[float] = []
+        self.informations: list[float] = []
+        self.average = math.nan
+
+    def run(self, advance: Callable[[int], None]) -> Outcome:
+        rules = self.rules
+        follower = torch.optim.Adam(self.decoder.parameters(), lr=FOLLOWER_RATE)
+        mover = torch.optim.Adam(self.leader.parameters(), lr=LEADER_RATE)
+        warm_up = max(rules.period, rules.steps // 5)
+        for _ in range(warm_up):
+            self.follow(follower)
+        averaged, weight = _snapshot(self.leader), 0
+        begin = int(rules.steps * (1.0 - AVERAGED_SHARE))
+        for step, rate in enumerate(_rates(rules.steps)):
+            _set_rate(follower, FOLLOWER_RATE * rate)
+            _set_rate(mover, LEADER_RATE * rate)
+            if step % rules.period == 0:
+                for _ in range(rules.period):
+                    self.follow(follower)
+            self.lead(mover)
+            if step >= begin:
+                weight += 1
+                _blend(averaged, self.leader, 1.0 / weight)
+            advance(1)
+        self.leader.load_state_dict(averaged)
+        self.track(max(rules.period, warm_up // 2))
+        information, error = self.evaluate()
+        return Outcome(
+            noise=self.leader.frozen(self.game.lift),
+            information=information,
+            standard_error=error,
+            costs=np.asarray(self.costs),
+            informations=np.asarray(self.informations),
+        )
+
+    def follow(self, optimiser: torch.optim.Optimizer) -> None:
+        """Improve the decoder by one step on ``W(Q, π)`` (residual-pac, Alg. 2, lines 6-8)."""
+        optimiser.zero_grad()
+        with torch.no_grad():
+            drawn = self.leader.draw(self.half, self.source)
+        torch.autograd.backward(-self.information(drawn))
+        nn.utils.clip_grad_norm_(self.decoder.parameters(), STEEPEST)
+        optimiser.step()
+
+    def lead(self, optimiser: torch.optim.Optimizer) -> None:
+        """Move the noise by one step (residual-pac, Alg. 2, lines 12-15).
+
+        With I = H(X) − H_c and the target τ, the loss is ``ln K + s ((I − τ)/τ)²``: the logarithm
+        moves no equilibrium and makes s free of units. A running mean of I takes the place of the
+        batch's in the factor of the gradient, or its error would be pushed down like the rest.
+        """
+        optimiser.zero_grad()
+        information = self.information(self.leader.draw(self.half, self.source))
+        cost = (self.cost * self.leader.covariance()).sum()
+        now = float(information.detach())
+        first = math.isnan(self.average)
+        self.average = now if first else MEMORY * self.average + (1.0 - MEMORY) * now
+        target = self.game.target
+        excess = min(max((self.average - target) / target, -STEEPEST), STEEPEST)
+        if self.game.one_sided:
+            # residual-pac, Alg. 6, with (β̂_PAC − H_c)_+: as printed, (H_c − β̂_PAC)_+ is 0 at I = H.
+            excess = max(excess, 0.0)
+        slope = 2.0 * self.rules.penalty_weight * excess / target
+        torch.autograd.backward(cost.log() + slope * information)
+        nn.utils.clip_grad_norm_(self.leader.parameters(), STEEPEST * self.rules.penalty_weight)
+        optimiser.step()
+        self.costs.append(float(cost.detach()))
+        self.informations.append(now)
+
+    def track(self, training: int) -> None:
+        """Scale the final noise until the decoder's best response meets the budget."""
+        target, earlier = self.game.target, None
+        for _ in range(TRACKING_ROUNDS):
+            self.respond(training)
+            information, error = self.evaluate()
+            gap = information - target
+            if abs(gap) <= max(TRACKING_TOLERANCE * target, error):
+                return
+            step = LARGEST_STEP if gap > 0 else -LARGEST_STEP
+            if earlier is not None and (information - earlier[1]) * earlier[0] < 0:
+                step = -gap * earlier[0] / (information - earlier[1])
+            elif information > 0:
+                step = math.log(information / target)
+            step = min(max(step, -LARGEST_STEP), LARGEST_STEP)
+            self.leader.rescale(math.exp(step))
+            earlier = (step, information)
+        self.respond(training)
+
+    def respond(self, training: int) -> None:
+        """Train the decoder on the noise as it stands."""
+        optimiser = torch.optim.Adam(self.decoder.parameters(), lr=FOLLOWER_RATE)
+        for rate in _rates(training):
+            _set_rate(optimiser, FOLLOWER_RATE * rate)
+            self.follow(optimiser)
+
+    def information(self, drawn: tuple[Tensor, Tensor]) -> Tensor:
+        """Return ``H(X) − H_c`` on a batch: offset + Σ_k w_k mean of the gain."""
+        weights, noises = drawn
+        count = noises.shape[1]
+        rows = self.rows(count)
+        noisy = (self.points[rows] + noises).reshape(-1, noises.shape[2])
+        gains = self.decoder.gain(noisy, rows.repeat(len(weights)))
+        return self.game.offset + weights @ gains.view(len(weights), count).mean(dim=1)
+
+    def rows(self, count: int) -> Tensor:
+        """Return ``count`` row numbers, every row as often as every other, in random order."""
+        rounds = -(-count // len(self.points))
+        orders = [torch.randperm(len(self.points), generator=self.source) for _ in range(rounds)]
+        return torch.cat(orders)[:count]
+
+    def evaluate(self) -> tuple[float, float]:
+        """Return ``H(X) − W(Q, π)`` on fresh draws, and its standard error."""
+        rounds = max(8, self.evaluation // (2 * self.half))
+        with torch.no_grad():
+            found = [
+                float(self.information(self.leader.draw(self.half, self.source)))
+                for _ in range(rounds)
+            ]
+        return float(np.mean(found)), float(np.std(found, ddof=1) / math.sqrt(rounds))
+
+
+def _decoder(
+    game: Game, family: str, points: Tensor, noise: Tensor, source: torch.Generator
+) -> Decoder:
+    decoder: Decoder
+    if game.groups is not None:
+        groups = torch.from_numpy(np.array(game.groups))
+        decoder = CategoricalDecoder(points, groups, noise, source)
+    else:
+        secrets = torch.from_numpy(np.array(game.secrets))
+        if family == "mixture-density":
+            decoder = MixtureDensityDecoder(secrets, points, noise, source)
+        elif family == "flow":
+            decoder = FlowDecoder(secrets, points, noise)
+        else:
+            decoder = GaussianDecoder(secrets, points, noise)
+    seed_weights(decoder, source)
+    return decoder
+
+
+def _rates(steps: int) -> Iterator[float]:
+    """Yield the factors of the learning rate: a cosine from 1 to 0.05."""
+    for step in range(steps):
+        yield 0.05 + 0.475 * (1.0 + math.cos(math.pi * step / steps))
+
+
+def _set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def _snapshot(module: nn.Module) -> dict[str, Tensor]:
+    return copy.deepcopy(module.state_dict())
+
+
+def _blend(average: dict[str, Tensor], module: Leader, weight: float) -> None:
+    """Move the average of the parameters by ``weight`` towards those of the module."""
+    for name, value in module.state_dict().items():
+        average[name].lerp_(value, weight)
