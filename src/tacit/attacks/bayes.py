@@ -18,6 +18,8 @@ from tacit.covariance.whitening import whiten
 from tacit.linalg import MACHINE_EPSILON
 
 TIE_TOLERANCE = 1e-12
+TRIALS_PER_BLOCK = 100_000
+MOST_TRIALS = 1_000_000_000
 TAIL = 9.0
 STEEPEST_SLOPE = 1.0 / math.sqrt(2.0 * math.pi * math.e)
 LARGEST_REFINEMENT = 1_000_000
@@ -107,18 +109,14 @@ def bayes(
     Source: residual-pac, Def. 1 (posterior success), attained by the maximum of the posterior.
     """
     values = matrix("outputs", outputs)
-    count = integer("trials", trials, minimum=1)
+    count = integer("trials", trials, minimum=1, maximum=MOST_TRIALS)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     mixture = labelled_mixture(values, covariance, labels, weights)
     source = generator(rng)
-    secrets = source.choice(len(mixture.weights), size=count, p=mixture.weights)
-    seen = mixture.clean[secrets] + source.standard_normal((count, values.shape[1]))
-    hits = 0
-    for part, masses in mixture.posterior_masses(seen):
-        # A tie is a tie although the sums round differently.
-        tied = masses >= (1.0 - TIE_TOLERANCE) * masses.max(axis=1, keepdims=True)
-        guess = np.where(tied, source.random(tied.shape), -1.0).argmax(axis=1)
-        hits += int((guess == mixture.labels[secrets[part]]).sum())
+    hits = sum(
+        _hits(mixture, min(TRIALS_PER_BLOCK, count - start), source)
+        for start in range(0, count, TRIALS_PER_BLOCK)
+    )
     return BayesAttack(
         trials=count,
         success=hits / count,
@@ -127,6 +125,19 @@ def bayes(
         prior=float(min(1.0, mixture.masses.max())),
         classes=len(mixture.starts),
     )
+
+
+def _hits(mixture: LabelledMixture, count: int, source: np.random.Generator) -> int:
+    """Return how many of some simulated releases are guessed right."""
+    secrets = source.choice(len(mixture.weights), size=count, p=mixture.weights)
+    seen = mixture.clean[secrets] + source.standard_normal((count, mixture.clean.shape[1]))
+    hits = 0
+    for part, masses in mixture.posterior_masses(seen):
+        # A tie is a tie although the sums round differently.
+        tied = masses >= (1.0 - TIE_TOLERANCE) * masses.max(axis=1, keepdims=True)
+        guess = np.where(tied, source.random(tied.shape), -1.0).argmax(axis=1)
+        hits += int((guess == mixture.labels[secrets[part]]).sum())
+    return hits
 
 
 def bayes_success(

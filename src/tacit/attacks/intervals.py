@@ -100,7 +100,7 @@ def chernoff_interval(mean: float, count: int, confidence: float) -> tuple[float
     Source: Hoeffding (1963), Thm 1 and Sec. 5.
     """
     average = in_interval("mean", mean, 0.0, 1.0)
-    trials = integer("count", count, minimum=1)
+    trials = integer("count", count, minimum=1, maximum=2**53)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     budget = math.log(2.0 / (1.0 - level)) / trials
     return 1.0 - _farthest(1.0 - average, budget), _farthest(average, budget)

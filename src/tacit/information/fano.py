@@ -37,7 +37,7 @@ def fano_information(accuracy: float, classes: int, label_entropy: float) -> flo
     Source: Fano's inequality (Cover and Thomas, Thm 2.10.1), with the error term kept.
     """
     reached = in_interval("accuracy", accuracy, 0.0, 1.0)
-    count = integer("classes", classes, minimum=2)
+    count = integer("classes", classes, minimum=2, maximum=2**53)
     limit = math.log(count)
     uncertainty = in_interval(
         "label_entropy", label_entropy, 0.0, limit * (1.0 + ENTROPY_TOLERANCE)

@@ -24,6 +24,7 @@ from tacit._validation import (
     positive,
 )
 from tacit.attacks import bayes
+from tacit.attacks.bayes import MOST_TRIALS
 from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import information_from_success, success_from_information
 from tacit.covariance import Isotropic
@@ -160,7 +161,7 @@ def classifier(
     """
     choice("method", method, METHODS)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    trials = integer("attack_trials", attack_trials, minimum=2)
+    trials = integer("attack_trials", attack_trials, minimum=2, maximum=MOST_TRIALS)
     source = generator(rng)
     logits = pool_logits(predict, pool, progress)
     rows = _released_rows(inputs, len(logits))

@@ -1,0 +1,328 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tacit.attacks import bayes_success
+from tacit.guarantees import InformationBound
+from tacit.statistics import ClassifierRelease, ContradictionError, classifier
+from tacit.statistics.classifier import _fano
+
+CLASSES = 4
+
+
+def pool_of(count=400, seed=0, margin=4.0):
+    """Images around one of four corners, and a linear model that tells the corners apart."""
+    source = np.random.default_rng(seed)
+    labels = np.arange(count) % CLASSES
+    corners = margin * np.eye(CLASSES)
+    return corners[labels] + source.normal(size=(count, CLASSES)), labels
+
+
+def linear(batch):
+    return 2.0 * batch - batch.mean(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("method", ["exact", "linear", "diagonal"])
+@pytest.mark.parametrize("budget", [0.05, 1.0, 4.0])
+def test_no_attacker_passes_the_bounds(method, budget):
+    pool, labels = pool_of()
+    release = classifier(linear, pool, mi_budget=budget, labels=labels, method=method, rng=1)
+    assert release.guarantee.nats <= budget
+    assert release.guarantee.evidence == "numerical"
+    assert release.attack.identification.interval[0] <= release.identification.success
+    assert release.attack.label.interval[0] <= release.label_bound.success
+    assert release.fano <= release.guarantee.nats
+    assert release.identification.prior == pytest.approx(1 / 400, rel=1e-12)
+    assert release.label_bound.prior == pytest.approx(0.25, rel=1e-12)
+    assert release.attack.identification.prior == pytest.approx(1 / 400, rel=1e-9)
+
+
+def test_more_budget_is_more_accurate_and_more_exposed():
+    pool, labels = pool_of()
+    weak, strong = (
+        classifier(linear, pool, mi_budget=budget, labels=labels, rng=2) for budget in (4.0, 0.1)
+    )
+    assert weak.accuracy_clean == strong.accuracy_clean > 0.97
+    assert weak.accuracy_interval[0] > strong.accuracy_interval[1]
+    assert weak.attack.label.interval[0] > strong.attack.label.interval[1]
+    assert weak.fano > strong.fano
+    assert weak.design.cost < strong.design.cost
+
+
+def test_the_consumer_is_no_better_than_the_best_attacker():
+    pool, labels = pool_of()
+    release = classifier(linear, pool, mi_budget=1.0, labels=labels, rng=3)
+    assert release.accuracy_interval[0] <= release.attack.label.interval[1]
+
+
+def test_two_inputs_give_the_closed_form():
+    """Best success Φ(D/2) at squared distance D² = 4 Δᵀ(4Σ)⁻¹Δ, and I <= ½ ln(1 + D²/4) = β."""
+    logits = np.array([[1.0, -1.0], [-2.0, 3.0]])
+    budget = 0.2
+    release = classifier(logits, [[0], [1]], mi_budget=budget, labels=[0, 1], rng=4)
+    difference = logits[1] - logits[0]
+    squared = difference @ np.linalg.solve(release.design.covariance.to_dense(), difference)
+    assert 0.5 * math.log1p(squared / 4) == pytest.approx(budget, rel=1e-6)
+    exact = stats.norm.cdf(math.sqrt(squared) / 2)
+    assert exact <= release.identification.success
+    low, high = release.attack.identification.interval
+    assert low <= exact <= high
+    bracket = bayes_success(logits, release.design.covariance, [0, 1], tolerance=1e-4)
+    assert bracket[0] <= exact <= bracket[1]
+
+
+def residual_variance_z(release, logits, scale):
+    """Largest z-score of the released residuals' variances in units of the certified noise."""
+    residual = release.logits - logits
+    factor = np.linalg.cholesky(scale * release.design.covariance.to_dense())
+    white = np.linalg.solve(factor, residual.T)
+    products = white @ white.T / white.shape[1]
+    return np.abs(products - np.eye(len(white))).max() * math.sqrt(white.shape[1] / 2)
+
+
+def test_the_noise_drawn_is_the_noise_certified():
+    pool, _ = pool_of(20_000)
+    release = classifier(linear, pool, mi_budget=0.5, attack=False)
+    assert not release.reproducible
+    assert residual_variance_z(release, linear(pool), 1.0) < 5
+    assert residual_variance_z(release, linear(pool), 1.1) > 5
+
+
+def test_rows_are_rounded_to_a_power_of_two_grid():
+    pool, _ = pool_of()
+    release = classifier(linear, pool, mi_budget=0.5, attack=False)
+    deviations = np.sqrt(release.design.covariance.diagonal())
+    grid = np.exp2(np.floor(np.log2(deviations)) - 20)
+    assert np.array_equal(np.round(release.logits / grid) * grid, release.logits)
+
+
+def test_success_asked_for_is_kept():
+    pool, labels = pool_of()
+    release = classifier(linear, pool, success=0.05, labels=labels, attack=False)
+    assert 0.0499 < release.identification.success <= 0.05
+    assert release.mi_budget >= release.guarantee.nats
+
+
+def test_only_the_inputs_asked_for_are_released_in_their_order():
+    pool, labels = pool_of()
+    chosen = [7, 3, 250]
+    release = classifier(linear, pool, mi_budget=40.0, inputs=chosen, labels=labels, attack=False)
+    noise = np.sqrt(release.design.covariance.diagonal())
+    assert release.logits.shape == (3, CLASSES)
+    assert (np.abs(release.logits - linear(pool[chosen])) < 8 * noise).all()
+    assert release.accuracy_clean == 1.0
+    assert release.fano is None
+
+
+def test_without_attack_the_released_accuracy_gives_fano():
+    pool, labels = pool_of()
+    release = classifier(linear, pool, mi_budget=3.0, labels=labels, attack=False)
+    assert release.attack is None
+    assert 0.0 < release.fano <= release.guarantee.nats
+
+
+def test_without_labels():
+    pool, _ = pool_of()
+    release = classifier(linear, pool, mi_budget=0.5, attack_trials=50)
+    assert release.label_bound is None
+    assert release.attack.label is None
+    for value in (release.accuracy_clean, release.accuracy_interval, release.fano):
+        assert value is None
+    assert ClassifierRelease.from_dict(json.loads(json.dumps(release.to_dict()))).fano is None
+
+
+def test_constant_logits_need_no_noise():
+    release = classifier(np.full((5, 2), 1.5), np.arange(5), mi_budget=0.1, labels=[0, 1, 1, 0, 1])
+    assert np.array_equal(release.logits, np.full((5, 2), 1.5))
+    assert release.guarantee.nats == 0.0
+    assert release.identification.success == release.identification.prior
+    assert release.attack is None
+    assert release.fano == 0.0
+
+
+def test_a_constant_column_is_covered():
+    pool, labels = pool_of()
+    logits = np.column_stack([linear(pool), np.full(len(pool), 3.0)])
+    release = classifier(logits, pool, mi_budget=0.5, labels=labels, rng=5)
+    assert release.guarantee.nats <= 0.5
+    assert release.design.covariance.rank == CLASSES + 1
+
+
+def test_true_information_is_certified_and_no_costlier():
+    pool, labels = pool_of(120, margin=8.0)
+    exact = classifier(linear, pool, mi_budget=1.2, labels=labels, rng=6)
+    found = classifier(linear, pool, mi_budget=1.2, labels=labels, method="true-information", rng=6)
+    assert found.guarantee.nats <= 1.2
+    assert found.guarantee.evidence == "statistical"
+    assert found.guarantee.confidence == 0.99
+    assert found.identification.confidence == 0.99
+    assert found.design.cost < 0.9 * exact.design.cost
+    assert found.attack.label.interval[0] <= found.label_bound.success
+    assert found.fano <= found.guarantee.nats
+
+
+def test_cost_moves_noise_to_cheap_logits():
+    pool, _ = pool_of()
+    plain = classifier(linear, pool, mi_budget=0.5, attack=False)
+    dear = classifier(linear, pool, mi_budget=0.5, attack=False, cost=[100.0, 1.0, 1.0, 1.0])
+    assert dear.design.covariance.diagonal()[0] < 0.5 * plain.design.covariance.diagonal()[0]
+
+
+def test_the_guarantee_comes_before_the_draw():
+    pool, _ = pool_of()
+    seen = []
+    release = classifier(linear, pool, mi_budget=0.5, attack=False, before_draw=seen.append)
+    assert seen == [release.guarantee]
+    assert isinstance(seen[0], InformationBound)
+
+    def refuse(guarantee):
+        raise PermissionError(f"{guarantee.nats} nats are not left")
+
+    with pytest.raises(PermissionError):
+        classifier(linear, pool, mi_budget=0.5, attack=False, before_draw=refuse)
+
+
+def test_a_seed_repeats_the_draw_and_voids_the_guarantee():
+    pool, labels = pool_of()
+    first, second = (
+        classifier(linear, pool, mi_budget=0.5, labels=labels, rng=7, attack_trials=50)
+        for _ in "ab"
+    )
+    assert np.array_equal(first.logits, second.logits)
+    assert first.reproducible
+    assert first.seed == 7
+    assert any(note.startswith("VOID") for note in first.guarantee.assumptions)
+    fresh = [classifier(linear, pool, mi_budget=0.5, attack=False) for _ in "ab"]
+    assert not np.array_equal(fresh[0].logits, fresh[1].logits)
+    assert not any(note.startswith("VOID") for note in fresh[0].guarantee.assumptions)
+
+
+def test_json_round_trip():
+    pool, labels = pool_of()
+    release = classifier(linear, pool, mi_budget=0.5, labels=labels, rng=8, attack_trials=50)
+    description = json.loads(json.dumps(release.to_dict(), allow_nan=False))
+    again = ClassifierRelease.from_dict(description)
+    assert again.to_dict() == release.to_dict()
+    assert np.array_equal(again.logits, release.logits)
+    assert again.attack == release.attack
+    for broken in (
+        {},
+        {**description, "version": 9},
+        {name: value for name, value in description.items() if name != "design"},
+        {**description, "guarantee": description["identification"]},
+        {**description, "identification": description["guarantee"]},
+        {**description, "identification": None},
+        {**description, "surplus": 1},
+    ):
+        with pytest.raises(ValueError, match="description"):
+            ClassifierRelease.from_dict(broken)
+
+
+def test_callable_array_batches_and_single_precision_agree():
+    pool, labels = pool_of(2500)
+    sizes = []
+
+    def recorded(batch):
+        sizes.append(len(batch))
+        return linear(batch).astype(np.float32)
+
+    given = classifier(recorded, pool, mi_budget=0.5, labels=labels, rng=9, attack=False)
+    logits = linear(pool).astype(np.float32)
+    array = classifier(logits, pool, mi_budget=0.5, labels=labels, rng=9, attack=False)
+    assert np.array_equal(given.logits, array.logits)
+    assert given.logits.dtype == np.float64
+    assert sum(sizes) == 2500
+    assert max(sizes) <= 1024
+
+
+def test_a_torch_module_is_run_in_evaluation_mode_and_left_as_it_was():
+    torch = pytest.importorskip("torch")
+    pool, labels = pool_of()
+    module = torch.nn.Sequential(
+        torch.nn.Linear(CLASSES, CLASSES), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(CLASSES)
+    )
+    module[2].eval()
+    module[0].train()
+    before = [part.training for part in module.modules()]
+    options = {"mi_budget": 0.5, "labels": labels, "rng": 10, "attack": False}
+    release = classifier(module, pool, **options)
+    assert [part.training for part in module.modules()] == before
+    assert all(parameter.grad is None for parameter in module.parameters())
+    module.eval()
+    with torch.no_grad():
+        logits = module(torch.as_tensor(pool, dtype=torch.float32)).numpy()
+    assert np.array_equal(release.logits, classifier(logits, pool, **options).logits)
+
+
+def test_text_inputs_are_a_pool_too():
+    texts = ["a", "bb", "ccc", "dddd"]
+
+    def lengths(batch):
+        return np.array([[len(text), -len(text)] for text in batch])
+
+    release = classifier(lengths, texts, mi_budget=0.5, labels=[0, 0, 1, 1], attack_trials=50)
+    assert release.pool_size == 4
+
+
+def information_bound(nats):
+    return InformationBound(
+        nats=nats, secret="x", evidence="theorem", assumptions=(), source="example"
+    )
+
+
+def test_an_accuracy_that_refutes_the_bound_raises():
+    """87% of four classes cannot come with 0.02 nats: Fano needs 0.85."""
+    from tacit.statistics.classifier import _checked_labels
+
+    classes = _checked_labels(np.arange(4), 4, 4)
+    with pytest.raises(ContradictionError, match=r"named right 8700 times in 10000"):
+        _fano(8700, 10_000, 4, classes, information_bound(0.02), 0.99)
+    assert 0.8 < _fano(8700, 10_000, 4, classes, information_bound(0.9), 0.99) < 0.857
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"predict": [[0.0, np.nan], [1.0, 2.0], [1.0, 1.0]]}, "predict: expected finite"),
+        ({"predict": [[0.0, 1.0]]}, "predict: expected one row of logits for each of the 3"),
+        ({"predict": [1.0, 2.0, 3.0]}, "predict: expected a 2-dimensional array"),
+        ({"predict": lambda batch: batch[:1]}, "predict: expected logits of shape"),
+        ({"predict": [[0.0, 1e300], [1.0, 2.0], [1.0, 1.0]]}, "predict: expected logits that"),
+        ({"predict": "model.pt"}, "predict: expected"),
+        ({"pool": [[1.0]]}, "pool: expected at least 2 inputs"),
+        ({"pool": [[1.0], [1.0, 2.0], [3.0]]}, "pool: expected an array"),
+        ({"pool": None}, "pool: expected"),
+        ({"mi_budget": None}, "mi_budget, success: expected exactly one"),
+        ({"success": 0.5}, "mi_budget, success: expected exactly one"),
+        ({"mi_budget": None, "success": 0.3}, "success: expected"),
+        ({"mi_budget": -1.0}, "mi_budget"),
+        ({"inputs": [0, 0]}, "inputs: expected no input twice"),
+        ({"inputs": [3]}, "inputs: expected indices 0 to 2"),
+        ({"inputs": [-1]}, "inputs: expected indices"),
+        ({"inputs": [0.5]}, "inputs: expected whole numbers"),
+        ({"inputs": []}, "inputs"),
+        ({"labels": [0, 1]}, "labels: expected 3 class numbers"),
+        ({"labels": [0, 1, 2]}, "labels: expected 3 class numbers from 0 to 1"),
+        ({"labels": [1, 1, 1]}, "labels: expected at least two labels"),
+        ({"method": "best"}, "method: expected one of"),
+        ({"cost": [0.0, 1.0]}, "cost"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"attack_trials": 1}, "attack_trials"),
+        ({"rng": "seed"}, "rng"),
+    ],
+)
+def test_bad_input_draws_nothing(change, message):
+    drawn = []
+    arguments = {
+        "predict": [[0.0, 1.0], [1.0, 2.0], [1.0, 1.0]],
+        "pool": [[0.0], [1.0], [2.0]],
+        "mi_budget": 0.5,
+        "before_draw": drawn.append,
+        **change,
+    }
+    with pytest.raises(ValueError, match=message):
+        classifier(arguments.pop("predict"), arguments.pop("pool"), **arguments)
+    assert drawn == []
