@@ -70,7 +70,7 @@ def parallel_map(
     inputs = list(items)
     shown = progress is True or (progress is None and description is not None)
     results: list[Result] = []
-    with _progress_bar(len(inputs), description or "working", shown=shown) as advance:
+    with progress_bar(len(inputs), description or "working", shown=shown) as advance:
         with threadpool_limits(limits=1):
             results += _serial_start(function, inputs, advance, alone=count == 1)
         remaining = inputs[len(results) :]
@@ -119,9 +119,10 @@ def _apply(function: Callable[[Any], Any], batch: Sequence[Any]) -> list[Any]:
     return [function(item) for item in batch]
 
 
-def _progress_bar(
+def progress_bar(
     total: int, description: str, *, shown: bool
 ) -> AbstractContextManager[Callable[[int], None]]:
+    """Return a context whose value advances a bar on stderr, if that is a terminal."""
     if not shown or total == 0 or not sys.stderr.isatty():
         return nullcontext(lambda _: None)
     return _TerminalBar(total, description)

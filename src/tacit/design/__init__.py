@@ -16,6 +16,7 @@ from tacit.design.information import (
     log_det_information,
 )
 from tacit.design.streaming import efficient_information
+from tacit.design.true_information import true_information
 from tacit.design.worst_case import worst_case
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "isotropic",
     "log_det_information",
     "power",
+    "true_information",
     "worst_case",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from scipy import linalg as scipy_linalg
 
 from tacit._validation import (
     Array,
-    array,
     choice,
     in_interval,
     integer,
@@ -22,6 +21,7 @@ from tacit._validation import (
 )
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
+from tacit.design.cost import CostFrame, cost_matrix
 from tacit.design.spectra import (
     exact_spectrum,
     least_cost,
@@ -93,8 +93,8 @@ def gaussian_information(
             "output_covariance: expected a matrix that is not zero, got zero: an output that "
             "never moves says nothing and needs no noise"
         )
-    weights = _cost_matrix(cost, outputs.shape[0])
-    frame = _CostFrame.of(outputs, weights)
+    weights = cost_matrix(cost, outputs.shape[0])
+    frame = CostFrame.of(outputs, weights)
     raised = np.maximum(frame.ratios, _rounding_level(frame.ratios))
     spectrum, multiplier = exact_spectrum(raised, budget)
     if method == "diagonal":
@@ -246,58 +246,6 @@ def covariance_radius(estimate: Any, count: int, *, failure: float, radius: floa
     return (
         min(by_dimension, dimension_free, bound) * (1.0 + 1e-12) + count * MACHINE_EPSILON * bound
     )
-
-
-@dataclass(frozen=True)
-class _CostFrame:
-    """Coordinates in which the cost is the identity and the output covariance is diag(ratios)."""
-
-    ratios: Array
-    directions: Array | None
-    scales: Array
-
-    @staticmethod
-    def of(outputs: Array, weights: Array) -> _CostFrame:
-        """Diagonalise F^½ S F^½; ``directions`` are F^-½ U, None when all is diagonal."""
-        if outputs.ndim == 1 and weights.ndim == 1:
-            return _CostFrame(outputs * weights, None, weights)
-        dense = np.diag(outputs) if outputs.ndim == 1 else outputs
-        if weights.ndim == 1:
-            root = np.sqrt(weights)
-            ratios, vectors = scipy_linalg.eigh(root[:, None] * dense * root[None, :])
-            return _CostFrame(np.maximum(ratios, 0.0), vectors / root[:, None], weights)
-        values, axes = scipy_linalg.eigh(weights)
-        root = np.sqrt(values)
-        rotated = root[:, None] * (axes.T @ dense @ axes) * root[None, :]
-        ratios, vectors = scipy_linalg.eigh((rotated + rotated.T) / 2.0)
-        return _CostFrame(np.maximum(ratios, 0.0), axes @ (vectors / root[:, None]), values)
-
-    def covariance(self, spectrum: Array) -> Covariance:
-        """Return F^-½ U diag(l) Uᵀ F^-½, in the factored form that is sampled as it stands."""
-        if self.directions is None:
-            return Diagonal(spectrum / self.scales)
-        return Factored((self.directions * np.sqrt(spectrum)).T)
-
-
-def _cost_matrix(cost: Any, size: int) -> Array:
-    """Return F as a positive vector (d,) or a positive definite matrix (d, d)."""
-    if cost is None:
-        return np.ones(size)
-    weights = array("cost", cost, ndim=(0, 1, 2))
-    if weights.ndim == 0:
-        return np.full(size, positive("cost", cost))
-    if weights.ndim == 1:
-        smallest = float(vector("cost", weights, size=size).min())
-    else:
-        weights = symmetric("cost", weights, size=size)
-        eigenvalues = scipy_linalg.eigvalsh(weights)
-        smallest = float(eigenvalues[0] - size * MACHINE_EPSILON * np.abs(eigenvalues).max())
-    if smallest <= 0.0:
-        raise ValueError(
-            "cost: expected a positive definite cost, got one with a direction of cost "
-            f"{max(smallest, 0.0):.3g}: noise there is free, so no least noise exists"
-        )
-    return weights
 
 
 def _rounding_level(ratios: Array) -> float:

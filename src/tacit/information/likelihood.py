@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from tacit._threads import one_thread
 from tacit._validation import Array
+from tacit.compute import available_workers
 from tacit.linalg import MACHINE_EPSILON
 
 ENTRIES_PER_BLOCK = 400_000
@@ -141,7 +141,7 @@ def _block(
 def _on_all_cores(
     function: Callable[[slice], tuple[Array, Array, Array | None]], parts: list[slice]
 ) -> list[tuple[Array, Array, Array | None]]:
-    workers = min(os.cpu_count() or 1, len(parts))
+    workers = min(available_workers(), len(parts))
     if workers <= 1:
         return [function(part) for part in parts]
     with ThreadPoolExecutor(workers) as pool:

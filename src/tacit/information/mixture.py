@@ -77,7 +77,7 @@ def mixture(
     decoder or of a Gaussian.
     """
     points = matrix("outputs", outputs)
-    priors = _weights(weights, len(points))
+    priors = prior_weights(weights, len(points))
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     count = _samples(samples, len(points))
     source = generator(rng)
@@ -139,7 +139,8 @@ def _exactly(nats: float, level: float, method: str) -> InformationBound:
     )
 
 
-def _weights(weights: Any, count: int) -> Array:
+def prior_weights(weights: Any, count: int) -> Array:
+    """Return prior probabilities (N,) that sum to 1, equal ones for None."""
     if weights is None:
         return np.full(count, 1.0 / count)
     priors = vector("weights", weights, size=count)

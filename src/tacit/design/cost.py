@@ -1,0 +1,65 @@
+"""What noise costs, and the coordinates in which that is the squared length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg as scipy_linalg
+
+from tacit._validation import Array, array, positive, symmetric, vector
+from tacit.covariance import Covariance, Diagonal, Factored
+from tacit.linalg import MACHINE_EPSILON
+
+
+@dataclass(frozen=True)
+class CostFrame:
+    """Coordinates in which the cost is the identity and the output covariance is diag(ratios)."""
+
+    ratios: Array
+    directions: Array | None
+    scales: Array
+
+    @staticmethod
+    def of(outputs: Array, weights: Array) -> CostFrame:
+        """Diagonalise F^½ S F^½; ``directions`` are F^-½ U, None when all is diagonal."""
+        if outputs.ndim == 1 and weights.ndim == 1:
+            return CostFrame(outputs * weights, None, weights)
+        dense = np.diag(outputs) if outputs.ndim == 1 else outputs
+        if weights.ndim == 1:
+            root = np.sqrt(weights)
+            ratios, vectors = scipy_linalg.eigh(root[:, None] * dense * root[None, :])
+            return CostFrame(np.maximum(ratios, 0.0), vectors / root[:, None], weights)
+        values, axes = scipy_linalg.eigh(weights)
+        root = np.sqrt(values)
+        rotated = root[:, None] * (axes.T @ dense @ axes) * root[None, :]
+        ratios, vectors = scipy_linalg.eigh((rotated + rotated.T) / 2.0)
+        return CostFrame(np.maximum(ratios, 0.0), axes @ (vectors / root[:, None]), values)
+
+    def covariance(self, spectrum: Array) -> Covariance:
+        """Return F^-½ U diag(l) Uᵀ F^-½, in the factored form that is sampled as it stands."""
+        if self.directions is None:
+            return Diagonal(spectrum / self.scales)
+        return Factored((self.directions * np.sqrt(spectrum)).T)
+
+
+def cost_matrix(cost: Any, size: int) -> Array:
+    """Return F as a positive vector (d,) or a positive definite matrix (d, d)."""
+    if cost is None:
+        return np.ones(size)
+    weights = array("cost", cost, ndim=(0, 1, 2))
+    if weights.ndim == 0:
+        return np.full(size, positive("cost", cost))
+    if weights.ndim == 1:
+        smallest = float(vector("cost", weights, size=size).min())
+    else:
+        weights = symmetric("cost", weights, size=size)
+        eigenvalues = scipy_linalg.eigvalsh(weights)
+        smallest = float(eigenvalues[0] - size * MACHINE_EPSILON * np.abs(eigenvalues).max())
+    if smallest <= 0.0:
+        raise ValueError(
+            "cost: expected a positive definite cost, got one with a direction of cost "
+            f"{max(smallest, 0.0):.3g}: noise there is free, so no least noise exists"
+        )
+    return weights
