@@ -2,11 +2,15 @@
 
 from tacit.information.bounds import InformationBound
 from tacit.information.concentration import mean_lower_bound, mean_upper_bound
+from tacit.information.contrastive import contrastive
 from tacit.information.log_det import log_det_information
 from tacit.information.mixture import mixture
+from tacit.information.sampled import leave_one_out
 
 __all__ = [
     "InformationBound",
+    "contrastive",
+    "leave_one_out",
     "log_det_information",
     "mean_lower_bound",
     "mean_upper_bound",

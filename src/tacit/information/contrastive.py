@@ -16,7 +16,8 @@ from tacit.information.likelihood import FiniteSecret, posterior
 from tacit.information.simulated import FEWEST_VALUES, Sampler, drawn, pilot_size
 from tacit.linalg import eigh_psd
 
-DEFAULT_CONTEXT, DEFAULT_GROUPS, DEFAULT_SAMPLES = 100, 200, 20_000
+DEFAULT_CONTEXT, DEFAULT_GROUPS, DEFAULT_SAMPLES = 100, 500, 20_000
+CONTEXT_POWER = 0.4
 CONTRASTIVE = "lower bound: naming the output among others (InfoNCE), by betting; at most ln K"
 
 
@@ -43,7 +44,7 @@ def contrastive(
         outputs: (M, d) independent outputs of secrets from their law, or
             ``sampler(count, generator)`` that draws (count, d) of them.
         covariance: Σ of the noise, of dimension d; only the directions it covers are used.
-        context: K >= 2; None for √M, or for 100.
+        context: K >= 2; None for about M^0.4, or for 100.
         samples: noisy releases in all, >= 20; None for 20,000.
         confidence: of the lower bound, in (0, 1).
         rng: source of the draws.
@@ -76,7 +77,7 @@ def contrastive(
         size = DEFAULT_CONTEXT if size is None else size
         wanted = size * max(FEWEST_VALUES, min(DEFAULT_GROUPS, count))
     values = drawn(outputs, wanted, covariance.dim, source)
-    size = max(2, math.isqrt(len(values))) if size is None else size
+    size = max(2, int(len(values) ** CONTEXT_POWER)) if size is None else size
     groups = len(values) // size
     if groups < FEWEST_VALUES:
         raise ValueError(
