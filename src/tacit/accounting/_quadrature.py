@@ -30,6 +30,7 @@ CHORD_EXCESS = 5e-5
 CHORD_SLACK = 1e-18
 FIRST_CHORDS = 32
 MOST_PARTS = 8
+SHORTEST = 1e-9  # of the loss: a chord that is not cut
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(PANEL_POINTS)
 
 
@@ -169,11 +170,10 @@ class ChordTable:
         values = self._curve(points)
         pending = np.ones(points.size - 1, dtype=np.bool_)
         for _ in range(MAX_ROUNDS):
+            # a few at a time: the excess is the square of the length on short chords only
             parts = np.where(pending, _parts(points, values), 1)
             if (parts == 1).all():
                 break
-            # a few parts at a time: the excess is the square of the length on short chords only
-            parts = np.minimum(parts, MOST_PARTS)
             owner = np.repeat(np.arange(parts.size), parts)
             inner = np.arange(owner.size) - np.repeat(np.cumsum(parts) - parts, parts)
             starts = points[owner] + np.diff(points)[owner] * inner / parts[owner]
@@ -187,7 +187,7 @@ class ChordTable:
 
 
 def _parts(points: Array, values: Array) -> Index:
-    """How many parts each chord needs, from how far the next points lie below their chords."""
+    """How many parts each chord needs, from how far its ends lie below the chords across them."""
     middle = points[1:-1]
     chord = _chord(middle, points[:-2], points[2:], values[:-2], values[2:])
     here = values[1:-1]
@@ -196,7 +196,9 @@ def _parts(points: Array, values: Array) -> Index:
     # a chord of length g lies (g²/8) f'' above, and the one across a point (g₁ g₂/2) f''
     bend = excess / (4 * gaps[:-1] * gaps[1:])
     largest = np.maximum(np.append(bend, 0.0), np.append(0.0, bend))
-    return np.maximum(np.ceil(gaps * np.sqrt(largest)), 1).astype(np.intp)
+    wanted = np.where(gaps > SHORTEST * points[1:], gaps * np.sqrt(largest), 0.0)
+    parts: Index = np.ceil(np.clip(wanted, 1.0, MOST_PARTS)).astype(np.intp)
+    return parts
 
 
 def _chord(point: Array, low: Array, high: Array, at_low: Array, at_high: Array) -> Array:

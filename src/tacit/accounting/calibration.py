@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tacit._validation import in_interval, positive
 from tacit.accounting.profile import PrivacyProfile
 
-TOLERANCE = 1e-6  # of ln ε below the target, or of ln s
+TOLERANCE = 1e-5  # of ln ε below the target
+NARROW = 1e-6  # of ln s
+STEEP = 2.5
 MOST_EVALUATIONS = 80
 
 
@@ -23,8 +25,9 @@ def calibrate(
     """Return the smallest parameter whose profile is (ε, δ)-private, on the safe side.
 
     min {s in bracket : build(s).epsilon(δ) <= ε}, for a family that grows more private with s,
-    by the secant of ln ε against ln s. The value returned was itself built and found to satisfy
-    the inequality; its ε is within 1e-6 of the target, or it is within 1e-6 of one that fails.
+    by inverse interpolation of ln ε in ln s. The value returned was itself built and found to
+    satisfy the inequality; its ε is within 1e-5 of the target, or it is within 1e-6 of one that
+    fails.
     The ends of the bracket are built only where the search is driven to them.
 
     Args:
@@ -74,57 +77,75 @@ def calibrate(
 
 @dataclass
 class _Search:
-    """A bracketing secant on the points (ln s, ln ε − ln target)."""
+    """Inverse interpolation of the points (ln s, ln ε − ln target), kept within their bracket."""
 
     low: float
     high: float
+    points: list[tuple[float, float]] = field(default_factory=list)
     private: tuple[float, float] | None = None
     leaking: tuple[float, float] | None = None
-    last: tuple[float, float] | None = None
-    slope: float = -1.0
     parameter: float = math.nan
-    evaluations: int = 0
+    stalled: bool = False
 
     def proposal(self) -> float:
-        """Where to look next: at the middle, along the slope, then between the bracket's ends."""
-        if self.last is None:
+        """Where to look next: at the middle, then where the points so far put the target."""
+        if not self.points and self.private is None and self.leaking is None:
             return (self.low + self.high) / 2
-        place, excess = self.last
-        aim = place - (excess + TOLERANCE / 2) / self.slope if math.isfinite(excess) else math.nan
-        if self.leaking is None:
-            # past the root, so that it is bracketed
-            return max(self.low, min(aim - 0.05, place - 0.1)) if aim == aim else self._half(-1)
-        if self.private is None:
-            return min(self.high, max(aim + 0.05, place + 0.1)) if aim == aim else self._half(1)
-        left, right = self.leaking[0], self.private[0]
-        if not left < aim < right or self.evaluations % 6 == 5:
+        left = self.low if self.leaking is None else self.leaking[0]
+        right = self.high if self.private is None else self.private[0]
+        aim = self._aim()
+        if self.leaking is None or self.private is None:
+            end = left if self.leaking is None else right
+            start = right if self.leaking is None else left
+            if aim is None or (aim - start) * (end - start) <= 0:
+                aim = (start + end) / 2
+            aim = min(max(aim, left), right)
+            return end if abs(end - aim) < abs(end - start) / 64 else aim
+        if aim is None or not left < aim < right or self.stalled:
             return (left + right) / 2
+        return aim
+
+    def _aim(self) -> float | None:
+        """Put ln s at half the tolerance below the target, by the last points' parabola in ln ε."""
+        if not self.points:
+            return None
+        target = -TOLERANCE / 2
+        near = sorted(self.points, key=lambda point: abs(point[1]))[:3]
+        if len(near) == 1:
+            place, excess = near[0]
+            # large losses fall with the square of the noise or faster
+            return place + min(excess - target, 1 + (excess - 1) / STEEP)
+        (a, u), (b, v) = near[:2]
+        if (a - b) * (u - v) >= 0:
+            return None
+        slope = (b - a) / (v - u)
+        aim = a + (target - u) * slope
+        if len(near) == 3 and near[2][1] not in (u, v):
+            c, w = near[2]
+            bend = ((c - b) / (w - v) - slope) / (w - u)
+            curved = aim + bend * (target - u) * (target - v)
+            # a parabola is for three points close together
+            return curved if abs(curved - aim) < abs(aim - a) / 2 else aim
         return aim
 
     def add(self, place: float, parameter: float, excess: float) -> bool:
         """Take in a point; return whether the search is over."""
-        self.evaluations += 1
-        if self.last is not None and math.isfinite(excess) and math.isfinite(self.last[1]):
-            slope = (excess - self.last[1]) / (place - self.last[0])
-            self.slope = slope if slope < -1e-3 else self.slope
-        self.last = (place, excess)
+        width, best = self._width(), min((abs(y) for _, y in self.points), default=math.inf)
+        if math.isfinite(excess):
+            self.points.append((place, excess))
         if excess > 0:
-            self.leaking = self.last
-            return place >= self.high or self._closed()
-        self.private, self.parameter = self.last, parameter
-        return place <= self.low or excess >= -TOLERANCE or self._closed()
+            self.leaking = (place, excess)
+            over = place >= self.high
+        else:
+            self.private, self.parameter = (place, excess), parameter
+            over = place <= self.low or excess >= -TOLERANCE
+        self.stalled = self._width() > width / 2 and abs(excess) > best / 2
+        return over or self._width() <= NARROW
 
-    def _closed(self) -> bool:
+    def _width(self) -> float:
         if self.private is None or self.leaking is None:
-            return False
-        return self.private[0] - self.leaking[0] <= TOLERANCE
-
-    def _half(self, sign: int) -> float:
-        """Halve the way to the end of the bracket, and take the end when it is near."""
-        assert self.last is not None
-        end = self.high if sign > 0 else self.low
-        middle = (self.last[0] + end) / 2
-        return end if abs(end - middle) < 0.05 else middle
+            return math.inf
+        return self.private[0] - self.leaking[0]
 
 
 def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:

@@ -86,9 +86,9 @@ class Sum:
             group = max(1, min(COARSE, term.masses.size // COARSE))
             starts = np.arange(0, term.masses.size, group)
             masses = np.add.reduceat(term.masses, starts)
-            losses = term.losses[np.minimum(starts + group // 2, term.masses.size - 1)]
             some = masses > 0
-            sketches.append((losses[some], masses[some], count))
+            losses = np.add.reduceat(term.masses * term.losses, starts)[some] / masses[some]
+            sketches.append((losses, masses[some], count))
         return tuple(sketches)
 
     def best_tilt(self, mass: float, sign: int) -> float:
@@ -112,10 +112,12 @@ class Sum:
 
         step = self.terms[0][0].step
         guess = math.log(2 * needed / max(spread, step * step / 4)) / 2
+        low, high = self.ends()
+        widest = math.log(needed / (max(high - low, 1) * step))
         with np.errstate(under="ignore"):
             best = minimize_scalar(
                 bound,
-                bounds=(guess - 6, min(guess + 6, math.log(needed / step))),
+                bounds=(min(guess - 6, widest), min(guess + 6, math.log(needed / step))),
                 method="bounded",
                 options={"xatol": 0.01},
             )
