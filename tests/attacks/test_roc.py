@@ -62,6 +62,37 @@ def test_intervals_cover_in_repetition():
     assert all(count <= allowed for count in missed.values()), missed
 
 
+def tied_truth(shift, rate):
+    """AUC and the randomised test's true positive rate for scores rounded to whole numbers."""
+    edges = np.arange(-12.5, 13.0)
+    inside, outside = (np.diff(stats.norm.cdf(edges - m))[::-1] for m in (shift, 0.0))
+    below = 1 - np.cumsum(outside)
+    area = (inside * (below + 0.5 * outside)).sum()
+    height = np.interp(rate, np.append(0, np.cumsum(outside)), np.append(0, np.cumsum(inside)))
+    return area, height
+
+
+def test_intervals_cover_where_scores_tie():
+    shift, runs, rate = 1.0, 300, 0.05
+    area, height = tied_truth(shift, rate)
+    missed = np.zeros(2)
+    for seed in range(runs):
+        scores, saw = shifted(shift, 150, seed)
+        found = roc(np.round(scores), saw, confidence=0.8, fpr=(rate,), rng=seed)
+        low, high = found.operating_points[0].interval
+        missed += (
+            not found.auc_interval[0] <= area <= found.auc_interval[1],
+            not low <= height <= high,
+        )
+    assert (missed <= 0.2 * runs + 4.5 * np.sqrt(0.2 * 0.8 * runs)).all()
+    scores, saw = shifted(shift, 100_000, 1)
+    found = roc(np.round(scores), saw, fpr=(rate,), rng=1)
+    assert abs(found.auc - area) < 4 * np.sqrt(area * (1 - area) / 100_000)
+    # The curve's height errs by the members' and, times its slope (below 3), the others' counts.
+    error = np.sqrt((height * (1 - height) + 9 * rate * (1 - rate)) / 100_000)
+    assert abs(found.operating_points[0].tpr - height) < 4 * error
+
+
 def test_intervals_miss_a_wrong_truth():
     found = roc(*shifted(1.0, 20_000, 3), fpr=(0.1, 0.01), rng=3)
     wrong = truth(1.3)

@@ -172,7 +172,7 @@ def bayes_success(
     Example:
         >>> from tacit.covariance import Isotropic
         >>> low, high = bayes_success([[-1.0], [1.0]], Isotropic(1.0, 1), [0, 1])
-        >>> low <= 0.841344746 <= high and high - low < 1e-6
+        >>> low <= 0.84134474607 <= high and high - low < 1e-6
         True
 
     Source: residual-pac, Def. 1.

@@ -106,7 +106,7 @@ def roc(
     * TPR at FPR a: the j-th largest non-member score has a false positive rate of law
       Beta(j, n₀ + 1 − j) at most, so two of them enclose the threshold at failure γ/4 each; the
       members above them give exact binomial bounds at failure γ/4 each. With fewer than
-      ln(4/γ)/a non-members the lower end is zero: no data can say otherwise.
+      about ln(4/γ)/a non-members the lower end is zero: no such data can say otherwise.
 
     Args:
         scores: (n,), higher for members.
