@@ -6,6 +6,7 @@ from mpmath import mp, mpf
 from scipy.stats import multivariate_normal
 
 from tacit.accounting import sketch, sketch_from_ratio
+from tacit.accounting._contour import Contours
 from tacit.divergences import renyi_gaussians
 
 from . import quadrature
@@ -73,6 +74,31 @@ def test_the_worst_is_at_a_vertex(gamma, epsilon):
         for m in range(4)
     ]
     assert worst == pytest.approx(max(ends), rel=1e-6, abs=1e-34)
+
+
+@pytest.mark.parametrize(("rank", "dim", "gamma"), [(4, 12, 0.05), (2, 5, 0.95), (16, 3, 1e-4)])
+def test_no_split_that_matters_is_passed_over(rank, dim, gamma):
+    epsilons = np.array([0.0, 1e-3, 0.1, 1.0, 6.0, 40.0])
+    each = [
+        sketch_from_ratio([1 + gamma] * m + [1 - gamma] * (dim - m), rank).forward(epsilons)
+        for m in range(dim + 1)
+    ]
+    worst = np.max(each, axis=0)
+    np.testing.assert_allclose(sketch(rank, dim, gamma).forward(epsilons), worst, rtol=1e-9)
+
+
+def test_chernoff_bounds_every_split():
+    """The bound by which splits are passed over, against the integral of each."""
+    dim, rank, gamma = 6, 8, 0.3
+    upper = np.arange(1.0, dim)
+    for epsilon in (0.0, 0.5, 5.0, 50.0):
+        rows = np.full(upper.shape, epsilon)
+        paths = Contours.through(
+            np.array([gamma, -gamma]), rank * np.stack([upper, dim - upper]), rows
+        )
+        excess = paths.log_bound() - np.log(paths.integrals())
+        assert (excess >= 0).all()
+        assert (excess < 6).all()
 
 
 def test_equal_ends_alone_are_unsound():

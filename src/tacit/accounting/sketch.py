@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tacit._validation import Array, in_interval, integer, vector
-from tacit.accounting._contour import CentredLoss
+from tacit.accounting._contour import CentredLoss, worst_split
 from tacit.accounting._quadrature import Curve, curve_pair, rounded_up
 from tacit.accounting.profile import PrivacyProfile, profile_from_curves
 
@@ -143,15 +143,9 @@ def _worst_vertex(columns: int, dim: int, ends: tuple[float, float]) -> Curve:
     high, low = ends
 
     def positive(epsilon: Array) -> Array:
-        worst = np.zeros(epsilon.shape)
         if high == 0:
-            return worst
-        for upper in range(dim + 1):
-            counts = np.array([upper, dim - upper], dtype=np.float64) * columns
-            kept = counts > 0
-            loss = CentredLoss(np.array([high, low])[kept], counts[kept])
-            worst = np.maximum(worst, loss.positive(epsilon))
-        return rounded_up(worst)
+            return np.zeros(epsilon.shape)
+        return rounded_up(worst_split(high, low, columns, dim, epsilon))
 
     return positive
 
