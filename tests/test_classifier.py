@@ -8,7 +8,7 @@ from scipy import stats
 from tacit.attacks import bayes_success
 from tacit.guarantees import InformationBound
 from tacit.statistics import ClassifierRelease, ContradictionError, classifier
-from tacit.statistics.classifier import _fano
+from tacit.statistics.contradiction import Named
 
 CLASSES = 4
 
@@ -274,13 +274,15 @@ def information_bound(nats):
 
 
 def test_an_accuracy_that_refutes_the_bound_raises():
-    """87% of four classes cannot come with 0.02 nats: Fano needs 0.85."""
-    from tacit.statistics.classifier import _checked_labels
-
-    classes = _checked_labels(np.arange(4), 4, 4)
-    with pytest.raises(ContradictionError, match=r"named right 8700 times in 10000"):
-        _fano(8700, 10_000, 4, classes, information_bound(0.02), 0.99)
-    assert 0.8 < _fano(8700, 10_000, 4, classes, information_bound(0.9), 0.99) < 0.857
+    """87% of four equally likely classes cannot come with 0.02 nats: Fano needs 0.85."""
+    named = Named("the label", 8700, 10_000, 4, math.log(4.0))
+    with pytest.raises(ContradictionError, match="the label was named right 8700 times in 10000"):
+        named.information(information_bound(0.02), 0.99)
+    assert 0.8 < named.information(information_bound(0.9), 0.99) < 0.857
+    assert (
+        Named("the label", 2500, 10_000, 4, math.log(4.0)).information(information_bound(0.0), 0.99)
+        == 0.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -326,3 +328,11 @@ def test_bad_input_draws_nothing(change, message):
     with pytest.raises(ValueError, match=message):
         classifier(arguments.pop("predict"), arguments.pop("pool"), **arguments)
     assert drawn == []
+
+
+def test_the_model_is_not_run_for_a_request_that_fails():
+    calls = []
+    for change in ({"inputs": [5]}, {"mi_budget": 0.0}, {"mi_budget": None, "success": 0.1}):
+        with pytest.raises(ValueError, match=next(reversed(change))):
+            classifier(calls.append, [[1.0], [2.0]], **{"mi_budget": 1.0, **change})
+    assert calls == []

@@ -23,7 +23,7 @@ from tacit._validation import (
     is_reproducible,
     positive,
 )
-from tacit.attacks import bayes
+from tacit.attacks import BayesAttack, bayes
 from tacit.attacks.bayes import MOST_TRIALS
 from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import information_from_success, success_from_information
@@ -32,20 +32,17 @@ from tacit.design.base import Design
 from tacit.design.information import gaussian_information
 from tacit.design.true_information import true_information
 from tacit.guarantees import InformationBound
-from tacit.information.fano import fano_information
 from tacit.linalg import MACHINE_EPSILON
 from tacit.statistics.classifier_release import (
     ClassifierAttack,
     ClassifierRelease,
-    ContradictionError,
 )
-from tacit.statistics.logits import pool_logits
+from tacit.statistics.contradiction import Named
+from tacit.statistics.logits import pool_logits, pool_rows
 from tacit.statistics.simulation import output_covariance
 
 METHODS = ("exact", "linear", "diagonal", "true-information")
 GRID_BITS = 20
-# A measured accuracy contradicts a bound only where chance explains it once in a billion.
-FALSE_ALARM = 1e-9
 SOURCE = "residual-pac, Thm 1, Eq. 17"
 SOURCE_TRUE = "residual-pac, Eq. 17, with the exact likelihood of the mixture over the pool"
 SECRET = "which input of the pool was queried"
@@ -145,8 +142,8 @@ def classifier(
 
     Raises:
         ValueError: a bad argument, or a model that returns other than finite logits.
-        ContradictionError: by Fano's inequality the label accuracy measured, at the confidence of
-            one in a billion, needs more information than was certified: a defect, and nothing is
+        ContradictionError: by Fano's inequality an accuracy that was measured takes more
+            information than was certified, by more than chance does once in a billion; nothing is
             released.
 
     Example:
@@ -163,26 +160,29 @@ def classifier(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     trials = integer("attack_trials", attack_trials, minimum=2, maximum=MOST_TRIALS)
     source = generator(rng)
-    logits = pool_logits(predict, pool, progress)
-    rows = _released_rows(inputs, len(logits))
+    candidates = pool_rows(pool)
+    rows = _released_rows(inputs, len(candidates))
+    prior = _share(1, len(candidates))
+    budget = _budget(mi_budget, success, prior)
+    logits = pool_logits(predict, candidates, progress)
     classes = _checked_labels(labels, *logits.shape)
-    budget = _budget(mi_budget, success, _share(1, len(logits)))
     design, variances = _designed(logits, budget, method, cost, level, source, progress)
     guarantee = _guarantee(design, reproducible=is_reproducible(rng))
     measured = None
     if attack and design.method != "constant":
         measured = _attacked(logits, design, classes, trials, level, source)
-    fano = _fano_of_attack(measured, classes, guarantee, level)
+    fano = None if measured is None else _fano_of_attack(measured, classes, guarantee, level)
     if before_draw is not None:
         before_draw(guarantee)
     released = _draw(logits[rows], design, None if rng is None else source)
     utility = _utility(logits[rows], released, rows, classes, level)
     if fano is None and classes is not None and rows.size == len(logits):
-        fano = _fano(utility.right, rows.size, logits.shape[1], classes, guarantee, level)
+        named = Named(LABEL, utility.right, rows.size, logits.shape[1], classes.entropy)
+        fano = named.information(guarantee, level)
     return ClassifierRelease(
         logits=released,
         guarantee=guarantee,
-        identification=guarantee.success(_share(1, len(logits)), INPUT),
+        identification=guarantee.success(prior, INPUT),
         label_bound=None if classes is None else guarantee.success(classes.largest_share, LABEL),
         design=design,
         attack=measured,
@@ -338,7 +338,7 @@ def _attacked(
     confidence: float,
     source: np.random.Generator,
 ) -> ClassifierAttack:
-    def best(task: npt.NDArray[np.intp]) -> Any:
+    def best(task: npt.NDArray[np.intp]) -> BayesAttack:
         return bayes(
             logits, design.covariance, task, trials=trials, confidence=confidence, rng=source
         )
@@ -350,36 +350,23 @@ def _attacked(
 
 
 def _fano_of_attack(
-    measured: ClassifierAttack | None,
+    measured: ClassifierAttack,
     classes: _Labels | None,
     guarantee: InformationBound,
     confidence: float,
 ) -> float | None:
-    if measured is None or measured.label is None or classes is None:
+    """Hold both attacks against the guarantee; return what the label attack's success implies."""
+    inputs = measured.identification.classes
+    Named.by(measured.identification, INPUT, _rounded_down_log(inputs)).information(
+        guarantee, confidence
+    )
+    if measured.label is None or classes is None:
         return None
-    trials = measured.label.trials
-    hits = round(measured.label.success * trials)
-    return _fano(hits, trials, classes.occurring, classes, guarantee, confidence)
+    return Named.by(measured.label, LABEL, classes.entropy).information(guarantee, confidence)
 
 
-def _fano(
-    hits: int,
-    trials: int,
-    guessable: int,
-    classes: _Labels,
-    guarantee: InformationBound,
-    confidence: float,
-) -> float:
-    """Return the information that the accuracy implies; raise where it refutes the guarantee."""
-    surely = proportion_interval(hits, trials, 1.0 - FALSE_ALARM)[0]
-    needed = fano_information(surely, guessable, classes.entropy)
-    if needed > guarantee.nats:
-        raise ContradictionError(
-            f"labels were named right {hits} times in {trials}, which takes at least {needed:.6g} "
-            f"nats, but {guarantee.nats:.6g} were certified; nothing is released"
-        )
-    lower = proportion_interval(hits, trials, confidence)[0]
-    return fano_information(lower, guessable, classes.entropy)
+def _rounded_down_log(count: int) -> float:
+    return math.nextafter(math.log(count), 0.0)
 
 
 def _draw(clean: Array, design: Design, rng: np.random.Generator | None) -> Array:

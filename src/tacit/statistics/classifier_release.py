@@ -18,10 +18,6 @@ FORMAT = "tacit.classifier"
 FORMAT_VERSION = 1
 
 
-class ContradictionError(RuntimeError):
-    """What was measured cannot be true of a release that keeps its certified bound."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClassifierAttack:
     """The best possible attackers on simulated releases of inputs drawn from the pool.
@@ -62,7 +58,7 @@ class ClassifierRelease:
         attack: the best possible attackers, measured; None when none was run, or no noise needed.
         accuracy_clean: share of the inputs whose largest clean logit is that of their label.
         accuracy_noisy: the same for the released logits.
-        accuracy_interval: exact (low, high) for ``accuracy_noisy`` over draws of the noise.
+        accuracy_interval: Clopper and Pearson's (low, high) for ``accuracy_noisy``, over the noise.
         fano: least information that the measured label accuracy implies, nats, at ``confidence``;
             None where no accuracy over the whole pool was measured.
         confidence: of the intervals, of ``fano`` and of a statistical guarantee, each alone.

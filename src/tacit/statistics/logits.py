@@ -18,19 +18,29 @@ ROWS_PER_BATCH = 1024
 Predictor: TypeAlias = Callable[[Any], Any]
 
 
-def pool_logits(predict: Any, pool: Any, progress: bool | None) -> Array:
+def pool_rows(pool: Any) -> npt.NDArray[Any]:
+    """Return the inputs as an array of at least two rows."""
+    try:
+        rows = np.asarray(pool)
+    except (ValueError, TypeError, RuntimeError):
+        raise ValueError("pool: expected an array of inputs, got ragged or other rows") from None
+    if rows.ndim == 0 or len(rows) < 2:
+        raise ValueError(f"pool: expected at least 2 inputs, got shape {rows.shape}")
+    return rows
+
+
+def pool_logits(predict: Any, rows: npt.NDArray[Any], progress: bool | None) -> Array:
     """Return (n, c) float64 logits of the pool.
 
     Args:
         predict: a callable on batches, a torch module, or the (n, c) logits themselves.
-        pool: the n inputs.
+        rows: the n inputs, from ``pool_rows``.
         progress: whether to show a bar on a terminal; None and True do.
 
     Raises:
         ValueError: other than finite logits, one row per input, or a spread that double precision
             cannot square.
     """
-    rows = _pool_rows(pool)
     if _is_torch_module(predict):
         logits = _in_batches(_module_predictor(predict), rows, progress)
     elif callable(predict):
@@ -50,16 +60,6 @@ def pool_logits(predict: Any, pool: Any, progress: bool | None) -> Array:
             f"{LARGEST_SPREAD:g}, got {min(float(spread.max()), lowest):.3g}: choose other units"
         )
     return logits
-
-
-def _pool_rows(pool: Any) -> npt.NDArray[Any]:
-    try:
-        rows = np.asarray(pool)
-    except (ValueError, TypeError, RuntimeError):
-        raise ValueError("pool: expected an array of inputs, got ragged or other rows") from None
-    if rows.ndim == 0 or len(rows) < 2:
-        raise ValueError(f"pool: expected at least 2 inputs, got shape {rows.shape}")
-    return rows
 
 
 def _in_batches(predict: Predictor, rows: npt.NDArray[Any], progress: bool | None) -> Array:
