@@ -7,6 +7,8 @@ from typing import Any
 from tacit.covariance.base import Covariance
 from tacit.covariance.full import Dense, Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored, LowRank
+from tacit.covariance.scale_mixture import ScaleMixture
+from tacit.covariance.whitening import whiten
 
 __all__ = [
     "Covariance",
@@ -15,7 +17,9 @@ __all__ = [
     "Factored",
     "Isotropic",
     "LowRank",
+    "ScaleMixture",
     "covariance_from_dict",
+    "whiten",
 ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit._validation import Array, RandomSource
-from tacit.covariance import Covariance, Factored
+from tacit.covariance import Covariance, Factored, ScaleMixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,7 @@ class Design:
         multiplier_ratios: multipliers relative to those of orthogonal differences of the same
             length, which carry over to a changed problem; what ``warm_start`` reads.
         notes: what the code did that a reader of the design should know.
+        noise: the law of the noise where it is not Gaussian; ``covariance`` is its covariance.
     """
 
     covariance: Covariance
@@ -42,6 +43,7 @@ class Design:
     constraint_factor: Array | None = None
     multiplier_ratios: Array | None = None
     notes: tuple[str, ...] = ()
+    noise: ScaleMixture | None = None
 
     @property
     def rank(self) -> int:
@@ -55,7 +57,7 @@ class Design:
 
     def sample(self, n: int, rng: RandomSource = None) -> Array:
         """Draw n noise vectors, (n, d): exactly the noise that was certified."""
-        return self.covariance.sample(n, rng)
+        return (self.covariance if self.noise is None else self.noise).sample(n, rng)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able summary; the covariance can be read back, the factor is left out."""
@@ -70,4 +72,5 @@ class Design:
             "information": self.information,
             "confidence": self.confidence,
             "notes": list(self.notes),
+            "noise": None if self.noise is None else self.noise.to_dict(),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,21 +21,27 @@ from tacit._validation import (
     positive,
 )
 from tacit.compute import progress_bar
-from tacit.covariance import Covariance, Diagonal, Factored
+from tacit.covariance import Covariance, Diagonal, Factored, ScaleMixture, whiten
 from tacit.design.base import Design
 from tacit.design.cost import CostFrame, cost_matrix
 from tacit.design.fixed_point import SCALE_TOLERANCE, SHAPE_STEPS, Measured, Noise, Problem
 from tacit.design.information import gaussian_information
+from tacit.design.scale_family import SCALES, ScaleProblem
 from tacit.information import InformationBound, mixture
 from tacit.information.mixture import prior_weights
 from tacit.linalg import MACHINE_EPSILON
 
-FAMILIES = ("full", "diagonal", "scale")
+Noises: TypeAlias = Covariance | ScaleMixture
+
+FAMILIES = ("full", "diagonal", "scale", "mixture")
+TURNING = ("full", "mixture")
+MIXTURE = "true-information-mixture"
 PROTECTION = 100.0
 OPTIMISER_WORK, CERTIFIER_WORK = 40_000_000, 1_000_000_000
 FEWEST_DRAWS, MOST_DRAWS = 4_000, 100_000
 FEWEST_CERTIFYING, MOST_CERTIFYING, MOST_NUMBERS = 100_000, 2_000_000, 20_000_000
 ATTEMPTS = 8
+SLOWER_BY_SCALE = 4
 REHEARSAL = 0.25
 TIGHT, LAST_TIGHTENING = 2e-3, 2
 # Share of the confidence width that a certificate on fresh draws is allowed to fluctuate.
@@ -71,8 +77,9 @@ def true_information(
     Args:
         outputs: (N, d), one per secret.
         mi_budget: β in nats.
-        family: ``"full"`` covariance, ``"diagonal"``, or ``"scale"``: a multiple of the log-det
-            optimum.
+        family: ``"full"`` covariance, ``"diagonal"``, ``"scale"``: a multiple of the log-det
+            optimum, or ``"mixture"``: noise of the best full shape whose size is drawn too, a
+            ``ScaleMixture``, which saves most where β is near the entropy of the secret.
         weights: (N,) prior probabilities; None for equally likely.
         cost: F, what noise costs: None (squared error), a scalar, (d,) or (d, d).
         protect: (d, k) basis of a task subspace that should get least noise: within it, noise
@@ -116,11 +123,11 @@ def true_information(
     shown = progress is not False
     with progress_bar(SHAPE_STEPS + 3, "choosing the noise", shown=shown) as advance:
         task = _Task(points, priors, budget, frame, source, lambda: advance(1))
-        best = task.search(family)
-        found = None if best is None else task.certified(best, level, f"true-information-{family}")
-    if found is None or found.covariance.weighted_trace(charged) >= gaussian.cost:
-        found = replace(gaussian, notes=(*gaussian.notes, NOT_IMPROVED))
-    return replace(found, cost=found.covariance.weighted_trace(prices))
+        designs = [gaussian, *task.improved(family, level)]
+    chosen = min(designs, key=lambda design: design.covariance.weighted_trace(charged))
+    if chosen is gaussian:
+        chosen = replace(gaussian, notes=(*gaussian.notes, NOT_IMPROVED))
+    return replace(chosen, cost=chosen.covariance.weighted_trace(prices))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +164,8 @@ class _Frame:
     def inward(self, points: Array, priors: Array) -> Array:
         """Return the moving coordinates of the outputs, centred."""
         moved = (points - points[0]) @ self.inverse[self.moving].T
-        return moved - priors @ moved
+        centred: Array = moved - priors @ moved
+        return centred
 
     def outward(self, noise: Noise) -> Covariance:
         """Return Σ of a noise given in the moving coordinates."""
@@ -186,7 +194,7 @@ class _Task:
         outputs = self.frame.inward(self.points, self.priors)
         draws = max(FEWEST_DRAWS, OPTIMISER_WORK // len(outputs))
         problem = Problem.of(
-            outputs, self.priors, min(draws, MOST_DRAWS), self.source, free=family == "full"
+            outputs, self.priors, min(draws, MOST_DRAWS), self.source, free=family in TURNING
         )
         size = outputs.shape[1]
         start = Noise(np.eye(size), self.frame.variances[self.frame.moving])
@@ -195,62 +203,86 @@ class _Task:
         if family == "scale":
             return problem.at_budget(start, self.budget)
         found = list(problem.descend(start, self.budget, self.tick))
-        if family == "full":
+        if family in TURNING:
             level = Noise(np.eye(size), np.full(size, start.cost / size))
             found += problem.descend(level, self.budget, self.tick)
         within = [m for m in found if m.information <= self.budget * (1.0 + 2.0 * SCALE_TOLERANCE)]
         return min(within or found, key=lambda measured: measured.noise.cost)
 
-    def certified(self, best: Measured, level: float, method: str) -> Design | None:
+    def improved(self, family: str, level: float) -> list[Design]:
+        """Return certified designs that may cost less than the log-det optimum."""
+        best = self.search(family)
+        if best is None:
+            return []
+        form = self.frame.outward(best.noise)
+        method = f"true-information-{'full' if family == 'mixture' else family}"
+        found = [self.certified(form, best.slope, level, method)]
+        if family == "mixture":
+            found.append(self.certified(self.spread(form), best.slope, level, MIXTURE))
+        return [design for design in found if design is not None]
+
+    def spread(self, form: Covariance) -> ScaleMixture:
+        """Return the noise of the same shape whose size is drawn from the best law."""
+        whitened, _ = whiten(self.points, form)
+        problem = ScaleProblem.of(whitened - self.priors @ whitened, self.priors, self.source)
+        probabilities = problem.least_noise(self.budget)
+        kept = probabilities > 0.0
+        return ScaleMixture(form, SCALES[kept], probabilities[kept])
+
+    def certified(self, form: Noises, slope: float, level: float, method: str) -> Design | None:
         """Return the noise, enlarged until a bound on fresh draws is within the budget.
 
         Attempt k spends ``(1 − confidence)/(k (k + 1))``, whatever comes of it; the rehearsal
         before them only sets the margin, and its draws are not used again. A certificate that
         leaves budget over is followed by an attempt with less noise.
         """
-        noise, found = best.noise, None
+        found = None
         for attempt in range(ATTEMPTS + 1):
             spent = 1.0 / (max(attempt, 1) * (max(attempt, 1) + 1))
-            bound = self._bound(noise, 1.0 - (1.0 - level) * spent, rehearsal=attempt == 0)
+            bound = self._bound(form, 1.0 - (1.0 - level) * spent, rehearsal=attempt == 0)
             self.tick()
             if attempt and bound.upper <= self.budget:
-                found = self._design(noise, bound, level, method, attempt)
+                found = _design(form, bound, level, method, attempt)
                 if bound.upper >= self.budget * (1.0 - TIGHT) or attempt >= LAST_TIGHTENING:
                     break
             elif found is not None:
                 break
             width = (bound.upper - bound.estimate) * (REHEARSAL**0.5 if attempt == 0 else 1.0)
             excess = bound.estimate + (1.0 + MARGIN) * width - self.budget
-            noise = noise.scaled(math.exp(excess / max(-best.slope, SMALLEST_SLOPE * self.budget)))
+            form = form.scaled(math.exp(excess / max(-slope, SMALLEST_SLOPE * self.budget)))
         return found
 
-    def _design(
-        self, noise: Noise, bound: InformationBound, level: float, method: str, attempt: int
-    ) -> Design:
-        return Design(
-            covariance=self.frame.outward(noise),
-            cost=noise.cost,
-            gap=math.nan,
-            method=method,
-            multipliers=np.empty(0),
-            iterations=attempt,
-            information=bound.upper,
-            confidence=None if bound.deterministic else level,
-            notes=(FRESH,),
-        )
-
-    def _bound(self, noise: Noise, confidence: float, *, rehearsal: bool) -> InformationBound:
-        draws = CERTIFIER_WORK // len(self.points)
+    def _bound(self, form: Noises, confidence: float, *, rehearsal: bool) -> InformationBound:
+        mixed = form.scales.size if isinstance(form, ScaleMixture) else 0
+        draws = CERTIFIER_WORK // (len(self.points) * (1 + SLOWER_BY_SCALE * mixed))
         most = max(FEWEST_DRAWS, MOST_NUMBERS // self.points.shape[1])
         draws = min(max(draws, FEWEST_CERTIFYING), MOST_CERTIFYING, most)
         return mixture(
             self.points,
-            self.frame.outward(noise),
+            form,
             weights=self.priors,
             samples=int(draws * REHEARSAL) if rehearsal else draws,
             confidence=confidence,
             rng=self.source,
         )
+
+
+def _design(
+    form: Noises, bound: InformationBound, level: float, method: str, attempt: int
+) -> Design:
+    covariance = form.covariance if isinstance(form, ScaleMixture) else form
+    return Design(
+        covariance=covariance,
+        cost=math.nan,
+        gap=math.nan,
+        method=method,
+        multipliers=np.empty(0),
+        iterations=attempt,
+        information=bound.upper,
+        confidence=None if bound.deterministic else level,
+        notes=(FRESH,),
+        noise=form if isinstance(form, ScaleMixture) else None,
+    )
 
 
 def _covariance_upwards(points: Array, priors: Array) -> Array:

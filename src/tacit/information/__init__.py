@@ -3,13 +3,20 @@
 from tacit.information.bounds import InformationBound
 from tacit.information.concentration import mean_lower_bound, mean_upper_bound
 from tacit.information.contrastive import contrastive
+from tacit.information.donsker_varadhan import gap_donsker_varadhan
+from tacit.information.gaps import Gap, improve
 from tacit.information.log_det import log_det_information
 from tacit.information.mixture import mixture
 from tacit.information.sampled import leave_one_out
+from tacit.information.sliced_wasserstein import gap_sliced_wasserstein
 
 __all__ = [
+    "Gap",
     "InformationBound",
     "contrastive",
+    "gap_donsker_varadhan",
+    "gap_sliced_wasserstein",
+    "improve",
     "leave_one_out",
     "log_det_information",
     "mean_lower_bound",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit._validation import Array, RandomSource, generator, in_interval, integer, matrix, vector
-from tacit.covariance import Covariance
+from tacit.covariance import Covariance, ScaleMixture
 from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBound, least
 from tacit.information.deterministic import (
@@ -19,6 +19,7 @@ from tacit.information.deterministic import (
 )
 from tacit.information.draws import Draws, best_statistic
 from tacit.information.likelihood import principal_secret
+from tacit.information.scale_mixture import scale_mixture_bound
 
 WORK = 500_000_000
 FEWEST_SAMPLES, MOST_SAMPLES = 20_000, 1_000_000
@@ -33,7 +34,7 @@ LIKELIHOOD = "exact mixture likelihood, lower confidence bound by betting"
 
 def mixture(
     outputs: Any,
-    covariance: Covariance,
+    covariance: Covariance | ScaleMixture,
     *,
     weights: Any = None,
     samples: int | None = None,
@@ -54,8 +55,8 @@ def mixture(
 
     Args:
         outputs: (N, d), one per secret, any units; N may be large: outputs stream in blocks.
-        covariance: Σ of the noise, same units squared. Where it leaves a direction bare in which
-            outputs differ, nothing below H(X) is certified.
+        covariance: Σ of the noise, same units squared, or a ``ScaleMixture``. Where it leaves a
+            direction bare in which outputs differ, nothing below H(X) is certified.
         weights: (N,) prior probabilities, >= 0, that sum to 1; None for equally likely.
         samples: draws in all, >= 100; None for 5·10⁸/N, within 20,000 to 1,000,000.
         confidence: of each of the two bounds, in (0, 1).
@@ -85,6 +86,13 @@ def mixture(
     points, priors = points[kept], priors[kept]
     if (points == points[0]).all():
         return _exactly(0.0, level, "the same output for every secret")
+    if covariance.dim != points.shape[1]:
+        raise ValueError(
+            f"covariance: expected dimension {points.shape[1]}, that of the outputs, "
+            f"got {covariance.dim}"
+        )
+    if isinstance(covariance, ScaleMixture):
+        return scale_mixture_bound(points, priors, covariance, count, level, source)
     return _mixture(points, priors, covariance, count, level, source)
 
 
