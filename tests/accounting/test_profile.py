@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from tacit.accounting import PrivacyProfile, gaussian, laplace, profile_from_curves
+from tacit.accounting import (
+    PrivacyProfile,
+    gaussian,
+    laplace,
+    profile_from_curves,
+    vector_projection,
+)
 from tacit.guarantees import ApproximateDP
 from tests.accounting.oracles import gaussian_delta
 
@@ -69,8 +75,39 @@ def test_guarantees_say_what_the_profile_says():
         profile.guarantee()
     with pytest.raises(ValueError, match=r"^delta, epsilon: expected exactly one"):
         profile.guarantee(delta=0.1, epsilon=1.0)
-    with pytest.raises(ValueError, match=r"^delta: expected more than"):
+    with pytest.raises(ValueError, match=r"^delta: expected more than.*infinite mass 0"):
         profile.guarantee(delta=0.0)
+
+
+def test_no_guarantee_below_the_infinite_mass():
+    profile = vector_projection(4, 1, 0.5)  # a third of the releases betray the vector
+    assert profile.guarantee(delta=0.34).epsilon < math.inf
+    message = r"^delta: expected more than 0\.33333.*\(infinite mass 0\.333333\), got 0\.1$"
+    with pytest.raises(ValueError, match=message):
+        profile.guarantee(delta=0.1)
+    with pytest.raises(ValueError, match=message):
+        (profile.compose(gaussian(1.0, 1e6))).guarantee(delta=0.1)
+
+
+@pytest.mark.parametrize("prior", [1e-12, 0.1, 0.3, 0.5, 0.9])
+def test_no_loss_is_no_success_beyond_the_prior(prior):
+    assert build().success(prior).success == max(prior, 1 - prior) or (
+        build().success(prior).success == math.nextafter(max(prior, 1 - prior), 1.0)
+    )
+    assert gaussian(0.0, 1.0).success(0.5).success == 0.5
+
+
+def test_success_takes_the_direction_that_is_worse_for_the_prior():
+    """A release that P alone can make: the unlikelier input is betrayed, whichever it is."""
+    leak = 0.2
+    ahead = build(
+        forward=lambda e: np.where(e < 0, 1 - (1 - leak) * np.exp(np.minimum(e, 0)), leak),
+        backward=lambda e: np.maximum(-np.expm1(np.minimum(e + math.log1p(-leak), 0.0)), 0.0),
+        infinite_mass=leak,
+    )
+    for prior in (0.1, 0.9):
+        # errors of the best test: the unlikelier input when it is not betrayed
+        assert ahead.success(prior).success == pytest.approx(1 - 0.1 * (1 - leak), rel=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 20])

@@ -15,6 +15,7 @@ from tacit.accounting.adaptive import composed
 from tacit.accounting.amplification import ANY_NEIGHBOURS, subsample
 from tacit.accounting.composition import Part
 from tacit.accounting.discretisation import Curve, LossMasses, guarded, smallest_epsilon
+from tacit.conversions import success_from_profile
 from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.base import Evidence, text, texts
 
@@ -140,13 +141,8 @@ class PrivacyProfile:
             0.6915
         """
         chance = in_interval("prior", prior, 0.0, 1.0, open_low=True, open_high=True)
-        best = max(chance, 1 - chance)
-        for p in (chance, 1 - chance):
-            odds = math.log1p(-p) - math.log(p)
-            gained = p * self.delta(odds - 4 * EPS * abs(odds))
-            best = max(best, ((1 - p) + gained) * (1 + 4 * EPS))
         return SuccessBound(
-            success=min(best, 1.0),
+            success=success_from_profile(self.delta, chance),
             prior=max(chance, 1 - chance),
             task=f"which of two neighbouring inputs ({self.adjacency}) was used",
             evidence=self.evidence,
@@ -205,8 +201,10 @@ class PrivacyProfile:
         if delta is not None:
             loss, failure = self.epsilon(delta), float(delta)
             if math.isinf(loss):
+                least = max(self.infinite_mass, self.delta(2.0**40))
                 raise ValueError(
-                    f"delta: expected more than {self.delta(math.inf)!r}, got {delta!r}"
+                    f"delta: expected more than {least:.6g}, below which no epsilon is finite "
+                    f"(infinite mass {self.infinite_mass:.6g}), got {failure!r}"
                 )
         else:
             loss = in_interval("epsilon", epsilon, 0.0, math.inf)
