@@ -42,7 +42,7 @@ def gap_donsker_varadhan(
 
     * ``critic="likelihood"``: ``f = max(ln p̄/g, −a)``, p̄ the density of the release and g that of
       Q. E_Q e^f is at most ``1 + e^−a`` without sampling Q; a is chosen on the training draws.
-    * ``critic="kernel"``: f a sum of Gaussian bumps around 100 outputs, fitted to the training draws
+    * ``critic="kernel"``: f a sum of Gaussian bumps around 100 outputs, fitted to training draws
       of both laws and clipped to a range; ``E_P f`` and ``E_Q e^f`` are bounded at δ/2 each. Its
       cost does not grow with N; it finds less.
 
