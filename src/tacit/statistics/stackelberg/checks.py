@@ -14,6 +14,7 @@ from tacit._validation import Array
 from tacit.attacks.intervals import proportion_interval
 from tacit.covariance import Dense
 from tacit.information import InformationBound, mean_lower_bound, mean_upper_bound, mixture
+from tacit.information.fano import fano_information
 from tacit.statistics.stackelberg.noise import GaussianNoise, StackelbergNoise
 
 Labels = npt.NDArray[np.int64]
@@ -78,7 +79,7 @@ def run_checks(
         bound = finite_information(noise, subject.points, subject.groups, samples, level, source)
         checks.append(
             Check(
-                name=bound.method,
+                name=POSTERIOR,
                 lower=bound.lower,
                 upper=bound.upper,
                 confidence=level,
@@ -159,29 +160,17 @@ def _fano(
     _, _, asked_counts = _grouped(labels[asked])
     share = asked_counts / len(asked)
     number = len(np.union1d(labels[asked], labels[known]))
-    entropy = max(0.0, float(-(share @ np.log(share))))
-    nats = fano_nats(accuracy, number, entropy)
+    # Rounded down: a smaller entropy claims less.
+    entropy = max(0.0, float(-(share @ np.log(share))) * (1.0 - 1e-14))
+    nats = fano_information(accuracy, number, entropy) if number > 1 else 0.0
     return Check(
         name=f"Fano on {name!r}",
-        lower=max(0.0, nats),
+        lower=nats,
         upper=math.inf,
         confidence=level,
         samples=samples,
         accuracy=accuracy,
     )
-
-
-def fano_nats(accuracy: float, classes: int, label_entropy: float) -> float:
-    """Return ``max(0, H(L) − h(a) − (1 − a) ln(K − 1))``, rounded down; 0 below chance.
-
-    Source: Fano's inequality (Cover and Thomas, Theorem 2.10.1).
-    """
-    if classes < 2 or accuracy * classes <= 1.0:
-        return 0.0
-    missed = 1.0 - accuracy
-    doubt = missed * math.log(classes - 1) - accuracy * math.log(accuracy)
-    doubt -= missed * math.log(missed) if missed > 0.0 else 0.0
-    return max(0.0, label_entropy - doubt - 1e-14 * (1.0 + label_entropy))
 
 
 def _grouped(groups: Labels) -> tuple[Labels, Labels, Labels]:

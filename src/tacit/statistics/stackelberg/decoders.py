@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 HIDDEN = 48
 COMPONENTS = 8
-FLOW_LAYERS = 4
-FLOW_BUMPS = 8
+FLOW_LAYERS = 3
+FLOW_BUMPS = 4
+LARGEST_LOGARITHM = 2.5
+BLUR = 0.25
 EXTRA_FEATURES = 8
 
 
@@ -104,15 +106,21 @@ class FlowDecoder(Decoder):
     monotone residual step.
     """
 
-    def __init__(self, secrets: Tensor, points: Tensor, noise: Tensor) -> None:
+    def __init__(
+        self, secrets: Tensor, points: Tensor, noise: Tensor, source: torch.Generator
+    ) -> None:
         super().__init__()
         size = secrets.shape[1]
+        self.source = source
+        # A kernel's width: without it a flow learns its rows by heart and is lost between them.
+        self.blur = BLUR * len(secrets) ** (-1.0 / (size + 4))
         total = torch.eye(points.shape[1], dtype=points.dtype) + noise
         places = torch.arange(size)
-        kept = [(places + layer) % 2 == 1 if size > 1 else places < 0 for layer in range(4)]
+        layers = range(FLOW_LAYERS)
+        kept = [(places + layer) % 2 == 1 if size > 1 else places < 0 for layer in layers]
         self.register_buffer("secrets", secrets)
         self.register_buffer("scale", total.diagonal().sqrt())
-        self.register_buffer("kept", torch.stack(kept[:FLOW_LAYERS]).to(points.dtype))
+        self.register_buffer("kept", torch.stack(kept).to(points.dtype))
         self.size = size
         inputs, outcomes = points.shape[1] + size, size * (2 + 3 * FLOW_BUMPS)
         self.nets = nn.ModuleList(perceptron(inputs, outcomes) for _ in range(FLOW_LAYERS))
@@ -122,14 +130,17 @@ class FlowDecoder(Decoder):
     def gain(self, noisy: Tensor, rows: Tensor) -> Tensor:
         """Return the log volume and density of the moved value less ``ln N(x; 0, I)``."""
         secrets = _buffer(self, "secrets")[rows]
+        if self.training:
+            normals = torch.randn(secrets.shape, generator=self.source, dtype=secrets.dtype)
+            secrets = secrets + self.blur * normals
         context = noisy / _buffer(self, "scale")
         value, log_volume = secrets, torch.zeros(len(noisy), dtype=noisy.dtype)
         for net, kept, centres in zip(self.nets, _buffer(self, "kept"), self.centres, strict=True):
             outcome = net(torch.cat([context, value * kept], dim=1))
             outcome = outcome.view(len(noisy), self.size, -1)
-            log_scale, shift = outcome[..., 0].clamp(-6.0, 6.0), outcome[..., 1]
+            log_scale, shift = _bounded(outcome[..., 0]), outcome[..., 1]
             height, slope, place = outcome[..., 2:].chunk(3, dim=2)
-            height, slope = nn.functional.softplus(height - 3.0), slope.exp().clamp(max=50.0)
+            height, slope = _bounded(height - 3.0).exp(), _bounded(slope).exp()
             steps = torch.tanh(slope * (value[..., None] - centres) + place)
             moved = value + (height * steps).sum(dim=2)
             stretch = 1.0 + (height * slope * (1.0 - steps**2)).sum(dim=2)
@@ -198,6 +209,10 @@ def perceptron(inputs: int, outcomes: int) -> nn.Sequential:
         nn.SiLU(),
         last,
     )
+
+
+def _bounded(value: Tensor) -> Tensor:
+    return LARGEST_LOGARITHM * torch.tanh(value / LARGEST_LOGARITHM)
 
 
 def seed_weights(module: nn.Module, source: torch.Generator) -> None:

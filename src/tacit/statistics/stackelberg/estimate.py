@@ -81,10 +81,8 @@ class StackelbergEstimate:
             )
         strongest = max(self.checks, key=lambda check: check.lower)
         if self.contradicted:
-            return (
-                f"{budget} is refuted: at least {_above(strongest.lower, self.mi_budget)} nats leak "
-                f"({strongest.name}, {sure})"
-            )
+            leak = _above(strongest.lower, self.mi_budget)
+            return f"{budget} is refuted: at least {leak} nats leak ({strongest.name}, {sure})"
         ceiling = min(self.checks, key=lambda check: check.upper)
         if ceiling.upper <= self.mi_budget:
             return (

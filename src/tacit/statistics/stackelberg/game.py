@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -24,15 +25,19 @@ from tacit.statistics.stackelberg.decoders import (
 from tacit.statistics.stackelberg.leaders import Leader, make_leader
 from tacit.statistics.stackelberg.noise import StackelbergNoise
 
+Rows = npt.NDArray[np.int64]
+
 FOLLOWER_RATE, LEADER_RATE = 3e-3, 2e-2
 MEMORY = 0.9
-STEEPEST = 10.0
+WEIGHT_DECAY = 0.5
+STEEPEST, LONGEST_GRADIENT = 5.0, 10.0
 AVERAGED_SHARE = 0.25
 MOST_DRAWS = 1024
+DENSITY_WORK = {"gaussian": 200, "mixture-density": 400, "flow": 1000}
 TRACKING_ROUNDS = 6
 TRACKING_TOLERANCE = 0.005
 LARGEST_STEP = 0.7
-SCORES_PER_BATCH, SCORES_PER_EVALUATION = 1_000_000, 20_000_000
+SCORES_PER_BATCH, SCORES_PER_EVALUATION = 300_000, 20_000_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +52,9 @@ class Game:
         start: (r, r) lower triangular, a factor of the covariance to start from.
         lift: (r, d), from coordinates to outputs.
         target: nats of ``H(X) − W(Q, π)`` to steer to.
-        offset: ``H(X) − H_q`` in nats.
+        offset: ``H(X) − H_q`` in nats, H_q the cross-entropy of the rows asked under q.
+        taught: rows the follower learns from.
+        asked: rows the leader measures it on.
         one_sided: whether less than the target is as good.
     """
 
@@ -59,6 +66,8 @@ class Game:
     lift: Array
     target: float
     offset: float
+    taught: Rows
+    asked: Rows
     one_sided: bool
 
 
@@ -115,16 +124,16 @@ def blind_information(game: Game, rules: Rules, seed: int) -> float:
     with single_thread():
         match = _Match(game, rules, seed)
         silent = torch.zeros_like(match.points)
-        everyone = torch.arange(len(silent))
-        optimiser = torch.optim.Adam(match.decoder.parameters(), lr=FOLLOWER_RATE)
+        optimiser = _follower(match.decoder)
         for rate in _rates(rules.steps):
             _set_rate(optimiser, FOLLOWER_RATE * rate)
             optimiser.zero_grad()
-            rows = match.rows(min(match.half * 2, len(silent)))
+            rows = match.rows(match.taught, min(match.half * 2, len(match.taught)))
             torch.autograd.backward(-match.decoder.gain(silent[rows], rows).mean())
             optimiser.step()
+        match.decoder.eval()
         with torch.no_grad():
-            return float(match.decoder.gain(silent, everyone).mean())
+            return float(match.decoder.gain(silent[match.asked], match.asked).mean())
 
 
 class _Match:
@@ -135,10 +144,12 @@ class _Match:
         self.source = torch.Generator().manual_seed(seed)
         self.points = torch.from_numpy(np.array(game.points))
         self.cost = torch.from_numpy(np.array(game.cost))
+        self.taught = torch.from_numpy(np.array(game.taught))
+        self.asked = torch.from_numpy(np.array(game.asked))
         start = torch.from_numpy(np.array(game.start))
         self.leader = make_leader(rules.noise, start, self.source)
         self.decoder = _decoder(game, rules.decoder, self.points, start @ start.T, self.source)
-        scores = len(self.points) if rules.decoder == "categorical" else 64
+        scores = DENSITY_WORK.get(rules.decoder, len(self.points))
         fitting = max(256, min(MOST_DRAWS, SCORES_PER_BATCH // scores))
         self.half = (rules.batch or fitting) // 2 or 1
         self.evaluation = max(20_000, min(200_000, SCORES_PER_EVALUATION // scores))
@@ -148,8 +159,8 @@ class _Match:
 
     def run(self, advance: Callable[[int], None]) -> Outcome:
         rules = self.rules
-        follower = torch.optim.Adam(self.decoder.parameters(), lr=FOLLOWER_RATE)
-        mover = torch.optim.Adam(self.leader.parameters(), lr=LEADER_RATE)
+        follower = _follower(self.decoder)
+        mover = torch.optim.Adam(self.leader.parameters(), lr=LEADER_RATE, betas=(0.9, 0.99))
         warm_up = max(rules.period, rules.steps // 5)
         for _ in range(warm_up):
             self.follow(follower)
@@ -182,8 +193,10 @@ class _Match:
         optimiser.zero_grad()
         with torch.no_grad():
             drawn = self.leader.draw(self.half, self.source)
-        torch.autograd.backward(-self.information(drawn))
-        nn.utils.clip_grad_norm_(self.decoder.parameters(), STEEPEST)
+        self.decoder.train()
+        torch.autograd.backward(-self.information(drawn, self.taught))
+        self.decoder.eval()
+        nn.utils.clip_grad_norm_(self.decoder.parameters(), LONGEST_GRADIENT)
         optimiser.step()
 
     def lead(self, optimiser: torch.optim.Optimizer) -> None:
@@ -193,20 +206,26 @@ class _Match:
         moves no equilibrium and makes s free of units. A running mean of I takes the place of the
         batch's in the factor of the gradient, or its error would be pushed down like the rest.
         """
-        optimiser.zero_grad()
-        information = self.information(self.leader.draw(self.half, self.source))
+        parameters = list(self.leader.parameters())
+        information = self.information(self.leader.draw(self.half, self.source), self.asked)
         cost = (self.cost * self.leader.covariance()).sum()
         now = float(information.detach())
         first = math.isnan(self.average)
         self.average = now if first else MEMORY * self.average + (1.0 - MEMORY) * now
         target = self.game.target
-        excess = min(max((self.average - target) / target, -STEEPEST), STEEPEST)
+        excess = (self.average - target) / target
         if self.game.one_sided:
-            # residual-pac, Alg. 6, with (β̂_PAC − H_c)_+: as printed, (H_c − β̂_PAC)_+ is 0 at I = H.
+            # residual-pac, Alg. 6, with (β̂_PAC − H_c)₊: (H_c − β̂_PAC)₊ as printed is 0 at B = 0.
             excess = max(excess, 0.0)
         slope = 2.0 * self.rules.penalty_weight * excess / target
-        torch.autograd.backward(cost.log() + slope * information)
-        nn.utils.clip_grad_norm_(self.leader.parameters(), STEEPEST * self.rules.penalty_weight)
+        dearer = torch.autograd.grad(cost.log(), parameters, allow_unused=True)
+        leakier = torch.autograd.grad(information, parameters)
+        # Far from the budget the penalty must not drown the cost in the optimiser's memory.
+        steepness = abs(slope) * _norm(leakier)
+        if steepness > (limit := STEEPEST * _norm(dearer)):
+            slope *= limit / steepness
+        for parameter, price, leak in zip(parameters, dearer, leakier, strict=True):
+            parameter.grad = slope * leak if price is None else price + slope * leak
         optimiser.step()
         self.costs.append(float(cost.detach()))
         self.informations.append(now)
@@ -232,32 +251,32 @@ class _Match:
 
     def respond(self, training: int) -> None:
         """Train the decoder on the noise as it stands."""
-        optimiser = torch.optim.Adam(self.decoder.parameters(), lr=FOLLOWER_RATE)
+        optimiser = _follower(self.decoder)
         for rate in _rates(training):
             _set_rate(optimiser, FOLLOWER_RATE * rate)
             self.follow(optimiser)
 
-    def information(self, drawn: tuple[Tensor, Tensor]) -> Tensor:
+    def information(self, drawn: tuple[Tensor, Tensor], among: Tensor) -> Tensor:
         """Return ``H(X) − H_c`` on a batch: offset + Σ_k w_k mean of the gain."""
         weights, noises = drawn
         count = noises.shape[1]
-        rows = self.rows(count)
+        rows = self.rows(among, count)
         noisy = (self.points[rows] + noises).reshape(-1, noises.shape[2])
         gains = self.decoder.gain(noisy, rows.repeat(len(weights)))
         return self.game.offset + weights @ gains.view(len(weights), count).mean(dim=1)
 
-    def rows(self, count: int) -> Tensor:
-        """Return ``count`` row numbers, every row as often as every other, in random order."""
-        rounds = -(-count // len(self.points))
-        orders = [torch.randperm(len(self.points), generator=self.source) for _ in range(rounds)]
-        return torch.cat(orders)[:count]
+    def rows(self, among: Tensor, count: int) -> Tensor:
+        """Return ``count`` of the rows, each as often as every other, in random order."""
+        rounds = -(-count // len(among))
+        orders = [torch.randperm(len(among), generator=self.source) for _ in range(rounds)]
+        return among[torch.cat(orders)[:count]]
 
     def evaluate(self) -> tuple[float, float]:
         """Return ``H(X) − W(Q, π)`` on fresh draws, and its standard error."""
         rounds = max(8, self.evaluation // (2 * self.half))
         with torch.no_grad():
             found = [
-                float(self.information(self.leader.draw(self.half, self.source)))
+                float(self.information(self.leader.draw(self.half, self.source), self.asked))
                 for _ in range(rounds)
             ]
         return float(np.mean(found)), float(np.std(found, ddof=1) / math.sqrt(rounds))
@@ -275,17 +294,32 @@ def _decoder(
         if family == "mixture-density":
             decoder = MixtureDensityDecoder(secrets, points, noise, source)
         elif family == "flow":
-            decoder = FlowDecoder(secrets, points, noise)
+            decoder = FlowDecoder(secrets, points, noise, source)
         else:
             decoder = GaussianDecoder(secrets, points, noise)
     seed_weights(decoder, source)
     return decoder
 
 
+def _follower(decoder: Decoder) -> torch.optim.Optimizer:
+    """Return an optimiser that keeps the networks, not the rest, from learning rows by heart."""
+    networks = [value for name, value in decoder.named_parameters() if name.startswith("net")]
+    rest = [value for name, value in decoder.named_parameters() if not name.startswith("net")]
+    groups = [
+        {"params": networks, "weight_decay": WEIGHT_DECAY},
+        {"params": rest, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=FOLLOWER_RATE)
+
+
 def _rates(steps: int) -> Iterator[float]:
     """Yield the factors of the learning rate: a cosine from 1 to 0.05."""
     for step in range(steps):
         yield 0.05 + 0.475 * (1.0 + math.cos(math.pi * step / steps))
+
+
+def _norm(gradients: tuple[Tensor | None, ...]) -> float:
+    return math.sqrt(sum(float((part**2).sum()) for part in gradients if part is not None))
 
 
 def _set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

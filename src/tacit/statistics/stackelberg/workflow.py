@@ -36,8 +36,8 @@ from tacit.statistics.stackelberg.frame import (
 DECODERS = ("gaussian", "mixture-density", "flow", "categorical")
 NOISES = ("gaussian", "mixture", "elliptical")
 PENALTIES = ("budget-tracking", "pac-adjusted")
-LOG_TWO_PI_E = math.log(2.0 * math.pi * math.e)
 ROWS_PER_VALUE = 2
+FEWEST_SAMPLES = 10
 
 
 def stackelberg(
@@ -73,7 +73,8 @@ def stackelberg(
 
     Args:
         outputs: (N, d), output of the deterministic query for N equally likely secrets, or for N
-            draws of the secret. Directions in which no two differ get no noise.
+            draws of the secret: a density is then learned on half of them and measured on the
+            other. Directions in which no two differ get no noise.
         secrets: (N, p) or (N,), what the decoder predicts: features of the secret. None for the
             row number itself, a finite secret.
         mi_budget: β > 0 in nats.
@@ -139,7 +140,9 @@ def stackelberg(
     weights = frame.cost(cost_matrix(cost, points.shape[1]))
     categorical = family == "categorical"
     secret = None if categorical else _secret_frame(values)
-    known, known_source = _known_entropy(groups, secret, entropy, family)
+    taught, asked = _roles(len(points), categorical, source)
+    reference = _entropy(groups) if secret is None else _reference_entropy(secret, asked)
+    known, known_source = _known_entropy(reference, entropy, family)
     if categorical and budget >= known:
         raise ValueError(
             f"mi_budget: expected less than the entropy of the secret, {known:.6g} nats, "
@@ -156,6 +159,8 @@ def stackelberg(
         lift=frame.lift,
         target=target,
         offset=0.0,
+        taught=taught,
+        asked=asked,
         one_sided=penalty == "pac-adjusted",
     )
     rules = torch_game.Rules(
@@ -167,9 +172,15 @@ def stackelberg(
         batch=batch,
     )
     seed = int(source.integers(2**63))
-    reference = known if secret is None else _reference_entropy(secret)
-    if math.isnan(known):
-        known = reference - torch_game.blind_information(game, rules, seed)
+    learns = family in ("mixture-density", "flow")
+    blind = reference - (torch_game.blind_information(game, rules, seed) if learns else 0.0)
+    known = blind if math.isnan(known) else known
+    if known - blind >= target:
+        raise ValueError(
+            f"entropy: expected less than {blind + target:.6g} nats, got {known:.6g}: a {family} "
+            "decoder that sees no output already does better on these rows than the budget allows, "
+            "so no noise meets it"
+        )
     game = torch_game.with_offset(game, known - reference)
     with progress_bar(steps, "leader and follower", shown=progress is not False) as advance:
         outcome = torch_game.play(game, rules, seed, advance)
@@ -271,20 +282,35 @@ def _few(groups: Groups) -> bool:
     return bool(ROWS_PER_VALUE * (int(groups.max()) + 1) <= len(groups))
 
 
-def _known_entropy(
-    groups: Groups, secret: Frame | None, given: float | None, family: str
-) -> tuple[float, str]:
+def _roles(count: int, finite: bool, source: np.random.Generator) -> tuple[Groups, Groups]:
+    """Return the rows to learn from and those to measure on: apart, unless they are the secret."""
+    everyone = np.arange(count, dtype=np.int64)
+    if finite:
+        return everyone, everyone
+    if count < FEWEST_SAMPLES:
+        raise ValueError(f"outputs: expected at least {FEWEST_SAMPLES} rows, got {count}")
+    order = source.permutation(everyone)
+    return order[: count // 2], order[count // 2 :]
+
+
+def _known_entropy(reference: float, given: float | None, family: str) -> tuple[float, str]:
     """Return H(X) and where it is from; nan where it is to be learned."""
     if given is not None:
         return float(given), "given"
-    if secret is None:
-        share = np.bincount(groups) / len(groups)
-        return float(-(share @ np.log(share))), "exact"
+    if family == "categorical":
+        return reference, "exact"
     if family == "gaussian":
-        return _reference_entropy(secret), "Gaussian of the same covariance, an upper bound"
+        return reference, "Gaussian of the same covariance, an upper bound"
     return math.nan, "cross-entropy of the decoder family without Y, an upper bound"
 
 
-def _reference_entropy(secret: Frame) -> float:
-    """Return ``H_q = ½ p ln 2πe + ln|T|``, the cross-entropy of the secrets under N(mean, T Tᵀ)."""
-    return 0.5 * len(secret.lift) * LOG_TWO_PI_E + secret.log_volume
+def _entropy(groups: Groups) -> float:
+    share = np.bincount(groups) / len(groups)
+    return float(-(share @ np.log(share)))
+
+
+def _reference_entropy(secret: Frame, asked: Groups) -> float:
+    """Return H_q, the cross-entropy of the rows asked under ``q = N(mean, T Tᵀ)``, T the lift."""
+    squares = float((secret.coordinates[asked] ** 2).sum(axis=1).mean())
+    constant = 0.5 * len(secret.lift) * math.log(2.0 * math.pi)
+    return constant + 0.5 * squares + secret.log_volume
