@@ -14,6 +14,7 @@ def test_no_budget_is_exceeded_on_iris(budget):
         "mean",
         datasets.load_iris().data,
         mi_budget=budget,
+        method="exact",
         simulations=1000,
         attack_trials=2000,
         rng=1,
