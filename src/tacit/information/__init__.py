@@ -1,6 +1,7 @@
 """Bounds on the information I(X; Y) that a noisy release carries about a secret."""
 
 from tacit.information.bounds import InformationBound
+from tacit.information.composition import compose_additive, compose_joint
 from tacit.information.concentration import mean_lower_bound, mean_upper_bound
 from tacit.information.contrastive import contrastive
 from tacit.information.donsker_varadhan import gap_donsker_varadhan
@@ -13,6 +14,8 @@ from tacit.information.sliced_wasserstein import gap_sliced_wasserstein
 __all__ = [
     "Gap",
     "InformationBound",
+    "compose_additive",
+    "compose_joint",
     "contrastive",
     "gap_donsker_varadhan",
     "gap_sliced_wasserstein",
