@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import erf, erfcx, ndtr
 
 from tacit._validation import Array, non_negative, positive
 from tacit.accounting.profile import PrivacyProfile, profile_from_curves
+from tacit.divergences.shift import hockey_stick
 
 EPS = float(np.finfo(np.float64).eps)
-SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
-NORMAL_TAIL = 39.0  # the density of N(0, 1) is below the smallest float beyond this
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
 def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:
@@ -101,56 +98,8 @@ def gaussian_curve(epsilon: Array, distance: float | Array) -> Array:
     """
     points, distances = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), distance)
     with np.errstate(all="ignore"):
-        above = _positive(np.abs(points), distances)
+        above = hockey_stick(np.abs(points), distances)
         # δ(−ε) = 1 − e^{−ε}(1 − δ(ε))
         low = np.minimum(points, 0.0)
         below = (-np.expm1(low) + np.exp(low) * above) * (1 + 4 * EPS)
     return np.minimum(np.where(points < 0, below, above), 1.0)
-
-
-def _positive(epsilon: Array, distance: Array) -> Array:
-    ratio = epsilon / distance
-    low = ratio - distance / 2
-    low = low - 2 * EPS * (ratio + np.abs(low))  # the divergence falls as this argument grows
-    high = (ratio + distance / 2) * (1 + 2 * EPS)
-    bulk = _up(_bulk(epsilon, low, high), 32)
-    tail = _up(_tail(low, high, distance), 64 + 16 * np.minimum(low * low, 1e6))
-    cases = [distance == 0, np.isinf(distance), epsilon == np.inf, low <= 0, low < NORMAL_TAIL]
-    value = np.select(cases, [0.0, 1.0, 0.0, bulk, tail], 4 * SMALLEST)
-    return np.minimum(np.asarray(value, dtype=np.float64), 1.0)
-
-
-def _bulk(epsilon: Array, low: Array, high: Array) -> Array:
-    """Φ(−low) − e^ε Φ(−high) for low <= 0, without cancellation at small ε."""
-    within = (erf(-low / math.sqrt(2.0)) + erf(high / math.sqrt(2.0))) / 2
-    near = within - np.expm1(np.minimum(epsilon, 1.0)) * ndtr(-high)
-    far = ndtr(-low) - _density(low) * _mills(high)  # e^ε φ(high) = φ(low)
-    return np.asarray(np.where(epsilon < 1, near, far))
-
-
-def _tail(low: Array, high: Array, distance: Array) -> Array:
-    """φ(low) (m(low) − m(high)) for low > 0, with m Mills' ratio."""
-    low = np.clip(low, 0.0, NORMAL_TAIL)
-    value = np.asarray(_mills(low) - _mills(high))
-    close = 4 * distance < 1 + low
-    if close.any():
-        # −m'(x) = 1 − x m(x) > 0, integrated over [low, low + d] where the difference cancels
-        start, width = low[close][:, None], distance[close][:, None]
-        points = start + width * (NODES + 1) / 2
-        slopes = 1 - points * _mills(points)
-        value[close] = distance[close] / 2 * np.sum(slopes * WEIGHTS, axis=-1)
-    return np.asarray(_density(low) * value)
-
-
-def _mills(x: Array) -> Array:
-    """Φ(−x)/φ(x)."""
-    ratio: Array = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2.0))
-    return ratio
-
-
-def _density(x: Array) -> Array:
-    return np.asarray(np.exp(-x * x / 2) / math.sqrt(2 * math.pi))
-
-
-def _up(value: Array, units: float | Array) -> Array:
-    return np.asarray(value * (1 + units * EPS) + 4 * SMALLEST)
