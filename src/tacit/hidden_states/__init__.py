@@ -1,0 +1,70 @@
+"""Measure a layer of a language model, release its states, attack them, choose what to keep."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.hidden_states.continuation import Continuation
+    from tacit.hidden_states.corpus import docstring_corpus, read_text
+    from tacit.hidden_states.models import LanguageModel, load
+    from tacit.hidden_states.prefixes import Prefixes, sample_prefixes, split
+    from tacit.hidden_states.small import train
+
+__all__ = [
+    "Continuation",
+    "LanguageModel",
+    "Prefixes",
+    "docstring_corpus",
+    "load",
+    "read_text",
+    "sample_prefixes",
+    "split",
+    "train",
+]
+
+_HOMES = {
+    "Continuation": "continuation",
+    "LanguageModel": "models",
+    "Prefixes": "prefixes",
+    "docstring_corpus": "corpus",
+    "load": "models",
+    "read_text": "corpus",
+    "sample_prefixes": "prefixes",
+    "split": "prefixes",
+    "train": "small",
+}
+_EXTRA = {"torch", "transformers", "tokenizers"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _EXTRA:
+            raise
+        raise ImportError(
+            f'{__name__}.{name} needs {error.name}: pip install "tacit[llm]"'
+        ) from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Importing a submodule does not hide the function of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

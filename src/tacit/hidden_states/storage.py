@@ -1,0 +1,83 @@
+"""Where trained models are kept, and how they are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+RECIPE = "recipe.json"
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloaded and trained things: ``TACIT_CACHE`` or the platform's.
+
+    Example:
+        >>> cache_folder().name.lower().startswith("tacit") or "TACIT_CACHE" in os.environ
+        True
+    """
+    given = os.environ.get("TACIT_CACHE")
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "tacit"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "tacit"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"
+
+
+def save_model(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, Any]) -> Path:
+    """Write weights, tokenizer and recipe beside ``folder``, then move them there in one step."""
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        with quiet():
+            network.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+        (temporary / RECIPE).write_text(json.dumps(recipe, indent=2) + "\n", encoding="utf-8")
+        _move(temporary, folder)
+    except OSError as error:
+        raise ValueError(f"out: cannot write {folder} ({error.strerror})") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename, unless another process has just finished the same model."""
+    try:
+        os.rename(source, target)
+    except OSError:
+        if not (target / RECIPE).is_file():
+            raise
+
+
+def read_recipe(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the recipe in ``folder``, empty where there is none."""
+    path = Path(folder) / RECIPE
+    if not path.is_file():
+        return {}
+    recipe: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return recipe
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep ``transformers`` from drawing its own bars and notes."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
