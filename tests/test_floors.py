@@ -22,7 +22,7 @@ FLOORS: list[set[str]] = [
     {"conversions"},
     {"guarantees"},
     {"information", "accounting", "mechanisms"},
-    {"design"},
+    {"design", "residual"},
     {"attacks"},
     {"statistics", "training", "adapters", "specifications", "hidden_states"},
     {"ledger", "report"},
