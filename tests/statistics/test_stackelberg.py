@@ -254,8 +254,8 @@ def test_bad_input_is_named(name, value):
     given[name] = value
     outputs = given.pop("outputs")
     secrets = given.pop("secrets", None)
-    wanted = "secrets" if value == "gaussian" else "margin" if value == "pac-adjusted" else name
-    with pytest.raises(ValueError, match=wanted if name != "secrets" else "secrets|outputs"):
+    wanted = {"gaussian": "secrets", "pac-adjusted": "margin"}.get(str(value), name)
+    with pytest.raises(ValueError, match=wanted):
         stackelberg(outputs, secrets, **given)
 
 
