@@ -145,6 +145,20 @@ def hold_out(text: str, *, every: int = HELD_OUT_EVERY) -> tuple[str, str]:
     return "".join(learned), "".join(held_out)
 
 
+def line_blocks(text: str) -> Iterator[str]:
+    """Cut a text at line ends into blocks of at least 16,384 characters, to be tokenised apart.
+
+    Example:
+        >>> ["".join(line_blocks("one\\ntwo")), len(list(line_blocks("word\\n" * 10_000)))]
+        ['one\\ntwo', 4]
+    """
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + BLOCK_CHARACTERS) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
 def digest(text: str) -> str:
     """Return the SHA-256 of a text in UTF-8, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -32,6 +32,43 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tacit"
 
 
+def check_new_folder(name: str, folder: str | os.PathLike[str]) -> Path:
+    """Return ``folder`` resolved, when it does not exist and can be made."""
+    if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
+        raise ValueError(f"{name}: expected a folder, got {folder!r}")
+    target = Path(folder).expanduser().resolve()
+    if target.exists():
+        raise ValueError(f"{name}: expected a folder that does not exist yet, got {target}")
+    _make_parents(name, target)
+    trial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        raise ValueError(f"{name}: cannot write in {target.parent} ({error.strerror})") from None
+    return target
+
+
+def _make_parents(name: str, target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{name}: cannot make {target.parent} ({error.strerror})") from None
+
+
+def write_bytes_atomic(name: str, target: Path, content: bytes) -> None:
+    """Write a file whole or not at all, making its folder."""
+    _make_parents(name, target)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise ValueError(f"{name}: cannot write {target} ({error.strerror})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def save_model(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, Any]) -> Path:
     """Write weights, tokenizer and recipe beside ``folder``, then move them there in one step."""
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.tmp")
