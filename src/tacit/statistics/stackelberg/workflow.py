@@ -74,7 +74,7 @@ def stackelberg(
     Args:
         outputs: (N, d), output of the deterministic query for N equally likely secrets, or for N
             draws of the secret: a density is then learned on half of them and measured on the
-            other. Directions in which no two differ get no noise.
+            other, and few rows make a weak decoder. Directions in which no two differ get no noise.
         secrets: (N, p) or (N,), what the decoder predicts: features of the secret. None for the
             row number itself, a finite secret.
         mi_budget: β > 0 in nats.
