@@ -6,6 +6,7 @@ from scipy.special import gammaln, ndtr
 from scipy.stats import chi2, norm
 
 from tacit.accounting import gaussian, projected_plus_noise, vector_projection
+from tacit.accounting._lengths import projected_length
 from tacit.accounting.projected_noise import _revealed_length, chi_square_nodes
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
@@ -192,3 +193,22 @@ def test_chi_square_nodes(degrees):
 def test_bad_input_names_the_argument(call, name):
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         call()
+
+
+@pytest.mark.parametrize(("dim", "rank"), [(3, 20), (60, 2), (100, 50), (2000, 16), (2, 10**5)])
+def test_the_law_of_the_projected_length(dim, rank):
+    # ‖Mu‖² = A(A + C)/r² with A ~ χ²_r and C ~ χ²_{d−1}
+    law = projected_length(dim, rank, 1.0)
+    mass, moment = (float(value[0]) for value in law.tail(np.zeros(1)))
+    assert 1 - 1e-13 <= mass <= 1 + 1e-9
+    assert 1 - 1e-12 <= moment / ((dim + rank + 1) / rank) <= 1 + 1e-9
+    rng = np.random.default_rng(12)
+    a, c = rng.chisquare(rank, 40_000), rng.chisquare(dim - 1, 40_000)
+    squares = a * (a + c) / rank**2
+    for share in (0.1, 0.5, 0.99):
+        level = float(np.quantile(squares, share))
+        error = math.sqrt(share * (1 - share) / squares.size)
+        assert abs(float(law.tail(np.array([level]))[0][0]) - (1 - share)) < 5 * error
+    wrong = projected_length(dim, rank, math.exp(0.2 * float(np.std(np.log(squares)))))
+    level = float(np.quantile(squares, 0.5))
+    assert abs(float(wrong.tail(np.array([level]))[0][0]) - 0.5) > 5 * error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
@@ -24,6 +25,16 @@ SMALLEST = 1e-290
 CLOSE = 1e-3
 SQRT_2 = math.sqrt(2.0)
 LOWEST, HIGHEST = -20.0, 26.0  # Φ is 1 below, and its tail is below 1e-290 above
+
+
+class Law(Protocol):
+    """Law of the squared distance Y."""
+
+    @property
+    def largest(self) -> float: ...
+    def tail(self, level: Array) -> tuple[Array, Array]: ...
+    def mean_above(self, level: Array) -> Array: ...
+    def below(self, epsilon: Array, level: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,19 @@ class ScaledBeta:
         moment = share * (mass + rise)
         return mass @ self.weights, moment @ (self.weights * self.scales)
 
+    @property
+    def largest(self) -> float:
+        """Supremum of Y."""
+        return float(self.scales.max())
+
+    def mean_above(self, level: Array) -> Array:
+        """E[Y | Y > m], by the hazard rate of the largest scale where the tail underflows."""
+        mass, moment = self.tail(level)
+        share = np.clip(level / self.largest, 1e-12, 1.0)
+        hazard = self.second - 1 - (self.first - 1) * (1 - share) / share
+        beyond = self.largest * np.minimum(share + (1 - share) / np.maximum(hazard, 1.0), 1.0)
+        return np.where(mass < SMALLEST, beyond, moment / np.maximum(mass, SMALLEST))
+
     def below(self, epsilon: Array, level: Array) -> Array:
         """E[δ_G(ε; Y); Y < m] for each ε >= 0 and m, shape (n,)."""
         rows = np.repeat(np.arange(epsilon.size), self.scales.size)
@@ -93,11 +117,11 @@ class ScaledBeta:
 
         grid = np.linspace(0.0, 1.0, SCAN_POINTS)
         points = low + (top - low)[:, None] * grid
-        edges = _window(points, integrand(np.arange(epsilon.size), points), groups)
+        edges = scan_panels(points, integrand(np.arange(epsilon.size), points), groups)
         return integrate(integrand, edges, groups)
 
 
-def rank_one_curve(epsilon: Array, law: ScaledBeta) -> Array:
+def rank_one_curve(epsilon: Array, law: Law) -> Array:
     """E δ_G(ε; Y) for ε >= 0, rounded up; shape of ``epsilon``, one-dimensional."""
     return rounded_up(law.below(epsilon, np.full(epsilon.shape, math.inf)))
 
@@ -114,9 +138,9 @@ class SpectrumCurve:
         law: The law of Y.
     """
 
-    def __init__(self, law: ScaledBeta):
+    def __init__(self, law: Law):
         self._law = law
-        self._largest = float(law.scales.max())
+        self._largest = law.largest
 
     def __call__(self, epsilon: Array) -> Array:
         """Return the bound for ε >= 0, rounded up; shape of ``epsilon``, one-dimensional."""
@@ -140,7 +164,7 @@ class SpectrumCurve:
 
     def _tangent(self, epsilon: Array, bend: Array, level: Array) -> tuple[Array, Array, Array]:
         """Where the tangent at E[Y | Y > level] crosses δ_G, its slope and offset."""
-        point = np.maximum(_mean_above(self._law, level), bend)
+        point = np.maximum(self._law.mean_above(level), bend)
         return _crossing(epsilon, point, bend)
 
     def _shares(self, epsilon: Array) -> Array:
@@ -169,25 +193,15 @@ def _bend(epsilon: Array) -> Array:
     return np.asarray(2 * epsilon**2 / (np.sqrt(1 + epsilon**2) + 1))
 
 
-def _touching(epsilon: Array, bend: Array, law: ScaledBeta) -> Array:
+def _touching(epsilon: Array, bend: Array, law: Law) -> Array:
     """The m₁ at which the tangent at p = E[Y | Y > m₁] crosses δ_G, by bisection."""
     low, high = np.zeros(epsilon.shape), bend.copy()
-    settled = _height(epsilon, _mean_above(law, low), low) >= 0
+    settled = _height(epsilon, law.mean_above(low), low) >= 0
     for _ in range(BISECTIONS):
         middle = np.where(settled, 0.0, (low + high) / 2)
-        above = _height(epsilon, _mean_above(law, middle), middle) >= 0
+        above = _height(epsilon, law.mean_above(middle), middle) >= 0
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     return np.where(settled, 0.0, (low + high) / 2)
-
-
-def _mean_above(law: ScaledBeta, level: Array) -> Array:
-    """E[Y | Y > m], by the hazard rate of the largest scale where the tail underflows."""
-    mass, moment = law.tail(level)
-    largest = law.scales.max()
-    share = np.clip(level / largest, 1e-12, 1.0)
-    hazard = law.second - 1 - (law.first - 1) * (1 - share) / share
-    beyond = largest * np.minimum(share + (1 - share) / np.maximum(hazard, 1.0), 1.0)
-    return np.where(mass < SMALLEST, beyond, moment / np.maximum(mass, SMALLEST))
 
 
 def _height(epsilon: Array, point: Array, level: Array) -> Array:
@@ -282,8 +296,8 @@ def _logit_range(first: float, second: float) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def _window(points: Array, values: Array, groups: Index) -> Array:
-    """Equal panels over the points of each row whose values are not negligible in their group."""
+def scan_panels(points: Array, values: Array, groups: Index) -> Array:
+    """Return equal panels over each row's points with values not negligible in their group."""
     largest = np.zeros(int(groups.max()) + 1)
     np.maximum.at(largest, groups, values.max(axis=1))
     seen = values > 1e-24 * largest[groups][:, None]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from scipy.special import gammaln
 
 from tacit._validation import Array, in_interval, integer, non_negative, positive
+from tacit.accounting._lengths import projected_length
 from tacit.accounting._mixtures import (
-    ScaledBeta,
     SpectrumCurve,
     gaussian_square,
     rank_one_curve,
@@ -125,21 +124,16 @@ def projected_plus_noise(
 
 def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Curve:
     """Bound with M public, distance = Δ/σ."""
-
-    def bound(fineness: float) -> Curve:
-        points, weights = chi_square_nodes(dim + rank - 1, fineness)
-        scales = np.square(points / rank * distance) * (1 + 8 * EPS)
-        law = ScaledBeta(rank / 2, (dim - 1) / 2, scales, weights)
-        return partial(rank_one_curve, law=law) if one else SpectrumCurve(law)
-
-    return _settled(bound)
+    law = projected_length(dim, rank, distance**2 * (1 + 8 * EPS))
+    curve = partial(rank_one_curve, law=law) if one else SpectrumCurve(law)
+    return lambda epsilon: np.minimum(curve(epsilon) + UNSEEN, 1.0)
 
 
 def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
     """Bound with t = v̂ᵀM v̂ public, noise = σ/β."""
     sine, cosine = math.sin(angle / 2), math.cos(angle / 2)
 
-    points, masses = chi_square_nodes(rank, 2.0)
+    points, masses = chi_square_nodes(rank, 1.3)
     lengths = points / rank
     shares = lengths / rank
     spread = np.sqrt(noise**2 + shares * sine**2)
@@ -164,17 +158,6 @@ def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
         halves = 2 * np.repeat(np.arange(epsilon.size), node.size) + at % 2
         even, odd = integrate(integrand, np.tile(edges, (epsilon.size, 1)), halves).reshape(-1, 2).T
         return rounded_up(even + odd + np.abs(even - odd) + UNSEEN)
-
-    return curve
-
-
-def _settled(bound: Callable[[float], Curve]) -> Curve:
-    """The curve with fine nodes plus its distance from the one with coarse nodes."""
-    coarse, fine = bound(1.0), bound(2.0)
-
-    def curve(epsilon: Array) -> Array:
-        value = fine(epsilon)
-        return np.minimum(value + np.abs(value - coarse(epsilon)) + UNSEEN, 1.0)
 
     return curve
 
