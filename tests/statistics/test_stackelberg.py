@@ -36,7 +36,7 @@ def clusters(seed=0, rows=400, spread=0.3):
 
 @pytest.fixture(scope="module")
 def finite():
-    return stackelberg(SECRETS, mi_budget=0.3, rng=1, labels={"left": SECRETS[:, 0] < 1})
+    return stackelberg(SECRETS, mi_budget=0.3, rng=1, steps=300, labels={"left": SECRETS[:, 0] < 1})
 
 
 @pytest.fixture(scope="module")
@@ -278,4 +278,4 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 def test_the_estimate_type_is_the_only_thing_returned(finite):
     assert isinstance(finite, StackelbergEstimate)
     assert finite.cross_entropy == pytest.approx(finite.entropy - finite.estimated_information)
-    assert finite.history.cost.shape == finite.history.estimated_information.shape == (600,)
+    assert finite.history.cost.shape == finite.history.estimated_information.shape == (300,)
