@@ -5,6 +5,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
+# The CPU build of torch, before anything that depends on it can pull a CUDA build.
+define INSTALL_TORCH
+$(BIN)/python -m pip install --quiet torch==2.13.0 || \
+$(BIN)/python -m pip install --quiet torch --index-url https://download.pytorch.org/whl/cpu
+endef
+
 .PHONY: demo test lint bench docs experiments torch clean
 
 demo: $(INSTALLED)
@@ -30,15 +36,14 @@ experiments: $(INSTALLED)
 	@set -e; for run in experiments/$(or $(NAME),*)/run.py; do \
 		echo "== $$run"; $(BIN)/python $$run; done
 
-# The CPU build of torch, before anything that depends on it can pull a CUDA build.
 torch: $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet torch==2.13.0 || \
-	$(BIN)/python -m pip install --quiet torch --index-url https://download.pytorch.org/whl/cpu
+	$(INSTALL_TORCH)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(INSTALLED): pyproject.toml | $(VENV)/bin/python
+	$(INSTALL_TORCH)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 

@@ -138,7 +138,8 @@ class Continuation:
         rows = torch.as_tensor(index, device=self.clean_states.device)
         if rows.dtype == torch.bool and rows.shape == (count,):
             rows = rows.nonzero()[:, 0]
-        if rows.ndim != 1 or rows.numel() == 0 or rows.is_floating_point():
+        countable = not rows.is_floating_point() and rows.dtype != torch.bool
+        if rows.ndim != 1 or rows.numel() == 0 or not countable:
             raise ValueError(
                 f"index: expected a vector of prompt numbers, got shape {tuple(rows.shape)} "
                 f"of {rows.dtype}"

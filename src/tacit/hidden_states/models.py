@@ -18,6 +18,7 @@ from tacit.hidden_states.anatomy import (
     states_before,
 )
 from tacit.hidden_states.continuation import Continuation, batch_rows, check_states, continue_from
+from tacit.hidden_states.corpus import line_blocks
 
 SMALL = "tacit/small"
 TOKENS_PER_BATCH = 8192
@@ -71,6 +72,18 @@ class LanguageModel:
         if not isinstance(text, str) or not text:
             raise ValueError(f"text: expected a text that is not empty, got {text!r}")
         return list(self._tokenizer()(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def stream(self, text: str) -> Tensor:
+        """Return the tokens of a long text, tokenised in blocks of lines, (S,) of int64."""
+        if not isinstance(text, str) or not text:
+            raise ValueError(f"text: expected a text that is not empty, got {text!r}")
+        parts = self._tokenizer()(
+            list(line_blocks(text)),
+            add_special_tokens=False,
+            return_attention_mask=False,
+            verbose=False,
+        )["input_ids"]
+        return torch.cat([torch.tensor(part, dtype=torch.int64) for part in parts])
 
     def decode(self, ids: Any) -> str:
         """Return the text of a sequence of tokens."""
@@ -316,6 +329,6 @@ def _pretrained(name: str, device: torch.device) -> LanguageModel:
             network = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(name)
     except OSError as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"name_or_path: cannot load {name!r}: {reason}") from None
     return LanguageModel(network.to(device), tokenizer, name=name, recipe=read_recipe(name))
