@@ -133,7 +133,7 @@ def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
     """Bound with t = v̂ᵀM v̂ public, noise = σ/β."""
     sine, cosine = math.sin(angle / 2), math.cos(angle / 2)
 
-    points, masses = chi_square_nodes(rank, 1.3)
+    points, masses = chi_square_nodes(rank, 2.0)
     lengths = points / rank
     shares = lengths / rank
     spread = np.sqrt(noise**2 + shares * sine**2)
