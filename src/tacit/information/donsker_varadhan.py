@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from tacit._threads import one_thread
 from tacit._validation import Array, RandomSource, choice, generator, in_interval, integer
 from tacit.covariance import Covariance
 from tacit.information.concentration import mean_lower_bound, mean_upper_bound
@@ -178,5 +179,6 @@ def _slopes(first: Array, second: Array) -> Array:
         return value + RIDGE * float(slopes @ slopes), gradient
 
     start = np.zeros(len(target))
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
+    with one_thread():
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
     return np.asarray(found.x, dtype=np.float64)
