@@ -13,7 +13,7 @@ from tacit.covariance import Covariance
 from tacit.information.gaps import Gap, NoisySecret, noisy_secret
 from tacit.linalg import MACHINE_EPSILON
 
-WORK = 200_000_000
+WORK = 60_000_000
 FEWEST_NODES, MOST_NODES = 200, 50_000
 ENTRIES_PER_BLOCK = 2_000_000
 REACH = 9.0
