@@ -292,7 +292,7 @@ def load(
     Raises:
         ValueError: no such model, or one whose decoder layers are not known here.
     """
-    place = _device(device)
+    place = check_device(device)
     if name_or_path == SMALL:
         from tacit.hidden_states.small import load_small
 
@@ -308,7 +308,8 @@ def load(
     return _pretrained(os.fspath(name_or_path), place)
 
 
-def _device(device: str) -> torch.device:
+def check_device(device: Any) -> torch.device:
+    """Return the device when PyTorch has it here."""
     try:
         place = torch.device(device)
         torch.empty(0, device=place)

@@ -25,7 +25,7 @@ from tacit.hidden_states.corpus import (
     read_text,
 )
 from tacit.hidden_states.learning import Budget, Outcome, fit, perplexity
-from tacit.hidden_states.models import SMALL, LanguageModel, load
+from tacit.hidden_states.models import SMALL, LanguageModel, check_device, load
 from tacit.hidden_states.storage import (
     RECIPE,
     cache_folder,
@@ -136,16 +136,17 @@ def train(
         5.0 if minutes is None and steps is None else minutes,
         steps, seed, precision,
     ).checked()  # fmt: skip
+    place = check_device(device)
     target = None if out is None else check_new_folder("out", out)
     content = read_text(text) if isinstance(text, os.PathLike) else text
     name = "trained" if target is None else str(target)
-    return _train(content, settings, device, target, progress, name)
+    return _train(content, settings, place, target, progress, name)
 
 
 def _train(
     text: str,
     settings: Settings,
-    device: str,
+    device: torch.device,
     out: Path | None,
     progress: bool | None,
     name: str,
@@ -272,7 +273,7 @@ def load_small(
         model.name = SMALL
         return model
     target = check_new_folder("TACIT_CACHE", folder)
-    return _train(content, settings, str(device), target, progress, SMALL)
+    return _train(content, settings, device, target, progress, SMALL)
 
 
 def _default_text() -> str:

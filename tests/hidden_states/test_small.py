@@ -1,0 +1,195 @@
+"""A small model is trained, scored on text it never saw, written whole and found again."""
+
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tacit.hidden_states import LanguageModel, load, small, train  # noqa: E402
+from tacit.hidden_states.learning import Budget, fit, perplexity  # noqa: E402
+
+TINY = {
+    "width": 32,
+    "layers": 2,
+    "heads": 2,
+    "context": 16,
+    "vocabulary": 300,
+    "batch": 16,
+    "precision": "float32",
+    "progress": False,
+}
+
+
+def numbered_text(lines=600):
+    """Sentences whose next word is half determined: learnable and not trivial."""
+    source = np.random.default_rng(0)
+    names, verbs = ["Ada", "Blaise", "Carl", "Émilie"], ["counts", "weighs", "draws"]
+    things = ["one stone", "two stars", "three trees"]
+    return "".join(
+        f"{names[a]} {verbs[b]} {things[b]}, and {names[(a + 1) % 4]} watches.\n"
+        for a, b in zip(source.integers(4, size=lines), source.integers(3, size=lines), strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    return train(numbered_text(), steps=120, out=folder, **TINY), folder
+
+
+def test_training_learns(trained):
+    model, _ = trained
+    score = model.recipe["held_out_perplexity"]
+    untrained = train(numbered_text(), steps=1, **TINY).recipe["held_out_perplexity"]
+    assert untrained > 100
+    counts = torch.bincount(model.stream(numbered_text())).double()
+    shares = counts[counts > 0] / counts.sum()
+    without_context = math.exp(-float((shares * shares.log()).sum()))
+    assert score < without_context / 3
+    assert model.recipe["steps"] == 120
+    assert model.recipe["tokens_read"] == 120 * 16 * 16
+
+
+def test_a_written_model_is_the_same_model(trained):
+    model, folder = trained
+    again = load(folder)
+    assert isinstance(again, LanguageModel)
+    assert again.recipe == model.recipe == json.loads((folder / "recipe.json").read_text("utf-8"))
+    text = "Émilie weighs two stars\n"
+    assert again.decode(again.encode(text)) == text
+    tokens = torch.tensor([model.encode(text)[:8]])
+    torch.testing.assert_close(again.logits(tokens), model.logits(tokens), rtol=1e-4, atol=1e-4)
+    kept = model.network.state_dict()
+    assert all(torch.equal(kept[name], part) for name, part in again.network.state_dict().items())
+    assert {file.name for file in folder.iterdir()} >= {"model.safetensors", "tokenizer.json"}
+    assert not [file for file in folder.parent.iterdir() if file != folder]
+    assert not any(parameter.requires_grad for parameter in again.network.parameters())
+
+
+def test_streams_hold_the_text(trained):
+    model, _ = trained
+    text = numbered_text()
+    stream = model.stream(text)
+    assert stream.dtype == torch.int64
+    assert model.decode(stream) == text
+    assert len(model.encode(text[:200])) > 10
+
+
+def test_steps_repeat_and_seeds_differ():
+    text = numbered_text(200)
+
+    def weights(seed):
+        return train(text, steps=2, seed=seed, **TINY).network.state_dict()
+
+    first, second, other = weights(1), weights(1), weights(2)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_training_leaves_the_global_generator_alone():
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    train(numbered_text(200), steps=1, **TINY)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_perplexity_is_the_mean_cross_entropy(trained):
+    model, _ = trained
+    stream = model.stream(numbered_text(40))[:170]
+    total = []
+    for start in range(0, 170, 17):
+        window = stream[start : start + 17]
+        for at in range(1, 17):
+            chances = model.logits(window[None, :at]).double().softmax(dim=-1)
+            total.append(-math.log(float(chances[0, window[at]])))
+    expected = math.exp(sum(total) / len(total))
+    assert perplexity(model.network, stream, 16) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["auto", "bfloat16"])
+def test_a_budget_of_time_ends(precision):
+    settings = small.Settings(32, 2, 2, 16, 300, 16)
+    network = small._network(settings, 300)
+    stream = torch.randint(300, (2000,), generator=torch.Generator().manual_seed(0))
+    outcome = fit(
+        network,
+        stream,
+        context=16,
+        batch=16,
+        budget=Budget(0.2, None),
+        seed=0,
+        precision=precision,
+        progress=False,
+    )
+    assert outcome.steps >= 1
+    assert outcome.precision in ("float32", "bfloat16")
+    assert all(bool(p.isfinite().all()) for p in network.parameters())
+    assert {p.dtype for p in network.parameters()} == {torch.float32}
+
+
+def test_an_interruption_writes_nothing(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    for place in ("fit", "perplexity"):
+        monkeypatch.setattr(small, place, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(numbered_text(200), steps=1, out=tmp_path / "model", **TINY)
+        monkeypatch.undo()
+    monkeypatch.setattr("tacit.hidden_states.storage._move", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(numbered_text(200), steps=1, out=tmp_path / "model", **TINY)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_standard_model_is_trained_once_per_text(tmp_path, monkeypatch):
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
+    sizes = {**TINY, "steps": 2, "minutes": None}
+    del sizes["progress"]
+    standard = small.Settings(**sizes)
+    monkeypatch.setattr(small, "Settings", lambda: standard)
+    path, other = tmp_path / "text.txt.gz", tmp_path / "other.txt"
+    path.write_bytes(gzip.compress(numbered_text(200).encode()))
+    other.write_text(numbered_text(210), encoding="utf-8")
+    first = load("tacit/small", text=path, progress=False)
+    monkeypatch.setattr(small, "fit", None)
+    second = load("tacit/small", text=path)
+    assert first.name == second.name == "tacit/small"
+    assert first.recipe == second.recipe
+    monkeypatch.undo()
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(small, "Settings", lambda: standard)
+    assert load("tacit/small", text=other).recipe["text_sha256"] != first.recipe["text_sha256"]
+    assert len(list((tmp_path / "cache" / "models").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"text": ""}, "text: expected at least 50 characters"),
+        ({"text": "too short " * 20}, "text: expected at least 272 tokens"),
+        ({"text": 7}, "text: expected at least 50 characters"),
+        ({"width": 30, "heads": 4}, "width: expected a multiple of heads=4, got 30"),
+        ({"layers": 0}, "layers: expected an integer >= 1"),
+        ({"context": 1}, "context: expected an integer >= 2"),
+        ({"vocabulary": 256}, "vocabulary: expected an integer >= 257"),
+        ({"steps": 0}, "steps: expected an integer >= 1"),
+        ({"steps": 5, "minutes": 1.0}, "steps: expected either steps or minutes"),
+        ({"steps": None, "minutes": -1.0}, "minutes: expected a finite number > 0"),
+        ({"seed": -1}, "seed: expected an integer >= 0"),
+        ({"precision": "float16"}, "precision: expected one of"),
+        ({"device": "abacus"}, "device: expected one"),
+        ({"out": "."}, "out: expected a folder that does not exist yet"),
+        ({"out": "/dev/null/model"}, "out: cannot make /dev/null"),
+    ],
+)
+def test_bad_settings_get_a_sentence(change, words):
+    arguments = {"text": numbered_text(200), "steps": 1, **TINY, **change}
+    with pytest.raises(ValueError, match=words):
+        train(**arguments)
