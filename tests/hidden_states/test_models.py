@@ -280,6 +280,27 @@ def test_other_models_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", b"{}"),
+        ("config.json", b"not json"),
+        ("model.safetensors", b"cut"),
+        ("tokenizer.json", b"{"),
+    ],
+)
+def test_a_damaged_folder_is_named(file, content, tmp_path):
+    from tacit.hidden_states import train
+
+    folder = tmp_path / "model"
+    train("To be, or not to be. " * 200, steps=1, width=16, layers=1, heads=2, context=8,
+          vocabulary=270, batch=4, precision="float32", out=folder)  # fmt: skip
+    load(folder)
+    (folder / file).write_bytes(content)
+    with pytest.raises(ValueError, match=r"name_or_path: cannot load '.*model'"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"name_or_path": ""}, "name_or_path: expected a name, a folder or"),

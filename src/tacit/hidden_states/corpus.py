@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 from tacit._validation import integer
@@ -22,6 +23,7 @@ PACKAGES = ("dp_accounting", "jinja2", "joblib", "matplotlib", "numpy", "rich", 
 SKIPPED = {"site-packages", "test", "tests", "__pycache__", "idlelib", "lib2to3"}
 HELD_OUT_EVERY = 50
 BLOCK_CHARACTERS = 16384
+BLOCKS_TOGETHER = 64
 
 
 def docstring_corpus() -> str:
@@ -157,6 +159,13 @@ def line_blocks(text: str) -> Iterator[str]:
         end = text.find("\n", start + BLOCK_CHARACTERS) + 1 or len(text)
         yield text[start:end]
         start = end
+
+
+def block_groups(text: str) -> Iterator[list[str]]:
+    """Yield the blocks of lines in lists small enough to tokenise at once."""
+    blocks = line_blocks(text)
+    while group := list(islice(blocks, BLOCKS_TOGETHER)):
+        yield group
 
 
 def digest(text: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import DynamicCache
 
@@ -18,7 +20,7 @@ from tacit.hidden_states.anatomy import (
     states_before,
 )
 from tacit.hidden_states.continuation import Continuation, batch_rows, check_states, continue_from
-from tacit.hidden_states.corpus import line_blocks
+from tacit.hidden_states.corpus import block_groups
 
 SMALL = "tacit/small"
 TOKENS_PER_BATCH = 8192
@@ -77,13 +79,14 @@ class LanguageModel:
         """Return the tokens of a long text, tokenised in blocks of lines, (S,) of int64."""
         if not isinstance(text, str) or not text:
             raise ValueError(f"text: expected a text that is not empty, got {text!r}")
-        parts = self._tokenizer()(
-            list(line_blocks(text)),
-            add_special_tokens=False,
-            return_attention_mask=False,
-            verbose=False,
-        )["input_ids"]
-        return torch.cat([torch.tensor(part, dtype=torch.int64) for part in parts])
+        tokenizer = self._tokenizer()
+        options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
+        parts = (
+            torch.tensor(ids, dtype=torch.int64)
+            for blocks in block_groups(text)
+            for ids in tokenizer(blocks, **options)["input_ids"]
+        )
+        return torch.cat(list(parts))
 
     def decode(self, ids: Any) -> str:
         """Return the text of a sequence of tokens."""
@@ -293,7 +296,7 @@ def load(
         ValueError: no such model, or one whose decoder layers are not known here.
     """
     place = check_device(device)
-    if name_or_path == SMALL:
+    if isinstance(name_or_path, str) and name_or_path == SMALL:
         from tacit.hidden_states.small import load_small
 
         return load_small(text, device=place, progress=progress)
@@ -323,13 +326,20 @@ def _pretrained(name: str, device: torch.device) -> LanguageModel:
 
     from tacit.hidden_states.storage import quiet, read_recipe
 
+    with quiet(), _loading(name):
+        config = AutoConfig.from_pretrained(name)
+    check_family(config, name)
+    with quiet(), _loading(name):
+        network = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    return LanguageModel(network.to(device), tokenizer, name=name, recipe=read_recipe(name))
+
+
+@contextmanager
+def _loading(name: str) -> Iterator[None]:
+    """Turn what goes wrong with files, names and the network into one sentence."""
     try:
-        with quiet():
-            config = AutoConfig.from_pretrained(name)
-            check_family(config, name)
-            network = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-            tokenizer = AutoTokenizer.from_pretrained(name)
-    except OSError as error:
+        yield
+    except (OSError, ValueError, SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"name_or_path: cannot load {name!r}: {reason}") from None
-    return LanguageModel(network.to(device), tokenizer, name=name, recipe=read_recipe(name))

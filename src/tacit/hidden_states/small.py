@@ -17,6 +17,7 @@ from torch import Tensor
 import tacit
 from tacit._validation import choice, integer, positive
 from tacit.hidden_states.corpus import (
+    block_groups,
     corpus_versions,
     digest,
     docstring_corpus,
@@ -194,8 +195,12 @@ def _byte_pairs(text: str, vocabulary: int) -> Tokenizer:
 
 
 def _tokens(tokenizer: Tokenizer, text: str) -> Tensor:
-    parts = tokenizer.encode_batch_fast(list(line_blocks(text)))
-    return torch.cat([torch.tensor(part.ids, dtype=torch.int64) for part in parts])
+    parts = (
+        torch.tensor(part.ids, dtype=torch.int64)
+        for blocks in block_groups(text)
+        for part in tokenizer.encode_batch_fast(blocks)
+    )
+    return torch.cat(list(parts))
 
 
 def _wrapped(tokenizer: Tokenizer, context: int) -> Any:
