@@ -14,6 +14,7 @@ from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBound, least
 from tacit.information.deterministic import covered, entropy
 from tacit.information.mixture import ENTROPY, mixture, prior_weights
+from tacit.information.simulated import MOST_VALUES
 from tacit.linalg import MACHINE_EPSILON
 
 LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
@@ -117,7 +118,7 @@ def compose_joint(
     """
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if samples is not None:
-        integer("samples", samples, minimum=LEAST_SAMPLES)
+        integer("samples", samples, minimum=LEAST_SAMPLES, maximum=MOST_VALUES)
     pairs = _checked(releases)
     priors = prior_weights(weights, len(pairs[0][0]))
     source = generator(rng)

@@ -13,7 +13,14 @@ from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBound
 from tacit.information.concentration import mean_lower_bound
 from tacit.information.likelihood import FiniteSecret, posterior
-from tacit.information.simulated import FEWEST_VALUES, Sampler, drawn, pilot_size
+from tacit.information.simulated import (
+    FEWEST_VALUES,
+    MOST_VALUES,
+    Sampler,
+    checked_noise,
+    drawn,
+    pilot_size,
+)
 from tacit.linalg import eigh_psd
 
 DEFAULT_CONTEXT, DEFAULT_GROUPS, DEFAULT_SAMPLES = 100, 500, 20_000
@@ -67,9 +74,12 @@ def contrastive(
     Eq. 12 with the optimal critic.
     """
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    size = None if context is None else integer("context", context, minimum=2)
+    checked_noise(covariance)
+    size = None if context is None else integer("context", context, minimum=2, maximum=MOST_VALUES)
     count = (
-        DEFAULT_SAMPLES if samples is None else integer("samples", samples, minimum=FEWEST_VALUES)
+        DEFAULT_SAMPLES
+        if samples is None
+        else integer("samples", samples, minimum=FEWEST_VALUES, maximum=MOST_VALUES)
     )
     source = generator(rng)
     wanted = None

@@ -15,6 +15,7 @@ from tacit._validation import Array, RandomSource, choice, generator, in_interva
 from tacit.covariance import Covariance
 from tacit.information.concentration import mean_lower_bound, mean_upper_bound
 from tacit.information.gaps import Gap, NoisySecret, noisy_secret
+from tacit.information.simulated import MOST_VALUES
 
 WORK = 500_000_000
 FEWEST_SAMPLES, MOST_SAMPLES = 20_000, 1_000_000
@@ -75,7 +76,11 @@ def gap_donsker_varadhan(
     """
     chosen = choice("critic", critic, CRITICS)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    count = None if samples is None else integer("samples", samples, minimum=LEAST_SAMPLES)
+    count = (
+        None
+        if samples is None
+        else integer("samples", samples, minimum=LEAST_SAMPLES, maximum=MOST_VALUES)
+    )
     release = noisy_secret(outputs, covariance, weights)
     source = generator(rng)
     if release is None:

@@ -15,6 +15,7 @@ from tacit.information.bounds import InformationBound
 from tacit.information.deterministic import covered, gaussian_information
 from tacit.information.likelihood import FiniteSecret, posterior, principal_secret
 from tacit.information.mixture import prior_weights
+from tacit.information.simulated import checked_noise
 from tacit.linalg import MACHINE_EPSILON
 
 LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
@@ -152,6 +153,7 @@ def noisy_secret(outputs: Any, covariance: Covariance, weights: Any) -> NoisySec
     Raises:
         ValueError: a bad argument.
     """
+    checked_noise(covariance)
     points = matrix("outputs", outputs, columns=covariance.dim)
     priors = prior_weights(weights, len(points))
     points, priors = points[priors > 0.0], priors[priors > 0.0]

@@ -14,7 +14,14 @@ from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBound, least
 from tacit.information.concentration import mean_upper_bound
 from tacit.information.likelihood import FiniteSecret, posterior
-from tacit.information.simulated import FEWEST_VALUES, Sampler, drawn, pilot_size
+from tacit.information.simulated import (
+    FEWEST_VALUES,
+    MOST_VALUES,
+    Sampler,
+    checked_noise,
+    drawn,
+    pilot_size,
+)
 from tacit.linalg import MACHINE_EPSILON
 
 DEFAULT_CONTEXT, DEFAULT_SAMPLES = 1_000, 20_000
@@ -79,12 +86,17 @@ def leave_one_out(
     Source: residual-pac, Eq. 10 with KL: every independent P_W gives an upper bound.
     """
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    checked_noise(covariance)
     reach = None if radius is None else positive("radius", radius)
     middle = np.zeros(covariance.dim) if centre is None else vector("centre", centre)
     if middle.size != covariance.dim:
         raise ValueError(f"centre: expected {covariance.dim} entries, got {middle.size}")
-    size = None if context is None else integer("context", context, minimum=1)
-    fresh = None if samples is None else integer("samples", samples, minimum=FEWEST_VALUES)
+    size = None if context is None else integer("context", context, minimum=1, maximum=MOST_VALUES)
+    fresh = (
+        None
+        if samples is None
+        else integer("samples", samples, minimum=FEWEST_VALUES, maximum=MOST_VALUES)
+    )
     source = generator(rng)
     if callable(outputs):
         size = DEFAULT_CONTEXT if size is None else size

@@ -8,12 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tacit._validation import Array, matrix
+from tacit.covariance import Covariance
 
 Sampler: TypeAlias = Callable[[int, np.random.Generator], Any]
 
 PILOT_SHARE = 0.1
 SMALLEST_PILOT = 2
 FEWEST_VALUES = 20
+MOST_VALUES = 100_000_000
 
 
 def drawn(outputs: Any, count: int | None, columns: int, source: np.random.Generator) -> Array:
@@ -30,6 +32,13 @@ def drawn(outputs: Any, count: int | None, columns: int, source: np.random.Gener
     if len(found) != count:
         raise ValueError(f"outputs: expected {count} rows from the sampler, got {len(found)}")
     return found
+
+
+def checked_noise(covariance: Any) -> Covariance:
+    """Return the covariance, or raise a ValueError that says what came."""
+    if not isinstance(covariance, Covariance):
+        raise ValueError(f"covariance: expected a Covariance, got {type(covariance).__name__}")
+    return covariance
 
 
 def pilot_size(count: int) -> int:

@@ -17,6 +17,7 @@ WORK = 60_000_000
 FEWEST_NODES, MOST_NODES = 200, 50_000
 ENTRIES_PER_BLOCK = 2_000_000
 REACH = 9.0
+MOST_BASES = 10_000
 TRANSPORT = "transport along orthonormal directions, exact quantiles (residual-pac, Theorem 4)"
 SINGULAR = "nothing: the noise leaves a direction bare"
 
@@ -65,7 +66,7 @@ def gap_sliced_wasserstein(
     Source: residual-pac, Theorem 4 and Lemma 2 (Talagrand); Bakry and Ledoux, "Lévy-Gromov's
     isoperimetric inequality" (1996) for the Lipschitz constant 1/s of Φ⁻¹(F) behind h²/(4s).
     """
-    count = integer("bases", bases, minimum=1)
+    count = integer("bases", bases, minimum=1, maximum=MOST_BASES)
     source = generator(rng)
     release = noisy_secret(outputs, covariance, weights)
     if release is None:

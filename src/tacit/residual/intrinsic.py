@@ -203,10 +203,12 @@ def membership_intrinsic(records: int, weights: Any = None) -> IntrinsicPrivacy:
     Source: residual-pac, Definition 11 and the KL case of App. B.
     """
     count = integer("records", records, minimum=1)
-    priors = np.full(count, 1.0 / count) if weights is None else vector("weights", weights)
+    words = "the uniform law on the records"
+    if weights is None:
+        return IntrinsicPrivacy(nats=0.0, reference=words)
+    priors = vector("weights", weights)
     if priors.size != count:
         raise ValueError(f"weights: expected {count} entries, got {priors.size}")
-    words = "the uniform law on the records"
     return IntrinsicPrivacy(nats=finite_intrinsic(priors).nats, reference=words)
 
 
