@@ -27,11 +27,15 @@ class Budget:
     seconds: float | None
     steps: int | None
 
-    def spent(self, seconds: float, steps: int) -> float:
-        """Return the share that is used up, 1 or more at the end."""
-        if self.steps is not None:
-            return steps / self.steps
-        return seconds / float(self.seconds or 0.0)
+    @property
+    def total(self) -> float:
+        """The budget in its own unit."""
+        return float(self.seconds or 0.0) if self.steps is None else float(self.steps)
+
+    @property
+    def unit(self) -> str:
+        """What the budget is counted in."""
+        return "seconds" if self.steps is None else "steps"
 
 
 @dataclass(frozen=True)
@@ -60,26 +64,18 @@ def fit(
     if precision == "auto":
         precision = faster_precision(network, next(batches))
     optimizers = _optimizers(network)
-    step, start, shown = 0, time.perf_counter(), 0
-    unit = 1.0 if budget.steps is None else None
-    total = budget.steps if budget.steps is not None else math.ceil(budget.seconds or 0.0)
     network.train()
-    with progress_bar(total, _title(budget), shown=progress is not False) as advance:
-        while True:
-            spent = budget.spent(time.perf_counter() - start, step)
-            if spent >= 1.0:
-                break
-            _step(network, next(batches), optimizers, _rate(spent), precision)
-            step += 1
-            done = step if unit is None else min(total, int(time.perf_counter() - start))
-            advance(done - shown)
-            shown = done
+    steps, shown, done, start = 0, 0, 0.0, time.perf_counter()
+    title, total = f"training, {budget.unit}", math.ceil(budget.total)
+    with progress_bar(total, title, shown=progress is not False) as advance:
+        while done < budget.total:
+            _step(network, next(batches), optimizers, _rate(done / budget.total), precision)
+            steps += 1
+            done = steps if budget.steps is not None else time.perf_counter() - start
+            advance(min(int(done), total) - shown)
+            shown = min(int(done), total)
     network.eval()
-    return Outcome(step, step * batch * context, time.perf_counter() - start, precision)
-
-
-def _title(budget: Budget) -> str:
-    return "training, seconds" if budget.steps is None else "training, steps"
+    return Outcome(steps, steps * batch * context, time.perf_counter() - start, precision)
 
 
 def _rate(spent: float) -> float:
