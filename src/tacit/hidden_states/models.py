@@ -38,6 +38,18 @@ class LanguageModel:
         vocabulary: V, entries of a logit vector.
         context: the most tokens it reads.
         recipe: how Tacit trained it, empty for a model from elsewhere.
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
+        >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
+        >>> tokens = torch.arange(6).reshape(2, 3)
+        >>> states = model.states(tokens, layer=1)
+        >>> continued = model.continuation(tokens, layer=1)
+        >>> torch.allclose(continued.logits(states), model.logits(tokens), atol=1e-5)
+        True
+        >>> model.generate(tokens, 1, states + torch.randn(2, 16), steps=4).shape
+        torch.Size([2, 4])
     """
 
     def __init__(
@@ -294,6 +306,12 @@ def load(
 
     Raises:
         ValueError: no such model, or one whose decoder layers are not known here.
+
+    Example:
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+        >>> load(LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, num_attention_heads=2)))
+        LanguageModel('LlamaForCausalLM', layers=2, width=16, vocabulary=50, context=2048)
     """
     place = check_device(device)
     if isinstance(name_or_path, str) and name_or_path == SMALL:
