@@ -178,13 +178,15 @@ def test_the_released_value_is_a_candidate_plus_the_noise():
     outputs = [rows[list(c)].mean() for c in itertools.combinations(range(12), 6)]
     releases = np.array(
         [
-            privatize("mean", rows, mi_budget=0.2, simulations=60, rng=seed, attack=False).release[
-                0
-            ]
+            privatize(
+                "mean", rows, mi_budget=0.2, method="exact", simulations=60, rng=seed, attack=False
+            ).release[0]
             for seed in range(400)
         ]
     )
-    one = privatize("mean", rows, mi_budget=0.2, simulations=20_000, rng=0, attack=False)
+    one = privatize(
+        "mean", rows, mi_budget=0.2, method="exact", simulations=20_000, rng=0, attack=False
+    )
     variance = np.var(outputs) + one.design.covariance.trace()
     error = variance * math.sqrt(2 / 400)
     assert abs(np.var(releases) - variance) < 5 * error

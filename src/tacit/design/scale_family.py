@@ -62,8 +62,8 @@ class ScaleProblem:
         """Return I(π) and its gradient."""
         with np.errstate(divide="ignore"):
             logarithms = np.log(probabilities)
-        own = logsumexp(self.noise_densities + logarithms, axis=1)
-        mixed = logsumexp(self.output_densities + logarithms, axis=1)
+        own: Array = logsumexp(self.noise_densities + logarithms, axis=1)
+        mixed: Array = logsumexp(self.output_densities + logarithms, axis=1)
         means = np.bincount(self.component, own - mixed) / self.per_component
         shares = probabilities[self.component] / self.per_component
         slopes = np.exp(self.noise_densities - own[:, None])
@@ -94,6 +94,6 @@ class ScaleProblem:
         probabilities = np.where(found.x > NEGLIGIBLE, found.x, 0.0)
         total = float(probabilities.sum())
         if not math.isfinite(total) or total <= 0.0:
-            return np.eye(SCALES.size)[np.argmin(np.abs(SCALES - 1.0))]
+            probabilities, total = np.where(np.abs(SCALES - 1.0) < 1e-9, 1.0, 0.0), 1.0
         normalised: Array = probabilities / total
         return normalised

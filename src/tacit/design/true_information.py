@@ -28,6 +28,7 @@ from tacit.design.fixed_point import SCALE_TOLERANCE, SHAPE_STEPS, Measured, Noi
 from tacit.design.information import gaussian_information
 from tacit.design.scale_family import SCALES, ScaleProblem
 from tacit.information import InformationBound, mixture
+from tacit.information.deterministic import entropy
 from tacit.information.mixture import prior_weights
 from tacit.linalg import MACHINE_EPSILON
 
@@ -37,9 +38,9 @@ FAMILIES = ("full", "diagonal", "scale", "mixture")
 TURNING = ("full", "mixture")
 MIXTURE = "true-information-mixture"
 PROTECTION = 100.0
-OPTIMISER_WORK, CERTIFIER_WORK = 40_000_000, 1_000_000_000
-FEWEST_DRAWS, MOST_DRAWS = 4_000, 100_000
-FEWEST_CERTIFYING, MOST_CERTIFYING, MOST_NUMBERS = 100_000, 2_000_000, 20_000_000
+OPTIMISER_WORK, CERTIFIER_WORK = 15_000_000, 300_000_000
+FEWEST_DRAWS, MOST_DRAWS = 4_000, 40_000
+FEWEST_CERTIFYING, MOST_CERTIFYING, MOST_NUMBERS = 100_000, 500_000, 20_000_000
 ATTEMPTS = 8
 SLOWER_BY_SCALE = 4
 REHEARSAL = 0.25
@@ -49,7 +50,7 @@ MARGIN = 0.5
 SMALLEST_SLOPE = 1e-3
 STILL = 1e-13
 # With less than this share of the budget unused, the log-det design cannot be improved noticeably.
-WORTH_IMPROVING = 5e-4
+WORTH_IMPROVING = 2e-3
 FRESH = "certified on draws that were not used to choose the noise"
 NOT_IMPROVED = "the log-det optimum spends the true information too: no cheaper noise was found"
 
@@ -90,7 +91,8 @@ def true_information(
 
     Returns:
         A ``Design``. ``information`` is certified, at most ``mi_budget``, with ``confidence``;
-        ``confidence`` is None where the log-det optimum is returned, because it is no costlier.
+        ``confidence`` is None where the log-det optimum is returned, because nothing cheaper was
+        found or because β is the whole entropy of the secret, which no noise exceeds.
 
     Raises:
         ValueError: a bad argument, or outputs that never differ.
@@ -192,11 +194,11 @@ class _Task:
     def search(self, family: str) -> Measured | None:
         """Return the cheapest noise found; None where the log-det optimum spends the budget."""
         outputs = self.frame.inward(self.points, self.priors)
-        draws = max(FEWEST_DRAWS, OPTIMISER_WORK // len(outputs))
+        size = outputs.shape[1]
+        draws = max(FEWEST_DRAWS, OPTIMISER_WORK // (len(outputs) * (1 + size // 16)))
         problem = Problem.of(
             outputs, self.priors, min(draws, MOST_DRAWS), self.source, free=family in TURNING
         )
-        size = outputs.shape[1]
         start = Noise(np.eye(size), self.frame.variances[self.frame.moving])
         if problem.measure(start).information >= self.budget * (1.0 - WORTH_IMPROVING):
             return None
@@ -211,6 +213,8 @@ class _Task:
 
     def improved(self, family: str, level: float) -> list[Design]:
         """Return certified designs that may cost less than the log-det optimum."""
+        if self.budget >= entropy(self.priors) * (1.0 - WORTH_IMPROVING):
+            return []
         best = self.search(family)
         if best is None:
             return []

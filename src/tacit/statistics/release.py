@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit._validation import Array
 from tacit.attacks import MembershipAttack
-from tacit.covariance import covariance_from_dict
+from tacit.covariance import ScaleMixture, covariance_from_dict
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
 
@@ -34,6 +34,10 @@ class StatisticDiagnostics:
         principal_output_variance: (d,) eigenvalues of the output covariance, largest first.
         principal_noise_variance: (d,) variance of the noise along the same eigenvectors.
         notes: what the code did that a reader should know.
+        gaussian_information: ½ logdet(I + S Σ⁻¹) of the same noise, in nats, where the guarantee
+            rests on the exact information instead; None otherwise.
+        noise_saved: share of the cost of the noise that the Gaussian bound would have asked for
+            and the guarantee does not; None otherwise.
     """
 
     pool_rows: int
@@ -46,6 +50,8 @@ class StatisticDiagnostics:
     principal_output_variance: Array
     principal_noise_variance: Array
     notes: tuple[str, ...] = ()
+    gaussian_information: float | None = None
+    noise_saved: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description that ``from_dict`` reads back."""
@@ -167,7 +173,7 @@ def _read(description: Mapping[str, Any]) -> StatisticRelease:
 
 
 def _read_design(description: Mapping[str, Any]) -> Design:
-    gap = description["gap"]
+    gap, noise = description["gap"], description.get("noise")
     return Design(
         covariance=covariance_from_dict(description["covariance"]),
         cost=description["cost"],
@@ -178,4 +184,5 @@ def _read_design(description: Mapping[str, Any]) -> Design:
         information=description["information"],
         confidence=description["confidence"],
         notes=tuple(description["notes"]),
+        noise=None if noise is None else ScaleMixture.from_dict(noise),
     )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from scipy import linalg as scipy_linalg
 
 from tacit._randomness import uniform_index
 from tacit._validation import (
@@ -24,49 +22,16 @@ from tacit._validation import (
 )
 from tacit.attacks import MembershipAttack, membership_attack
 from tacit.conversions import information_from_success, success_from_information
-from tacit.covariance import Isotropic
-from tacit.design.base import Design
-from tacit.design.information import gaussian_information
-from tacit.guarantees import InformationBound, SuccessBound
-from tacit.statistics.candidates import CandidateFamily, draw_family, subset_rate
+from tacit.guarantees import InformationBound
+from tacit.statistics.candidates import draw_family, subset_rate
+from tacit.statistics.plan import METHODS, Plan, Request, certified_plan
 from tacit.statistics.queries import Query, RowFunction, resolve_query
-from tacit.statistics.release import StatisticDiagnostics, StatisticRelease
-from tacit.statistics.simulation import output_covariance, simulate
+from tacit.statistics.release import StatisticRelease
+from tacit.statistics.simulation import simulate
 
 SMALLEST_POOL = 4
 ATTACKED_ROWS = 2000
 GRID_BITS = 20
-METHODS = {"auto": "exact", "exact": "exact", "linear": "linear", "diagonal": "diagonal"}
-SOURCE = "residual-pac, Thm 1, Eq. 17"
-SECRET = "which rows of the pool were drawn"
-TASK = "the membership of any one row of the pool"
-ASSUMPTIONS = (
-    "the secret is which rows were drawn, uniform over the declared candidates; the attacker may "
-    "know the pool, the query, the list of candidates and the law of the noise",
-    "that a row is in the pool at all is not hidden",
-    "only the released vector is published: the drawn rows, the candidates' outputs and the "
-    "diagnostics stay with the holder of the pool",
-    "one release; further releases of the same draw add up",
-    "the noise is independent of all else, computed in double precision",
-)
-FROM_SYSTEM = "the randomness is the operating system's"
-REPRODUCIBLE = (
-    "VOID: a seed or generator was given, so whoever knows it can repeat the draw; the bound "
-    "describes the same release with the operating system's randomness"
-)
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """Everything decided before the draw."""
-
-    outputs: Array
-    family: CandidateFamily
-    names: tuple[str, ...]
-    design: Design
-    guarantee: InformationBound
-    membership: SuccessBound
-    diagnostics: StatisticDiagnostics
 
 
 def privatize(
@@ -80,6 +45,7 @@ def privatize(
     simulations: int = 2000,
     rng: RandomSource = None,
     cost: Any = None,
+    confidence: float = 0.999,
     columns: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     target: str | None = None,
@@ -95,9 +61,11 @@ def privatize(
     each; one is drawn uniformly and its output x published as ``y = x + N(0, Σ)``. The secret X is
     then uniform on a finite set whose output covariance S (dividing by K) is known exactly, and
 
-        I(X; Y) <= ½ logdet(I + S Σ⁻¹) <= β
+        I(X; Y) <= ½ logdet(I + S Σ⁻¹)
 
-    holds for any query, without sampling error. A row is in with probability exactly q, even for
+    holds for any query, without sampling error. Where the outputs are not Gaussian the information
+    is less; then it is bounded by the exact likelihood of the K outputs instead, with a confidence,
+    and the least noise under that bound is used. A row is in with probability exactly q, even for
     an attacker who knows the K subsets, so a guess of membership is right with probability s at
     most, ``KL(s ‖ max(q, 1 − q)) = β``. The release is rounded to 2⁻²⁰ of the noise's standard
     deviation, which is post-processing and leaves no low-order bits of the noise behind.
@@ -109,14 +77,16 @@ def privatize(
         mi_budget: β > 0 in nats; or
         success: s in (max(q, 1 − q), 1), converted to the largest budget that allows it.
         sampling_rate: q; realised to 0.1% as a short fraction, the exact prior of every row.
-        method: ``"auto"`` (= ``"exact"``), ``"linear"`` or ``"diagonal"``, as in
-            ``gaussian_information``.
+        method: ``"auto"`` or ``"true-information"``, the least noise under the exact information
+            (``design.true_information``); or ``"exact"``, ``"linear"`` or ``"diagonal"``, under
+            the Gaussian information, as in ``gaussian_information``.
         simulations: K at least, rounded up to whole cycles of candidates.
         rng: None draws from the operating system. A seed or generator makes the release
             reproducible, which voids the guarantee and is recorded.
         cost: what noise costs: None or ``"squared"`` (sum of squared errors), ``"relative"``
             (each output in units of its own standard deviation), or F as in
             ``gaussian_information``.
+        confidence: of the guarantee where it rests on simulated releases, in (0, 1); it says so.
         columns: names of the p columns; ``x0`` … when None.
         names: d labels of the outputs, where the query has none of its own or to replace them.
         target: name of the column that a regression explains; the last when None.
@@ -146,7 +116,8 @@ def privatize(
     rows = _checked_pool(pool)
     labels = _column_names(columns, rows.shape[1])
     resolved = resolve_query(query, labels, target)
-    choice("method", method, tuple(METHODS))
+    choice("method", method, METHODS)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     candidates = integer("simulations", simulations, minimum=2)
     integer("attack_trials", attack_trials, minimum=4)
     rate = subset_rate(
@@ -160,7 +131,8 @@ def privatize(
     family = draw_family(len(rows), rate, candidates, source)
     outputs = simulate(resolved, rows, family, workers=workers, progress=progress)
     named = _output_names(names, resolved, outputs.shape[1])
-    plan = _certified(outputs, family, named, budget, METHODS[method], cost, is_reproducible(rng))
+    request = Request(budget, method, cost, level, is_reproducible(rng), progress)
+    plan = certified_plan(outputs, family, named, request, source)
     measured = _attacked(plan, attack_trials, source) if attack else None
     if before_draw is not None:
         before_draw(plan.guarantee)
@@ -180,73 +152,7 @@ def privatize(
     )
 
 
-def _certified(
-    outputs: Array,
-    family: CandidateFamily,
-    names: tuple[str, ...],
-    budget: float,
-    method: str,
-    cost: Any,
-    reproducible: bool,
-) -> _Plan:
-    """Design the noise for the outputs and certify what it guarantees."""
-    mean, covariance, slack = output_covariance(outputs)
-    variances = np.diagonal(covariance)
-    notes = _notes(family, names, variances)
-    design = _noise(covariance + slack * np.diag(variances), budget, method, cost)
-    information = 0.0 if design.information is None else design.information
-    assumptions = (*ASSUMPTIONS, REPRODUCIBLE if reproducible else FROM_SYSTEM)
-    prior = max(float(family.rate), 1.0 - float(family.rate))
-    guarantee = InformationBound(
-        nats=information,
-        secret=SECRET,
-        evidence="numerical",
-        assumptions=assumptions,
-        source=SOURCE,
-        confidence=None,
-    )
-    membership = SuccessBound(
-        success=prior if information == 0.0 else success_from_information(information, prior),
-        prior=prior,
-        task=TASK,
-        evidence="numerical",
-        assumptions=assumptions,
-        source=SOURCE,
-        confidence=None,
-    )
-    diagnostics = _diagnostics(mean, covariance, design, family, budget, notes)
-    return _Plan(outputs, family, names, design, guarantee, membership, diagnostics)
-
-
-def _noise(upper: Array, budget: float, method: str, cost: Any) -> Design:
-    """Return the design for an upper bound of the output covariance; none for constant outputs."""
-    weights = _weights(cost, np.diagonal(upper))
-    if upper.any():
-        return gaussian_information(upper, budget, cost=weights, method=method)
-    return Design(
-        covariance=Isotropic(0.0, len(upper)),
-        cost=0.0,
-        gap=0.0,
-        method="constant",
-        multipliers=np.empty(0),
-        iterations=0,
-        information=0.0,
-        notes=("the output is the same for every candidate, so it is released without noise",),
-    )
-
-
-def _weights(cost: Any, variances: Array) -> Any:
-    if not isinstance(cost, str):
-        return cost
-    choice("cost", cost, ("squared", "relative"))
-    if cost == "squared" or not variances.any():
-        return None
-    # A constant output has no scale of its own: any finite price keeps its noise negligible.
-    scale = np.where(variances > 0.0, variances, variances.max())
-    return 1.0 / scale
-
-
-def _attacked(plan: _Plan, trials: int, source: np.random.Generator) -> MembershipAttack | None:
+def _attacked(plan: Plan, trials: int, source: np.random.Generator) -> MembershipAttack | None:
     """Run the attackers on simulated releases, on at most ``ATTACKED_ROWS`` random rows."""
     if plan.design.method == "constant":
         return None
@@ -264,7 +170,7 @@ def _attacked(plan: _Plan, trials: int, source: np.random.Generator) -> Membersh
     return measured.with_record(int(rows[measured.worst_record]))
 
 
-def _draw(plan: _Plan, rng: np.random.Generator | None) -> Array:
+def _draw(plan: Plan, rng: np.random.Generator | None) -> Array:
     """Draw the secret and the noise; neither outlives this function."""
     clean = plan.outputs[uniform_index(len(plan.family), rng)]
     if plan.design.method == "constant":
@@ -276,45 +182,6 @@ def _draw(plan: _Plan, rng: np.random.Generator | None) -> Array:
     grid = np.exp2(np.floor(np.log2(deviations)) - GRID_BITS)
     released: Array = np.round(noisy / grid) * grid
     return released
-
-
-def _diagnostics(
-    mean: Array,
-    covariance: Array,
-    design: Design,
-    family: CandidateFamily,
-    budget: float,
-    notes: tuple[str, ...],
-) -> StatisticDiagnostics:
-    eigenvalues, vectors = scipy_linalg.eigh(covariance)
-    noise = design.covariance.to_dense()
-    along = np.einsum("ij,ik,kj->j", vectors, noise, vectors)
-    return StatisticDiagnostics(
-        pool_rows=family.pool_rows,
-        subset_rows=family.subset_sizes[0],
-        candidates=len(family),
-        mi_budget=budget,
-        output_mean=mean,
-        output_variance=np.diagonal(covariance).copy(),
-        noise_variance=np.diagonal(noise).copy(),
-        principal_output_variance=np.maximum(eigenvalues[::-1], 0.0),
-        principal_noise_variance=along[::-1].copy(),
-        notes=(*notes, *design.notes),
-    )
-
-
-def _notes(family: CandidateFamily, names: tuple[str, ...], variances: Array) -> tuple[str, ...]:
-    smallest, largest = family.subset_sizes
-    notes = [
-        f"every row of the pool is in exactly {family.rate.numerator} of {family.rate.denominator} "
-        f"candidates, which have {smallest} {f'or {largest} ' if largest != smallest else ''}rows"
-    ]
-    still = [name for name, variance in zip(names, variances, strict=True) if variance == 0.0]
-    if still and len(still) < len(names):
-        notes.append(
-            f"the same for every candidate, noise at rounding level only: {', '.join(still)}"
-        )
-    return tuple(notes)
 
 
 def _budget(mi_budget: float | None, success: float | None, prior: float) -> float:
