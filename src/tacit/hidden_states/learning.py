@@ -15,9 +15,14 @@ from torch import Tensor, nn
 from tacit.compute import progress_bar
 
 WARMUP_SHARE = 0.03
-MATRIX_RATE, OTHER_RATE = 0.01, 2e-3
+MATRIX_RATE, OTHER_RATE = 0.02, 0.01
 MATRIX_MOMENTUM, MATRIX_DECAY, OTHER_DECAY = 0.95, 0.05, 0.01
 ROWS_EVALUATED_TOGETHER = 256
+OPTIMIZER = {
+    "matrices": {"name": "Muon", "rate": MATRIX_RATE, "decay": MATRIX_DECAY},
+    "others": {"name": "AdamW", "rate": OTHER_RATE, "decay": OTHER_DECAY},
+    "warmup": WARMUP_SHARE,
+}
 
 
 @dataclass(frozen=True)

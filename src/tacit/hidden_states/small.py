@@ -25,7 +25,7 @@ from tacit.hidden_states.corpus import (
     line_blocks,
     read_text,
 )
-from tacit.hidden_states.learning import Budget, Outcome, fit, perplexity
+from tacit.hidden_states.learning import OPTIMIZER, Budget, Outcome, fit, perplexity
 from tacit.hidden_states.models import SMALL, LanguageModel, check_device, load
 from tacit.hidden_states.storage import (
     RECIPE,
@@ -247,6 +247,7 @@ def _recipe(
         "text_sha256": digest(text),
         "text_characters": len(text),
         "settings": asdict(settings),
+        "optimizer": OPTIMIZER,
         "precision": outcome.precision,
         "steps": outcome.steps,
         "tokens_read": outcome.tokens,
@@ -270,7 +271,12 @@ def load_small(
     """Load the model that the standard settings give for a text, training it the first time."""
     content = _default_text() if text is None else read_text(text)
     settings = Settings()
-    asked = {"format": RECIPE_FORMAT, "text": digest(content), **asdict(settings)}
+    asked = {
+        "format": RECIPE_FORMAT,
+        "text": digest(content),
+        "settings": asdict(settings),
+        "optimizer": OPTIMIZER,
+    }
     key = digest(json.dumps(asked, sort_keys=True))[:16]
     folder = cache_folder() / "models" / f"small-{key}"
     if (folder / RECIPE).is_file():
