@@ -56,7 +56,8 @@ class Continuation:
         values: as ``keys``.
 
     Source:
-        hidden-state, App. A (full-forward evaluation of a changed state).
+        hidden-state, App. A.1, injection hook. (The paper letters ways to measure, of which this
+        is B; consumer protocol A says what the consumer holds besides the state.)
     """
 
     layer: int
