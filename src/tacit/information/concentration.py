@@ -91,6 +91,16 @@ def mean_upper_bound(pilot: Any, sample: Any, confidence: float, *, ceiling: flo
     return high - mean_lower_bound(high - first, high - values, confidence)
 
 
+def promised_width(pilot: Array, count: int, confidence: float, *, floor: float) -> float:
+    """Return about how far ``mean_lower_bound`` of so many values will lie below their mean.
+
+    A bet λ on n values of variance V costs ``ln(1/δ)/(n λ) + λ V/2``.
+    """
+    log_level = -math.log1p(-confidence)
+    bet = float(_bets(pilot - floor, count, log_level)[0])
+    return math.inf if bet == 0.0 else log_level / (count * bet) + 0.5 * bet * float(pilot.var())
+
+
 def _bets(pilot: Array, count: int, log_level: float) -> Array:
     """Return the bets: √(2 ln(1/δ)/(n V)) and smaller ones, each at most half of 1/mean."""
     mean = float(pilot.mean())

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit._validation import Array
-from tacit.information.concentration import mean_lower_bound
+from tacit.information.concentration import mean_lower_bound, promised_width
 from tacit.information.likelihood import FiniteSecret, posterior
 from tacit.information.tails import QuadraticTail, quadratic_tail
 from tacit.linalg import MACHINE_EPSILON
 
 TAIL_SHARE = 1e-4
+NUMBERS_PER_BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,20 +41,21 @@ class Draws:
     def of(
         secret: FiniteSecret, secret_entropy: float, n: int, source: np.random.Generator
     ) -> Draws:
-        """Draw n releases."""
-        _, noisy = secret.draw(n, source)
-        found = posterior(secret, noisy)
+        """Draw n releases, a block at a time."""
+        rows = max(1, NUMBERS_PER_BLOCK // secret.points.shape[1])
+        blocks = [_simulated(secret, min(rows, n - at), source) for at in range(0, n, rows)]
+        log_sum, entropy, error, quadratic = (
+            np.concatenate(column) for column in zip(*blocks, strict=True)
+        )
         most = math.log(len(secret.points))
         half_trace = 0.5 * secret.trace
         # A change of every exponent by e changes ln Σ by e, and the entropy by 2e (2 + ln N).
-        unsure = 2.0 * found.error * (2.0 + most)
-        shrink = secret.eigenvalues / (1.0 + secret.eigenvalues)
-        size = secret.points.shape[1]
+        unsure = 2.0 * error * (2.0 + most)
         return Draws(
-            log_sum=np.maximum(found.log_sum - 2.0 * found.error, -half_trace),
-            entropy=np.clip(found.entropy - unsure, 0.0, None),
-            information=np.clip(most - found.entropy - unsure, 0.0, None),
-            quadratic=0.5 * (noisy**2) @ shrink * (1.0 + (size + 8) * MACHINE_EPSILON),
+            log_sum=np.maximum(log_sum - 2.0 * error, -half_trace),
+            entropy=np.clip(entropy - unsure, 0.0, None),
+            information=np.clip(most - entropy - unsure, 0.0, None),
+            quadratic=quadratic,
             half_trace=half_trace,
             shortfall=max(0.0, most - secret_entropy) + 16.0 * MACHINE_EPSILON * most,
         )
@@ -66,6 +68,17 @@ class Draws:
         """Return ``LCB(E (ln N − H(X | y))) − (ln N − H(X))``."""
         bound = mean_lower_bound(pilot.information, self.information, confidence)
         return bound - self.shortfall
+
+
+def _simulated(
+    secret: FiniteSecret, n: int, source: np.random.Generator
+) -> tuple[Array, Array, Array, Array]:
+    """Return ℓ, H(X | y), the rounding of the exponents and q, rounded up, at n draws."""
+    _, noisy = secret.draw(n, source)
+    found = posterior(secret, noisy)
+    shrink = secret.eigenvalues / (1.0 + secret.eigenvalues)
+    raised = 1.0 + (secret.points.shape[1] + 8) * MACHINE_EPSILON
+    return found.log_sum, found.entropy, found.error, 0.5 * (noisy**2) @ shrink * raised
 
 
 @dataclass(frozen=True)
@@ -132,14 +145,14 @@ def best_statistic(
         Statistic(alpha, control, tail if control else None, half_trace, secret_entropy)
         for alpha, control in choices
     ]
-    width = math.sqrt(-2.0 * math.log1p(-confidence) / n)
 
-    def promised(statistic: Statistic) -> float:
+    def width(statistic: Statistic) -> float:
+        """All means are the same information, so only how sure they are sets them apart."""
         values = statistic.values(pilot)
         excess = 0.0 if statistic.tail is None else statistic.control * statistic.tail.excess
-        return statistic.offset - float(values.mean()) + width * float(values.std()) + excess
+        return promised_width(values, n, confidence, floor=statistic.floor) + excess
 
-    return min(candidates, key=promised)
+    return min(candidates, key=width)
 
 
 def _regressed(log_sum: Array, entropy: Array, clipped: Array) -> tuple[float, float]:

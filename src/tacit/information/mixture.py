@@ -164,4 +164,4 @@ def prior_weights(weights: Any, count: int) -> Array:
 def _samples(samples: int | None, outputs: int) -> int:
     if samples is None:
         return int(min(MOST_SAMPLES, max(FEWEST_SAMPLES, WORK // outputs)))
-    return integer("samples", samples, minimum=2 * SMALLEST_PILOT)
+    return integer("samples", samples, minimum=2 * SMALLEST_PILOT, maximum=100_000_000)

@@ -1,0 +1,152 @@
+"""Least noise under the true information: optimality, families, prices, protection, bad input."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from tacit.design import gaussian_information, true_information
+
+from ..information.oracles import line_information, plane_information
+
+
+def clusters(seed=0, inner=0.1):
+    source = np.random.default_rng(seed)
+    centres = np.repeat([[1.0, 0.0], [-1.0, 0.0]], 60, axis=0)
+    return centres + inner * source.normal(size=(120, 2))
+
+
+def designed(outputs, budget, **options):
+    return true_information(outputs, budget, rng=1, progress=False, **options)
+
+
+def covariance_of(outputs):
+    return np.cov(np.asarray(outputs).T, bias=True).reshape(len(outputs[0]), -1)
+
+
+@pytest.mark.parametrize("budget", [0.3, 0.5, 0.65])
+def test_two_points_on_a_line_reach_the_least_noise(budget):
+    points = np.array([[-1.0], [1.0]])
+    least = brentq(lambda v: line_information(points[:, 0] / math.sqrt(v)) - budget, 0.05, 20.0)
+    design = designed(points, budget)
+    assert least <= design.cost * (1 + 1e-9)
+    assert design.cost <= 1.015 * least
+    assert design.confidence == 0.99
+
+
+def test_the_plane_is_searched_to_its_optimum():
+    """No covariance on a dense grid of diagonal ones, scaled to the budget, costs 1% less."""
+    outputs, budget = clusters(), 1.0
+    design = designed(outputs, budget)
+
+    def cost_of(log_ratio):
+        shape = np.array([math.exp(log_ratio), 1.0])
+
+        def excess(log_scale):
+            scaled = math.exp(log_scale) * shape
+            return plane_information(outputs / np.sqrt(scaled), step=0.2) - budget
+
+        return math.exp(brentq(excess, math.log(1e-4), math.log(10.0), xtol=1e-4)) * shape.sum()
+
+    best = min(cost_of(log_ratio) for log_ratio in np.linspace(-3.0, 5.0, 17))
+    assert design.cost <= 1.02 * best
+    gaussian = gaussian_information(covariance_of(outputs), budget)
+    assert gaussian.cost > 2.0 * design.cost
+
+
+def test_gaussian_like_outputs_keep_the_log_det_optimum_and_its_theorem():
+    outputs = np.random.default_rng(2).normal(size=(800, 3))
+    design = designed(outputs, 0.05)
+    gaussian = gaussian_information(covariance_of(outputs), 0.05)
+    assert design.cost == pytest.approx(gaussian.cost, rel=1e-9)
+    assert design.confidence is None
+    assert "no cheaper noise" in " ".join(design.notes)
+
+
+def test_a_budget_of_the_whole_entropy_asks_for_no_search():
+    design = designed([[0.0], [1.0], [5.0]], 2.0)
+    assert design.confidence is None
+    assert design.information <= 2.0
+
+
+def test_richer_families_cost_no_more():
+    outputs = clusters(3)
+    costs = [designed(outputs, 0.9, family=f).cost for f in ("full", "diagonal", "scale")]
+    assert costs[0] <= 1.01 * costs[1]
+    assert costs[0] <= 1.01 * costs[2]
+
+
+def test_noise_of_random_size_saves_near_the_entropy():
+    points = np.array([[-1.0], [1.0]])
+    gaussian = designed(points, 0.6)
+    mixed = designed(points, 0.6, family="mixture")
+    assert mixed.noise is not None
+    assert mixed.method == "true-information-mixture"
+    assert mixed.cost < 0.9 * gaussian.cost
+    assert mixed.noise.trace() == pytest.approx(mixed.cost)
+    draws = mixed.sample(100_000, rng=0)
+    error = float((draws**2).std()) / math.sqrt(len(draws))
+    assert abs(float((draws**2).mean()) - mixed.cost) < 5 * error
+
+
+def test_prices_are_obeyed():
+    """Scaling a coordinate and its price together changes nothing."""
+    outputs = clusters(4)
+    plain = designed(outputs, 0.8)
+    scaled = designed(outputs * [1.0, 10.0], 0.8, cost=[1.0, 0.01])
+    assert scaled.cost == pytest.approx(plain.cost, rel=0.01)
+    turned = np.linalg.qr(np.random.default_rng(5).normal(size=(2, 2)))[0]
+    price = turned @ np.diag([1.0, 4.0]) @ turned.T
+    dense = designed(outputs @ turned.T, 0.8, cost=price)
+    diagonal = designed(outputs, 0.8, cost=[1.0, 4.0])
+    assert dense.cost == pytest.approx(diagonal.cost, rel=0.01)
+
+
+def test_a_protected_subspace_gets_less_noise():
+    outputs = np.random.default_rng(6).normal(size=(300, 3))
+    plain = designed(outputs, 1.0)
+    task = np.array([[1.0], [1.0], [0.0]])
+    kept = designed(outputs, 1.0, protect=task)
+    direction = task[:, 0] / math.sqrt(2.0)
+    along = [direction @ d.covariance.to_dense() @ direction for d in (plain, kept)]
+    assert along[1] < 0.5 * along[0]
+    assert kept.cost >= plain.cost * (1 - 1e-3)
+    assert kept.cost == pytest.approx(kept.covariance.trace())
+
+
+def test_constant_coordinates_and_more_dimensions_than_outputs():
+    source = np.random.default_rng(7)
+    wide = source.normal(size=(5, 12))
+    wide[:, 3] = 2.0
+    for family in ("full", "diagonal"):
+        design = designed(wide, 0.5, family=family)
+        assert design.information <= 0.5
+        assert design.rank == 12
+
+
+def test_weights_are_priors():
+    outputs = np.array([[-1.0], [1.0]])
+    even = designed(outputs, 0.3)
+    uneven = designed(outputs, 0.3, weights=[0.9, 0.1])
+    assert uneven.cost < 0.7 * even.cost
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"outputs": [[1.0], [1.0]]}, "outputs: expected outputs that differ"),
+        ({"outputs": [[math.inf], [1.0]]}, "outputs"),
+        ({"mi_budget": 0.0}, "mi_budget"),
+        ({"family": "flow"}, "family"),
+        ({"cost": [0.0]}, "cost"),
+        ({"protect": [[1.0], [0.0]]}, "protect"),
+        ({"protect": [0.0]}, "protect"),
+        ({"confidence": 0.0}, "confidence"),
+        ({"weights": [1.0]}, "weights"),
+    ],
+)
+def test_bad_input_is_named(change, words):
+    arguments = {"outputs": [[0.0], [1.0]], "mi_budget": 0.5, "progress": False, **change}
+    with pytest.raises(ValueError, match=words):
+        true_information(arguments.pop("outputs"), arguments.pop("mi_budget"), **arguments)
