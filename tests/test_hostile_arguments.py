@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit import conversions, covariance, design, divergences, linalg
+from tacit import conversions, covariance, design, divergences, information, linalg
 from tacit.statistics import privatize
 
 EYE = np.eye(3)
@@ -61,6 +61,15 @@ CALLS = {
     linalg.generalized_eigh: ([EYE, EYE], {}),
     linalg.bures_fidelity: ([EYE, EYE], {}),
     linalg.row_space: ([EYE], {}),
+    information.mixture: (
+        [BOUNDED, covariance.Isotropic(1.0, 3)],
+        {"weights": np.full(50, 0.02), "samples": 200, "confidence": 0.9, "rng": 1},
+    ),
+    design.true_information: (
+        [[[-1.0], [1.0]], 0.6],
+        {"family": "scale", "cost": 1.0, "protect": None, "confidence": 0.9, "rng": 1},
+    ),
+    covariance.ScaleMixture: ([covariance.Isotropic(1.0, 3), [1.0, 2.0], [0.5, 0.5]], {}),
     privatize: (
         ["mean", np.random.default_rng(0).normal(size=(30, 2))],
         {

@@ -363,3 +363,18 @@ def test_numbers_are_printed_to_the_digits_they_carry() -> None:
     assert significant(0.0) == "0"
     assert significant(1.5e-9) == "1.50 × 10⁻⁹"
     assert superscript(-10) == "⁻¹⁰"
+
+
+def test_the_page_shows_what_the_exact_information_replaced(content: dict[str, Any]) -> None:
+    content["guarantee"].update(evidence="statistical", confidence=0.999)
+    content["diagnostics"].update(gaussian_information=0.654, noise_saved=0.321)
+    page = render_report(content, PROVENANCE)
+    text = page
+    for words in ("budget asked for", "with probability 0.999", "0.654 nats", "32.1%"):
+        assert words in text
+
+
+def test_without_a_confidence_the_bound_holds_always(release: StatisticRelease) -> None:
+    text = render_report(release, PROVENANCE)
+    assert "always" in text
+    assert "replaced" not in text

@@ -476,3 +476,39 @@ def test_a_query_that_changes_its_rows_does_not_change_the_pool(pool):
 
     released(greedy, pool)
     np.testing.assert_array_equal(pool, before)
+
+
+def outlying_mean(simulations=200, **options):
+    rows = np.concatenate([np.random.default_rng(8).normal(size=(60, 2)), [[90.0, 0.0]]])
+    return privatize(
+        "mean", rows, mi_budget=0.6, simulations=simulations, attack=False, rng=2, **options
+    )
+
+
+def test_less_noise_under_the_exact_information_and_the_guarantee_says_how_sure():
+    """One row decides the mean: two clusters, where the Gaussian bound asks for too much."""
+    release, gaussian = outlying_mean(), outlying_mean(method="exact")
+    assert release.design.cost < 0.9 * gaussian.design.cost
+    assert release.guarantee.nats <= 0.6
+    for guarantee in (release.guarantee, release.membership):
+        assert guarantee.evidence == "statistical"
+        assert guarantee.confidence == 0.999
+    assert release.diagnostics.gaussian_information > 0.6
+    saved = 1.0 - release.design.cost / gaussian.design.cost
+    assert release.diagnostics.noise_saved == pytest.approx(saved, rel=1e-6)
+    again = StatisticRelease.from_dict(json.loads(json.dumps(release.to_dict())))
+    assert again.to_dict() == release.to_dict()
+    assert outlying_mean(confidence=0.9).guarantee.confidence == 0.9
+
+
+def test_where_nothing_is_saved_the_guarantee_needs_no_confidence(pool):
+    release = released("mean", pool, success=0.55, attack=False)
+    assert release.guarantee.evidence == "numerical"
+    assert release.diagnostics.gaussian_information is None
+    assert release.diagnostics.noise_saved is None
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, math.nan, "high"])
+def test_bad_confidences_are_refused(pool, confidence):
+    with pytest.raises(ValueError, match="confidence"):
+        released("mean", pool, confidence=confidence)

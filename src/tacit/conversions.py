@@ -291,20 +291,23 @@ def epsilon_from_renyi(
     return max(best, 0.0)
 
 
-def fano_information(accuracy: float, classes: int) -> float:
-    """Fewest nats a release must leak if someone names one of K equally likely classes from it.
+def fano_information(accuracy: float, classes: int, label_entropy: float | None = None) -> float:
+    """Fewest nats a release must leak if someone names a label of the secret with this accuracy.
 
-    Fano's inequality: I >= ln K − h(a) − (1 − a) ln(K − 1) = kl(a ‖ 1/K), 0 at or below chance.
+    Fano's inequality: ``I(X; Y) >= I(L; Y) >= H(L) − h(a) − (1 − a) ln(C − 1)``, h the entropy of
+    a coin; for equally likely classes that is kl(a ‖ 1/C). It grows with the accuracy, so a lower
+    bound on the accuracy gives a lower bound.
 
     Args:
-        accuracy: Probability a of naming the class, in [0, 1].
-        classes: Number K >= 2 of equally likely classes.
+        accuracy: Probability a of naming the label, or a lower bound on it, in [0, 1].
+        classes: Number C >= 2 of labels that can occur or be guessed.
+        label_entropy: H(L) in nats, in [0, ln C]; ln C, equally likely labels, when None.
 
     Returns:
-        A lower bound on the mutual information in nats, rounded down.
+        A lower bound on the mutual information in nats, rounded down; 0 at or below chance, 1/C.
 
     Raises:
-        ValueError: ``accuracy`` is outside [0, 1] or ``classes`` is not an integer >= 2.
+        ValueError: An argument is out of range, or ``classes`` is not an integer >= 2.
 
     Example:
         >>> round(fano_information(0.87, 4), 3)
@@ -313,8 +316,17 @@ def fano_information(accuracy: float, classes: int) -> float:
     Source: Fano's inequality (Cover and Thomas, Theorem 2.10.1), with the error term kept.
     """
     reached = in_interval("accuracy", accuracy, 0.0, 1.0)
-    chance = _reciprocal_up(integer("classes", classes, minimum=2))
-    return information_from_success(reached, chance) if reached > chance else 0.0
+    count = integer("classes", classes, minimum=2)
+    chance = _reciprocal_up(count)
+    limit = math.log(count)
+    lacking = 0.0
+    if label_entropy is not None:
+        most = limit * (1.0 + 1e-12)
+        lacking = limit - in_interval("label_entropy", label_entropy, 0.0, most)
+    if reached <= chance:
+        return 0.0
+    lost = 0.0 if label_entropy is None else max(0.0, lacking) + 4.0 * math.ulp(limit)
+    return max(0.0, information_from_success(reached, chance) - lost)
 
 
 def fano_success(nats: float, candidates: int) -> float:

@@ -6,7 +6,7 @@ import pytest
 from tacit.attacks import bayes, bayes_success, likelihood_ratio, lira, roc
 from tacit.attacks.intervals import chernoff_interval
 from tacit.covariance import Isotropic
-from tacit.information.fano import fano_information
+from tacit.information import fano_information
 from tacit.statistics import classifier
 
 from ..test_hostile_arguments import HOSTILE, is_refused

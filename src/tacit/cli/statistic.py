@@ -73,13 +73,21 @@ def statistic(
     sampling_rate: Annotated[
         float, typer.Option(help="Fraction of the rows that is drawn, in (0, 1).")
     ] = 0.5,
-    method: Annotated[str, typer.Option(help="auto, exact, linear or diagonal.")] = "auto",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="auto (least noise under the exact information), exact, linear or diagonal."
+        ),
+    ] = "auto",
     cost: Annotated[
         str | None, typer.Option(help="What noise costs: squared (error) or relative.")
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="Column a regression explains; the last when left out.")
     ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="Of the guarantee, where it rests on simulated releases.")
+    ] = 0.999,
     simulations: Annotated[int, typer.Option(help="Candidate subsets to simulate.")] = 2000,
     workers: Annotated[
         int | None, typer.Option(help="Processes that simulate; one per core when left out.")
@@ -122,6 +130,7 @@ def statistic(
         success=success,
         sampling_rate=sampling_rate,
         method=method,
+        confidence=confidence,
         simulations=simulations,
         rng=seed,
         cost=cost,
@@ -307,6 +316,15 @@ def _numbers(record: ReleaseRecord) -> list[tuple[str, str]]:
             f"{percent_up(success_bound(record))} (guessing blind {percent(record.prior)})",
         )
     ]
+    if record.gaussian_information is not None and record.noise_saved is not None:
+        lines.append(
+            (
+                "certified",
+                f"by the exact posterior, with probability {record.guarantee.confidence:g}; the "
+                f"Gaussian bound of this noise is {significant_up(record.gaussian_information)} "
+                f"nats, and {percent(record.noise_saved)} of the noise it asks for is saved",
+            )
+        )
     attack = record.attack
     if attack is None:
         lines.append(("attack", "none was run"))

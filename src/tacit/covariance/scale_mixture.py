@@ -41,6 +41,8 @@ class ScaleMixture:
     probabilities: Array
 
     def __post_init__(self) -> None:
+        if not isinstance(self.base, Covariance):
+            raise ValueError(f"base: expected a Covariance, got {type(self.base).__name__}")
         scales = vector("scales", self.scales)
         probabilities = vector("probabilities", self.probabilities, size=scales.size)
         if scales.min(initial=1.0) <= 0.0 or scales.size == 0:

@@ -1,11 +1,11 @@
 """Bounds on the information I(X; Y) that a noisy release carries about a secret."""
 
+from tacit.conversions import fano_information
 from tacit.information.bounds import InformationBound
 from tacit.information.composition import compose_additive, compose_joint
 from tacit.information.concentration import mean_lower_bound, mean_upper_bound
 from tacit.information.contrastive import contrastive
 from tacit.information.donsker_varadhan import gap_donsker_varadhan
-from tacit.information.fano import fano_information
 from tacit.information.gaps import Gap, improve
 from tacit.information.log_det import log_det_information
 from tacit.information.mixture import mixture

@@ -82,15 +82,15 @@ def mixture(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     count = _samples(samples, len(points))
     source = generator(rng)
+    if not isinstance(covariance, Covariance | ScaleMixture) or covariance.dim != points.shape[1]:
+        raise ValueError(
+            f"covariance: expected dimension {points.shape[1]}, that of the outputs, "
+            f"got {getattr(covariance, 'dim', type(covariance).__name__)}"
+        )
     kept = priors > 0.0
     points, priors = points[kept], priors[kept]
     if (points == points[0]).all():
         return _exactly(0.0, level, "the same output for every secret")
-    if covariance.dim != points.shape[1]:
-        raise ValueError(
-            f"covariance: expected dimension {points.shape[1]}, that of the outputs, "
-            f"got {covariance.dim}"
-        )
     if isinstance(covariance, ScaleMixture):
         return scale_mixture_bound(points, priors, covariance, count, level, source)
     return _mixture(points, priors, covariance, count, level, source)

@@ -110,6 +110,11 @@ def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance)
         "bound": percent_up(bound),
         "prior": percent(record.prior),
         "nats": significant_up(record.guarantee.nats),
+        "budget": significant(record.mi_budget),
+        "gaussian": None
+        if record.gaussian_information is None
+        else significant_up(record.gaussian_information),
+        "saved": None if record.noise_saved is None else percent(record.noise_saved),
         "success_wide": success_figure(record, bound, width=WIDE),
         "success_narrow": success_figure(record, bound, width=NARROW),
         "variance_wide": variance_figure(record, width=WIDE),

@@ -43,6 +43,9 @@ class ReleaseRecord:
     pool_rows: int
     subset_rows: int
     candidates: int
+    mi_budget: float
+    gaussian_information: float | None
+    noise_saved: float | None
     output_variance: Array
     noise_variance: Array
     principal_output_variance: Array
@@ -122,6 +125,9 @@ def _from_dict(content: Any) -> ReleaseRecord:
         candidates=check.integer(
             "release.diagnostics.candidates", _get(diagnostics, "candidates"), minimum=1
         ),
+        mi_budget=check.positive("release.diagnostics.mi_budget", _get(diagnostics, "mi_budget")),
+        gaussian_information=_optional(diagnostics, "gaussian_information"),
+        noise_saved=_optional(diagnostics, "noise_saved"),
         output_variance=_vector(diagnostics, "output_variance", size),
         noise_variance=_vector(diagnostics, "noise_variance", size),
         principal_output_variance=_vector(diagnostics, "principal_output_variance", None),
@@ -157,6 +163,11 @@ def _vector(content: dict[str, Any], name: str, size: int | None) -> Array:
     if values.size == 0 and size is None:
         return np.zeros(0)
     return check.vector(f"release.{name}", values, size=size)
+
+
+def _optional(content: dict[str, Any], name: str) -> float | None:
+    value = content.get(name)
+    return None if value is None else check.as_float(f"release.diagnostics.{name}", value)
 
 
 def _guarantee(content: dict[str, Any], name: str, kind: type[Any]) -> Any:

@@ -5,6 +5,7 @@ from tacit.statistics.classifier_release import ClassifierAttack, ClassifierRele
 from tacit.statistics.contradiction import ContradictionError
 from tacit.statistics.queries import Query, built_in_queries, resolve_query
 from tacit.statistics.release import StatisticDiagnostics, StatisticRelease
+from tacit.statistics.stackelberg import stackelberg
 from tacit.statistics.workflow import privatize
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "classifier",
     "privatize",
     "resolve_query",
+    "stackelberg",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tacit.attacks import BayesAttack
 from tacit.attacks.intervals import proportion_interval
 from tacit.guarantees import InformationBound
-from tacit.information.fano import fano_information
+from tacit.information import fano_information
 
 # A measured accuracy contradicts a bound only where chance explains it once in a billion.
 FALSE_ALARM = 1e-9

@@ -13,8 +13,13 @@ import numpy.typing as npt
 from tacit._validation import Array
 from tacit.attacks.intervals import proportion_interval
 from tacit.covariance import Dense
-from tacit.information import InformationBound, mean_lower_bound, mean_upper_bound, mixture
-from tacit.information.fano import fano_information
+from tacit.information import (
+    InformationBound,
+    fano_information,
+    mean_lower_bound,
+    mean_upper_bound,
+    mixture,
+)
 from tacit.statistics.stackelberg.noise import GaussianNoise, StackelbergNoise
 
 Labels = npt.NDArray[np.int64]
