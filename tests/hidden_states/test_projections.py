@@ -1,0 +1,276 @@
+"""Projected and transplanted states against plain linear algebra; margins against brute force."""
+
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from scipy import stats  # noqa: E402
+
+from tacit.hidden_states.geometry import geometry  # noqa: E402
+from tacit.hidden_states.margins import margins  # noqa: E402
+from tacit.hidden_states.next_states import next_states  # noqa: E402
+from tacit.hidden_states.projections import (  # noqa: E402
+    PROJECTORS,
+    PROTOCOLS,
+    projections,
+    transplantation,
+)
+from tacit.hidden_states.utility import compare, median_interval  # noqa: E402
+from tests.hidden_states.test_models import CONFIGURATIONS, random_model  # noqa: E402
+
+WIDTH, VOCABULARY, LAYER = 32, 61, 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model("llama")
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    return torch.randint(VOCABULARY, (14, 7), generator=torch.Generator().manual_seed(3))
+
+
+@pytest.fixture(scope="module")
+def basis():
+    return np.linalg.qr(np.random.default_rng(0).normal(size=(WIDTH, 5)))[0]
+
+
+def kl_rows(clean, changed):
+    p, q = clean.double().softmax(-1), changed.double().softmax(-1)
+    return (p * (p / q).log()).sum(-1).numpy()
+
+
+def test_projections_by_hand(model, prompts, basis):
+    found = projections(model, LAYER, prompts, basis, batch_size=5, rng=0)
+    assert {(row.protocol, row.projector) for row in found.rows} == {
+        (protocol, projector) for protocol in PROTOCOLS for projector in PROJECTORS
+    }
+    states = model.states(prompts, LAYER)
+    inside = torch.tensor(basis @ basis.T, dtype=torch.float32)
+    run = model.continuation(prompts, LAYER)
+    body, head = model.network.model, model.network.lm_head
+    for projector, kept in (("fisher", states @ inside), ("complement", states - states @ inside)):
+        full = kl_rows(run.clean_logits, run.logits(kept))
+        readout = kl_rows(head(body.norm(states)), head(body.norm(kept)))
+        for protocol, values in (("full forward", full), ("direct readout", readout)):
+            row = found.utility(protocol, projector)
+            assert row.kl == pytest.approx(values.mean(), rel=1e-3)
+            assert row.median == pytest.approx(np.median(values), rel=1e-3)
+            assert row.count == len(prompts)
+    assert found.utility("full forward", "fisher").kl > 0.01
+
+
+def test_the_whole_space_changes_nothing_and_random_subspaces_are_haar(model, prompts, basis):
+    wide = np.linalg.qr(np.random.default_rng(1).normal(size=(WIDTH, WIDTH - 1)))[0]
+    found = projections(model, model.layers, prompts, wide, rng=0)
+    # at the last layer the readout and the full forward pass are one computation
+    for projector in PROJECTORS:
+        one, other = (found.utility(protocol, projector) for protocol in PROTOCOLS[:2])
+        assert one.kl == pytest.approx(other.kl, rel=1e-4)
+    first = projections(model, LAYER, prompts, basis, rng=7)
+    again = projections(model, LAYER, prompts, basis, rng=7)
+    other = projections(model, LAYER, prompts, basis, rng=8)
+    assert first == again
+    assert first.utility("full forward", "random") != other.utility("full forward", "random")
+    assert first.utility("full forward", "fisher") == other.utility("full forward", "fisher")
+
+
+def test_random_projectors_keep_the_expected_share(model):
+    from tacit.hidden_states.projections import _projectors
+
+    rows = torch.randn(4000, 12, generator=torch.Generator().manual_seed(0))
+    keep = _projectors(torch.eye(12)[:, :3], rows, np.random.default_rng(0))
+    kept = keep["random"](rows)
+    torch.testing.assert_close(keep["random"](rows), kept)
+    shares = (kept.norm(dim=1) / rows.norm(dim=1)).square().numpy()
+    # Prop. 1: ‖P u‖² ~ Beta(k/2, (d − k)/2); another dimension is told apart
+    assert stats.kstest(shares, stats.beta(1.5, 4.5).cdf).pvalue > 1e-3
+    assert stats.kstest(shares, stats.beta(2.0, 4.0).cdf).pvalue < 1e-3
+    torch.testing.assert_close(kept + keep["random complement"](rows), rows)
+
+
+def test_transplants_move_from_one_prompt_to_the_other(model, prompts, basis):
+    found = transplantation(model, LAYER, prompts, basis, mixes=(0.0, 1.0), rng=2)
+    rows = {(row.component, row.mix): row for row in found}
+    for component in ("fisher", "complement"):
+        assert rows[component, 0.0].to_own.kl < 1e-9
+        assert rows[component, 0.0].to_own.agreement == 1.0
+        assert rows[component, 1.0].to_own.kl > 1e-3
+    # both components moved is the donor's own state: the two halves add up to it
+    states = model.states(prompts, LAYER)
+    run = model.continuation(prompts, LAYER)
+    order = np.random.default_rng(2).permutation(len(prompts))
+    partners = np.empty(len(prompts), dtype=int)
+    partners[order] = np.roll(order, 1)
+    inside = torch.tensor(basis @ basis.T, dtype=torch.float32)
+    swapped = states + (states[partners] - states) @ inside
+    expected = kl_rows(run.clean_logits, run.logits(swapped)).mean()
+    assert rows["fisher", 1.0].to_own.kl == pytest.approx(expected, rel=1e-3)
+    donor = kl_rows(run.clean_logits[partners], run.logits(swapped)).mean()
+    assert rows["fisher", 1.0].to_donor.kl == pytest.approx(donor, rel=1e-3)
+    assert (partners != np.arange(len(prompts))).all()
+
+
+@pytest.mark.parametrize("family", sorted(CONFIGURATIONS))
+def test_next_states_are_those_of_the_longer_prompt(family):
+    model = random_model(family)
+    candidates = torch.tensor([3, 60, 0, 17, 5])
+    for length in (0, 1, 9):
+        prefix = torch.arange(length) * 2 % VOCABULARY
+        parts = list(next_states(model, prefix, candidates, [0, 2, 3], batch_size=2))
+        longer = torch.cat([prefix.expand(5, -1), candidates[:, None]], dim=1)
+        for layer, found in zip((0, 2, 3), zip(*parts, strict=True), strict=True):
+            expected = model.states(longer, layer)
+            scale = float(expected.abs().max())
+            torch.testing.assert_close(torch.cat(found), expected, rtol=0, atol=3e-6 * scale)
+    with pytest.raises(ValueError, match="tokens"):
+        list(next_states(model, torch.zeros(24, dtype=torch.int64), candidates, [1]))
+
+
+def test_margins_by_brute_force(model, prompts, basis):
+    followers = torch.arange(4) + 5
+    calibration = model.states(prompts, LAYER)
+    found = margins(
+        model,
+        LAYER,
+        prompts[:4],
+        followers,
+        basis,
+        calibration=calibration,
+        bits=(4, 8, 16),
+        batch_size=20,
+        rng=0,
+    )
+    inside = basis @ basis.T
+    for i in range(4):
+        longer = torch.cat(
+            [prompts[i].expand(VOCABULARY, -1), torch.arange(VOCABULARY)[:, None]], 1
+        )
+        states = model.states(longer, LAYER).double().numpy()
+        differences = np.delete(states, int(followers[i]), axis=0) - states[int(followers[i])]
+        for projector, values in (
+            (np.eye(WIDTH), found.full),
+            (inside, found.fisher),
+            (np.eye(WIDTH) - inside, found.complement),
+        ):
+            lengths = np.linalg.norm(differences @ projector, axis=1)
+            assert values[i] == pytest.approx(lengths.min(), rel=1e-4)
+        nearest = differences[np.linalg.norm(differences, axis=1).argmin()]
+        cosine = np.linalg.norm(inside @ nearest) / np.linalg.norm(nearest)
+        assert math.cos(found.angles[i]) == pytest.approx(cosine, rel=1e-4)
+    assert (found.pythagorean_ratio <= 1 + 1e-9).all()
+    assert (found.random <= found.full).all()
+    assert found.expected_fraction == pytest.approx(math.sqrt(5 / WIDTH))
+
+
+def test_rounded_margins_stay_above_their_bound(model, prompts, basis):
+    calibration = model.states(prompts, LAYER)
+    found = margins(
+        model, LAYER, prompts[:5], prompts[5:10, 0], basis, calibration=calibration, rng=0
+    )
+    plain = {
+        "full": found.full,
+        "fisher": found.fisher,
+        "complement": found.complement,
+        "random": found.random,
+    }
+    for row in found.quantised:
+        assert (row.margins >= row.bounds).all()
+        assert (row.bounds >= 0).all()
+        if row.bits == 16 and row.clipped == 0:
+            assert (row.bounds > 0.9 * plain[row.projection]).all()
+    # a state within range moves ε_b at most, so an unclipped bound is m − 2 ε_b
+    wide = margins(
+        model,
+        LAYER,
+        prompts[:5],
+        prompts[5:10, 0],
+        basis,
+        calibration=100 * calibration,
+        bits=(12,),
+        rng=0,
+    )
+    for row in wide.quantised:
+        assert row.clipped == 0
+        expected = np.maximum(0, plain[row.projection] - 2 * row.rounding)
+        np.testing.assert_allclose(row.bounds, expected, rtol=1e-6, atol=1e-9)
+    # the bound has teeth: rounding does move margins, by less than it allows
+    coarse = [row for row in found.quantised if row.bits == 4]
+    assert any(np.abs(row.margins - plain[row.projection]).max() > 1e-3 for row in coarse)
+
+
+def test_median_interval_covers():
+    source = np.random.default_rng(0)
+    truth = math.log(2.0)
+    intervals = [median_interval(source.exponential(size=40), 0.9) for _ in range(2000)]
+    misses = np.mean([not low <= truth <= high for low, high in intervals])
+    assert misses <= 0.1
+    assert misses > 0.04  # not so wide that it says nothing
+    assert median_interval(np.array([1.0, 2.0]), 0.95) == (0.0, math.inf)
+
+
+def test_compare_by_hand():
+    clean = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
+    changed = torch.tensor([[math.log(3.0), 0.0], [2.0, 0.0]])
+    found = compare(clean, changed, predicted=0.5)
+    expected = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
+    assert found.kl == pytest.approx(expected / 2, rel=1e-6)
+    assert found.ratio == pytest.approx(expected, rel=1e-6)
+    assert found.agreement == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"geometry": np.ones((WIDTH, 2))}, "geometry"),
+        ({"geometry": np.eye(WIDTH)}, "geometry"),
+        ({"geometry": "x"}, "geometry"),
+        ({"rank": 3}, "rank"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"prefixes": [[1, 2]]}, "prefixes"),
+        ({"layer": 7}, "layer"),
+        ({"rng": "x"}, "rng"),
+    ],
+)
+def test_refusals(model, prompts, basis, change, name):
+    arguments = {"layer": LAYER, "prefixes": prompts, "geometry": basis, **change}
+    with pytest.raises(ValueError, match=f"^{name}"):
+        projections(model, **arguments)
+
+
+def test_a_geometry_of_another_layer_is_refused(model, prompts):
+    found = geometry(model, LAYER, prompts, rank=4, rng=0)
+    assert projections(model, LAYER, prompts, found, rng=0).rank == 4
+    assert projections(model, LAYER, prompts, found, rank=2, rng=0).rank == 2
+    with pytest.raises(ValueError, match=r"^geometry: expected one of layer 2"):
+        projections(model, 2, prompts, found)
+    with pytest.raises(ValueError, match=r"^mixes"):
+        transplantation(model, LAYER, prompts, found, mixes=(2.0,))
+    with pytest.raises(ValueError, match=r"^candidates"):
+        margins(
+            model,
+            LAYER,
+            prompts,
+            prompts[:, 0] * 0,
+            found,
+            calibration=np.ones((2, WIDTH)),
+            candidates=[0],
+        )
+    with pytest.raises(ValueError, match=r"^bits"):
+        margins(
+            model, LAYER, prompts, prompts[:, 0], found, calibration=np.ones((2, WIDTH)), bits=[1]
+        )
