@@ -31,7 +31,7 @@ bench: $(BENCH_INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py
 
-# make experiments NAME=residual_pac_means, or all of them.
+# make experiments NAME=pac-means, or all of them.
 experiments: $(INSTALLED)
 	@set -e; for run in experiments/$(or $(NAME),*)/run.py; do \
 		echo "== $$run"; $(BIN)/python $$run; done

@@ -1,0 +1,1 @@
+"""What the experiments of the residual-PAC paper share: data, networks, studies, page."""
