@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tacit._validation import Array, RandomSource
-from tacit.covariance import Covariance, Factored, ScaleMixture
+from tacit.covariance import Covariance, Factored, ScaleMixture, covariance_from_dict
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,3 +78,25 @@ class Design:
             "notes": list(self.notes),
             "noise": None if self.noise is None else self.noise.to_dict(),
         }
+
+    @staticmethod
+    def from_dict(description: Mapping[str, Any]) -> Design:
+        """Return the design that ``to_dict`` summarised, without its factor and ratios.
+
+        Raises:
+            ValueError: the covariance or the noise is malformed.
+            KeyError: a field is missing.
+        """
+        gap, noise = description["gap"], description.get("noise")
+        return Design(
+            covariance=covariance_from_dict(description["covariance"]),
+            cost=description["cost"],
+            gap=math.nan if gap is None else gap,
+            method=description["method"],
+            multipliers=np.asarray(description["multipliers"], dtype=np.float64),
+            iterations=description["iterations"],
+            information=description["information"],
+            confidence=description["confidence"],
+            notes=tuple(description["notes"]),
+            noise=None if noise is None else ScaleMixture.from_dict(noise),
+        )

@@ -21,13 +21,10 @@ from tacit._validation import (
     in_interval,
     integer,
     is_reproducible,
-    positive,
 )
 from tacit.attacks import BayesAttack, bayes
 from tacit.attacks.bayes import MOST_TRIALS
 from tacit.attacks.intervals import proportion_interval
-from tacit.conversions import information_from_success, success_from_information
-from tacit.covariance import Isotropic
 from tacit.design.base import Design
 from tacit.design.information import gaussian_information
 from tacit.design.true_information import true_information
@@ -39,10 +36,10 @@ from tacit.statistics.classifier_release import (
 )
 from tacit.statistics.contradiction import Named
 from tacit.statistics.logits import pool_logits, pool_rows
+from tacit.statistics.publication import allowed_nats, no_noise, noisy_rows
 from tacit.statistics.simulation import output_covariance
 
 METHODS = ("exact", "linear", "diagonal", "true-information")
-GRID_BITS = 20
 SOURCE = "residual-pac, Thm 1, Eq. 17"
 SOURCE_TRUE = "residual-pac, Eq. 17, with the exact likelihood of the mixture over the pool"
 SECRET = "which input of the pool was queried"
@@ -163,7 +160,7 @@ def classifier(
     candidates = pool_rows(pool)
     rows = _released_rows(inputs, len(candidates))
     prior = _share(1, len(candidates))
-    budget = _budget(mi_budget, success, prior)
+    budget = allowed_nats(mi_budget, success, prior)
     logits = pool_logits(predict, candidates, progress)
     classes = _checked_labels(labels, *logits.shape)
     design, variances = _designed(logits, budget, method, cost, level, source, progress)
@@ -174,7 +171,7 @@ def classifier(
     fano = None if measured is None else _fano_of_attack(measured, classes, guarantee, level)
     if before_draw is not None:
         before_draw(guarantee)
-    released = _draw(logits[rows], design, None if rng is None else source)
+    released = noisy_rows(logits[rows], design, None if rng is None else source)
     utility = _utility(logits[rows], released, rows, classes, level)
     if fano is None and classes is not None and rows.size == len(logits):
         named = Named(LABEL, utility.right, rows.size, logits.shape[1], classes.entropy)
@@ -214,7 +211,8 @@ def _designed(
     _, covariance, slack = output_covariance(logits)
     variances = np.diagonal(covariance).copy()
     if not covariance.any():
-        return _no_noise(logits.shape[1]), variances
+        reason = "the logits are the same for every input, so they are released without noise"
+        return no_noise(logits.shape[1], reason), variances
     if method == "true-information":
         design = true_information(
             logits, budget, cost=cost, confidence=confidence, rng=source, progress=progress
@@ -289,35 +287,6 @@ def _share(part: int, whole: int) -> float:
     return math.nextafter(part / whole, 1.0)
 
 
-def _budget(mi_budget: float | None, success: float | None, prior: float) -> float:
-    """Return the budget in nats; a success asked for is never exceeded by its conversion back."""
-    if (mi_budget is None) == (success is None):
-        raise ValueError(
-            "mi_budget, success: expected exactly one of the two, got "
-            f"mi_budget={mi_budget!r} and success={success!r}"
-        )
-    if mi_budget is not None:
-        return positive("mi_budget", mi_budget)
-    asked = in_interval("success", success, prior, 1.0, open_low=True, open_high=True)
-    budget = information_from_success(asked, prior)
-    while budget > 0.0 and success_from_information(budget, prior) > asked:
-        budget *= 1.0 - 1e-12
-    return positive("success", budget)
-
-
-def _no_noise(size: int) -> Design:
-    return Design(
-        covariance=Isotropic(0.0, size),
-        cost=0.0,
-        gap=0.0,
-        method="constant",
-        multipliers=np.empty(0),
-        iterations=0,
-        information=0.0,
-        notes=("the logits are the same for every input, so they are released without noise",),
-    )
-
-
 def _guarantee(design: Design, *, reproducible: bool) -> InformationBound:
     statistical = design.confidence is not None
     return InformationBound(
@@ -367,15 +336,3 @@ def _fano_of_attack(
 
 def _rounded_down_log(count: int) -> float:
     return math.nextafter(math.log(count), 0.0)
-
-
-def _draw(clean: Array, design: Design, rng: np.random.Generator | None) -> Array:
-    """Draw independent noise for every row, which does not outlive this function."""
-    if design.method == "constant":
-        return clean.copy()
-    noisy = clean + design.sample(len(clean), rng)
-    deviations = np.sqrt(design.covariance.diagonal())
-    # A power of two: rounding to its multiples is exact.
-    grid = np.exp2(np.floor(np.log2(deviations)) - GRID_BITS)
-    released: Array = np.round(noisy / grid) * grid
-    return released

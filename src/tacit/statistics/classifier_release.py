@@ -12,7 +12,6 @@ from tacit._validation import Array
 from tacit.attacks import BayesAttack
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
-from tacit.statistics.release import _read_design
 
 FORMAT = "tacit.classifier"
 FORMAT_VERSION = 1
@@ -145,7 +144,7 @@ def _read(description: Mapping[str, Any]) -> ClassifierRelease:
             "guarantee": guarantee,
             "identification": identification,
             "label_bound": _success_bound(fields["label_bound"]),
-            "design": _read_design(fields["design"]),
+            "design": Design.from_dict(fields["design"]),
             "attack": None if attack is None else ClassifierAttack.from_dict(attack),
             "accuracy_interval": None if interval is None else (interval[0], interval[1]),
             "output_variance": np.asarray(fields["output_variance"], dtype=np.float64),

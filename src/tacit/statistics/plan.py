@@ -10,11 +10,11 @@ from scipy import linalg as scipy_linalg
 
 from tacit._validation import Array, choice
 from tacit.conversions import success_from_information
-from tacit.covariance import Isotropic
 from tacit.design import gaussian_information, log_det_information, true_information
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.statistics.candidates import CandidateFamily
+from tacit.statistics.publication import no_noise
 from tacit.statistics.release import StatisticDiagnostics
 from tacit.statistics.simulation import output_covariance
 
@@ -126,16 +126,8 @@ def _noise(outputs: Array, upper: Array, request: Request, source: np.random.Gen
     """Return the design for declared outputs; none for constant ones."""
     weights = _weights(request.cost, np.diagonal(upper))
     if not upper.any():
-        return Design(
-            covariance=Isotropic(0.0, len(upper)),
-            cost=0.0,
-            gap=0.0,
-            method="constant",
-            multipliers=np.empty(0),
-            iterations=0,
-            information=0.0,
-            notes=("the output is the same for every candidate, so it is released without noise",),
-        )
+        reason = "the output is the same for every candidate, so it is released without noise"
+        return no_noise(len(upper), reason)
     if request.method not in ("auto", "true-information"):
         return gaussian_information(upper, request.budget, cost=weights, method=request.method)
     return true_information(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 
 from tacit._validation import Array
 from tacit.attacks import MembershipAttack
-from tacit.covariance import ScaleMixture, covariance_from_dict
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
 
@@ -161,7 +159,7 @@ def _read(description: Mapping[str, Any]) -> StatisticRelease:
         names=tuple(description["names"]),
         guarantee=guarantee,
         membership=membership,
-        design=_read_design(description["design"]),
+        design=Design.from_dict(description["design"]),
         diagnostics=StatisticDiagnostics.from_dict(description["diagnostics"]),
         attack=None if attack is None else MembershipAttack.from_dict(attack),
         query=description["query"],
@@ -169,20 +167,4 @@ def _read(description: Mapping[str, Any]) -> StatisticRelease:
         reproducible=description["reproducible"],
         seed=description["seed"],
         created=description["created"],
-    )
-
-
-def _read_design(description: Mapping[str, Any]) -> Design:
-    gap, noise = description["gap"], description.get("noise")
-    return Design(
-        covariance=covariance_from_dict(description["covariance"]),
-        cost=description["cost"],
-        gap=math.nan if gap is None else gap,
-        method=description["method"],
-        multipliers=np.asarray(description["multipliers"], dtype=np.float64),
-        iterations=description["iterations"],
-        information=description["information"],
-        confidence=description["confidence"],
-        notes=tuple(description["notes"]),
-        noise=None if noise is None else ScaleMixture.from_dict(noise),
     )

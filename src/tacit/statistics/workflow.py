@@ -18,20 +18,18 @@ from tacit._validation import (
     in_interval,
     integer,
     is_reproducible,
-    positive,
 )
 from tacit.attacks import MembershipAttack, membership_attack
-from tacit.conversions import information_from_success, success_from_information
 from tacit.guarantees import InformationBound
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.plan import METHODS, Plan, Request, certified_plan
+from tacit.statistics.publication import allowed_nats, noisy_rows
 from tacit.statistics.queries import Query, RowFunction, resolve_query
 from tacit.statistics.release import StatisticRelease
 from tacit.statistics.simulation import simulate
 
 SMALLEST_POOL = 4
 ATTACKED_ROWS = 2000
-GRID_BITS = 20
 
 
 def privatize(
@@ -126,7 +124,7 @@ def privatize(
         candidates,
     )
     prior = max(float(rate), 1.0 - float(rate))
-    budget = _budget(mi_budget, success, prior)
+    budget = allowed_nats(mi_budget, success, prior)
     source = generator(rng)
     family = draw_family(len(rows), rate, candidates, source)
     outputs = simulate(resolved, rows, family, workers=workers, progress=progress)
@@ -172,32 +170,9 @@ def _attacked(plan: Plan, trials: int, source: np.random.Generator) -> Membershi
 
 def _draw(plan: Plan, rng: np.random.Generator | None) -> Array:
     """Draw the secret and the noise; neither outlives this function."""
-    clean = plan.outputs[uniform_index(len(plan.family), rng)]
-    if plan.design.method == "constant":
-        constant: Array = clean.copy()
-        return constant
-    noisy = clean + plan.design.sample(1, rng)[0]
-    deviations = np.sqrt(plan.design.covariance.diagonal())
-    # A power of two: rounding to its multiples is exact.
-    grid = np.exp2(np.floor(np.log2(deviations)) - GRID_BITS)
-    released: Array = np.round(noisy / grid) * grid
+    chosen = uniform_index(len(plan.family), rng)
+    released: Array = noisy_rows(plan.outputs[chosen : chosen + 1], plan.design, rng)[0]
     return released
-
-
-def _budget(mi_budget: float | None, success: float | None, prior: float) -> float:
-    """Return the budget in nats; a success asked for is never exceeded by its conversion back."""
-    if (mi_budget is None) == (success is None):
-        raise ValueError(
-            "mi_budget, success: expected exactly one of the two, got "
-            f"mi_budget={mi_budget!r} and success={success!r}"
-        )
-    if mi_budget is not None:
-        return positive("mi_budget", mi_budget)
-    asked = in_interval("success", success, prior, 1.0, open_low=True, open_high=True)
-    budget = information_from_success(asked, prior)
-    while budget > 0.0 and success_from_information(budget, prior) > asked:
-        budget *= 1.0 - 1e-12
-    return positive("success", budget)
 
 
 def _checked_pool(pool: Any) -> Array:

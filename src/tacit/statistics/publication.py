@@ -1,0 +1,57 @@
+"""What every release of this workflow does alike: its budget, its noise, and how it is drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit._validation import Array, in_interval, positive
+from tacit.conversions import information_from_success, success_from_information
+from tacit.covariance import Isotropic
+from tacit.design.base import Design
+
+GRID_BITS = 20
+
+
+def allowed_nats(mi_budget: float | None, success: float | None, prior: float) -> float:
+    """Return the budget in nats; a success asked for is never exceeded by its conversion back."""
+    if (mi_budget is None) == (success is None):
+        raise ValueError(
+            "mi_budget, success: expected exactly one of the two, got "
+            f"mi_budget={mi_budget!r} and success={success!r}"
+        )
+    if mi_budget is not None:
+        return positive("mi_budget", mi_budget)
+    asked = in_interval("success", success, prior, 1.0, open_low=True, open_high=True)
+    budget = information_from_success(asked, prior)
+    while budget > 0.0 and success_from_information(budget, prior) > asked:
+        budget *= 1.0 - 1e-12
+    return positive("success", budget)
+
+
+def no_noise(size: int, reason: str) -> Design:
+    """Return the design for outputs that are the same for every secret."""
+    return Design(
+        covariance=Isotropic(0.0, size),
+        cost=0.0,
+        gap=0.0,
+        method="constant",
+        multipliers=np.empty(0),
+        iterations=0,
+        information=0.0,
+        notes=(reason,),
+    )
+
+
+def noisy_rows(clean: Array, design: Design, rng: np.random.Generator | None) -> Array:
+    """Return rows with independent noise, which does not outlive this function.
+
+    They are rounded to 2⁻²⁰ of its standard deviation: no low-order bits of the sampler are left.
+    """
+    if design.method == "constant":
+        return clean.copy()
+    noisy = clean + design.sample(len(clean), rng)
+    deviations = np.sqrt(design.covariance.diagonal())
+    # A power of two: rounding to its multiples is exact.
+    grid = np.exp2(np.floor(np.log2(deviations)) - GRID_BITS)
+    released: Array = np.round(noisy / grid) * grid
+    return released
