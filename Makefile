@@ -27,6 +27,7 @@ lint: $(INSTALLED)
 bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.worst_case $(BENCH)
 	$(BIN)/python -m benchmarks.accounting $(BENCH_ACCOUNTING)
+	$(BIN)/python -m benchmarks.information $(BENCH_INFORMATION)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py
