@@ -1,0 +1,164 @@
+"""Codewords learnt through the frozen upper layers, and codes read off a state alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.hidden_states.codebook_behaviours import Behaviours
+
+BATCH = 512
+HELD_OUT_SHARE = 0.1
+CODEWORD_RATE, PREDICTOR_RATE = 0.05, 2e-3
+HIDDEN = 512
+STATES_TOGETHER = 1024
+
+
+class Upper(Protocol):
+    """The rest of a forward pass for n prompts, such as a ``Continuation``."""
+
+    def __len__(self) -> int: ...
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Predict the next token of every prompt, (n, V)."""
+
+    def select(self, index: Any) -> Any:
+        """Return the same for some of the prompts."""
+
+
+def train_codewords(
+    upper: Upper,
+    behaviours: Behaviours,
+    cells: Tensor,
+    codewords: Tensor,
+    *,
+    epochs: int,
+    source: np.random.Generator,
+    advance: Callable[[int], None],
+) -> Tensor:
+    """Minimise ``mean KL(p_i ‖ softmax(upper_i(codeword[cell_i])))`` over the codewords.
+
+    A tenth of the prompts is held out; the codewords of the epoch best on them are returned, the
+    start included.
+
+    Returns:
+        (C, d).
+    """
+    order = torch.from_numpy(source.permutation(len(cells)))
+    apart = max(1, int(HELD_OUT_SHARE * len(order)))
+    checked, learnt = order[:apart], order[apart:]
+    scale = codewords.std(dim=0).clamp_min(1e-6)
+    shift = torch.zeros_like(codewords, requires_grad=True)
+    optimizer = torch.optim.Adam([shift], lr=CODEWORD_RATE, betas=(0.9, 0.99))
+    steps = max(1, epochs * -(-len(learnt) // BATCH))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    best, least = codewords, mean_divergence(upper, behaviours, codewords[cells], checked)
+    for _ in range(epochs):
+        for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], BATCH):
+            states = codewords[cells[rows]] + scale * shift[cells[rows]]
+            loss = _divergence(upper, behaviours, rows, states).mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+        moved = (codewords + scale * shift).detach()
+        reached = mean_divergence(upper, behaviours, moved[cells], checked)
+        if reached < least:
+            best, least = moved, reached
+        advance(1)
+    return best.clone()
+
+
+def _divergence(upper: Upper, behaviours: Behaviours, rows: Tensor, states: Tensor) -> Tensor:
+    """KL(p_i ‖ softmax(upper_i(state_i))) per row."""
+    clean = behaviours.probabilities(rows)
+    predicted = torch.log_softmax(upper.select(rows).logits(states).float(), dim=1)
+    divergence: Tensor = torch.special.xlogy(clean, clean).sum(dim=1)
+    return divergence - (clean * predicted).sum(dim=1)
+
+
+@torch.no_grad()
+def mean_divergence(upper: Upper, behaviours: Behaviours, states: Tensor, rows: Tensor) -> float:
+    """Return the mean KL of some rows, whose own states are among ``states``."""
+    total = sum(
+        float(_divergence(upper, behaviours, part, states[part]).double().sum())
+        for part in torch.split(rows, STATES_TOGETHER)
+    )
+    return total / len(rows)
+
+
+@torch.no_grad()
+def try_codewords(
+    upper: Upper, behaviours: Behaviours, codewords: Tensor, candidates: Tensor
+) -> Tensor:
+    """Run the candidates (n, m) of every prompt through the upper layers; the code of least KL."""
+    tries = candidates.shape[1]
+    chosen = []
+    for rows in torch.split(torch.arange(len(candidates)), max(1, STATES_TOGETHER // tries)):
+        repeated = rows.repeat_interleave(tries)
+        states = codewords[candidates[rows].flatten()]
+        divergence = _divergence(upper, behaviours, repeated, states).view(-1, tries)
+        chosen.append(candidates[rows].gather(1, divergence.argmin(dim=1, keepdim=True))[:, 0])
+    return torch.cat(chosen)
+
+
+class Predictor(nn.Module):
+    """Two layers that read the code off a state: the sender need not run the layers above."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, width: int, size: int, hidden: int = HIDDEN) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("scale", torch.ones(width))
+        self.layers = nn.Sequential(
+            nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU()
+        )
+        self.head = nn.Linear(hidden, size)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return a score per code, (n, C)."""
+        centred: Tensor = (states - self.mean) / self.scale
+        scores: Tensor = self.head(self.layers(centred))
+        return scores
+
+    @torch.no_grad()
+    def codes(self, states: Tensor) -> Tensor:
+        """Return the code of highest score, (n,)."""
+        parts: Sequence[Tensor] = torch.split(states, STATES_TOGETHER)
+        return torch.cat([self(part).argmax(dim=1) for part in parts])
+
+
+def train_predictor(
+    states: Tensor,
+    cells: Tensor,
+    size: int,
+    *,
+    epochs: int,
+    source: np.random.Generator,
+    advance: Callable[[int], None],
+) -> Predictor:
+    """Minimise the cross-entropy of the code over public calibration states."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(source.integers(2**31)))
+        predictor = Predictor(states.shape[1], size)
+    predictor.mean = states.mean(dim=0)
+    predictor.scale = states.std(dim=0, unbiased=False).clamp_min(1e-6)
+    optimizer = torch.optim.AdamW(predictor.parameters(), lr=PREDICTOR_RATE, weight_decay=0.01)
+    steps = max(1, epochs * -(-len(states) // BATCH))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PREDICTOR_RATE, total_steps=steps + 1)
+    for _ in range(epochs):
+        order = torch.from_numpy(source.permutation(len(states)))
+        for rows in torch.split(order, BATCH):
+            loss = nn.functional.cross_entropy(predictor(states[rows]), cells[rows])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+        advance(1)
+    return predictor.eval().requires_grad_(False)
