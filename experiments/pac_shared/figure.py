@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from pac_shared import published
 
@@ -51,10 +53,11 @@ def _relative_power(axes: Axes, results: dict[str, Any]) -> None:
     for method in ("exact", "diagonal", "ours"):
         line = [(r["beta"], r[method]["noise"] / r["linear"]["noise"]) for r in rows if method in r]
         axes.loglog(*zip(*line, strict=True), color=COLOURS[method], linewidth=1.8)
-        start = 0.24 if method == "exact" else 1.0 if method == "ours" else 0.3
-        beta, height = min(line, key=lambda p: abs(np.log(p[0] / start)))
-        offset = (0, 5) if method == "diagonal" else (0, -14)
-        axes.annotate(NAMES[method], (beta, height), xytext=offset, ha="center",
+        low, high = line[-1][0], line[0][0]
+        place = math.sqrt(low * high) if method == "diagonal" else low**0.3 * high**0.7
+        beta, height = min(line, key=lambda p: abs(math.log(p[0] / place)))
+        offset, side = ((-5, -11), "right") if method == "ours" else ((5, 5), "left")
+        axes.annotate(NAMES[method], (beta, height), xytext=offset, ha=side,
                       textcoords="offset points", color=COLOURS[method], fontsize=9)  # fmt: skip
     axes.axhline(1.0, color=COLOURS["linear"], linewidth=1.8)
     axes.annotate(NAMES["linear"], (0.02, 1.0), xycoords=("axes fraction", "data"), xytext=(0, 4),
@@ -68,7 +71,7 @@ def _relative_power(axes: Axes, results: dict[str, Any]) -> None:
               color=COLOURS["sr"], markersize=5)  # fmt: skip
     axes.annotate("● SR-PAC, run here   ○ SR-PAC, printed", (0.02, 0.03), fontsize=9,
                   xycoords="axes fraction", color=COLOURS["sr"])  # fmt: skip
-    axes.set_xlabel("budget β, nats (log scale)")
+    _budgets(axes, min(table["beta"]), max(table["beta"]))
     axes.set_ylabel("noise power / linear Auto-PAC's (log scale)")
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -82,7 +85,7 @@ def _leak(axes: Axes, results: dict[str, Any]) -> None:
     axes.fill_between(betas, betas, top, color="#F2F2F2", linewidth=0)
     axes.annotate("more than the budget: impossible", (0.03, 0.93), color=GREY, fontsize=9,
                   xycoords="axes fraction")  # fmt: skip
-    floor = 1e-3
+    floor = 0.4 * min(leak for leak in published.leaked(dataset, "auto") if leak > 1e-3)
     for column, method in PRINTED.items():
         leaks = np.array(published.leaked(dataset, column))
         shown = leaks > floor
@@ -104,11 +107,19 @@ def _leak(axes: Axes, results: dict[str, Any]) -> None:
     for line, (text, colour) in enumerate(labels):
         axes.annotate(text, (0.52, 0.27 - 0.055 * line), xycoords="axes fraction",
                       color=colour, fontsize=9)  # fmt: skip
-    axes.set_xlim(min(table["beta"]) / 1.3, max(table["beta"]) * 1.2)
+    _budgets(axes, min(table["beta"]), max(table["beta"]))
     axes.set_ylim(floor, top)
-    axes.set_xlabel("budget β, nats (log scale)")
     axes.set_ylabel("leaked at least (Fano), nats (log scale)")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _budgets(axes: Axes, low: float, high: float) -> None:
+    """Mark budgets in plain decimals."""
+    marks = [m for m in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0) if low / 1.3 <= m <= 1.2 * high]
+    axes.set_xlim(low / 1.3, high * 1.2)
+    axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("budget β, nats (log scale)")
 
 
 def draw_means(results: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -201,10 +202,14 @@ def filled(prose: str) -> str:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        for block in blocks
+        for block in (block.strip() for block in blocks)
         if block
     ]
-    return "\n\n".join(lines).replace("\n\n* ", "\n* ")
+    joined = lines[0]
+    for before, line in pairwise(lines):
+        listed = before.startswith("* ") and line.startswith("* ")
+        joined += ("\n" if listed else "\n\n") + line
+    return joined
 
 
 def _up(nats: float) -> str:
