@@ -171,10 +171,10 @@ class _Block:
         near = scores >= (target - error).astype(scores.dtype)[:, None]
         better[part] += np.count_nonzero(above, axis=1)
         near ^= above
-        self._refine(part, np.nonzero(near), better, tied)
+        self._refine(part, _places(near), better, tied)
         if best is not None:
             reach = scores.max(axis=1) - (2.0 * error).astype(scores.dtype)
-            best.append(self._scored(part, np.nonzero(scores >= reach[:, None])))
+            best.append(self._scored(part, _places(scores >= reach[:, None])))
 
     def _compare_matches(
         self, part: slice, better: Indices, tied: Indices, best: list[Any] | None
@@ -188,7 +188,7 @@ class _Block:
         distance = squares - 2.0 * (left @ right.T)
         limit = self.query.tolerance[part, None] ** 2
         limit = limit + 4.0 * (left.shape[1] + 8) * MACHINE_EPSILON * squares
-        owner, candidate = np.nonzero(distance <= limit)
+        owner, candidate = _places(distance <= limit)
         away = np.linalg.norm(left[owner] - right[candidate], axis=1)
         kept = away <= self.query.tolerance[part][owner]
         pairs = (owner[kept], candidate[kept])
@@ -216,6 +216,11 @@ class _Block:
         if self.prior is not None:
             score += self.prior[candidate]
         return owner, candidate, score
+
+
+def _places(chosen: npt.NDArray[np.bool_]) -> Any:
+    """``np.nonzero`` of a matrix with few entries, by its fast path for vectors."""
+    return np.divmod(np.flatnonzero(chosen), chosen.shape[1])
 
 
 class _First:

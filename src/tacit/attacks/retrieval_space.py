@@ -14,7 +14,7 @@ from tacit._validation import Array, matrix, vector
 from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
 from tacit.linalg import MACHINE_EPSILON, row_space
 
-TRIANGLE_PANELS = 4
+TRIANGLE_PANELS = 8
 # Below it Σ has a condition number above 1e12 and its eigenvectors are the better coordinates.
 LEAST_PIVOT = 1e-6
 
@@ -47,7 +47,7 @@ class Space:
             centred *= self.scales
             return centred
         if self.triangular:
-            # Column panels of an upper triangle need only the rows above: 5/8 of a full product.
+            # Column panels of an upper triangle need only the rows above: 9/16 of a full product.
             edges = np.linspace(0, self.width, TRIANGLE_PANELS + 1).astype(int)
             mapped = np.empty((len(centred), self.width))
             for low, high in pairwise(edges):
