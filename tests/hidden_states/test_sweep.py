@@ -1,0 +1,242 @@
+"""The sweep: what a point says against independent computations, and that it can be resumed."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tacit.hidden_states.cell_points import cell_attack, within  # noqa: E402
+from tacit.hidden_states.codebook_certificates import certify  # noqa: E402
+from tacit.hidden_states.laboratory import Laboratory, Sizes  # noqa: E402
+from tacit.hidden_states.models import load  # noqa: E402
+from tacit.hidden_states.points import Point, Table, columns  # noqa: E402
+from tacit.hidden_states.prefixes import Prefixes  # noqa: E402
+from tacit.hidden_states.sweep import design_at, sweep  # noqa: E402
+
+VOCABULARY, WIDTH, LAYER = 40, 16, 1
+SIZES = Sizes(
+    geometry=100, pairs=50, prompts=150, generated=20, queries=100, held_out=40, trained=100
+)
+MECHANISMS = ["isotropic", "inverse-fisher", "generalized-eigen(1)", "codebook-fisher", "argmax"]
+OPTIONS = {"codewords": (8,), "readings": ("raw", "wiener"), "sizes": SIZES, "rng": 3}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(5)
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=2, n_positions=16
+    )
+    network = transformers.GPT2LMHeadModel(config)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(8.0)
+    return load(network)
+
+
+@pytest.fixture(scope="module")
+def prefixes():
+    stream = np.random.default_rng(1).integers(VOCABULARY, size=6000)
+    return Prefixes.draw(stream, bank=300, calibration=300, held_out=10, length=6, rng=0)
+
+
+@pytest.fixture(scope="module")
+def points(model, prefixes):
+    return sweep(model, [LAYER], MECHANISMS, [0.05, 2.0], prefixes=prefixes, **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def laboratory(model, prefixes):
+    return Laboratory.prepare(model, LAYER, prefixes, SIZES, seed=3)
+
+
+def of(points, mechanism, **wanted):
+    return [
+        point
+        for point in points
+        if point.mechanism == mechanism
+        and all(getattr(point, name) == value for name, value in wanted.items())
+    ]
+
+
+def test_every_mechanism_stands_at_every_budget_and_reading(points):
+    # three Gaussians at two budgets read twice, two codebooks under two protocols
+    assert len(points) == 3 * 2 * 2 + 2 * 2
+    assert {point.protocol for point in points if point.family == "gaussian"} == {"A"}
+    assert {point.protocol for point in of(points, "argmax")} == {"A", "B"}
+
+
+def test_more_noise_costs_more_and_tells_less(points):
+    little, much = of(points, "isotropic", reading="raw")
+    assert little.kl.high < much.kl.low
+    assert little.agreement.low > much.agreement.high
+    assert little.best_attack.top1.low > much.best_attack.top1.high
+    # ε is linear in Σ⁻¹, and Σ in K
+    assert little.epsilon_nearest / much.epsilon_nearest == pytest.approx(2.0 / 0.05)
+
+
+def test_the_quadratic_prediction_is_the_budget_and_holds_where_it_is_small(points):
+    little, much = of(points, "isotropic", reading="raw")
+    assert (little.predicted_kl, much.predicted_kl) == pytest.approx((0.05, 2.0))
+    assert 0.5 < little.kl.value / 0.05 < 1.5
+
+
+def test_readings_of_one_release_share_its_attacks(points):
+    raw, denoised = of(points, "inverse-fisher", predicted_kl=pytest.approx(2.0))
+    assert raw.attacks == denoised.attacks
+    assert raw.kl != denoised.kl
+
+
+def test_a_singular_design_has_no_epsilon_and_hides_nothing(points):
+    for point in of(points, "generalized-eigen(1)", reading="raw"):
+        assert point.rank == 1
+        assert point.epsilon_nearest == math.inf
+        assert point.best_attack.name == "mahalanobis"
+        assert point.best_attack.top1.value == 1.0
+
+
+def test_utility_is_that_of_a_plain_comparison(points, model, prefixes):
+    argmax = of(points, "argmax", protocol="B")[0]
+    assert argmax.agreement.value == 1.0
+    logits = model.logits(prefixes.bank)
+    assert argmax.rank == len(logits.argmax(dim=-1).unique())
+    assert argmax.bound == pytest.approx(argmax.rank / 300, rel=1e-12)
+
+
+def test_no_attack_on_a_codebook_passes_its_bound(points):
+    books = [point for point in points if point.family == "codebook"]
+    assert len(books) == 4
+    for point in books:
+        assert point.best_attack.top1.value <= point.bound
+        assert point.leak == point.bound
+        assert 0 <= point.information <= math.log(point.codewords) + 1e-12
+
+
+def test_equal_epsilon_means_equal_epsilon(laboratory):
+    for name in ("isotropic", "inverse-fisher", "mahalanobis-optimal", "worst-case", "power(0.5)"):
+        design = design_at(laboratory, name, kl_budget=None, epsilon=3.0)
+        assert laboratory.epsilon(laboratory.nearest, design.covariance) == pytest.approx(3.0)
+    with pytest.raises(ValueError, match="without noise"):
+        design_at(laboratory, "generalized-eigen(1)", kl_budget=None, epsilon=3.0)
+
+
+def test_an_interrupted_sweep_loses_the_point_it_was_at(model, prefixes, points, tmp_path):
+    path = tmp_path / "points.jsonl"
+    names = ["isotropic", "argmax"]
+    asked = {"prefixes": prefixes, "out": path, **OPTIONS}
+
+    def stop(_, done, __):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(model, [LAYER], names, [0.05, 2.0], progress=stop, **asked)
+    assert path.read_text(encoding="utf-8").count("\n") == 3
+    with open(path, "a", encoding="utf-8") as stream:
+        stream.write('{"key": "cut o')
+    kept = path.read_bytes()[:-14]
+    whole = sweep(model, [LAYER], names, [0.05, 2.0], **asked)
+    assert path.read_bytes().startswith(kept)
+    assert path.read_text(encoding="utf-8").count("\n") == 6
+    again = [p for p in points if p.mechanism in names]
+    for left, right in zip(whole, again, strict=True):
+        assert (left.kl, left.attacks, left.agreement) == (right.kl, right.attacks, right.agreement)
+    before = path.read_bytes()
+    assert sweep(model, [LAYER], names, [0.05, 2.0], **asked) == whole
+    assert path.read_bytes() == before
+
+
+def test_points_come_back_from_json(points):
+    for point in points:
+        text = json.dumps(point.to_dict(), allow_nan=False)
+        assert Point.from_dict(json.loads(text)) == point
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("bound", 2.0), ("kl", [1.0, 2.0, 3.0]), ("protocol", "C"), ("attacks", []), ("layer", None)],
+)
+def test_a_point_that_is_none_is_refused(points, name, value):
+    content = points[-1].to_dict() | {name: value}
+    if value is None:
+        del content[name]
+    with pytest.raises(ValueError, match=name if value is not None else "layer"):
+        Point.from_dict(content)
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "points.jsonl"
+    path.write_text('{"key": "a"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1"):
+        Table(path)
+    assert path.read_text(encoding="utf-8") == '{"key": "a"}\n'
+
+
+def test_columns_have_one_entry_per_point_and_attacker(points):
+    table = columns(points)
+    assert {len(column) for column in table.values()} == {sum(len(p.attacks) for p in points)}
+    assert table["attack_top1_low"][0] <= table["attack_top1"][0]
+
+
+def test_the_exact_attack_is_what_drawing_candidates_measures():
+    rng = np.random.default_rng(0)
+    cells, endings = rng.integers(7, size=60), rng.integers(4, size=60)
+    found = cell_attack(cells, endings)
+    sizes = dict(found.candidates)
+    assert found.top1.value == len(np.unique(cells)) / 60
+    assert sizes[60] == pytest.approx(found.top1.value)
+    wins = np.empty(40_000)
+    for trial in range(wins.size):
+        truth = rng.integers(60)
+        others = rng.permutation(np.delete(np.arange(60), truth))[:9]
+        wins[trial] = 1.0 / (1 + (cells[others] == cells[truth]).sum())
+    assert abs(wins.mean() - sizes[10]) < 5 * wins.std() / np.sqrt(wins.size)
+    best = sum(np.bincount(endings[cells == cell]).max() for cell in np.unique(cells))
+    assert found.last_token.value == best / 60
+
+
+def test_an_attack_above_a_theorem_is_an_error():
+    cells = np.arange(10) % 3
+    certificate = certify(cells, 3)
+    assert within(cell_attack(cells, cells), certificate).top1.value <= 0.3
+    with pytest.raises(ArithmeticError, match="theorem"):
+        within(cell_attack(np.arange(10) % 4, cells), certificate)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"mechanisms": ["gauss"]}, "mechanisms"),
+        ({"mechanisms": []}, "mechanisms"),
+        ({"budgets": [float("nan")]}, "budgets"),
+        ({"budgets": [-1.0]}, "budgets"),
+        ({"layers": [3]}, "layers"),
+        ({"layers": [0]}, "layers"),
+        ({"attackers": ["oracle"]}, "attackers"),
+        ({"attackers": []}, "attackers"),
+        ({"readings": ["squint"]}, "readings"),
+        ({"epsilons": [0.0]}, "epsilons"),
+        ({"codewords": [1], "mechanisms": ["codebook-fisher"]}, "codewords"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_before_anything_is_measured(
+    model, prefixes, tmp_path, change, word
+):
+    path = tmp_path / "points.jsonl"
+    options = {"layers": [1], "mechanisms": ["isotropic"], "budgets": [1.0], **OPTIONS} | change
+    with pytest.raises(ValueError, match=word):
+        sweep(model, prefixes=prefixes, out=path, **options)
+    assert not path.exists()
