@@ -169,7 +169,7 @@ def cholesky_descent(points: Array, beta: float, steps: int, draws: int) -> tupl
         cost = lower.square().sum()
         torch.autograd.backward(cost.log() + 50.0 * ((information - beta) / beta).square())
         optimiser.step()
-        power, leak = float(cost), float(information)
+        power, leak = float(cost.detach()), float(information.detach())
     return power, leak
 
 

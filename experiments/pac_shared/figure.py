@@ -60,7 +60,7 @@ def _relative_power(axes: Axes, results: dict[str, Any]) -> None:
         axes.annotate(NAMES[method], (beta, height), xytext=offset, ha=side,
                       textcoords="offset points", color=COLOURS[method], fontsize=9)  # fmt: skip
     axes.axhline(1.0, color=COLOURS["linear"], linewidth=1.8)
-    axes.annotate(NAMES["linear"], (0.02, 1.0), xycoords=("axes fraction", "data"), xytext=(0, 4),
+    axes.annotate(NAMES["linear"], (0.12, 1.0), xycoords=("axes fraction", "data"), xytext=(0, -12),
                   textcoords="offset points", color=COLOURS["linear"], fontsize=9)  # fmt: skip
     played = [r for r in rows if "sr" in r]
     points = [(r["beta"], r["sr"]["noise"] / r["linear"]["noise"]) for r in played]
@@ -71,6 +71,7 @@ def _relative_power(axes: Axes, results: dict[str, Any]) -> None:
               color=COLOURS["sr"], markersize=5)  # fmt: skip
     axes.annotate("● SR-PAC, run here   ○ SR-PAC, printed", (0.02, 0.03), fontsize=9,
                   xycoords="axes fraction", color=COLOURS["sr"])  # fmt: skip
+    axes.set_ylim(bottom=0.5 * axes.get_ylim()[0])
     _budgets(axes, min(table["beta"]), max(table["beta"]))
     axes.set_ylabel("noise power / linear Auto-PAC's (log scale)")
     axes.spines[["top", "right"]].set_visible(False)

@@ -54,9 +54,10 @@ def after_impossible() -> str:
     table = published.TABLES["mnist"]
     pairs = zip(table["beta"], table["noise_sr"], strict=True)
     bare = [f"{beta:g}" for beta, noise in pairs if noise == 0.0]
-    return f"""Fano's inequality does not refute {" and ".join(clear)}; that is not a certificate. Nor
-is it needed for SR-PAC's rows of MNIST at β = {", ".join(bare)}: they print a noise of 0.000,
-and a release without noise tells which of 10,000 test images was asked, {math.log(10_000):.2f} nats.
+    return f"""Fano's inequality does not refute {" and ".join(clear)}; that is not a certificate.
+Nor is it needed for SR-PAC's rows of MNIST at β = {", ".join(bare)}: they print a noise of
+0.000, and a release without noise tells which of 10,000 test images was asked,
+{math.log(10_000):.2f} nats.
 
 SR-PAC's rows are impossible because a trained decoder holds its budget, and a decoder bounds
 information from below (see [SR-PAC as published](stackelberg.md)). The noise of Auto-PAC and
@@ -110,11 +111,11 @@ ratios, because the scale of logits depends on the training.{small}
   logits and a nearest-neighbour estimate of H(X), is {_refuted(refuted)}. The Gaussian of the same
   covariance has {results["gaussian_entropy"]:.2f} nats, the estimate of H(X) is
   {results["knn_entropy"]:.2f}: a decoder that fits the covariance alone starts
-  {results["gaussian_entropy"] - results["knn_entropy"]:.2f} nats behind, and noise that is far too
-  small looks private to it. At β = {played[-1]["beta"]:g} its noise is
-  {played[-1]["sr"]["noise"] / played[-1]["exact"]["noise"]:.2f} of exact Auto-PAC's, where true
-  information finds next to nothing to save. Its own estimate misses β where the game had not
-  settled."""
+  {results["gaussian_entropy"] - results["knn_entropy"]:.2f} nats behind, and noise
+  that leaks far more looks private to it: at β = {played[-1]["beta"]:g} it has
+  {played[-1]["sr"]["noise"] / played[-1]["exact"]["noise"]:.2f} of exact Auto-PAC's power and
+  lets through {max(played[-1]["sr"]["lower"], played[-1]["sr"]["fano"]):.2f} nats or more. Where
+  its own estimate misses β, the game had not settled."""
 
 
 def _ratio(row: dict[str, Any], method: str) -> float:
