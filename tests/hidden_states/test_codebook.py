@@ -320,3 +320,26 @@ def test_bad_input_is_refused():
     for name, call in cases:
         with pytest.raises(ValueError, match=name):
             call()
+
+
+def test_a_language_model_trains_its_own_codewords():
+    transformers = pytest.importorskip("transformers")
+    from tacit.hidden_states import LanguageModel
+
+    sizes = {"vocab_size": 30, "n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 8}
+    torch.manual_seed(0)
+    network = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, initializer_range=0.4))
+    model = LanguageModel(network)
+    tokens = torch.randint(0, 30, (600, 6))
+    states, upper = model.states(tokens, 1), model.continuation(tokens, 1)
+    options = {"size": 12, "metric": "behaviour", "behaviours": upper.clean_logits, "rng": 0}
+    plain = Codebook.fit(states, **options)
+    trained = Codebook.fit(states, codewords="trained", continuation=upper, epochs=4, **options)
+    codes = plain.assign(behaviours=upper.clean_logits)
+    rows = torch.arange(600)
+    known = Behaviours(upper.clean_logits)
+    before = mean_divergence(upper, known, plain.decode(codes), rows)
+    assert mean_divergence(upper, known, trained.decode(codes), rows) < before
+    assert mean_divergence(upper, known, states, rows) < 1e-5
+    tried = plain.assign(behaviours=upper.clean_logits, continuation=upper, tries=4)
+    assert mean_divergence(upper, known, plain.decode(tried), rows) < before

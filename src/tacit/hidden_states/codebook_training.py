@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tacit.hidden_states.codebook_behaviours import Behaviours
 
-BATCH = 512
+LARGEST_BATCH, SMALLEST_BATCH, BATCHES_PER_PASS = 512, 32, 16
 HELD_OUT_SHARE = 0.1
 CODEWORD_RATE, PREDICTOR_RATE = 0.05, 2e-3
 HIDDEN = 512
@@ -54,11 +54,12 @@ def train_codewords(
     scale = codewords.std(dim=0).clamp_min(1e-6)
     shift = torch.zeros_like(codewords, requires_grad=True)
     optimizer = torch.optim.Adam([shift], lr=CODEWORD_RATE, betas=(0.9, 0.99))
-    steps = max(1, epochs * -(-len(learnt) // BATCH))
+    batch = _batch(len(learnt))
+    steps = max(1, epochs * -(-len(learnt) // batch))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     best, least = codewords, mean_divergence(upper, behaviours, codewords[cells], checked)
     for _ in range(epochs):
-        for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], BATCH):
+        for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], batch):
             states = codewords[cells[rows]] + scale * shift[cells[rows]]
             loss = _divergence(upper, behaviours, rows, states).mean()
             optimizer.zero_grad()
@@ -71,6 +72,10 @@ def train_codewords(
             best, least = moved, reached
         advance(1)
     return best.clone()
+
+
+def _batch(count: int) -> int:
+    return min(LARGEST_BATCH, max(SMALLEST_BATCH, count // BATCHES_PER_PASS))
 
 
 def _divergence(upper: Upper, behaviours: Behaviours, rows: Tensor, states: Tensor) -> Tensor:
@@ -150,11 +155,12 @@ def train_predictor(
     predictor.mean = states.mean(dim=0)
     predictor.scale = states.std(dim=0, unbiased=False).clamp_min(1e-6)
     optimizer = torch.optim.AdamW(predictor.parameters(), lr=PREDICTOR_RATE, weight_decay=0.01)
-    steps = max(1, epochs * -(-len(states) // BATCH))
+    batch = _batch(len(states))
+    steps = max(1, epochs * -(-len(states) // batch))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PREDICTOR_RATE, total_steps=steps + 1)
     for _ in range(epochs):
         order = torch.from_numpy(source.permutation(len(states)))
-        for rows in torch.split(order, BATCH):
+        for rows in torch.split(order, batch):
             loss = nn.functional.cross_entropy(predictor(states[rows]), cells[rows])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
