@@ -8,33 +8,55 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.hidden_states.audit import audit
     from tacit.hidden_states.continuation import Continuation
     from tacit.hidden_states.corpus import docstring_corpus, read_text
+    from tacit.hidden_states.findings import Audit
+    from tacit.hidden_states.laboratory import Sizes
     from tacit.hidden_states.models import LanguageModel, load
+    from tacit.hidden_states.points import Point
     from tacit.hidden_states.prefixes import Prefixes, sample_prefixes, split
+    from tacit.hidden_states.recommend import Recommendation, Wish, recommend
     from tacit.hidden_states.small import train
+    from tacit.hidden_states.sweep import sweep
 
 __all__ = [
+    "Audit",
     "Continuation",
     "LanguageModel",
+    "Point",
     "Prefixes",
+    "Recommendation",
+    "Sizes",
+    "Wish",
+    "audit",
     "docstring_corpus",
     "load",
     "read_text",
+    "recommend",
     "sample_prefixes",
     "split",
+    "sweep",
     "train",
 ]
 
 _HOMES = {
+    "Audit": "findings",
     "Continuation": "continuation",
     "LanguageModel": "models",
+    "Point": "points",
     "Prefixes": "prefixes",
+    "Recommendation": "recommend",
+    "Sizes": "laboratory",
+    "Wish": "recommend",
+    "audit": "audit",
     "docstring_corpus": "corpus",
     "load": "models",
     "read_text": "corpus",
+    "recommend": "recommend",
     "sample_prefixes": "prefixes",
     "split": "prefixes",
+    "sweep": "sweep",
     "train": "small",
 }
 _EXTRA = {"torch", "transformers", "tokenizers"}

@@ -17,6 +17,7 @@ from tacit.accounting.adjacency import renyi_over_adjacency
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.retrieval import RetrievalAttack, retrieval
 from tacit.covariance import Covariance
+from tacit.guarantees import RenyiDP
 from tacit.hidden_states.codebook_behaviours import Behaviours
 from tacit.hidden_states.continuation import Continuation
 from tacit.hidden_states.geometry import Geometry, geometry
@@ -24,6 +25,7 @@ from tacit.hidden_states.mechanisms import Designs
 from tacit.hidden_states.models import LanguageModel
 from tacit.hidden_states.points import AttackPoint, Measured
 from tacit.hidden_states.prefixes import Prefixes
+from tacit.hidden_states.release import ORDERS
 from tacit.hidden_states.spread import adjacency_differences
 
 ATTACKERS = ("euclidean", "complement", "weighted", "mahalanobis")
@@ -189,6 +191,10 @@ class Laboratory:
     def tuned(self) -> slice:
         """Rows of the bank on whose releases attackers are tuned."""
         return slice(self.sizes.queries, self.sizes.queries + self.sizes.held_out)
+
+    def renyi(self, covariance: Covariance) -> RenyiDP:
+        """Rényi guarantee of one state over nearest neighbours of the bank."""
+        return renyi_over_adjacency(self.nearest, covariance, ORDERS)
 
     def epsilon(self, differences: Array, covariance: Covariance) -> float:
         """Rényi ε of order 2 over an adjacency set, rounded up; inf where Σ is bare."""

@@ -119,7 +119,8 @@ class Point:
         epsilon_random: the same over random pairs.
         bank: N, candidates.
         prompts: n, prompts on which utility was measured.
-        seed: what the draws depend on.
+        seed: of the sweep.
+        draw: seed of this release's own draws.
         seconds: how long the point took.
     """
 
@@ -145,6 +146,7 @@ class Point:
     bank: int
     prompts: int
     seed: int
+    draw: int
     seconds: float
 
     @property

@@ -115,7 +115,8 @@ def _why(chosen: Point, kept: list[Point]) -> tuple[str, ...]:
     if trivial:
         reasons.append(
             "The control, which releases the likeliest token, agrees "
-            f"{trivial[0].agreement.value:.0%} of the time but is {trivial[0].kl.value:.2f} nats away from the whole prediction."
+            f"{trivial[0].agreement.value:.0%} of the time but is {trivial[0].kl.value:.2f} nats "
+            "away from the whole prediction."
         )
     return tuple(reasons)
 

@@ -15,6 +15,7 @@ import numpy as np
 from tacit._validation import RandomSource, choice, generator, integer, positive
 from tacit.design import Design
 from tacit.hidden_states.cell_points import CodebookReleases
+from tacit.hidden_states.codebook_certificates import CodeCertificate
 from tacit.hidden_states.laboratory import ATTACKERS, Laboratory, Sizes
 from tacit.hidden_states.mechanisms import check_mechanism, is_gaussian, scaled_design
 from tacit.hidden_states.models import LanguageModel
@@ -60,6 +61,7 @@ def sweep(
     out: str | os.PathLike[str] | None = None,
     rng: RandomSource = None,
     progress: Announce | None = None,
+    bench: Bench | None = None,
 ) -> tuple[Point, ...]:
     """Measure releases of the last state: agreement and KL against the strongest attacker.
 
@@ -86,6 +88,7 @@ def sweep(
             measured again.
         rng: source of every draw. An integer makes points repeatable, and a run resumable.
         progress: called with a label, points done and points in all.
+        bench: what keeps the layer last measured, made with the same arguments; None for a new one.
 
     Returns:
         The points asked for, in order, whether measured now or read from ``out``.
@@ -122,12 +125,12 @@ def sweep(
     if any(is_gaussian(job.settings["mechanism"]) for job in jobs) and not attackers:
         raise ValueError("attackers: expected at least one, got none")
     table = Table(out)
-    bench = _Bench(model, prefixes, kept, seed)
+    place = Bench(model, prefixes, kept, seed) if bench is None else bench
     for done, job in enumerate(jobs):
         if progress is not None:
             progress(_label(job.settings), done, len(jobs))
         if job.key not in table:
-            table.add(job.key, bench.measure(job))
+            table.add(job.key, place.measure(job))
     if progress is not None:
         progress("done", len(jobs), len(jobs))
     return tuple(table[job.key] for job in jobs)
@@ -162,7 +165,7 @@ def _jobs(
 
 
 @dataclass
-class _Bench:
+class Bench:
     """Keeps what neighbouring points share, so that each is computed once."""
 
     model: LanguageModel
@@ -174,9 +177,10 @@ class _Bench:
     _codebooks: CodebookReleases | None = field(default=None, repr=False)
 
     def measure(self, job: Job) -> Point:
+        """Measure one point."""
         start = time.perf_counter()
         settings = job.settings
-        laboratory = self._at(settings["layer"])
+        laboratory = self.at(settings["layer"])
         point = self._point(laboratory, job)
         return Point(
             model=self.model.name,
@@ -187,6 +191,7 @@ class _Bench:
             bank=len(laboratory.bank),
             prompts=self.sizes.prompts,
             seed=self.seed,
+            draw=job.seed,
             seconds=round(time.perf_counter() - start, 3),
             **point,
         )
@@ -212,7 +217,15 @@ class _Bench:
             settings["mechanism"], settings["codewords"], settings["reading"], job.seed
         )
 
-    def _at(self, layer: int) -> Laboratory:
+    def certificate(self, laboratory: Laboratory, point: Point) -> CodeCertificate:
+        """Return the theorems about a codebook's point, fitting it again when it is not at hand."""
+        if self._codebooks is None:
+            self._codebooks = CodebookReleases(laboratory)
+        book, cells = self._codebooks.fit(point.mechanism, point.codewords or 0, point.draw)
+        return book.certify(cells)
+
+    def at(self, layer: int) -> Laboratory:
+        """Return the layer made ready."""
         if self._laboratory is None or self._laboratory.layer != layer:
             self._noise = self._codebooks = self._laboratory = None
             self._laboratory = Laboratory.prepare(

@@ -1,0 +1,126 @@
+"""The audit: that what it recommends keeps the limits, and that its guarantee is the release's."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tacit.guarantees import InformationBound, RenyiDP, SuccessBound  # noqa: E402
+from tacit.hidden_states import Audit, Prefixes, Sizes, Wish, audit, load  # noqa: E402
+from tacit.hidden_states.points import Measured  # noqa: E402
+from tacit.hidden_states.recommend import recommend  # noqa: E402
+
+SIZES = Sizes(
+    geometry=100, pairs=50, prompts=150, generated=10, queries=100, held_out=40, trained=100
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def found():
+    torch.manual_seed(5)
+    config = transformers.GPT2Config(vocab_size=40, n_embd=16, n_layer=2, n_head=2, n_positions=16)
+    network = transformers.GPT2LMHeadModel(config)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(8.0)
+    stream = np.random.default_rng(1).integers(40, size=6000)
+    prefixes = Prefixes.draw(stream, bank=300, calibration=300, held_out=10, length=6, rng=0)
+    return audit(
+        load(network),
+        1,
+        prefixes=prefixes,
+        mechanisms=["isotropic", "codebook-behaviour", "argmax"],
+        budgets=(0.02, 1.0),
+        codewords=(16,),
+        sizes=SIZES,
+        wish=Wish(max_attack=0.2, min_agreement=0.2),
+        rng=2,
+    )
+
+
+def test_what_is_recommended_keeps_every_limit(found):
+    chosen, wish = found.recommendation.point, found.recommendation.wish
+    assert chosen in found.points
+    assert chosen.leak <= wish.max_attack
+    assert chosen.agreement.low >= wish.min_agreement
+    assert chosen.protocol == wish.protocol
+    rivals = [p for p in found.points if wish.holds(p) and p.bound is not None]
+    assert chosen.kl.value == min(p.kl.value for p in rivals)
+
+
+def test_its_guarantee_is_that_of_the_recommended_release(found):
+    chosen = found.recommendation.point
+    success, information = found.guarantees
+    assert isinstance(success, SuccessBound)
+    assert isinstance(information, InformationBound)
+    assert (success.success, information.nats) == (chosen.bound, chosen.information)
+    assert success.evidence == "theorem"
+
+
+def test_an_audit_comes_back_from_json(found):
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    again = Audit.from_dict(json.loads(text))
+    assert again.to_dict() == json.loads(text)
+    assert again.recommendation == found.recommendation
+    assert again.guarantees == found.guarantees
+
+
+@pytest.mark.parametrize("name", ["points", "guarantees", "seed", "recommendation"])
+def test_an_audit_that_lacks_a_field_is_refused(found, name):
+    content = found.to_dict()
+    del content[name]
+    with pytest.raises(ValueError, match=name):
+        Audit.from_dict(content)
+
+
+def test_nothing_is_recommended_where_nothing_keeps_the_limits(found):
+    none = recommend(found.points, Wish(max_attack=1e-6))
+    assert none.point is None
+    assert "0.0%" in none.reasons[0]
+    strict = recommend(found.points, Wish(max_attack=0.2, min_agreement=1.0, protocol="B"))
+    assert strict.point is None
+    assert "agrees" in strict.reasons[0]
+
+
+def test_a_proof_comes_before_a_better_attacked_release(found):
+    book = found.recommendation.point
+    noise = next(p for p in found.points if p.bound is None)
+    tame = replace(
+        noise,
+        attacks=tuple(replace(a, top1=Measured(0.0, 0.0, 0.01)) for a in noise.attacks),
+        kl=Measured(0.0, 0.0, 0.0),
+        agreement=Measured(1.0, 1.0, 1.0),
+    )
+    wish = Wish(max_attack=0.2, min_agreement=0.2)
+    assert recommend([tame, book], wish).point == book
+    assert recommend([tame], wish).point == tame
+    assert "stronger attack" in " ".join(recommend([tame], wish).reasons)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"max_attack": 0.0}, {"max_attack": 2.0}, {"min_agreement": -1.0}, {"max_kl": 0.0},
+     {"protocol": "C"}, {"max_attack": math.nan}],
+)  # fmt: skip
+def test_a_wish_that_cannot_be_is_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        Wish(**bad)
+
+
+def test_a_gaussian_release_is_recommended_with_its_renyi_guarantee(found):
+    assert all(p.epsilon_nearest > 0 for p in found.points if p.family == "gaussian")
+    assert not any(isinstance(g, RenyiDP) for g in found.guarantees)
