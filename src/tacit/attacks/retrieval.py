@@ -174,7 +174,7 @@ class _Problem:
                 "own candidate: a tautology, not an attack"
             )
         if covariance is not None:
-            _refuse_copies(candidates, rows, own)
+            _refuse_copies(candidates, rows, own, int(covariance.diagonal().argmax()))
         head = candidates.rows(0, candidates.spans(CENTRE_ROWS)[0][1])
         return cls(candidates, rows, own, precision, head.mean(axis=0), logs, labels, clean)
 
@@ -190,18 +190,19 @@ class _Problem:
         )
 
 
-def _refuse_copies(bank: Bank, queries: Array, truth: Indices) -> None:
+def _refuse_copies(bank: Bank, queries: Array, truth: Indices, noisiest: int) -> None:
     """A noisy state that stands in the bank would be found by looking it up."""
-    first = np.sort(queries[:, 0])
+    known = np.sort(queries[:, noisiest])
     for start, stop in bank.spans(CENTRE_ROWS):
-        rows = bank.rows(start, stop)
-        place = np.minimum(np.searchsorted(first, rows[:, 0]), len(first) - 1)
-        for candidate in np.flatnonzero(first[place] == rows[:, 0]):
-            same = (queries == rows[candidate]).all(axis=1) & (truth != start + candidate)
-            if same.any() and not (bank.gather(truth[same]) == rows[candidate]).all():
+        entries = bank.column(noisiest, start, stop)
+        place = np.minimum(np.searchsorted(known, entries), len(known) - 1)
+        for candidate in start + np.flatnonzero(known[place] == entries):
+            row = bank.gather(np.array([candidate]))[0]
+            same = (queries == row).all(axis=1) & (truth != candidate)
+            if same.any() and not (bank.gather(truth[same]) == row).all():
                 raise ValueError(
                     f"bank: expected clean states only, got query {int(same.argmax())} as row "
-                    f"{start + candidate}: a noisy state in the bank is found by looking it up"
+                    f"{candidate}: a noisy state in the bank is found by looking it up"
                 )
 
 
