@@ -99,7 +99,6 @@ def study(
         "rows": records,
         "pool": list(rows.shape),
         "drawn": task.drawn,
-        "least": {name: least(dataset, scaled, len(budgets)) for name, scaled in variants.items()},
         "scalings": powers,
     }
 
@@ -107,26 +106,6 @@ def study(
 def _spread(rows: np.ndarray) -> np.ndarray:
     """Covariance of the mean of a random half: (n − m)/(n m) of the rows', n = 2 m."""
     return np.cov(rows, rowvar=False) / len(rows)
-
-
-def least(dataset: str, rows: np.ndarray, count: int) -> dict[str, list[float]]:
-    """Return the least ½ logdet(I + S Σ⁻¹) that Gaussian noise of each printed power can reach."""
-    outputs = _spread(rows)
-    return {
-        column: [least_information(outputs, power) for power in
-                 published.TABLES[dataset][f"noise_{column}"][:count]]
-        for column in published.COLUMNS
-    }  # fmt: skip
-
-
-def least_information(outputs: np.ndarray, power: float) -> float:
-    """Return the least ½ logdet(I + S Σ⁻¹) with tr Σ = power, by bisection in ln β."""
-    low, high = math.log(1e-9), math.log(50.0)
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        above = gaussian_information(outputs, math.exp(middle)).cost > power
-        low, high = (middle, high) if above else (low, middle)
-    return math.exp(high)
 
 
 class _Task:

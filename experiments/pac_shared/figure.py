@@ -138,11 +138,12 @@ def draw_means(results: dict[str, Any]) -> None:
         axes.loglog(betas, [r["dp"]["noise"] for r in rows], color=COLOURS["dp"], linewidth=1.8)
         for text, index, method, shift in (
             ("Efficient-PAC", 4, "diagonal", 8),
-            ("Auto-PAC and true information", 1, "exact", -22),
-            ("DP, same success", 4, "dp", -16),
+            ("Auto-PAC and\ntrue information", 3, "exact", -26),
+            ("DP, same success", 3, "dp", 8),
         ):
             place = betas[index], rows[index][method]["noise"]
-            axes.annotate(text, place, xytext=(0, shift), textcoords="offset points",
+            side = "right" if shift < 0 else "left"
+            axes.annotate(text, place, xytext=(0, shift), textcoords="offset points", ha=side,
                           color=COLOURS[method], fontsize=9)  # fmt: skip
         for column, method in {**PRINTED, "dp": "dp"}.items():
             marker = {"auto": "s", "efficient": "^", "sr": "o", "dp": "D"}[column]

@@ -149,24 +149,25 @@ def means_story(results: dict[str, Any]) -> str:
         f"{r['beta']:g} nats certify {r['success_bound']:.2f}"
         for r in (first["iris"], last["iris"])
     )
-    gain = max(
-        1.0 - r["ours"]["noise"] / r["exact"]["noise"] for t in tables.values() for r in t["rows"]
+    share = min(
+        r["ours"]["noise"] / r["exact"]["noise"] for t in tables.values() for r in t["rows"]
     )
     return f"""The release is the mean of a random half of the rows ({sizes["iris"]} of Iris,
 {sizes["rice"]} of Rice), {results["sizes"]["candidates"]:,} halves declared, columns scaled to
 [0, 1].
 
 * **Auto-PAC's linear rule** takes {min(linear):.2f} to {max(linear):.2f} times the exact noise
-  at β = ½, depending on the scaling, and the same noise as β goes to 0. The mean of many rows
-  is nearly Gaussian, and true information saves {gain:.1%} at most.
+  at β = ½, depending on the scaling, and the same noise as β goes to 0. The mean of many
+  rows is nearly
+  Gaussian: true information needs {share:.3f} of the exact noise or more.
 * **DP is cheaper here, for another promise.** The Gaussian mechanism on the clipped sum,
   calibrated to the same success against one row's membership, takes {min(cheaper):.0f} to
   {max(cheaper):.0f} times *less* noise than exact Auto-PAC. (Rows are counted from the centre of
   the unit cube and clipped at half its diagonal, which clips none; one row more or less; the
   number drawn is public.) It protects one row where rows are drawn independently, from an
   attacker who knows all the others. β bounds what the release tells about all memberships
-  *together*, whatever law they are drawn from, and pays for it. The declared halves are such a
-  law: there this DP noise lets through {_declared(tables)}.
+  *together*, dependent as they are among the declared halves, and pays for it. DP promises
+  nothing there: of which half was drawn, this DP noise lets through up to {_declared(tables)}.
 * **The attack** of the Bayes-optimal adversary lies above what is certified, its interval as a
   whole, in {over} cases. Under Auto-PAC, where {spans}, it hardly beats chance: the mean of many
   rows tells little about one of them.

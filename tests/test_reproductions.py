@@ -1,0 +1,158 @@
+"""The reproduced tables: the page is its results, and its claims hold in them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = sorted((ROOT / "experiments" / "results").glob("pac-*.json"))
+# Where nothing is saved the log-det design is returned, for a covariance rounded up by 1e-11.
+ROUNDING = 1 + 1e-9
+LOGITS = [path for path in RESULTS if path.stem != "pac-means"]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import a module that the experiments share."""
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    return lambda name: importlib.import_module(f"pac_shared.{name}")
+
+
+def _results(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_every_column_of_a_printed_table_is_as_long(load: Any) -> None:
+    for dataset, table in load("published").TABLES.items():
+        lengths = {len(column) for column in table.values() if isinstance(column, list)}
+        assert len(lengths) == 1, dataset
+        assert all(later < earlier for earlier, later in zip(table["beta"], table["beta"][1:]))  # noqa: B905
+
+
+def test_printed_efficient_pac_noise_is_proportional_to_one_over_beta(load: Any) -> None:
+    """A digit lost in the transcription breaks β tr Σ = constant, true of Efficient-PAC's rule."""
+    for dataset in ("agnews", "cifar100", "mnist"):
+        table = load("published").TABLES[dataset]
+        products = np.array(table["beta"]) * np.array(table["noise_efficient"])
+        np.testing.assert_allclose(products, products[0], rtol=5e-3)
+
+
+def test_impossible_rows_agree_with_fano_at_thirty_digits(load: Any) -> None:
+    published = load("published")
+    found = {}
+    for dataset in ("mnist", "cifar10", "cifar100", "agnews"):
+        table = published.TABLES[dataset]
+        classes = table["classes"]
+        entropy = mpmath.log(classes)
+        if dataset == "mnist":
+            shares = [mpmath.mpf(n) / 10_000 for n in published.MNIST_TEST]
+            entropy = -sum(share * mpmath.log(share) for share in shares)
+        rows = []
+        for beta, accuracy in zip(table["beta"], table["accuracy_sr"], strict=True):
+            error = 1 - (mpmath.mpf(str(accuracy)) - mpmath.mpf("0.0005"))
+            coin = -error * mpmath.log(error) - (1 - error) * mpmath.log(1 - error)
+            if entropy - coin - error * mpmath.log(classes - 1) > beta:
+                rows.append(beta)
+        found[dataset] = rows
+        marked = zip(table["beta"], published.impossible(dataset, "sr"), strict=True)
+        assert rows == [beta for beta, wrong in marked if wrong]
+    assert found == {
+        "mnist": [1.0, 0.5, 0.25],
+        "cifar10": [],
+        "cifar100": [1.0, 0.5],
+        "agnews": [0.5, 0.25, 0.08, 0.06, 0.02],
+    }
+
+
+def test_the_printed_entropy_of_agnews_is_above_its_limit(load: Any) -> None:
+    published = load("published")
+    limit = 2 * mpmath.log(2 * mpmath.pi * mpmath.e)
+    assert published.most_entropy(4) == pytest.approx(float(limit), rel=1e-14)
+    assert published.TABLES["agnews"]["entropy"] > published.most_entropy(4)
+
+
+def test_the_page_is_what_the_results_say(load: Any) -> None:
+    page = load("page")
+    assert page.PAGE.read_text(encoding="utf-8") == page.text()
+
+
+@pytest.mark.parametrize("path", LOGITS, ids=lambda path: path.stem)
+def test_certified_logits_keep_their_budgets(path: Path) -> None:
+    for row in _results(path)["rows"]:
+        for method in ("linear", "exact", "diagonal", "ours"):
+            if method not in row:
+                continue
+            record = row[method]
+            assert record["fano"] <= min(row["beta"], record["certified"])
+            assert record["lower"] <= row["beta"]
+        if "ours" in row:
+            assert row["ours"]["noise"] <= row["exact"]["noise"] * ROUNDING
+            assert row["ours"]["design_certified"] <= row["beta"]
+        assert (
+            row["exact"]["noise"] <= row["linear"]["noise"] <= row["diagonal"]["noise"] * ROUNDING
+        )
+
+
+def test_attacks_on_means_stay_below_what_is_certified() -> None:
+    path = ROOT / "experiments" / "results" / "pac-means.json"
+    for table in _results(path)["tables"].values():
+        for row in table["rows"]:
+            for method in ("linear", "exact", "diagonal", "ours"):
+                assert row[method]["attack_interval"][0] <= row["success_bound"]
+                assert row[method]["worst_interval"][0] <= row["success_bound"]
+            assert row["dp"]["worst_interval"][0] <= row["success_bound"]
+            assert row["dp"]["success_bound"] <= row["success_bound"]
+            assert row["ours"]["noise"] <= row["exact"]["noise"] * ROUNDING
+
+
+def test_nearest_neighbour_entropy_of_a_gaussian(load: Any) -> None:
+    module = load("logits")
+    rng = np.random.default_rng(5)
+    scale = np.array([[2.0, 0.0], [1.0, 0.5]])
+    exact = math.log(2 * math.pi * math.e) + math.log(abs(np.linalg.det(scale)))
+    estimates = [
+        module.nearest_neighbour_entropy(rng.normal(size=(2_000, 2)) @ scale.T) for _ in range(20)
+    ]
+    error = float(np.std(estimates, ddof=1)) / math.sqrt(len(estimates))
+    # Its bias at N = 2,000 in the plane is of the order of (k/N)^(2/d) = 0.002 nats.
+    assert abs(float(np.mean(estimates)) - exact) < 5 * error + 0.01
+
+
+def test_missing_data_is_a_sentence(
+    load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    monkeypatch.setattr(load("networks"), "CACHE", tmp_path / "cache")
+    monkeypatch.setattr("sys.argv", ["run.py"])
+    assert load("logits").main("mnist") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("skipped: mnist.npz is not there")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_goes_on_where_it_stopped(
+    load: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    state = load("state")
+    monkeypatch.setattr(state, "CACHE", tmp_path)
+    calls: list[int] = []
+
+    def compute(value: int) -> int:
+        calls.append(value)
+        return value
+
+    first = state.Study("any", {"seed": 1})
+    assert [first.row(str(n), lambda n=n: compute(n)) for n in (1, 2)] == [1, 2]
+    again = state.Study("any", {"seed": 1})
+    assert [again.row(str(n), lambda n=n: compute(n)) for n in (1, 2, 3)] == [1, 2, 3]
+    assert calls == [1, 2, 3]
+    other = state.Study("any", {"seed": 2})
+    assert other.row("1", lambda: compute(7)) == 7
