@@ -333,6 +333,8 @@ def test_whole_geometry_is_consistent(model, prompts):
         ({"next_tokens": [1] * 9}, "next_tokens"),
         ({"labels": "true", "next_tokens": [1]}, "next_tokens"),
         ({"labels": "true", "next_tokens": [99] * 9}, "tokens"),
+        ({"labels": "true", "next_tokens": "x"}, "next_tokens"),
+        ({"labels": "true", "next_tokens": object()}, "next_tokens"),
         ({"draws": 0}, "draws"),
         ({"top": 0}, "top"),
         ({"rank": 0}, "rank"),

@@ -233,6 +233,9 @@ def test_threshold_is_where_the_union_bound_meets_the_failure():
         ({"covariance": -np.eye(WIDTH)}, "matrix"),
         ({"truth": [1, 2, 3]}, "truth"),
         ({"truth": [1, 99]}, "tokens"),
+        ({"truth": "x"}, "truth"),
+        ({"released": object()}, "released"),
+        ({"covariance": "x"}, "matrix"),
         ({"beam": 0}, "beam"),
         ({"shortlist": 0}, "shortlist"),
         ({"prior": "zipf"}, "prior"),
@@ -243,6 +246,7 @@ def test_threshold_is_where_the_union_bound_meets_the_failure():
         ({"layer": 5}, "layer"),
         ({"layer": [1, 2]}, "released"),
         ({"layer": []}, "released"),
+        ({"layer": [1, 2], "released": object()}, "released"),
         ({"rng": "x"}, "rng"),
     ],
 )

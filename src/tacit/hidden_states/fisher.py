@@ -15,6 +15,7 @@ from tacit._validation import Array, RandomSource, choice, generator, integer
 from tacit.covariance.base import frozen
 from tacit.hidden_states.continuation import Continuation, batch_rows
 from tacit.hidden_states.models import TOKENS_PER_BATCH, LanguageModel
+from tacit.hidden_states.next_states import as_tokens
 
 LABELS = ("true", "model-sampled", "model-exact", "top-k")
 JACOBIAN_ENTRIES = 2**25
@@ -192,7 +193,7 @@ def _followers(next_tokens: Any, kind: str, model: LanguageModel, count: int) ->
         raise ValueError(
             f"next_tokens: expected the {count} tokens that follow the prompts, for labels='true'"
         )
-    found = torch.as_tensor(next_tokens)
+    found = as_tokens("next_tokens", next_tokens)
     if found.shape != (count,):
         raise ValueError(f"next_tokens: expected shape ({count},), got {tuple(found.shape)}")
     return model.check_tokens(found[:, None])[:, 0]

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from tacit._validation import Array, RandomSource, generator, integer, matrix
 from tacit.covariance.base import frozen
 from tacit.hidden_states.geometry import Geometry
 from tacit.hidden_states.models import LanguageModel
-from tacit.hidden_states.next_states import next_states
+from tacit.hidden_states.next_states import as_tokens, next_states
 from tacit.hidden_states.projections import orthonormal_basis
 
 RANGE_QUANTILE = 0.995
@@ -129,6 +128,7 @@ def margins(
         ValueError: an argument outside the model, or no candidate besides y.
 
     Example:
+        >>> import torch
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
@@ -141,11 +141,13 @@ def margins(
     Source: hidden-state, App. B.6, B.7, Prop. 2, 4–6, Cor. 3.
     """
     tokens, level = model.check_tokens(prefixes), model.check_layer(layer)
-    truth = model.check_tokens(torch.as_tensor(next_tokens).reshape(-1, 1))[:, 0]
+    truth = model.check_tokens(as_tokens("next_tokens", next_tokens)[:, None])[:, 0]
     if len(truth) != len(tokens):
         raise ValueError(f"next_tokens: expected shape ({len(tokens)},), got ({len(truth)},)")
     width = model.width
     basis = orthonormal_basis(geometry, level, width, rank)
+    if not isinstance(bits, Sequence):
+        raise ValueError(f"bits: expected a sequence of integers, got {bits!r}")
     depths = [integer("bits", depth, minimum=2, maximum=16) for depth in bits]
     known = matrix("calibration", calibration, columns=width)
     normal = generator(rng).standard_normal(basis.shape)
@@ -158,7 +160,7 @@ def margins(
     ]
     rounders = [_Rounder(space, depth, known) for space in spaces for depth in depths]
     pool = range(model.vocabulary) if candidates is None else candidates
-    choices = model.check_tokens(torch.as_tensor(pool).reshape(-1, 1))[:, 0]
+    choices = model.check_tokens(as_tokens("candidates", pool)[:, None])[:, 0]
     rows = []
     for prompt, follower in zip(tokens, truth, strict=True):
         others = choices[choices != follower]

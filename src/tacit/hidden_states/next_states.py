@@ -16,6 +16,21 @@ from tacit.hidden_states.continuation import batch_rows
 from tacit.hidden_states.models import TOKENS_PER_BATCH, LanguageModel
 
 
+def as_tokens(name: str, value: Any, *, ndim: int | tuple[int, ...] = 1) -> Tensor:
+    """Return ``value`` as a tensor with ``ndim`` dimensions; the model checks its entries."""
+    allowed = (ndim,) if isinstance(ndim, int) else ndim
+    try:
+        found = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ValueError(f"{name}: expected tokens, got {type(value).__name__}") from None
+    if found.ndim not in allowed:
+        wanted = " or ".join(str(each) for each in allowed)
+        raise ValueError(
+            f"{name}: expected tokens in {wanted} dimensions, got shape {tuple(found.shape)}"
+        )
+    return found
+
+
 class _ReachedError(Exception):
     """Ends a forward pass once the highest wanted layer's state was read."""
 
@@ -53,9 +68,9 @@ def next_states(
         >>> [states.shape for (states,) in next_states(model, [1, 2], range(50), [1])]
         [torch.Size([50, 16])]
     """
-    ids = model.check_tokens(torch.as_tensor(candidates)[:, None])
+    ids = model.check_tokens(as_tokens("candidates", candidates)[:, None])
     wanted = [model.check_layer(layer) for layer in layers]
-    past = torch.as_tensor(prefix)
+    past = as_tokens("prefix", prefix)
     anatomy = dissect(model.network, model.name)
     # the first layer's cache is what tells the body how long the prompt is
     stop = max(1, *wanted)

@@ -227,7 +227,7 @@ def orthonormal_basis(geometry: Geometry | Any, layer: int, width: int, rank: in
         )
     if float(np.abs(basis.T @ basis - np.eye(basis.shape[1])).max()) > ORTHONORMAL:
         raise ValueError("geometry: expected orthonormal columns, got some that are not")
-    if rank is not None and rank != basis.shape[1]:
+    if rank is not None and integer("rank", rank) != basis.shape[1]:
         raise ValueError(f"rank: expected {basis.shape[1]}, the columns given, got {rank!r}")
     return basis
 

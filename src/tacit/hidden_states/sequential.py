@@ -24,7 +24,7 @@ from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.covariance import Covariance, Dense
 from tacit.hidden_states.margin_law import StepLaw, step_law
 from tacit.hidden_states.models import LanguageModel
-from tacit.hidden_states.next_states import next_states
+from tacit.hidden_states.next_states import as_tokens, next_states
 from tacit.hidden_states.prefixes import Tokens
 
 # states of one token differ by this much between two batch shapes, relative to the largest entry
@@ -187,6 +187,10 @@ def _views(
 ) -> list[_View]:
     many = isinstance(layer, Sequence) and not isinstance(layer, str)
     layers = [model.check_layer(each) for each in (layer if many else [layer])]
+    if many and not isinstance(released, (Sequence, np.ndarray, Tensor)):
+        raise ValueError(
+            f"released: expected an array for each layer, got {type(released).__name__}"
+        )
     parts = list(released) if many else [released]
     noises = list(covariance) if many and isinstance(covariance, Sequence) else [covariance]
     if not layers or len(parts) != len(layers) or len(noises) != len(layers):
@@ -225,7 +229,7 @@ def _view(width: int, layer: int, released: Any, noise: Any, floor: float | None
 
 
 def _truth(model: LanguageModel, truth: Any, count: int, length: int) -> Tokens:
-    found = torch.as_tensor(truth)
+    found = as_tokens("truth", truth, ndim=(1, 2))
     prompts = model.check_tokens(found[None] if found.ndim == 1 else found).cpu().numpy()
     if prompts.shape != (count, length):
         raise ValueError(f"truth: expected shape ({count}, {length}), got {prompts.shape}")
