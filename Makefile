@@ -28,6 +28,8 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.worst_case $(BENCH)
 	$(BIN)/python -m benchmarks.accounting $(BENCH_ACCOUNTING)
 	$(BIN)/python -m benchmarks.information $(BENCH_INFORMATION)
+	$(BIN)/python -m benchmarks.retrieval
+	$(BIN)/python -m benchmarks.fisher
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py

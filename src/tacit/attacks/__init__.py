@@ -10,16 +10,21 @@ from tacit.attacks.membership import (
     membership_attack,
     roc,
 )
+from tacit.attacks.retrieval import retrieval, zipf
+from tacit.attacks.retrieval_result import RetrievalAttack
 
 __all__ = [
     "BayesAttack",
     "MembershipAttack",
     "OperatingPoint",
+    "RetrievalAttack",
     "RocSummary",
     "bayes",
     "bayes_success",
     "likelihood_ratio",
     "lira",
     "membership_attack",
+    "retrieval",
     "roc",
+    "zipf",
 ]

@@ -9,55 +9,94 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tacit.hidden_states.audit import audit
+    from tacit.hidden_states.codebook import Codebook
+    from tacit.hidden_states.codebook_behaviours import Behaviours
     from tacit.hidden_states.continuation import Continuation
     from tacit.hidden_states.corpus import docstring_corpus, read_text
+    from tacit.hidden_states.denoiser import Denoiser
+    from tacit.hidden_states.designs import designs_at_budget
     from tacit.hidden_states.findings import Audit
+    from tacit.hidden_states.geometry import Geometry, geometry
     from tacit.hidden_states.laboratory import Sizes
+    from tacit.hidden_states.margins import Margins, margins
     from tacit.hidden_states.models import LanguageModel, load
     from tacit.hidden_states.points import Point
     from tacit.hidden_states.prefixes import Prefixes, sample_prefixes, split
+    from tacit.hidden_states.projections import Projections, projections, transplantation
     from tacit.hidden_states.recommend import Recommendation, Wish, recommend
+    from tacit.hidden_states.release import HiddenRelease, release
+    from tacit.hidden_states.sequential import SequentialAttack, sequential_decoder
     from tacit.hidden_states.small import train
     from tacit.hidden_states.sweep import sweep
 
 __all__ = [
     "Audit",
+    "Behaviours",
+    "Codebook",
     "Continuation",
+    "Denoiser",
+    "Geometry",
+    "HiddenRelease",
     "LanguageModel",
+    "Margins",
     "Point",
     "Prefixes",
+    "Projections",
     "Recommendation",
+    "SequentialAttack",
     "Sizes",
     "Wish",
     "audit",
+    "designs_at_budget",
     "docstring_corpus",
+    "geometry",
     "load",
+    "margins",
+    "projections",
     "read_text",
     "recommend",
+    "release",
     "sample_prefixes",
+    "sequential_decoder",
     "split",
     "sweep",
     "train",
+    "transplantation",
 ]
 
 _HOMES = {
     "Audit": "findings",
+    "Behaviours": "codebook_behaviours",
+    "Codebook": "codebook",
     "Continuation": "continuation",
+    "Denoiser": "denoiser",
+    "Geometry": "geometry",
+    "HiddenRelease": "release",
     "LanguageModel": "models",
+    "Margins": "margins",
     "Point": "points",
     "Prefixes": "prefixes",
+    "Projections": "projections",
     "Recommendation": "recommend",
+    "SequentialAttack": "sequential",
     "Sizes": "laboratory",
     "Wish": "recommend",
     "audit": "audit",
+    "designs_at_budget": "designs",
     "docstring_corpus": "corpus",
+    "geometry": "geometry",
     "load": "models",
+    "margins": "margins",
+    "projections": "projections",
     "read_text": "corpus",
     "recommend": "recommend",
+    "release": "release",
     "sample_prefixes": "prefixes",
+    "sequential_decoder": "sequential",
     "split": "prefixes",
     "sweep": "sweep",
     "train": "small",
+    "transplantation": "projections",
 }
 _EXTRA = {"torch", "transformers", "tokenizers"}
 

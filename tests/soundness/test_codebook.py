@@ -1,0 +1,54 @@
+"""Codes of a finite bank: no attacker, enumerated, does better than the theorem says."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tacit.guarantees import InformationBound, SuccessBound
+from tacit.hidden_states.codebook_certificates import certify, compose
+
+from .registry import certifies
+
+
+def best_guess(joint, prior):
+    """Success of the best of all maps from codes to candidates, by trying every one."""
+    symbols = sorted(set(joint))
+    best = 0.0
+    for guesses in itertools.product(range(len(joint)), repeat=len(symbols)):
+        named = dict(zip(symbols, guesses, strict=True))
+        best = max(best, sum(prior[i] for i, symbol in enumerate(joint) if named[symbol] == i))
+    return best
+
+
+def information(joint, prior):
+    """H(X) − H(X | code) from the joint table."""
+    total = -sum(p * math.log(p) for p in prior if p > 0)
+    for symbol in set(joint):
+        inside = [p for c, p in zip(joint, prior, strict=True) if c == symbol and p > 0]
+        mass = sum(inside)
+        total += sum(p * math.log(p / mass) for p in inside)
+    return total
+
+
+@certifies(SuccessBound, InformationBound)
+@pytest.mark.parametrize("seed", range(30))
+def test_codes_never_tell_more_than_certified(seed):
+    source = np.random.default_rng(seed)
+    count, releases = int(source.integers(2, 6)), int(source.integers(1, 3))
+    codes = source.integers(0, 3, size=(count, releases))
+    prior = None if seed % 2 else source.dirichlet(np.ones(count))
+    masses = np.full(count, 1 / count) if prior is None else prior
+    joint = [tuple(row) for row in codes.tolist()]
+    bound = certify(codes, size=3, prior=prior)
+    blind = compose(3, releases, count, prior=prior)
+    success, nats = best_guess(joint, masses), information(joint, masses)
+    for certificate in (bound, blind):
+        assert certificate.success.success >= success - 1e-15
+        assert certificate.information.nats >= nats - 1e-15
+    # The theorem is attained, so a bound any smaller would be false.
+    assert bound.success.success <= success * (1 + 1e-12)
+    assert bound.information.nats <= nats + 1e-9
