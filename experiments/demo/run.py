@@ -1,4 +1,4 @@
-"""The demo: publish the mean and covariance of the iris table at membership success <= 0.55."""
+"""The demo: audit layer 3 of tacit/small, trained here the first time, and write one report."""
 
 from __future__ import annotations
 
@@ -8,57 +8,86 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-from sklearn.datasets import load_iris
+from tacit.hidden_states import Audit, Prefixes, Sizes, Wish, audit, docstring_corpus, load
+from tacit.report import Provenance
+from tacit.report.hidden_page import write_audit
+from tacit.report.hidden_words import hidden_verdict
 
-from tacit.report import Provenance, write_report
-from tacit.statistics import StatisticRelease, privatize
-
-SUCCESS = 0.55
-QUERY = "mean+covariance"
+LAYER = 3
+LENGTH = 16
+CHARACTERS = 4_000_000
+BANK, CALIBRATION = 5000, 10_000
+SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=200, queries=1000, trained=4000)
+MECHANISMS = (
+    "isotropic",
+    "mahalanobis-optimal",
+    "codebook-euclidean",
+    "codebook-behaviour",
+    "argmax",
+)
+BUDGETS = (0.5, 2.0, 8.0)
+CODEWORDS = (64, 256, 1024)
+WISH = Wish(max_attack=0.25, min_agreement=0.5)
+SEED = 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("demo"), help="where to write")
-    folder: Path = parser.parse_args().folder
+    parser.add_argument("--bank", type=int, default=BANK, help="prompts to choose among")
+    parser.add_argument("--calibration", type=int, default=CALIBRATION, help="public prompts")
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    columns, rows = iris()
-    release = privatize(QUERY, rows, success=SUCCESS, simulations=4000, columns=columns)
-    text = json.dumps(release.to_dict(), allow_nan=False, indent=2)
-    (folder / "release.json").write_text(text + "\n", encoding="utf-8")
-    provenance = Provenance.capture(
-        "make demo", data_name="iris (scikit-learn)", data_rows=len(rows), data_columns=columns
+    model = load("tacit/small")
+    stream = model.stream(docstring_corpus()[:CHARACTERS])
+    prefixes = Prefixes.draw(
+        stream,
+        bank=arguments.bank,
+        calibration=arguments.calibration,
+        held_out=1,
+        length=LENGTH,
+        rng=SEED,
     )
-    page = write_report(release, folder / "report.html", provenance)
-    print(page)
-    print(*summary(release, time.perf_counter() - start), sep="\n")
+    found = audit(
+        model,
+        LAYER,
+        prefixes=prefixes,
+        wish=WISH,
+        mechanisms=MECHANISMS,
+        budgets=BUDGETS,
+        codewords=CODEWORDS,
+        sizes=SIZES,
+        rng=SEED,
+        progress=announce if sys.stderr.isatty() else None,
+    )
+    provenance = Provenance.capture(
+        "make demo", data_name="docstrings of this installation", data_rows=arguments.bank
+    )
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    (folder / "audit.json").write_text(text + "\n", encoding="utf-8")
+    print(write_audit(found, folder / "audit.html", provenance))
+    print(*summary(found, time.perf_counter() - start), sep="\n")
     return 0
 
 
-def iris() -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the four measurements of 150 flowers, in cm."""
-    table = load_iris()
-    columns = tuple(name.removesuffix(" (cm)").replace(" ", "_") for name in table.feature_names)
-    return columns, table.data
+def announce(label: str, done: int, total: int) -> None:
+    """Say on one line what is being measured."""
+    end = "\n" if done == total else ""
+    print(f"\r{done}/{total} {label:<70.70}", end=end, file=sys.stderr, flush=True)
 
 
-def summary(release: StatisticRelease, seconds: float) -> tuple[str, str, str]:
-    """Return what was guaranteed, what was measured, and what was released, a line each."""
-    attack = release.attack
-    assert attack is not None
-    half = (attack.interval[1] - attack.interval[0]) / 2
-    bound = np.ceil(release.membership.success * 1e4) / 1e4
-    seen = release.diagnostics
-    ratio = np.sqrt(seen.noise_variance / seen.output_variance)
+def summary(found: Audit, seconds: float) -> tuple[str, ...]:
+    """Return the verdict, the reasons and how long it took, a line each."""
+    raw = [p for p in found.points if p.family == "gaussian" and p.reading == "raw"]
+    middle = sum(point.in_middle for point in found.points)
     return (
-        f"An attacker who knows everything but the draw and the noise guesses membership right at "
-        f"most {bound:.1%} of the time ({release.guarantee.nats:.4g} nats).",
-        f"The strongest attack we ran got {attack.success:.1%} ± {half:.1%} over {attack.trials} "
-        f"simulated releases; on the most exposed flower {attack.worst_success:.1%}.",
-        f"{len(release.names)} numbers of {seen.subset_rows} of {seen.pool_rows} flowers, noise "
-        f"{ratio.min():.0f} to {ratio.max():.0f} times their own spread, in {seconds:.1f} s.",
+        hidden_verdict(found).sentence,
+        *found.recommendation.reasons,
+        f"{len(found.points)} releases, {middle} of them in the middle that is said to be empty "
+        f"({sum(p.in_middle for p in raw)} of {len(raw)} noisy states read as they come), "
+        f"in {seconds:.0f} s.",
     )
 
 

@@ -1,13 +1,24 @@
-"""The gate: whether a stored release stays under the thresholds someone set for it."""
+"""The gate: whether a stored release or audit stays within the thresholds someone set for it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tacit._validation import in_interval, positive
-from tacit.report.record import ReleaseRecord, read_release
-from tacit.report.words import percent, percent_up, significant_up, success_bound
+from tacit.guarantees import InformationBound, SuccessBound
+from tacit.hidden_states.findings import KIND, Audit
+from tacit.hidden_states.points import Point
+from tacit.report.record import ReleaseRecord, read_json, read_release
+from tacit.report.words import (
+    percent,
+    percent_up,
+    significant,
+    significant_up,
+    success_bound,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,47 +55,119 @@ def check_release(
     max_success: float | None = None,
     max_information: float | None = None,
     max_attack: float | None = None,
+    min_agreement: float | None = None,
+    max_kl: float | None = None,
 ) -> GateResult:
-    """Compare a release with thresholds.
+    """Compare a release, or what an audit of hidden states recommends, with thresholds.
 
     The success compared is the larger of the one stored and the one that follows from the stored
     information bound, so that an edited success does not pass. The attack compared is the upper end
     of its interval over all rows; it also fails when the interval of its worst row lies above the
-    threshold as a whole.
+    threshold as a whole. Agreement and KL are compared at the bad end of their intervals.
 
     Args:
-        release: a ``StatisticRelease``, its dictionary, or the path of its JSON.
+        release: a ``StatisticRelease``, an ``Audit``, the dictionary of one, or the path of its
+            JSON.
         max_success: largest success allowed, in (0, 1].
         max_information: largest information allowed, in nats, > 0.
         max_attack: largest measured success allowed, in (0, 1].
+        min_agreement: least agreement allowed, in (0, 1]; of audits.
+        max_kl: largest mean KL allowed, in nats, > 0; of audits.
 
     Returns:
-        The ``GateResult``; a reproducible (seeded) release never passes.
+        The ``GateResult``; a reproducible (seeded) release never passes, nor does an audit that
+        recommends nothing.
 
     Raises:
         ValueError: when no threshold is given or in range, or ``release`` is not a release.
     """
-    success = _share("max_success", max_success)
-    nats = None if max_information is None else positive("max_information", max_information)
-    attack = _share("max_attack", max_attack)
-    if success is None and nats is None and attack is None:
+    limits = {
+        "max_success": _share("max_success", max_success),
+        "max_information": _nats("max_information", max_information),
+        "max_attack": _share("max_attack", max_attack),
+        "min_agreement": _share("min_agreement", min_agreement),
+        "max_kl": _nats("max_kl", max_kl),
+    }
+    asked = {name: limit for name, limit in limits.items() if limit is not None}
+    if not asked:
         raise ValueError(
-            "max_success: expected at least one threshold (max_success, max_information or "
-            "max_attack), got none"
+            "max_success: expected at least one threshold (max_success, max_information, "
+            "max_attack, min_agreement or max_kl), got none"
         )
-    record = read_release(release)
-    checks: list[GateCheck] = []
-    if success is not None:
-        checks.append(_check_success(record, success))
-    if nats is not None:
-        checks.append(_check_information(record, nats))
-    if attack is not None:
-        checks.append(_check_attack(record, attack))
+    source = read_json(release) if isinstance(release, (str, Path)) else release
+    if isinstance(source, Audit) or (isinstance(source, dict) and source.get("kind") == KIND):
+        return _check_audit(source, asked)
+    for name in ("min_agreement", "max_kl"):
+        if name in asked:
+            raise ValueError(f"{name}: expected an audit of hidden states, which measures it")
+    record = read_release(source)
+    makers = {
+        "max_success": _check_success,
+        "max_information": _check_information,
+        "max_attack": _check_attack,
+    }
+    checks = tuple(makers[name](record, limit) for name, limit in asked.items())
     return GateResult(
         passed=all(check.holds for check in checks) and not record.reproducible,
-        checks=tuple(checks),
+        checks=checks,
         reproducible=record.reproducible,
     )
+
+
+def _nats(name: str, value: float | None) -> float | None:
+    return None if value is None else positive(name, value)
+
+
+def _check_audit(source: Any, asked: dict[str, float]) -> GateResult:
+    audit = source if isinstance(source, Audit) else Audit.from_dict(source)
+    chosen = audit.recommendation.point
+    found = {} if chosen is None else _found(chosen, audit)
+    checks = tuple(_check_found(name, found.get(name), limit) for name, limit in asked.items())
+    return GateResult(
+        passed=all(check.holds for check in checks), checks=checks, reproducible=False
+    )
+
+
+def _found(point: Point, audit: Audit) -> dict[str, float]:
+    """What the recommended release reaches; a bound that is missing is left out."""
+    found = {
+        "max_attack": max(attack.top1.high for attack in point.attacks),
+        "min_agreement": point.agreement.low,
+        "max_kl": point.kl.high,
+    }
+    successes = [held.success for held in audit.guarantees if isinstance(held, SuccessBound)]
+    nats = [held.nats for held in audit.guarantees if isinstance(held, InformationBound)]
+    if point.bound is not None and successes:
+        found["max_success"] = max(point.bound, *successes)
+    if point.information is not None and nats:
+        found["max_information"] = max(point.information, *nats)
+    return found
+
+
+AUDIT_WORDS = {
+    "max_success": "success bound",
+    "max_information": "information bound in nats",
+    "max_attack": "strongest attack (upper end of its interval)",
+    "min_agreement": "agreement (lower end of its interval)",
+    "max_kl": "KL in nats (upper end of its interval)",
+}
+
+
+def _check_found(name: str, found: float | None, allowed: float) -> GateCheck:
+    if found is None:
+        sentence = f"{AUDIT_WORDS[name]}: none, for the audit recommends no release that has one"
+        return GateCheck(name=name, found=None, allowed=allowed, holds=False, sentence=sentence)
+    least = name == "min_agreement"
+    holds = found >= allowed if least else found <= allowed
+    relation = ("≥" if holds else "<") if least else _sign(holds)
+    # rounded down where less is worse, up where more is
+    shown = significant_up(found, 4) if not least else significant(_down(found), 4)
+    sentence = f"{AUDIT_WORDS[name]} {shown} {relation} {allowed:g}"
+    return GateCheck(name=name, found=found, allowed=allowed, holds=holds, sentence=sentence)
+
+
+def _down(value: float) -> float:
+    return math.floor(value * 1e4) / 1e4
 
 
 def _share(name: str, value: float | None) -> float | None:

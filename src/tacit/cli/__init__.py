@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tacit import __version__
-from tacit.cli import account, gate, ledger, statistic
+from tacit.cli import account, audit, gate, hidden, ledger, statistic
 
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
 PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -26,6 +26,8 @@ app = typer.Typer(
 app.command("statistic")(statistic.statistic)
 app.command("gate")(gate.gate)
 app.add_typer(account.app, name="account")
+app.add_typer(audit.app, name="audit")
+app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.app, name="ledger")
 
 

@@ -11,7 +11,9 @@ from tacit.cli.console import consoles, print_json
 
 
 def gate(
-    release: Annotated[str, typer.Argument(help="JSON of a release, written by --json.")],
+    release: Annotated[
+        str, typer.Argument(help="JSON of a release or an audit, written by --json.")
+    ],
     max_success: Annotated[
         float | None, typer.Option(help="Largest success bound allowed, in (0, 1].")
     ] = None,
@@ -24,13 +26,28 @@ def gate(
             help="Largest measured attack allowed (upper end of its interval), in (0, 1]."
         ),
     ] = None,
+    min_agreement: Annotated[
+        float | None,
+        typer.Option(
+            help="Least agreement an audit's release keeps (lower end of its interval), in (0, 1]."
+        ),
+    ] = None,
+    max_kl: Annotated[
+        float | None,
+        typer.Option(help="Largest KL of an audit's release (upper end of its interval), in nats."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
-    """Exit 0 when a release holds every threshold, 1 when one is crossed, 2 on bad input."""
+    """Exit 0 when a release or audit holds every threshold, 1 when not, 2 on bad input."""
     from tacit.gate import check_release
 
     result = check_release(
-        release, max_success=max_success, max_information=max_information, max_attack=max_attack
+        release,
+        max_success=max_success,
+        max_information=max_information,
+        max_attack=max_attack,
+        min_agreement=min_agreement,
+        max_kl=max_kl,
     )
     if json:
         print_json(result.to_dict())

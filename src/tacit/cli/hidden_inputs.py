@@ -1,0 +1,91 @@
+"""What the commands on hidden states share: a model, prompts cut from texts, a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit._validation import integer
+
+if TYPE_CHECKING:
+    from tacit.hidden_states import LanguageModel, Prefixes
+
+Model = Annotated[
+    str, typer.Option(help="tacit/small, a Hugging Face name, or a folder with a model.")
+]
+Layer = Annotated[int, typer.Option(help="Layer after which the last state is released, from 1.")]
+Texts = Annotated[
+    str | None,
+    typer.Option(
+        help=".txt or .txt.gz file, or a folder of them; the docstrings of this installation when "
+        "left out."
+    ),
+]
+Length = Annotated[int, typer.Option(help="Tokens of each prompt.")]
+Bank = Annotated[int, typer.Option(help="Prompts an attacker chooses among.")]
+Calibration = Annotated[int, typer.Option(help="Other prompts, to fit designs on.")]
+Seed = Annotated[int, typer.Option(help="Fixes prompts and draws of a measurement.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+
+def prepare(
+    model: str, texts: str | None, *, length: int, bank: int, calibration: int, seed: int
+) -> tuple[LanguageModel, Prefixes]:
+    """Load the model and cut disjoint prompts from the texts."""
+    sizes = {"--length": length, "--bank": bank, "--calibration": calibration}
+    for flag, value in sizes.items():
+        integer(flag, value, minimum=1)
+    integer("--seed", seed, minimum=0)
+    if texts is not None and not Path(texts).exists():
+        raise ValueError(f"--texts: no such file or folder: {texts}")
+    with llm_extra():
+        from tacit.hidden_states import Prefixes, docstring_corpus, load, read_text
+
+        found = load(model)
+        text = docstring_corpus() if texts is None else read_text(texts)
+        return found, Prefixes.draw(
+            found.stream(text), bank=bank, calibration=calibration, held_out=1, length=length,
+            rng=seed,
+        )  # fmt: skip
+
+
+@contextmanager
+def llm_extra() -> Iterator[None]:
+    """Turn a missing extra into the sentence that names it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ValueError(str(error)) from None
+
+
+@contextmanager
+def points_bar(shown: bool | None) -> Iterator[Any]:
+    """Show a bar of points done, with the label of the point at work, on standard error."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    visible = console.is_terminal if shown is None else shown
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not visible,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("preparing", total=None)
+        yield lambda label, done, total: bar.update(
+            task, description=label, completed=done, total=total
+        )

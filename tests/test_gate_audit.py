@@ -1,0 +1,97 @@
+"""The gate on audits of hidden states: thresholds at the bad end of every interval."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tacit.cli import run
+from tacit.gate import check_release
+from tacit.hidden_states.cell_points import cell_attack
+from tacit.hidden_states.codebook_certificates import certify
+from tacit.hidden_states.findings import Audit
+from tacit.hidden_states.points import Measured, Point
+from tacit.hidden_states.recommend import Wish, recommend
+
+pytest.importorskip("torch")
+
+CELLS = [i % 3 for i in range(60)]
+
+
+def found(wish: Wish | None = None) -> Audit:
+    certificate = certify(CELLS, 3)
+    point = Point(
+        model="m", layer=1, family="codebook", mechanism="codebook-fisher", reading="states",
+        protocol="A", kl_budget=None, target_epsilon=None, codewords=3, rank=3, predicted_kl=None,
+        kl=Measured(0.5, 0.4, 0.6), agreement=Measured(0.7, 0.6, 0.8), generated=None,
+        attacks=(cell_attack(CELLS, CELLS),), bound=certificate.success.success,
+        information=certificate.information.nats, epsilon_nearest=None, epsilon_random=None,
+        bank=60, prompts=50, seed=0, draw=0, seconds=0.0,
+    )  # fmt: skip
+    return Audit(
+        model="m", layer=1, layers=2, width=4, length=6, calibration=10, points=(point,),
+        recommendation=recommend([point], wish), guarantees=(
+            certificate.success, certificate.information,
+        ),
+        fisher_spectrum=(2.0, 1.0, 0.5, 0.0), spread_spectrum=(1.0, 1.0, 1.0, 1.0), notes=(),
+        seed=0,
+    )  # fmt: skip
+
+
+def test_thresholds_at_the_bad_end_of_every_interval_hold_and_beyond_do_not() -> None:
+    audit = found()
+    point = audit.points[0]
+    assert point.bound is not None
+    assert check_release(
+        audit, max_success=point.bound, max_attack=0.05, min_agreement=0.6, max_kl=0.6
+    ).passed
+    for limits in (
+        {"max_success": 0.049},
+        {"max_attack": 0.049},
+        {"min_agreement": 0.61},
+        {"max_kl": 0.59},
+        {"max_information": 1.0},
+    ):
+        result = check_release(audit, **limits)
+        assert not result.passed
+        assert [check.name for check in result.checks] == list(limits)
+
+
+def test_an_edited_bound_is_held_against_the_guarantee() -> None:
+    content = found().to_dict()
+    content["points"][0]["bound"] = 0.001
+    result = check_release(content, max_success=0.01)
+    assert not result.passed
+    assert result.checks[0].found == pytest.approx(0.05)
+
+
+def test_an_audit_that_recommends_nothing_never_passes() -> None:
+    result = check_release(found(Wish(max_attack=0.01)), max_attack=1.0)
+    assert not result.passed
+    assert result.checks[0].found is None
+
+
+def test_a_release_without_a_bound_has_no_success_to_compare() -> None:
+    audit = found()
+    bare = replace(audit, guarantees=())
+    assert not check_release(bare, max_success=1.0).passed
+
+
+def test_the_command_says_it_by_its_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(found().to_dict(), allow_nan=False), encoding="utf-8")
+    assert run(["gate", str(path), "--max-attack", "0.05", "--max-kl", "0.6"]) == 0
+    assert run(["gate", str(path), "--min-agreement", "0.9"]) == 1
+    assert "0.6000 < 0.9" in capsys.readouterr().out
+    assert run(["gate", str(path), "--max-kl", "nan"]) == 2
+    assert run(["gate", str(path)]) == 2
+
+
+def test_agreement_is_refused_for_other_releases() -> None:
+    with pytest.raises(ValueError, match="min_agreement"):
+        check_release({"release": []}, min_agreement=0.5)
