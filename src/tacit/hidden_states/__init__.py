@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from tacit.hidden_states.denoiser import Denoiser
     from tacit.hidden_states.designs import designs_at_budget
     from tacit.hidden_states.findings import Audit
+    from tacit.hidden_states.fisher import fisher_information
     from tacit.hidden_states.geometry import Geometry, geometry
     from tacit.hidden_states.laboratory import Sizes
+    from tacit.hidden_states.margin_law import margin_threshold
     from tacit.hidden_states.margins import Margins, margins
     from tacit.hidden_states.models import LanguageModel, load
     from tacit.hidden_states.points import Point
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from tacit.hidden_states.release import HiddenRelease, release
     from tacit.hidden_states.sequential import SequentialAttack, sequential_decoder
     from tacit.hidden_states.small import train
+    from tacit.hidden_states.spread import adjacency_differences
     from tacit.hidden_states.sweep import sweep
+    from tacit.hidden_states.utility import Utility, utility
 
 __all__ = [
     "Audit",
@@ -45,12 +49,16 @@ __all__ = [
     "Recommendation",
     "SequentialAttack",
     "Sizes",
+    "Utility",
     "Wish",
+    "adjacency_differences",
     "audit",
     "designs_at_budget",
     "docstring_corpus",
+    "fisher_information",
     "geometry",
     "load",
+    "margin_threshold",
     "margins",
     "projections",
     "read_text",
@@ -62,6 +70,7 @@ __all__ = [
     "sweep",
     "train",
     "transplantation",
+    "utility",
 ]
 
 _HOMES = {
@@ -80,12 +89,16 @@ _HOMES = {
     "Recommendation": "recommend",
     "SequentialAttack": "sequential",
     "Sizes": "laboratory",
+    "Utility": "utility",
     "Wish": "recommend",
+    "adjacency_differences": "spread",
     "audit": "audit",
     "designs_at_budget": "designs",
     "docstring_corpus": "corpus",
+    "fisher_information": "fisher",
     "geometry": "geometry",
     "load": "models",
+    "margin_threshold": "margin_law",
     "margins": "margins",
     "projections": "projections",
     "read_text": "corpus",
@@ -97,6 +110,7 @@ _HOMES = {
     "sweep": "sweep",
     "train": "small",
     "transplantation": "projections",
+    "utility": "utility",
 }
 _EXTRA = {"torch", "transformers", "tokenizers"}
 
