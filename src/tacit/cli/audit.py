@@ -16,6 +16,7 @@ from tacit.cli.hidden_inputs import (
     Model,
     Seed,
     Texts,
+    listed,
     points_bar,
     prepare,
 )
@@ -55,6 +56,10 @@ def model_layer(
     prompts: Annotated[
         int, typer.Option(help="Prompts on which use and attacks are measured.")
     ] = 1000,
+    kl_budgets: Annotated[
+        str, typer.Option(help="K that noise may cost in nats, separated by commas.")
+    ] = "1,4,16",
+    codewords: Annotated[str, typer.Option(help="C, separated by commas.")] = "64,256,1024",
     seed: Seed = 0,
     report: Annotated[str | None, typer.Option(help="HTML report to write.")] = None,
     points: Annotated[
@@ -76,6 +81,8 @@ def model_layer(
             check_writable(flag, path)
     if json is not None and json != "-":
         check_writable("--json", json)
+    budgets = listed("--kl-budgets", kl_budgets, float)
+    cells = listed("--codewords", codewords, int)
     wish = Wish(
         max_attack=max_attack, min_agreement=min_agreement, max_kl=max_kl, protocol=protocol
     )
@@ -91,6 +98,8 @@ def model_layer(
             layer,
             prefixes=prefixes,
             wish=wish,
+            budgets=budgets,
+            codewords=cells,
             sizes=sizes,
             out=points,
             rng=seed,

@@ -19,8 +19,10 @@ from tacit.cli.hidden_inputs import (
     Model,
     Seed,
     Texts,
+    listed,
     points_bar,
     prepare,
+    words,
 )
 
 app = typer.Typer(
@@ -102,13 +104,11 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
-    numbers = {
-        "--layers": _numbers("--layers", layers, int),
-        "--kl-budgets": _numbers("--kl-budgets", kl_budgets, float),
-        "--epsilons": _numbers("--epsilons", epsilons, float),
-        "--codewords": _numbers("--codewords", codewords, int),
-    }
-    names = _words(mechanisms)
+    levels = listed("--layers", layers, int)
+    budgets = listed("--kl-budgets", kl_budgets, float)
+    targets = listed("--epsilons", epsilons, float)
+    cells = listed("--codewords", codewords, int)
+    names = words(mechanisms)
     found, prefixes = prepare(
         model, texts, length=length, bank=bank, calibration=calibration, seed=seed
     )
@@ -118,14 +118,14 @@ def sweep(
     with points_bar(None) as progress:
         points = measure(
             found,
-            numbers["--layers"],
+            levels,
             names,
-            numbers["--kl-budgets"],
-            _words(attackers),
+            budgets,
+            words(attackers),
             prefixes=prefixes,
-            codewords=numbers["--codewords"],
-            epsilons=numbers["--epsilons"],
-            readings=_words(readings),
+            codewords=cells,
+            epsilons=targets,
+            readings=words(readings),
             sizes=Sizes(prompts=prompts, queries=prompts, generated=min(prompts, 300)),
             out=out,
             rng=seed,
@@ -314,22 +314,6 @@ def codebook(
     console.print(Text(certificate.success.describe(), "bold"))
     line(console, "information", certificate.information.describe())
     line(console, "codebook", f"{book.size:,} codewords in {out}")
-
-
-def _numbers(flag: str, text: str, kind: type[Any]) -> list[Any]:
-    found = []
-    for word in _words(text):
-        try:
-            found.append(kind(word))
-        except ValueError:
-            raise ValueError(
-                f"{flag}: expected numbers separated by commas, got {text!r}"
-            ) from None
-    return found
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _write_states(path: str, states: Any) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +13,8 @@ from tacit._validation import integer
 
 if TYPE_CHECKING:
     from tacit.hidden_states import LanguageModel, Prefixes
+
+Number = TypeVar("Number", int, float)
 
 Model = Annotated[
     str, typer.Option(help="tacit/small, a Hugging Face name, or a folder with a model.")
@@ -51,6 +53,19 @@ def prepare(
             found.stream(text), bank=bank, calibration=calibration, held_out=1, length=length,
             rng=seed,
         )  # fmt: skip
+
+
+def words(text: str) -> list[str]:
+    """Return what stands between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def listed(flag: str, text: str, kind: Callable[[str], Number]) -> list[Number]:
+    """Return the numbers between commas."""
+    try:
+        return [kind(word) for word in words(text)]
+    except ValueError:
+        raise ValueError(f"{flag}: expected numbers separated by commas, got {text!r}") from None
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def sweep(
         attackers: of ``"euclidean"``, ``"complement"``, ``"weighted"``, ``"mahalanobis"``; against
             a codebook the one attacker is exact and needs no list.
         prefixes: bank (the secrets), calibration (public); disjoint.
-        codewords: C >= 2, for the codebooks.
+        codewords: C, 2 … the calibration prompts, for the codebooks.
         epsilons: ε > 0, for the Gaussian mechanisms at equal ε.
         readings: of noisy states: ``"raw"``, ``"posterior-mean"``, ``"wiener"``, ``"trained"``.
         sizes: how much is measured; the defaults of ``Sizes``, cut to the prefixes, when left out.
@@ -109,7 +109,10 @@ def sweep(
             names,
             [positive("budgets", budget) for budget in budgets],
             [positive("epsilons", epsilon) for epsilon in epsilons],
-            [integer("codewords", size, minimum=2) for size in codewords],
+            [
+                integer("codewords", size, minimum=2, maximum=len(prefixes.calibration))
+                for size in codewords
+            ],
             [choice("readings", reading, NOISE_READINGS) for reading in readings],
             {
                 "attackers": [choice("attackers", name, ATTACKERS) for name in attackers],
