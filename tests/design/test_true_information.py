@@ -150,3 +150,21 @@ def test_bad_input_is_named(change, words):
     arguments = {"outputs": [[0.0], [1.0]], "mi_budget": 0.5, "progress": False, **change}
     with pytest.raises(ValueError, match=words):
         true_information(arguments.pop("outputs"), arguments.pop("mi_budget"), **arguments)
+
+
+def test_an_axis_may_be_given_away_where_that_is_cheapest():
+    """Three levels far apart cost less to reveal, at ln 3 nats, than to hide."""
+    axes = np.meshgrid(*[np.arange(3) * scale for scale in (1.0, 2.0, 4.0)])
+    outputs = np.stack(axes, axis=-1).reshape(-1, 3)
+    hidden = [outputs[:, 0], outputs[:, 1]]
+    for family in ("full", "diagonal"):
+        design = designed(outputs, 2.0, family=family)
+        variances = design.covariance.diagonal()
+        assert variances[2] < 1e-6
+        left = sum(
+            line_information(np.unique(c) / math.sqrt(v))
+            for c, v in zip(hidden, variances[:2], strict=True)
+        )
+        # The two axes that are hidden are independent: what they tell adds up.
+        assert left + math.log(3.0) <= design.information + 1e-6 <= 2.0 + 2e-6
+        assert design.cost < 0.6 * gaussian_information(covariance_of(outputs), 2.0).cost

@@ -17,7 +17,9 @@ SCALE_TOLERANCE = 1e-4
 SHAPE_STEPS = 10
 COST_TOLERANCE = 2e-4
 LARGEST_STEP = 2.0
-SMALLEST_VARIANCE = 1e-13
+# Smaller noise beside larger costs nothing less, and its squared ratios would drown in rounding.
+SMALLEST_VARIANCE = 1e-9
+LARGEST_HALF_TRACE = 1e5
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +99,12 @@ class Problem:
         quadratic = 0.5 * np.einsum("ij,ij->i", noisy @ shrunk, noisy)
         half_trace = 0.5 * float(np.trace(moment))
         by_likelihood = half_trace - found.log_sum
-        by_entropy = secret.entropy - found.entropy
-        information = _least_varying_mean(
-            by_entropy, [by_likelihood - by_entropy, quadratic - half_trace]
-        )
-        return Measured(noise, max(information, 1e-300), residual.T @ residual / len(residual))
+        information = secret.entropy - found.entropy
+        if half_trace <= LARGEST_HALF_TRACE:
+            controls = [by_likelihood - information, quadratic - half_trace]
+            information = _least_varying(information, controls)
+        mean = max(float(information.mean()), 1e-300)
+        return Measured(noise, mean, residual.T @ residual / len(residual))
 
     def at_budget(self, noise: Noise, mi_budget: float) -> Measured:
         """Return the multiple of the noise whose information is the budget, by Newton's method."""
@@ -154,9 +157,10 @@ def _kept(roots: Array) -> Array:
     return np.maximum(roots, SMALLEST_VARIANCE * float(roots.max()))
 
 
-def _least_varying_mean(values: Array, controls: list[Array]) -> float:
-    """Return the mean of values plus the multiples of mean-zero controls that varies least."""
+def _least_varying(values: Array, controls: list[Array]) -> Array:
+    """Return values plus the multiples of mean-zero controls that make them vary least."""
     columns = np.stack(controls, axis=1)
     centred = columns - columns.mean(axis=0)
     slopes = np.linalg.lstsq(centred, -(values - values.mean()), rcond=None)[0]
-    return float((values + columns @ slopes).mean())
+    steadied: Array = values + columns @ slopes
+    return steadied
