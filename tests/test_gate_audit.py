@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch")
+
 from tacit.cli import run
 from tacit.gate import check_release
 from tacit.hidden_states.cell_points import cell_attack
@@ -15,8 +17,6 @@ from tacit.hidden_states.codebook_certificates import certify
 from tacit.hidden_states.findings import Audit
 from tacit.hidden_states.points import Measured, Point
 from tacit.hidden_states.recommend import Wish, recommend
-
-pytest.importorskip("torch")
 
 CELLS = [i % 3 for i in range(60)]
 

@@ -15,9 +15,9 @@ from tacit.report.hidden_words import hidden_verdict
 
 LAYER = 3
 LENGTH = 16
-CHARACTERS = 4_000_000
-BANK, CALIBRATION = 5000, 10_000
-SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=200, queries=1000, trained=4000)
+CHARACTERS = 2_500_000
+BANK, CALIBRATION = 4000, 7000
+SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=200, queries=1000, trained=2500)
 MECHANISMS = (
     "isotropic",
     "mahalanobis-optimal",

@@ -213,6 +213,7 @@ class Bench:
             return {
                 **self._noise.point(settings["reading"], settings["attackers"]),
                 "target_epsilon": settings["target_epsilon"],
+                **({} if settings["kl_budget"] is None else {"kl_budget": settings["kl_budget"]}),
             }
         if self._codebooks is None:
             self._codebooks = CodebookReleases(laboratory)

@@ -24,7 +24,7 @@ from tacit.report.words import superscript
 
 MOST_DOTS = 128
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
-CLEARANCE = 15.0
+LABEL_WIDTH, LABEL_HEIGHT = 34.0, 10.0
 
 
 def map_figure(audit: Audit, *, width: int) -> Markup:
@@ -53,7 +53,11 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
     )
     parts += _book_marks(books, across, up)
     parts += _key(left, bottom + 62, narrow)
-    label = "share of prompts whose next token stays the same"
+    label = (
+        "prompts whose next token stays"
+        if narrow
+        else ("share of prompts whose next token stays the same")
+    )
     parts.append(_text(label, left, bottom + 40, "quiet"))
     parts.append(_text("attack names the prompt", left, top - 6, "quiet"))
     title = (
@@ -77,17 +81,30 @@ def _noise_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
 def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
     """Draw bounds as short lines, as wide as the interval of the agreement, and name them."""
     parts: list[Markup] = []
-    last = -math.inf
-    step = 0
+    taken: list[tuple[float, float]] = []
     for point in books:
         assert point.bound is not None
         low, high = across(point.agreement.low), across(point.agreement.high)
         centre, y = across(point.agreement.value), up(point.bound)
         parts.append(_line("bound", min(low, centre - 5), y, max(high, centre + 5), y))
+        taken.append((centre, y - 3))
+    for point in books:
         name = "argmax" if point.mechanism == "argmax" else f"{point.codewords:,}"
-        step = (step + 1) % 3 if centre - last < 3 * CLEARANCE else 0
-        last = centre
-        parts.append(_text(name, centre, y - 8 - CLEARANCE * step, "bound-text", "middle"))
+        centre, y = across(point.agreement.value), up(point.bound or 0.0)
+        height = next(
+            (
+                y - lift
+                for lift in (8, 22, 36, 50)
+                if all(
+                    abs(x - centre) > LABEL_WIDTH or abs(other - (y - lift)) > LABEL_HEIGHT
+                    for x, other in taken
+                    if (x, other) != (centre, y - 3)
+                )
+            ),
+            y - 8,
+        )
+        taken.append((centre, height - 4))
+        parts.append(_text(name, centre, height, "bound-text", "middle"))
     return parts
 
 
@@ -99,7 +116,7 @@ def _key(left: float, y: float, narrow: bool) -> list[Markup]:
     )
     parts = []
     for index, (mark, label, kind) in enumerate(entries):
-        over, down = (0, 20 * index) if narrow else ((0, 205, 365)[index], 0)
+        over, down = (0, 20 * index) if narrow else ((0, 225, 410)[index], 0)
         shift = Markup('<g transform="translate({} {})">{}{}</g>')
         parts.append(shift.format(over, down, mark, _text(label, left + 24, y, f"{kind}-text")))
     return parts
@@ -156,7 +173,7 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
     listed = list(shown)
     for row, (label, point) in enumerate(listed):
         kind = "bound" if point.bound is not None else "measured"
-        dash = "" if row < 2 else " dotted"
+        dash = " dotted" if point.mechanism == "argmax" else ""
         marks = [
             (across(math.log10(size)), up(success))
             for size, success in point.best_attack.candidates
@@ -170,7 +187,8 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
             parts += [_circle("measured-point", x, y, 3.5) for x, y in marks]
         y = bottom + 62 + 20 * row
         parts.append(_line(f"curve {kind}{dash}", left, y - 4, left + 20, y - 4))
-        parts.append(_text(label, left + 28, y, f"{kind}-text"))
+        shown_label = label.partition(":")[0] if width < WIDE else label
+        parts.append(_text(shown_label, left + 28, y, f"{kind}-text"))
     parts.append(_line("axis", left, bottom, width - right, bottom))
     parts.append(_text("candidates the attacker chooses among", left, bottom + 40, "quiet"))
     title = "Attack success over the number of candidates, logarithmic horizontal axis"

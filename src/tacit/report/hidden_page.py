@@ -117,23 +117,23 @@ def _row(point: Point, audit: Audit) -> dict[str, Any]:
 def compared(audit: Audit) -> list[tuple[str, Point]]:
     """Return the releases whose attack curves are drawn: the choice, and what to hold it against.
 
-    Noise stands beside it where its agreement is nearest to the choice's, read as it comes and
-    denoised, and the likeliest token as the control.
+    The likeliest token stands beside it as the control, and the noise whose agreement, denoised
+    where that was measured, is nearest to the choice's.
     """
     read = [point for point in audit.points if point.protocol == "A"]
     chosen = audit.recommendation.point
     target = 0.5 if chosen is None else chosen.agreement.value
-    found: list[Point] = [] if chosen is None else [chosen]
-    found += [point for point in read if point.mechanism == "argmax"][:1]
-    for wanted in (True, False):
-        noisy = [p for p in read if p.family != CODEBOOK and (p.reading == "raw") == wanted]
-        if noisy:
-            found.append(min(noisy, key=lambda p: abs(p.agreement.value - target)))
-    distinct = list(dict.fromkeys(map(id, found)))
-    by_id = {id(point): point for point in found}
-    return [(_curve_label(by_id[key]), by_id[key]) for key in distinct]
+    found = [] if chosen is None else [chosen]
+    found += [p for p in read if p.mechanism == "argmax" and p is not chosen][:1]
+    noisy = [p for p in read if p.family != CODEBOOK and p is not chosen]
+    denoised = [p for p in noisy if p.reading != "raw"] or noisy
+    if denoised:
+        found.append(min(denoised, key=lambda p: abs(p.agreement.value - target)))
+    if not found:
+        found = read[:1] or list(audit.points[:1])
+    return [(_curve_label(point), point) for point in found]
 
 
 def _curve_label(point: Point) -> str:
-    kept = f"agreement {percent(point.agreement.value)}"
-    return f"{words(point)}, {setting(point)}, {READ[point.reading]}: {kept}"
+    level = "" if point.family == CODEBOOK else f", {setting(point)}"
+    return f"{words(point)}{level}: agreement {percent(point.agreement.value)}"

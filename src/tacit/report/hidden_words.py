@@ -14,10 +14,10 @@ NAMES = {
     "inverse-fisher-diagonal": "noise by the inverse diagonal Fisher information",
     "mahalanobis-optimal": "Mahalanobis-optimal noise",
     "worst-case": "worst-case noise",
-    "codebook-euclidean": "nearest of {C} states",
-    "codebook-fisher": "nearest of {C} states by Fisher information",
-    "codebook-behaviour": "one of {C} behaviours",
-    "argmax": "likeliest token",
+    "codebook-euclidean": "which of {C} states is nearest",
+    "codebook-fisher": "which of {C} states is nearest by Fisher information",
+    "codebook-behaviour": "which of {C} behaviours it shows",
+    "argmax": "the likeliest next token",
 }
 READ = {
     "raw": "read as it comes",
@@ -53,7 +53,7 @@ def hidden_verdict(audit: Audit) -> HiddenVerdict:
     if chosen.bound is not None:
         return HiddenVerdict(
             "bounded",
-            f"Store the {words(chosen)}, not the state: whatever an attacker knows, it names the "
+            f"Store only {words(chosen)}, not the state: whatever an attacker knows, it names the "
             f"prompt among {chosen.bank:,} at most {percent_up(chosen.bound)} of the time, and "
             f"{keeps}.",
         )

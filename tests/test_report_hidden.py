@@ -1,0 +1,131 @@
+"""The report of an audit: what it says first, what its figures show, that it is one safe page."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tacit.hidden_states.findings import Audit
+from tacit.hidden_states.points import AttackPoint, Measured, Point
+from tacit.hidden_states.recommend import Wish, recommend
+from tacit.report import Provenance
+from tacit.report.figures import NARROW, WIDE
+from tacit.report.hidden_figures import curve_figure, map_figure, spectrum_figure
+from tacit.report.hidden_page import compared, render_audit, write_audit
+from tacit.report.hidden_words import hidden_verdict
+from tests.test_gate_audit import found
+
+PROVENANCE = Provenance.capture("tacit audit model --layer 1", data_rows=60)
+VOID = {"meta", "line", "rect", "circle", "polyline", "br"}
+
+
+class Structure(HTMLParser):
+    """Elements close in order; what could load is collected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [name for name, _ in attrs if name in ("src", "href") or name[:2] == "on"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def noisy(point: Point, reading: str, attack: float, agreement: float) -> Point:
+    share = Measured(attack, max(0.0, attack - 0.02), min(1.0, attack + 0.02))
+    return replace(
+        point,
+        family="gaussian", mechanism="isotropic", reading=reading, codewords=None, kl_budget=2.0,
+        predicted_kl=2.0, bound=None, information=None, epsilon_nearest=3.0, epsilon_random=9.0,
+        agreement=Measured(agreement, agreement - 0.02, agreement + 0.02),
+        attacks=(
+            AttackPoint(
+                name="mahalanobis", top1=share, top10=share, top100=share, last_token=share,
+                candidates=((2, 0.9), (60, attack)),
+            ),
+        ),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def audit() -> Audit:
+    base = found()
+    points = (
+        noisy(base.points[0], "raw", 0.8, 0.2),
+        noisy(base.points[0], "posterior-mean", 0.4, 0.6),
+        *base.points,
+    )
+    return replace(base, points=points, recommendation=recommend(points, Wish()))
+
+
+def test_the_page_is_one_whole_file_that_loads_nothing(audit: Audit, tmp_path: Path) -> None:
+    page = write_audit(audit, tmp_path / "out.html", PROVENANCE).read_text(encoding="utf-8")
+    structure = Structure()
+    structure.feed(page)
+    assert structure.open == []
+    assert structure.loads == []
+    embedded = re.search(r'id="tacit-audit">(.*?)</script>', page, re.S)
+    assert embedded
+    content = json.loads(embedded[1])
+    assert Audit.from_dict(content).recommendation == audit.recommendation
+
+
+def test_the_verdict_comes_first_with_the_bound_rounded_up(audit: Audit) -> None:
+    verdict = hidden_verdict(audit)
+    assert verdict.kind == "bounded"
+    assert "at most 5.0%" in verdict.sentence or "at most 5.1%" in verdict.sentence
+    page = render_audit(audit, PROVENANCE)
+    assert page.index(verdict.sentence[:40]) < page.index("<svg")
+
+
+def test_without_a_proof_or_a_choice_the_verdict_says_so(audit: Audit) -> None:
+    noise = replace(audit, recommendation=recommend(audit.points[:2], Wish(max_attack=0.5)))
+    assert hidden_verdict(noise).kind == "measured"
+    assert "nothing proves" in hidden_verdict(noise).sentence
+    assert "nothing proves" in render_audit(replace(noise, guarantees=()), PROVENANCE)
+    none = replace(
+        audit, recommendation=recommend(audit.points, Wish(max_attack=0.001)), guarantees=()
+    )
+    assert hidden_verdict(none).sentence.startswith("Store none")
+    assert "Store none" in render_audit(none, PROVENANCE)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_measurements_are_points_and_bounds_are_lines(audit: Audit, width: int) -> None:
+    drawn = str(map_figure(audit, width=width))
+    assert drawn.count('class="measured-hollow"') == 2
+    assert drawn.count('class="measured-point"') == 2
+    assert drawn.count('class="bound"') == 2
+    assert "1 in the empty middle" not in drawn
+    assert "2 in the empty middle" in drawn
+    assert drawn.count('class="excluded"') == 1
+    curve = str(curve_figure(audit, compared(audit), width=width))
+    assert curve.count("<polyline") == 2
+    assert spectrum_figure(audit, width=width) is not None
+
+
+def test_the_counts_of_the_middle_are_in_the_caption(audit: Audit) -> None:
+    page = " ".join(render_audit(audit, PROVENANCE).split())
+    assert "Of 1 noisy releases read as they come, 0 lie there; of 1 denoised ones, 1." in page
+
+
+def test_a_name_cannot_break_the_page(audit: Audit) -> None:
+    evil = replace(audit, model="<script>alert(1)</script>", notes=("</script><b>",))
+    page = render_audit(evil, PROVENANCE)
+    assert "<script>alert" not in page
+    assert "</script><b>" not in page
