@@ -56,11 +56,13 @@ def _relative_power(axes: Axes, results: dict[str, Any]) -> None:
         low, high = line[-1][0], line[0][0]
         place = math.sqrt(low * high) if method == "diagonal" else low**0.3 * high**0.7
         beta, height = min(line, key=lambda p: abs(math.log(p[0] / place)))
-        offset, side = ((-5, -11), "right") if method == "ours" else ((5, 5), "left")
+        if method == "ours":
+            beta, height = max(line)
+        offset, side = ((-6, -3), "right") if method == "ours" else ((5, 5), "left")
         axes.annotate(NAMES[method], (beta, height), xytext=offset, ha=side,
                       textcoords="offset points", color=COLOURS[method], fontsize=9)  # fmt: skip
     axes.axhline(1.0, color=COLOURS["linear"], linewidth=1.8)
-    axes.annotate(NAMES["linear"], (0.12, 1.0), xycoords=("axes fraction", "data"), xytext=(0, -12),
+    axes.annotate(NAMES["linear"], (0.12, 1.0), xycoords=("axes fraction", "data"), xytext=(0, 4),
                   textcoords="offset points", color=COLOURS["linear"], fontsize=9)  # fmt: skip
     played = [r for r in rows if "sr" in r]
     points = [(r["beta"], r["sr"]["noise"] / r["linear"]["noise"]) for r in played]
