@@ -29,7 +29,7 @@ def one_thread():
 
 
 @pytest.fixture(scope="module")
-def found():
+def asked():
     torch.manual_seed(5)
     config = transformers.GPT2Config(vocab_size=40, n_embd=16, n_layer=2, n_head=2, n_positions=16)
     network = transformers.GPT2LMHeadModel(config)
@@ -39,8 +39,14 @@ def found():
                 parameter.mul_(8.0)
     stream = np.random.default_rng(1).integers(40, size=6000)
     prefixes = Prefixes.draw(stream, bank=300, calibration=300, held_out=10, length=6, rng=0)
+    return load(network), prefixes
+
+
+@pytest.fixture(scope="module")
+def found(asked):
+    model, prefixes = asked
     return audit(
-        load(network),
+        model,
         1,
         prefixes=prefixes,
         mechanisms=["isotropic", "codebook-behaviour", "argmax"],
@@ -121,6 +127,21 @@ def test_a_wish_that_cannot_be_is_refused(bad):
         Wish(**bad)
 
 
-def test_a_gaussian_release_is_recommended_with_its_renyi_guarantee(found):
-    assert all(p.epsilon_nearest > 0 for p in found.points if p.family == "gaussian")
-    assert not any(isinstance(g, RenyiDP) for g in found.guarantees)
+def test_a_gaussian_release_is_recommended_with_its_renyi_guarantee(asked):
+    model, prefixes = asked
+    noise = audit(
+        model,
+        1,
+        prefixes=prefixes,
+        mechanisms=["isotropic"],
+        budgets=(0.02, 1.0),
+        readings=("raw",),
+        sizes=SIZES,
+        wish=Wish(max_attack=1.0, min_agreement=0.1),
+        rng=2,
+    )
+    (guarantee,) = noise.guarantees
+    chosen = noise.recommendation.point
+    assert isinstance(guarantee, RenyiDP)
+    assert guarantee.epsilons[guarantee.orders.index(2.0)] == chosen.epsilon_nearest
+    assert chosen.kl_budget == 0.02

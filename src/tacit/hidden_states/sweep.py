@@ -109,10 +109,7 @@ def sweep(
             names,
             [positive("budgets", budget) for budget in budgets],
             [positive("epsilons", epsilon) for epsilon in epsilons],
-            [
-                integer("codewords", size, minimum=2, maximum=len(prefixes.calibration))
-                for size in codewords
-            ],
+            _cells(codewords, names, len(prefixes.calibration)),
             [choice("readings", reading, NOISE_READINGS) for reading in readings],
             {
                 "attackers": [choice("attackers", name, ATTACKERS) for name in attackers],
@@ -137,6 +134,13 @@ def sweep(
     if progress is not None:
         progress("done", len(jobs), len(jobs))
     return tuple(table[job.key] for job in jobs)
+
+
+def _cells(codewords: Iterable[int], names: list[str], most: int) -> list[int]:
+    """Return C of every codebook asked for, none where none is; argmax has its own."""
+    if not any(name.startswith("codebook") for name in names):
+        return []
+    return [integer("codewords", size, minimum=2, maximum=most) for size in codewords]
 
 
 def _jobs(
