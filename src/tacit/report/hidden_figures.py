@@ -79,7 +79,7 @@ def _noise_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
 
 
 def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
-    """Draw bounds as short lines, as wide as the interval of the agreement, and name them."""
+    """Draw bounds as short lines, as wide as the agreement's interval; name the best of each C."""
     parts: list[Markup] = []
     taken: list[tuple[float, float]] = []
     for point in books:
@@ -88,7 +88,9 @@ def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
         centre, y = across(point.agreement.value), up(point.bound)
         parts.append(_line("bound", min(low, centre - 5), y, max(high, centre + 5), y))
         taken.append((centre, y - 3))
-    for point in books:
+    # ascending agreement: the last of each size is its best
+    named = {point.codewords: point for point in books}.values()
+    for point in named:
         name = "argmax" if point.mechanism == "argmax" else f"{point.codewords:,}"
         centre, y = across(point.agreement.value), up(point.bound or 0.0)
         height = next(
