@@ -24,7 +24,7 @@ from tacit.report.words import superscript
 
 MOST_DOTS = 128
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
-LABEL_WIDTH, LABEL_HEIGHT = 34.0, 10.0
+LABEL_WIDTH, LABEL_HEIGHT, MARK_WIDTH = 34.0, 10.0, 20.0
 
 
 def map_figure(audit: Audit, *, width: int) -> Markup:
@@ -81,13 +81,13 @@ def _noise_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
 def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
     """Draw bounds as short lines, as wide as the agreement's interval; name the best of each C."""
     parts: list[Markup] = []
-    taken: list[tuple[float, float]] = []
+    taken: list[tuple[float, float, float]] = []
     for point in books:
         assert point.bound is not None
         low, high = across(point.agreement.low), across(point.agreement.high)
         centre, y = across(point.agreement.value), up(point.bound)
         parts.append(_line("bound", min(low, centre - 5), y, max(high, centre + 5), y))
-        taken.append((centre, y - 3))
+        taken.append((centre, y - 3, MARK_WIDTH))
     # ascending agreement: the last of each size is its best
     named = {point.codewords: point for point in books}.values()
     for point in named:
@@ -98,14 +98,14 @@ def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
                 y - lift
                 for lift in (8, 22, 36, 50)
                 if all(
-                    abs(x - centre) > LABEL_WIDTH or abs(other - (y - lift)) > LABEL_HEIGHT
-                    for x, other in taken
+                    abs(x - centre) > wide or abs(other - (y - lift)) > LABEL_HEIGHT
+                    for x, other, wide in taken
                     if (x, other) != (centre, y - 3)
                 )
             ),
             y - 8,
         )
-        taken.append((centre, height - 4))
+        taken.append((centre, height - 4, LABEL_WIDTH))
         parts.append(_text(name, centre, height, "bound-text", "middle"))
     return parts
 
