@@ -126,7 +126,9 @@ def test_noise_after_a_projection(tacit):
 
 def test_the_gaussian_is_the_textbook_one(tacit):
     found = account(tacit, "gaussian", "--epsilon", 1, "--delta", 1e-5)["parameter"]["value"]
-    assert gaussian_delta(1 / found, 1.0) == pytest.approx(1e-5, rel=1e-5)
+    reached = gaussian_delta(1 / found, 1.0)
+    assert reached <= 1e-5
+    assert reached == pytest.approx(1e-5, rel=2e-4)
 
 
 def test_noisy_projection_stands_beside_the_published_bound_and_dp_sgd(tacit):

@@ -266,10 +266,9 @@ def test_an_entropy_that_no_noise_can_meet_is_refused():
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "tacit.statistics.stackelberg.game")
-    import tacit.statistics.stackelberg as package
-
-    monkeypatch.delattr(package, "game")
+    monkeypatch.delitem(sys.modules, "tacit.statistics.stackelberg.game", raising=False)
+    package = sys.modules["tacit.statistics.stackelberg"]
+    monkeypatch.delattr(package, "game", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'tacit\[torch\]'"):
         stackelberg(SECRETS, mi_budget=0.3, rng=0)
