@@ -231,12 +231,15 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="time small sizes only")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     options = parser.parse_args()
+    names = [text.strip() for text in options.cases.split(",") if text.strip()]
+    if unknown := [name for name in names if name not in CASES]:
+        parser.error(f"--cases: expected some of {', '.join(CASES)}, got {', '.join(unknown)}")
     console = Console(width=160)
     rows = []
     console.print(f"{'noise power over ours':22}{'β':>6}" + "".join(
         f"{heading:>18}" for heading in HEADINGS.values()
     ))  # fmt: skip
-    for name in (text for text in options.cases.split(",") if text):
+    for name in names:
         for beta in CASES[name][1]:
             row = powers(name, beta)
             power = row["power"]
