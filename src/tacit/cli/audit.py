@@ -87,7 +87,7 @@ def model_layer(
         max_attack=max_attack, min_agreement=min_agreement, max_kl=max_kl, protocol=protocol
     )
     found, prefixes = prepare(
-        model, texts, length=length, bank=bank, calibration=calibration, seed=seed
+        model, texts, layers=[layer], length=length, bank=bank, calibration=calibration, seed=seed
     )
     from tacit.hidden_states import Sizes, audit
 

@@ -47,7 +47,7 @@ def geometry(
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
     found, prefixes = prepare(
-        model, texts, length=length, bank=1, calibration=calibration, seed=seed
+        model, texts, layers=[layer], length=length, bank=1, calibration=calibration, seed=seed
     )
     from tacit.hidden_states.geometry import geometry as measure
 
@@ -110,7 +110,7 @@ def sweep(
     cells = listed("--codewords", codewords, int)
     names = words(mechanisms)
     found, prefixes = prepare(
-        model, texts, length=length, bank=bank, calibration=calibration, seed=seed
+        model, texts, layers=levels, length=length, bank=bank, calibration=calibration, seed=seed
     )
     from tacit.hidden_states import Sizes
     from tacit.hidden_states import sweep as measure
@@ -178,7 +178,7 @@ def release(
         raise ValueError(f"--clean: expected another file than --out, got {clean} twice")
     positive("--kl-budget", kl_budget)
     found, prefixes = prepare(
-        model, texts, length=length, bank=bank, calibration=calibration, seed=seed
+        model, texts, layers=[layer], length=length, bank=bank, calibration=calibration, seed=seed
     )
     from tacit.hidden_states.geometry import geometry as measure
     from tacit.hidden_states.mechanisms import Designs, is_gaussian
@@ -234,7 +234,7 @@ def attack(
     found_release = HiddenRelease.load(released)
     integer("--bank", bank, minimum=len(found_release.states))
     found, prefixes = prepare(
-        model, texts, length=length, bank=bank, calibration=calibration, seed=seed
+        model, texts, layers=[layer], length=length, bank=bank, calibration=calibration, seed=seed
     )
     from tacit.attacks.retrieval import retrieval
 
@@ -289,7 +289,7 @@ def codebook(
     choice("--metric", metric, ("euclidean", "fisher", "behaviour", "argmax"))
     integer("--size", size, minimum=2, maximum=calibration)
     found, prefixes = prepare(
-        model, texts, length=length, bank=bank, calibration=calibration, seed=seed
+        model, texts, layers=[layer], length=length, bank=bank, calibration=calibration, seed=seed
     )
     from tacit.hidden_states.cell_points import CodebookReleases
     from tacit.hidden_states.laboratory import Laboratory, Sizes

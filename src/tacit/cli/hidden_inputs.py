@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -35,7 +35,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard outpu
 
 
 def prepare(
-    model: str, texts: str | None, *, length: int, bank: int, calibration: int, seed: int
+    model: str,
+    texts: str | None,
+    *,
+    layers: Sequence[int],
+    length: int,
+    bank: int,
+    calibration: int,
+    seed: int,
 ) -> tuple[LanguageModel, Prefixes]:
     """Load the model and cut disjoint prompts from the texts."""
     sizes = {"--length": length, "--bank": bank, "--calibration": calibration}
@@ -48,6 +55,8 @@ def prepare(
         from tacit.hidden_states import Prefixes, docstring_corpus, load, read_text
 
         found = load(model)
+        for layer in layers:
+            integer("--layer", layer, minimum=1, maximum=found.layers)
         text = docstring_corpus() if texts is None else read_text(texts)
         return found, Prefixes.draw(
             found.stream(text), bank=bank, calibration=calibration, held_out=1, length=length,
