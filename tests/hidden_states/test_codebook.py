@@ -10,12 +10,12 @@ from tacit.hidden_states.codebook import Codebook  # noqa: E402
 from tacit.hidden_states.codebook_behaviours import Behaviours  # noqa: E402
 from tacit.hidden_states.codebook_clustering import (  # noqa: E402
     assign_behaviours,
+    cell_behaviours,
     kl_cells,
-    mean_behaviours,
     nearest,
     seeds,
 )
-from tacit.hidden_states.codebook_training import mean_divergence  # noqa: E402
+from tacit.hidden_states.codebook_training import mean_cost  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ def test_cells_of_behaviour_lower_kl_and_are_means():
 def test_assignment_by_kl_is_the_obvious_one():
     _, _, logits = prompts()
     cells = torch.arange(len(logits)) % 10
-    table = mean_behaviours(Behaviours(logits), cells, 10, None)
+    table = cell_behaviours(Behaviours(logits), cells, 10, None)
     found, least = assign_behaviours(Behaviours(logits), table)
     every = divergence(logits, table)
     assert (every.gather(1, found[:, None])[:, 0] - every.min(1).values).max() < 1e-5
@@ -181,7 +181,7 @@ def test_training_lowers_kl_on_prompts_it_never_saw():
     def kl(book, codes):
         decoded = torch.zeros_like(states)
         decoded[fresh] = book.decode(codes)
-        return mean_divergence(upper, Behaviours(logits), decoded, fresh)
+        return mean_cost(upper, Behaviours(logits), decoded, fresh)
 
     codes = plain.assign(behaviours=logits[fresh])
     assert (codes == trained.assign(behaviours=logits[fresh])).all()
@@ -338,8 +338,8 @@ def test_a_language_model_trains_its_own_codewords():
     codes = plain.assign(behaviours=upper.clean_logits)
     rows = torch.arange(600)
     known = Behaviours(upper.clean_logits)
-    before = mean_divergence(upper, known, plain.decode(codes), rows)
-    assert mean_divergence(upper, known, trained.decode(codes), rows) < before
-    assert mean_divergence(upper, known, states, rows) < 1e-5
+    before = mean_cost(upper, known, plain.decode(codes), rows)
+    assert mean_cost(upper, known, trained.decode(codes), rows) < before
+    assert mean_cost(upper, known, states, rows) < 1e-5
     tried = plain.assign(behaviours=upper.clean_logits, continuation=upper, tries=4)
-    assert mean_divergence(upper, known, plain.decode(tried), rows) < before
+    assert mean_cost(upper, known, plain.decode(tried), rows) < before

@@ -34,7 +34,7 @@ class CodebookReleases:
         """Return the codebook fitted on calibration prompts, and the code of every bank prompt."""
         if self._fitted is None or self._fitted[0] != (mechanism, size, seed):
             laboratory = self.laboratory
-            metric, codewords = CODEBOOKS[mechanism]
+            metric, codewords, decision_cost = CODEBOOKS[mechanism]
             learnt = laboratory.learnt
             book = Codebook.fit(
                 laboratory.calibration,
@@ -44,6 +44,7 @@ class CodebookReleases:
                 behaviours=laboratory.calibration_behaviours,
                 fisher=laboratory.geometry.ridged_fisher if metric == "fisher" else None,
                 continuation=learnt if codewords == "trained" else None,
+                decision_cost=decision_cost,
                 rng=np.random.default_rng(seed),
                 progress=False,
             )

@@ -44,6 +44,7 @@ class Codebook:
         root: (d, k), the root of the Fisher information, or None.
         predictor: reads the code off a state alone, or None.
         calibration: prompts it was fitted on.
+        decision_cost: λ >= 0 in nats, what a changed likeliest token counts besides KL.
     """
 
     metric: str
@@ -54,6 +55,7 @@ class Codebook:
     root: Tensor | None
     predictor: Predictor | None
     calibration: int
+    decision_cost: float = 0.0
 
     @property
     def size(self) -> int:
@@ -75,6 +77,7 @@ class Codebook:
         rounds: int = 3,
         joint_rounds: int = 0,
         predictor_epochs: int = 0,
+        decision_cost: float = 0.0,
         rng: RandomSource = None,
         progress: bool | None = None,
     ) -> Codebook:
@@ -94,6 +97,9 @@ class Codebook:
             rounds: rounds of assignment by KL.
             joint_rounds: times that cells are assigned anew by trial and codewords trained again.
             predictor_epochs: passes in which the predictor learns; 0 for none.
+            decision_cost: λ >= 0, with ``"behaviour"``: cells, codewords and assignment minimise
+                ``KL(p ‖ q) + λ·1[argmax p ≠ argmax q]``. A large one makes a product code: the
+                likeliest token times cells of behaviour, as many of a token as are worth it.
             rng: source of the choices.
             progress: whether a bar is shown; None for when stderr is a terminal.
 
@@ -112,7 +118,9 @@ class Codebook:
         Source: k-means++ (Arthur and Vassilvitskii, 2007); Bregman clustering (Banerjee et al.,
         2005) for cells of behaviour.
         """
-        plan = Plan.check(states, size, metric, codewords, behaviours, fisher, continuation)
+        plan = Plan.check(
+            states, size, metric, codewords, behaviours, fisher, continuation, decision_cost
+        )
         effort = Effort.check(epochs, rounds, joint_rounds, predictor_epochs)
         source = generator(rng)
         steps = effort.steps(codewords)
@@ -137,6 +145,7 @@ class Codebook:
             root=plan.root,
             predictor=predictor,
             calibration=len(plan.states),
+            decision_cost=plan.decision_cost,
         )
 
     def assign(
@@ -149,9 +158,9 @@ class Codebook:
     ) -> Codes:
         """Return the code of every prompt, (n,).
 
-        By the nearest centre where a metric of states was fitted; by the least KL, or the likeliest
-        token, where behaviours decide. With ``tries`` > 1 the codewords of least KL in the table
-        are run through the layers above and the one of least KL there is taken.
+        By the nearest centre where a metric of states was fitted; by the least cost, or the
+        likeliest token, where behaviours decide. With ``tries`` > 1 the codewords of least cost in
+        the table are run through the layers above and the one of least cost there is taken.
 
         Args:
             states: (n, d); nothing else is needed by ``"euclidean"`` and ``"fisher"``.
@@ -180,7 +189,7 @@ class Codebook:
         if self.metric == "argmax":
             return known.argmax().numpy()
         assert self.table is not None
-        return assign_behaviours(known, self.table)[0].numpy()
+        return assign_behaviours(known, self.table, self.decision_cost)[0].numpy()
 
     def _by_trial(self, known: Behaviours | None, continuation: Upper, tries: int) -> Tensor:
         if known is None or self.table is None:
@@ -189,8 +198,9 @@ class Codebook:
             raise ValueError(
                 f"continuation: expected {len(known)} prompts, got {len(continuation)}"
             )
-        candidates = likeliest_codes(known, self.table, tries)
-        return try_codewords(continuation, known, self.codewords, candidates)
+        cost = self.decision_cost
+        candidates = likeliest_codes(known, self.table, tries, cost)
+        return try_codewords(continuation, known, self.codewords, candidates, cost)
 
     def predict(self, states: Any) -> Codes:
         """Read the code of every state off the state alone, (n,): the predictor's guess.
@@ -252,7 +262,8 @@ class Codebook:
         tensors = {
             name: value for name in TENSORS if isinstance(value := getattr(self, name), Tensor)
         }
-        about = {"metric": self.metric, "kind": self.kind, "calibration": self.calibration}
+        names = ("metric", "kind", "calibration", "decision_cost")
+        about = {name: getattr(self, name) for name in names}
         return write_codebook(path, tensors, self.predictor, about)
 
     @classmethod
@@ -267,6 +278,7 @@ class Codebook:
             metric=str(about["metric"]),
             kind=str(about["kind"]),
             calibration=int(about["calibration"]),
+            decision_cost=float(about.get("decision_cost", 0.0)),
             codewords=tensors["codewords"],
             table=tensors.get("table"),
             centres=tensors.get("centres"),

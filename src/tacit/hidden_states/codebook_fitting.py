@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit._validation import choice, integer
+from tacit._validation import choice, integer, non_negative
 from tacit.hidden_states.codebook_behaviours import Behaviours, as_states, logarithms
 from tacit.hidden_states.codebook_clustering import (
     FIRST_ROUNDS,
     FULL_ROUNDS,
     Advance,
+    cell_behaviours,
     cell_means,
     k_means,
     kl_cells,
     likeliest_codes,
-    mean_behaviours,
     nearest,
 )
 from tacit.hidden_states.codebook_training import Upper, train_codewords, try_codewords
@@ -40,6 +40,7 @@ class Plan:
     behaviours: Behaviours | None
     root: Tensor | None
     upper: Upper | None
+    decision_cost: float
 
     @classmethod
     def check(
@@ -51,6 +52,7 @@ class Plan:
         behaviours: Any,
         fisher: Any,
         upper: Upper | None,
+        decision_cost: float,
     ) -> Plan:
         """Check that every argument fits the metric."""
         rows = as_states("states", states)
@@ -74,8 +76,11 @@ class Plan:
             count = known.vocabulary
         else:
             count = integer("size", size, minimum=1, maximum=len(rows))
+        cost = non_negative("decision_cost", decision_cost)
+        if cost and metric != "behaviour":
+            raise ValueError(f"decision_cost: expected 0 with metric {metric!r}, got {cost:g}")
         root = None if fisher is None else _fisher_root(fisher, rows.shape[1])
-        return cls(rows, count, metric, known, root, upper)
+        return cls(rows, count, metric, known, root, upper, cost)
 
 
 @dataclass(frozen=True)
@@ -134,13 +139,20 @@ def _clustered(plan: Plan, rounds: int, source: np.random.Generator, advance: Ad
         cells = known.argmax()
     elif plan.metric == "behaviour":
         assert known is not None
-        cells, table = kl_cells(known, plan.size, source, rounds=rounds, advance=advance)
+        cells, table = kl_cells(
+            known,
+            plan.size,
+            source,
+            rounds=rounds,
+            advance=advance,
+            decision_cost=plan.decision_cost,
+        )
     else:
         mapped = plan.states if plan.root is None else plan.states @ plan.root
         centres = k_means(mapped, plan.size, source, advance)
         cells = nearest(mapped, centres)[0]
     if table is None and known is not None:
-        table = mean_behaviours(known, cells, plan.size, None)
+        table = cell_behaviours(known, cells, plan.size, None)
         if plan.metric == "argmax":
             table = _argmax_rows(table, cells)
     overall = plan.states.mean(dim=0).expand(plan.size, -1)
@@ -163,8 +175,9 @@ def _trained(
     known = plan.behaviours.select(torch.arange(seen))
     cells = found.cells
     if again:
-        candidates = likeliest_codes(known, found.table, min(TRIES, plan.size))
-        moved = try_codewords(plan.upper, known, found.codewords, candidates)
+        cost, tries = plan.decision_cost, min(TRIES, plan.size)
+        candidates = likeliest_codes(known, found.table, tries, cost)
+        moved = try_codewords(plan.upper, known, found.codewords, candidates, cost)
         cells = torch.cat([moved, cells[seen:]])
     learnt = train_codewords(
         plan.upper,
@@ -174,6 +187,7 @@ def _trained(
         epochs=epochs,
         source=source,
         advance=advance,
+        decision_cost=plan.decision_cost,
     )
     return replace(found, codewords=learnt, cells=cells)
 

@@ -13,6 +13,8 @@ from tacit.hidden_states.codebook_behaviours import Behaviours
 
 LARGEST_BATCH, SMALLEST_BATCH, BATCHES_PER_PASS = 512, 32, 16
 HELD_OUT_SHARE = 0.1
+# Nats by which the likeliest token has to lead before training leaves a decision alone.
+MARGIN = 0.1
 CODEWORD_RATE, PREDICTOR_RATE = 0.05, 2e-3
 HIDDEN = 512
 STATES_TOGETHER = 1024
@@ -39,11 +41,14 @@ def train_codewords(
     epochs: int,
     source: np.random.Generator,
     advance: Callable[[int], None],
+    decision_cost: float = 0.0,
 ) -> Tensor:
-    """Minimise ``mean KL(p_i ‖ softmax(upper_i(codeword[cell_i])))`` over the codewords.
+    """Minimise the mean cost over the codewords, ``r_i = softmax(upper_i(codeword[cell_i]))``.
 
-    A tenth of the prompts is held out; the codewords of the epoch best on them are returned, the
-    start included.
+    The cost is ``KL(p_i ‖ r_i) + λ·1[argmax p_i ≠ argmax r_i]``, λ the decision cost; descent has
+    ``λ max(0, 0.1 + max_{t ≠ argmax p_i} ln r_i(t) − ln r_i(argmax p_i))`` in its place. A tenth of
+    the prompts is held out; the codewords of the epoch best on them are returned, the start
+    included.
 
     Returns:
         (C, d).
@@ -57,17 +62,18 @@ def train_codewords(
     batch = _batch(len(learnt))
     steps = max(1, epochs * -(-len(learnt) // batch))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    best, least = codewords, mean_divergence(upper, behaviours, codewords[cells], checked)
+    best = codewords
+    least = mean_cost(upper, behaviours, codewords[cells], checked, decision_cost)
     for _ in range(epochs):
         for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], batch):
             states = codewords[cells[rows]] + scale * shift[cells[rows]]
-            loss = _divergence(upper, behaviours, rows, states).mean()
+            loss = _costs(upper, behaviours, rows, states, decision_cost, _shortfall).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
         moved = (codewords + scale * shift).detach()
-        reached = mean_divergence(upper, behaviours, moved[cells], checked)
+        reached = mean_cost(upper, behaviours, moved[cells], checked, decision_cost)
         if reached < least:
             best, least = moved, reached
         advance(1)
@@ -78,19 +84,42 @@ def _batch(count: int) -> int:
     return min(LARGEST_BATCH, max(SMALLEST_BATCH, count // BATCHES_PER_PASS))
 
 
-def _divergence(upper: Upper, behaviours: Behaviours, rows: Tensor, states: Tensor) -> Tensor:
-    """KL(p_i ‖ softmax(upper_i(state_i))) per row."""
+def _costs(
+    upper: Upper,
+    behaviours: Behaviours,
+    rows: Tensor,
+    states: Tensor,
+    decision_cost: float,
+    of_decision: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Return ``KL(p_i ‖ r_i) + λ·of_decision(ln r_i, argmax p_i)`` per row."""
     clean = behaviours.probabilities(rows)
     predicted = torch.log_softmax(upper.select(rows).logits(states).float(), dim=1)
-    divergence: Tensor = torch.special.xlogy(clean, clean).sum(dim=1)
-    return divergence - (clean * predicted).sum(dim=1)
+    cost: Tensor = torch.special.xlogy(clean, clean).sum(dim=1) - (clean * predicted).sum(dim=1)
+    if decision_cost:
+        cost = cost + decision_cost * of_decision(predicted, clean.argmax(dim=1))
+    return cost
+
+
+def _changed(predicted: Tensor, tokens: Tensor) -> Tensor:
+    """Return 1 where another token is the likeliest."""
+    return (predicted.argmax(dim=1) != tokens).float()
+
+
+def _shortfall(predicted: Tensor, tokens: Tensor) -> Tensor:
+    """Return by how many nats a token misses the lead that ``MARGIN`` asks for."""
+    own = predicted.gather(1, tokens[:, None])[:, 0]
+    best = predicted.scatter(1, tokens[:, None], -torch.inf).max(dim=1).values
+    return torch.relu(MARGIN + best - own)
 
 
 @torch.no_grad()
-def mean_divergence(upper: Upper, behaviours: Behaviours, states: Tensor, rows: Tensor) -> float:
-    """Return the mean KL of some rows, whose own states are among ``states``."""
+def mean_cost(
+    upper: Upper, behaviours: Behaviours, states: Tensor, rows: Tensor, decision_cost: float = 0.0
+) -> float:
+    """Return the mean cost of some rows, whose own states are among ``states``."""
     total = sum(
-        float(_divergence(upper, behaviours, part, states[part]).double().sum())
+        float(_costs(upper, behaviours, part, states[part], decision_cost, _changed).double().sum())
         for part in torch.split(rows, STATES_TOGETHER)
     )
     return total / len(rows)
@@ -98,16 +127,21 @@ def mean_divergence(upper: Upper, behaviours: Behaviours, states: Tensor, rows: 
 
 @torch.no_grad()
 def try_codewords(
-    upper: Upper, behaviours: Behaviours, codewords: Tensor, candidates: Tensor
+    upper: Upper,
+    behaviours: Behaviours,
+    codewords: Tensor,
+    candidates: Tensor,
+    decision_cost: float = 0.0,
 ) -> Tensor:
-    """Run the candidates (n, m) of every prompt through the upper layers; the code of least KL."""
+    """Run the candidates (n, m) of every prompt through the layers above; the cheapest code."""
     tries = candidates.shape[1]
     chosen = []
     for rows in torch.split(torch.arange(len(candidates)), max(1, STATES_TOGETHER // tries)):
         repeated = rows.repeat_interleave(tries)
         states = codewords[candidates[rows].flatten()]
-        divergence = _divergence(upper, behaviours, repeated, states).view(-1, tries)
-        chosen.append(candidates[rows].gather(1, divergence.argmin(dim=1, keepdim=True))[:, 0])
+        costs = _costs(upper, behaviours, repeated, states, decision_cost, _changed)
+        best = costs.view(-1, tries).argmin(dim=1, keepdim=True)
+        chosen.append(candidates[rows].gather(1, best)[:, 0])
     return torch.cat(chosen)
 
 

@@ -21,12 +21,15 @@ GAUSSIANS = (
     "fisher-complement",
     "worst-case",
 )
-# name: metric and codewords of the codebook
+# Nats that a changed likeliest token costs in the codebook that guards decisions.
+DECISION_COST = 4.0
+# name: metric, codewords and decision cost of the codebook
 CODEBOOKS = {
-    "codebook-euclidean": ("euclidean", "centroid"),
-    "codebook-fisher": ("fisher", "trained"),
-    "codebook-behaviour": ("behaviour", "trained"),
-    "argmax": ("argmax", "trained"),
+    "codebook-euclidean": ("euclidean", "centroid", 0.0),
+    "codebook-fisher": ("fisher", "trained", 0.0),
+    "codebook-behaviour": ("behaviour", "trained", 0.0),
+    "codebook-decision": ("behaviour", "trained", DECISION_COST),
+    "argmax": ("argmax", "trained", 0.0),
 }
 _POWER = re.compile(r"power\(([0-9]{1,3}(?:\.[0-9]{1,6})?)\)")
 _EIGEN = re.compile(r"generalized-eigen\(([1-9][0-9]{0,5})\)")

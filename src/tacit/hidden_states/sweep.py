@@ -75,7 +75,8 @@ def sweep(
         mechanisms: Gaussian ones, such as ``"isotropic"``, ``"inverse-fisher"``,
             ``"inverse-fisher-diagonal"``, ``"mahalanobis-optimal"``, ``"power(0.5)"``,
             ``"generalized-eigen(1)"``, ``"complement"``, ``"worst-case"``; and codebooks:
-            ``"codebook-euclidean"``, ``"codebook-fisher"``, ``"codebook-behaviour"``, ``"argmax"``.
+            ``"codebook-euclidean"``, ``"codebook-fisher"``, ``"codebook-behaviour"``,
+            ``"codebook-decision"``, ``"argmax"``.
         budgets: K > 0 in nats, for the Gaussian mechanisms.
         attackers: of ``"euclidean"``, ``"complement"``, ``"weighted"``, ``"mahalanobis"``; against
             a codebook the one attacker is exact and needs no list.

@@ -17,6 +17,7 @@ NAMES = {
     "codebook-euclidean": "which of {C} states is nearest",
     "codebook-fisher": "which of {C} states is nearest by Fisher information",
     "codebook-behaviour": "which of {C} behaviours it shows",
+    "codebook-decision": "which of {C} behaviours it shows, decisions guarded",
     "argmax": "the likeliest next token",
 }
 READ = {
