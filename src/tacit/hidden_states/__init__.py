@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.hidden_states.points import Point
     from tacit.hidden_states.prefixes import Prefixes, sample_prefixes, split
     from tacit.hidden_states.projections import Projections, projections, transplantation
+    from tacit.hidden_states.reading_alone import PosteriorBehaviour
     from tacit.hidden_states.recommend import Recommendation, Wish, recommend
     from tacit.hidden_states.release import HiddenRelease, release
     from tacit.hidden_states.sequential import SequentialAttack, sequential_decoder
@@ -44,6 +45,7 @@ __all__ = [
     "LanguageModel",
     "Margins",
     "Point",
+    "PosteriorBehaviour",
     "Prefixes",
     "Projections",
     "Recommendation",
@@ -84,6 +86,7 @@ _HOMES = {
     "LanguageModel": "models",
     "Margins": "margins",
     "Point": "points",
+    "PosteriorBehaviour": "reading_alone",
     "Prefixes": "prefixes",
     "Projections": "projections",
     "Recommendation": "recommend",

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import linalg as scipy_linalg
 from torch import Tensor, nn
 
 from tacit._threads import one_thread
@@ -23,13 +22,16 @@ from tacit._validation import (
 )
 from tacit.covariance import Covariance
 from tacit.guarantees import Guarantee
-from tacit.hidden_states.codebook_behaviours import as_matrix
+from tacit.hidden_states.posterior import (
+    POST_PROCESSING,
+    ROWS_TOGETHER,
+    Posterior,
+    double_rows,
+    public_states,
+    unchanged,
+)
 from tacit.linalg import MACHINE_EPSILON
 
-POST_PROCESSING = (
-    "a function of the release and of public data: the guarantee is that of the release"
-)
-ROWS_TOGETHER, CALIBRATION_TOGETHER = 2048, 4096
 HIDDEN, BATCH, RATE = 512, 512, 1e-3
 
 
@@ -66,7 +68,7 @@ class Denoiser(ABC):
 
         Source: Bayes' rule for a uniform prior on the calibration states.
         """
-        return _PosteriorMean(_calibration(calibration, covariance), covariance)
+        return _PosteriorMean(Posterior(calibration, covariance))
 
     @staticmethod
     def wiener(calibration: Any, covariance: Covariance) -> Denoiser:
@@ -83,7 +85,7 @@ class Denoiser(ABC):
 
         Source: Wiener (1949); the posterior mean of a Gaussian prior N(μ, S).
         """
-        states = _calibration(calibration, covariance)
+        states = public_states(calibration, covariance)
         mean = states.mean(axis=0)
         centred = states - mean
         spread = centred.T @ centred / len(states)
@@ -119,7 +121,7 @@ class Denoiser(ABC):
         Raises:
             ValueError: bad states, or fewer than 20.
         """
-        states = _calibration(calibration, covariance)
+        states = public_states(calibration, covariance)
         passes = integer("epochs", epochs, minimum=1)
         if len(states) < 20:
             raise ValueError(f"calibration: expected at least 20 states, got {len(states)}")
@@ -133,7 +135,7 @@ class Denoiser(ABC):
         Raises:
             ValueError: not finite, or of another width.
         """
-        return _single(self._denoise(_double("noisy", noisy, self._width)))
+        return _single(self._denoise(double_rows("noisy", noisy, self._width)))
 
     def guarantee(self, release: Guarantee) -> Guarantee:
         """Return the guarantee of the denoised release: that of the release, unchanged.
@@ -143,9 +145,7 @@ class Denoiser(ABC):
 
         Source: post-processing (data processing inequality).
         """
-        if not isinstance(release, Guarantee):
-            raise ValueError(f"release: expected a guarantee, got {type(release).__name__}")
-        return release
+        return unchanged(release)
 
     @property
     @abstractmethod
@@ -160,61 +160,32 @@ class Denoiser(ABC):
 class _PosteriorMean(Denoiser):
     kind = "posterior mean"
 
-    def __init__(self, states: Array, covariance: Covariance) -> None:
-        if covariance.rank < covariance.dim:
-            raise ValueError(
-                f"covariance: expected full rank {covariance.dim}, got {covariance.rank}: no "
-                "public state agrees with a release in a direction without noise; give Σ a floor, "
-                "or denoise linearly"
-            )
-        self.calibration = len(states)
-        self.centre = states.mean(axis=0)
-        self.states = states - self.centre
-        try:
-            with one_thread():
-                self.factor = scipy_linalg.cholesky(covariance.to_dense(), lower=True)
-        except scipy_linalg.LinAlgError:
-            raise ValueError(
-                "covariance: expected one that double precision can invert, got one whose "
-                "smallest variance is lost beside its largest"
-            ) from None
-        self.whitened = self._whiten(self.states)
-        self.offset = 0.5 * np.einsum("ij,ij->i", self.whitened, self.whitened)
+    def __init__(self, posterior: Posterior) -> None:
+        self.calibration, self._posterior = posterior.count, posterior
 
     @property
     def _width(self) -> int:
-        return int(self.states.shape[1])
-
-    def _whiten(self, rows: Array) -> Array:
-        with one_thread():
-            solved = scipy_linalg.solve_triangular(self.factor, rows.T, lower=True)
-        whitened: Array = np.ascontiguousarray(solved.T)
-        return whitened
+        return self._posterior.width
 
     def _denoise(self, rows: Array) -> Array:
         result = np.empty_like(rows)
-        for low in range(0, len(rows), ROWS_TOGETHER):
-            part = slice(low, low + ROWS_TOGETHER)
-            result[part] = self._mean(self._whiten(rows[part] - self.centre))
-        result += self.centre
+        for part, asked in self._posterior.blocks(rows):
+            result[part] = self._mean(asked).numpy()
+        result += self._posterior.centre
         return result
 
-    def _mean(self, asked: Array) -> Array:
+    def _mean(self, asked: Tensor) -> Tensor:
         """Stream over the calibration states with a running maximum, so that nothing overflows."""
-        highest = np.full(len(asked), -np.inf)
-        mass, total = np.zeros(len(asked)), np.zeros((len(asked), self._width))
-        for low in range(0, self.calibration, CALIBRATION_TOGETHER):
-            part = slice(low, low + CALIBRATION_TOGETHER)
-            score = asked @ self.whitened[part].T - self.offset[part]
-            above = np.maximum(highest, score.max(axis=1))
-            shrink = np.exp(highest - above)
-            score -= above[:, None]
-            np.exp(score, out=score)
-            mass = mass * shrink + score.sum(axis=1)
-            total = total * shrink[:, None] + score @ self.states[part]
+        highest = torch.full((len(asked),), -torch.inf, dtype=torch.float64)
+        mass, total = torch.zeros_like(highest), torch.zeros_like(asked)
+        for part, score in self._posterior.scores(asked):
+            above = torch.maximum(highest, score.amax(dim=1))
+            shrink = torch.exp(highest - above)
+            score.sub_(above[:, None]).exp_()
+            mass = mass * shrink + score.sum(dim=1)
+            total = total * shrink[:, None] + score @ self._posterior.states[part]
             highest = above
-        mean: Array = total / mass[:, None]
-        return mean
+        return total / mass[:, None]
 
 
 class _Wiener(Denoiser):
@@ -354,14 +325,3 @@ def _corrected(linear: Denoiser, network: _Correction, rows: Array) -> Array:
 
 def _single(values: Array) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
-
-
-def _calibration(states: Any, covariance: Any) -> Array:
-    if not isinstance(covariance, Covariance):
-        raise ValueError(f"covariance: expected a Covariance, got {type(covariance).__name__}")
-    return _double("calibration", states, covariance.dim)
-
-
-def _double(name: str, states: Any, width: int) -> Array:
-    rows = as_matrix(name, states).double().numpy()
-    return matrix(name, rows, columns=width)
