@@ -13,6 +13,7 @@ from tacit.hidden_states.cell_points import cell_attack, within  # noqa: E402
 from tacit.hidden_states.codebook_certificates import certify  # noqa: E402
 from tacit.hidden_states.laboratory import Laboratory, Sizes  # noqa: E402
 from tacit.hidden_states.models import load  # noqa: E402
+from tacit.hidden_states.noise_points import NoiseRelease  # noqa: E402
 from tacit.hidden_states.points import Point, Table, columns  # noqa: E402
 from tacit.hidden_states.prefixes import Prefixes  # noqa: E402
 from tacit.hidden_states.sweep import design_at, sweep  # noqa: E402
@@ -98,6 +99,39 @@ def test_readings_of_one_release_share_its_attacks(points):
     raw, denoised = of(points, "inverse-fisher", predicted_kl=pytest.approx(2.0))
     assert raw.attacks == denoised.attacks
     assert raw.kl != denoised.kl
+
+
+def test_noise_read_alone_is_bayes_rule_over_what_the_model_predicts(model, prefixes, laboratory):
+    raw, alone = sweep(
+        model,
+        [LAYER],
+        ["isotropic"],
+        [0.5],
+        prefixes=prefixes,
+        **OPTIONS | {"readings": ("raw", "posterior-behaviour")},
+    )
+    assert (raw.protocol, alone.protocol) == ("A", "B")
+    assert alone.generated is None
+    assert alone.attacks == raw.attacks
+    noise = design_at(laboratory, "isotropic", kl_budget=0.5, epsilon=None).covariance
+    noisy = NoiseRelease(laboratory, noise, alone.draw).noisy[: SIZES.prompts]
+    public = model.states(prefixes.calibration, LAYER).double().numpy()
+    gaps = ((noisy[:, None] - public[None]) ** 2).sum(axis=2) / noise.diagonal()[0]
+    weights = torch.from_numpy(-0.5 * gaps).softmax(dim=1)
+    read = weights @ model.logits(prefixes.calibration).double().softmax(dim=1)
+    clean = model.logits(prefixes.bank[: SIZES.prompts]).double().log_softmax(dim=1)
+    kl = (clean.exp() * (clean - read.log())).sum(dim=1).mean()
+    # the model's predictions are stored in half precision
+    assert alone.kl.value == pytest.approx(float(kl), rel=0.01)
+    same = (clean.argmax(dim=1) == read.argmax(dim=1)).double().mean()
+    assert alone.agreement.value == pytest.approx(float(same), abs=0.02)
+
+
+def test_a_reading_belongs_to_one_protocol(points):
+    content = of(points, "isotropic", reading="raw")[0].to_dict()
+    for reading, protocol in (("raw", "B"), ("posterior-behaviour", "A"), ("table", "A")):
+        with pytest.raises(ValueError, match=r"point\.protocol"):
+            Point.from_dict(content | {"reading": reading, "protocol": protocol})
 
 
 def test_a_singular_design_has_no_epsilon_and_hides_nothing(points):

@@ -12,6 +12,7 @@ from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
 from tacit.hidden_states.findings import Audit
 from tacit.hidden_states.laboratory import Laboratory, Sizes
 from tacit.hidden_states.models import LanguageModel
+from tacit.hidden_states.noise_points import DEFAULT_READINGS
 from tacit.hidden_states.points import CODEBOOK, Point
 from tacit.hidden_states.prefixes import Prefixes
 from tacit.hidden_states.recommend import Wish, recommend
@@ -39,7 +40,7 @@ def audit(
     budgets: Sequence[float] = BUDGETS,
     codewords: Sequence[int] = CODEWORDS,
     attackers: Sequence[str] = ("euclidean", "mahalanobis"),
-    readings: Sequence[str] = ("raw", "posterior-mean"),
+    readings: Sequence[str] = DEFAULT_READINGS,
     sizes: Sizes | None = None,
     out: str | os.PathLike[str] | None = None,
     rng: RandomSource = None,

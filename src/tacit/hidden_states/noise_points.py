@@ -10,13 +10,14 @@ from torch import Tensor
 
 from tacit._validation import Array
 from tacit.covariance import Covariance
-from tacit.hidden_states.laboratory import Laboratory
-from tacit.hidden_states.points import GAUSSIAN, AttackPoint
+from tacit.hidden_states.laboratory import Laboratory, Reader
+from tacit.hidden_states.points import GAUSSIAN, PROTOCOLS, AttackPoint, Measured
 
 if TYPE_CHECKING:
     from tacit.hidden_states.denoiser import Denoiser
 
-NOISE_READINGS = ("raw", "posterior-mean", "wiener", "trained")
+NOISE_READINGS = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
+DEFAULT_READINGS = ("raw", "posterior-mean", "posterior-behaviour")
 
 
 class NoiseRelease:
@@ -26,6 +27,9 @@ class NoiseRelease:
         laboratory: the layer.
         covariance: Σ.
         seed: of the draw, for this is an experiment and releases nothing.
+
+    Attributes:
+        noisy: the states drawn, (n, d).
     """
 
     def __init__(self, laboratory: Laboratory, covariance: Covariance, seed: int) -> None:
@@ -33,7 +37,7 @@ class NoiseRelease:
         sizes = laboratory.sizes
         self._rows = max(sizes.prompts, sizes.queries + sizes.held_out)
         clean = laboratory.bank[: self._rows].double().cpu().numpy()
-        self._noisy: Array = clean + covariance.sample(
+        self.noisy: Array = clean + covariance.sample(
             self._rows, np.random.default_rng([seed, sizes.queries])
         )
         self._attacks: dict[str, AttackPoint] = {}
@@ -41,8 +45,8 @@ class NoiseRelease:
     def point(self, reading: str, attackers: list[str]) -> dict[str, Any]:
         """Return what this release adds to a point."""
         laboratory, covariance = self.laboratory, self.covariance
-        states = self._read(reading)
-        kl, agreement = laboratory.utility(laboratory.reads_states(states))
+        reader, generated = self._consumer(reading)
+        kl, agreement = laboratory.utility(reader)
         cost = 0.5 * covariance.weighted_trace(laboratory.geometry.fisher)
         return {
             "family": GAUSSIAN,
@@ -52,7 +56,7 @@ class NoiseRelease:
             "predicted_kl": cost,
             "kl": kl,
             "agreement": agreement,
-            "generated": laboratory.generated(states),
+            "generated": generated,
             "attacks": tuple(self._attack(name) for name in attackers),
             "bound": None,
             "information": None,
@@ -65,17 +69,31 @@ class NoiseRelease:
             laboratory = self.laboratory
             self._attacks[name] = laboratory.attack(
                 name,
-                self._noisy[laboratory.attacked],
-                self._noisy[laboratory.tuned],
+                self.noisy[laboratory.attacked],
+                self.noisy[laboratory.tuned],
                 self.covariance,
                 self.seed,
             )
         return self._attacks[name]
 
-    def _read(self, reading: str) -> Tensor:
-        noisy = torch.from_numpy(self._noisy[: self.laboratory.sizes.prompts])
+    def _consumer(self, reading: str) -> tuple[Reader, Measured | None]:
+        """Return who reads the noisy states, and what it generates, which takes earlier ones."""
+        laboratory = self.laboratory
+        noisy = torch.from_numpy(self.noisy[: laboratory.sizes.prompts])
+        if PROTOCOLS[reading] == "B":
+            return self._reads_alone(noisy), None
         states = noisy if reading == "raw" else self._denoiser(reading).denoise(noisy)
-        return torch.as_tensor(states).to(self.laboratory.bank)
+        states = states.to(laboratory.bank)
+        return laboratory.reads_states(states), laboratory.generated(states)
+
+    def _reads_alone(self, noisy: Tensor) -> Reader:
+        from tacit.hidden_states.reading_alone import PosteriorBehaviour
+
+        laboratory = self.laboratory
+        alone = PosteriorBehaviour(
+            laboratory.calibration, self.covariance, laboratory.calibration_behaviours
+        )
+        return lambda _, rows: alone.distributions(noisy[rows]).to(laboratory.bank)
 
     def _denoiser(self, reading: str) -> Denoiser:
         from tacit.hidden_states.denoiser import Denoiser

@@ -14,7 +14,16 @@ from tacit._files import check_writable, read_bytes
 from tacit._validation import as_float, choice, in_interval, integer, non_negative
 
 GAUSSIAN, CODEBOOK = "gaussian", "codebook"
-READINGS = ("raw", "posterior-mean", "wiener", "trained", "states", "table")
+# what the consumer of each reading holds: A, the clean earlier positions too; B, the release alone
+PROTOCOLS = {
+    "raw": "A",
+    "posterior-mean": "A",
+    "wiener": "A",
+    "trained": "A",
+    "posterior-behaviour": "B",
+    "states": "A",
+    "table": "B",
+}
 SCHEMA = 1
 
 
@@ -101,8 +110,9 @@ class Point:
         layer: 1 … L.
         family: ``"gaussian"`` or ``"codebook"``.
         mechanism: its name within the family.
-        reading: what the consumer does: ``"raw"``, ``"posterior-mean"``, ``"wiener"`` or
-            ``"trained"`` for a noisy state, ``"states"`` or ``"table"`` for a code.
+        reading: what the consumer does: ``"raw"``, ``"posterior-mean"``, ``"wiener"``,
+            ``"trained"`` or ``"posterior-behaviour"`` for a noisy state, ``"states"`` or
+            ``"table"`` for a code.
         protocol: ``"A"``, the earlier positions stay clean, or ``"B"``, the release alone.
         kl_budget: K = ½ tr(FΣ) spent by design, nats; None for codebooks.
         target_epsilon: Rényi ε of order 2 the noise was scaled to; None otherwise.
@@ -194,8 +204,8 @@ class Point:
             raise ValueError(f"point: expected a sweep's point of schema {SCHEMA}")
         values = _known(cls, "point", {k: v for k, v in content.items() if k != "schema"})
         choice("point.family", values["family"], (GAUSSIAN, CODEBOOK))
-        choice("point.reading", values["reading"], READINGS)
-        choice("point.protocol", values["protocol"], ("A", "B"))
+        reading = choice("point.reading", values["reading"], tuple(PROTOCOLS))
+        choice("point.protocol", values["protocol"], (PROTOCOLS[reading],))
         values["kl"] = Measured.read("point.kl", values["kl"])
         values["agreement"] = Measured.read("point.agreement", values["agreement"])
         if values["generated"] is not None:

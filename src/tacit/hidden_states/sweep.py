@@ -19,8 +19,8 @@ from tacit.hidden_states.codebook_certificates import CodeCertificate
 from tacit.hidden_states.laboratory import ATTACKERS, Laboratory, Sizes
 from tacit.hidden_states.mechanisms import check_mechanism, is_gaussian, scaled_design
 from tacit.hidden_states.models import LanguageModel
-from tacit.hidden_states.noise_points import NOISE_READINGS, NoiseRelease
-from tacit.hidden_states.points import Point, Table
+from tacit.hidden_states.noise_points import DEFAULT_READINGS, NOISE_READINGS, NoiseRelease
+from tacit.hidden_states.points import PROTOCOLS, Point, Table
 from tacit.hidden_states.prefixes import Prefixes
 
 Announce = Callable[[str, int, int], None]
@@ -56,7 +56,7 @@ def sweep(
     prefixes: Prefixes,
     codewords: Iterable[int] = (64, 256, 1024),
     epsilons: Iterable[float] = (),
-    readings: Sequence[str] = ("raw", "posterior-mean"),
+    readings: Sequence[str] = DEFAULT_READINGS,
     sizes: Sizes | None = None,
     out: str | os.PathLike[str] | None = None,
     rng: RandomSource = None,
@@ -66,8 +66,8 @@ def sweep(
     """Measure releases of the last state: agreement and KL against the strongest attacker.
 
     Every Gaussian mechanism stands at every KL budget ``K = ½ tr(FΣ)`` and, scaled to it, at every
-    Rényi ε of order 2 over nearest neighbours of the bank. Every codebook stands at every C, read
-    under protocol A (the earlier positions stay clean) and B (the release alone).
+    Rényi ε of order 2 over nearest neighbours of the bank. Every codebook stands at every C. Both
+    are read under protocol A (the earlier positions stay clean) and B (the release alone).
 
     Args:
         model: the language model.
@@ -83,7 +83,8 @@ def sweep(
         prefixes: bank (the secrets), calibration (public); disjoint.
         codewords: C, 2 … the calibration prompts, for the codebooks.
         epsilons: ε > 0, for the Gaussian mechanisms at equal ε.
-        readings: of noisy states: ``"raw"``, ``"posterior-mean"``, ``"wiener"``, ``"trained"``.
+        readings: of noisy states: ``"raw"``, ``"posterior-mean"``, ``"wiener"``, ``"trained"``
+            (protocol A), ``"posterior-behaviour"`` (protocol B).
         sizes: how much is measured; the defaults of ``Sizes``, cut to the prefixes, when left out.
         out: JSON lines to write and to resume from; a point whose settings stand there is not
             measured again.
@@ -161,15 +162,16 @@ def _jobs(
             if is_gaussian(name):
                 levels = [{"kl_budget": budget} for budget in budgets]
                 levels += [{"target_epsilon": epsilon} for epsilon in epsilons]
-                read: list[tuple[str, str]] = [(reading, "A") for reading in readings]
+                read: Sequence[str] = readings
             else:
                 # an argmax has as many codewords as there are tokens
                 sizes = [model.vocabulary] if name == "argmax" else codewords
                 levels = [{"codewords": size} for size in sizes]
-                read = [("states", "A"), ("table", "B")]
+                read = ("states", "table")
             for level in levels:
-                for reading, protocol in read:
-                    yield Job({**base, **level, "reading": reading, "protocol": protocol})
+                for reading in read:
+                    held = {"reading": reading, "protocol": PROTOCOLS[reading]}
+                    yield Job({**base, **level, **held})
 
 
 @dataclass
