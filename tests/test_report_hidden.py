@@ -124,6 +124,38 @@ def test_the_counts_of_the_middle_are_in_the_caption(audit: Audit) -> None:
     assert "Of 1 noisy releases read as they come, 0 lie there; of 1 denoised ones, 1." in page
 
 
+def read_alone(audit: Audit, wish: Wish) -> Audit:
+    """Add a noisy state decoded alone to what was measured."""
+    alone = replace(noisy(audit.points[0], "posterior-behaviour", 0.4, 0.55), protocol="B")
+    points = (*audit.points, alone)
+    return replace(audit, points=points, recommendation=recommend(points, wish), guarantees=())
+
+
+def test_a_release_decoded_alone_is_not_drawn_among_those_with_clean_positions(
+    audit: Audit,
+) -> None:
+    both = read_alone(audit, Wish())
+    assert str(map_figure(both, width=WIDE)) == str(map_figure(audit, width=WIDE))
+    page = " ".join(render_audit(both, PROVENANCE).split())
+    assert "Not drawn: of 1 decoded from the release alone (protocol B), 1 would." in page
+    assert "decoded alone by public states</td><td>B</td>" in page
+    assert [point.protocol for _, point in compared(both)] == ["A", "A"]
+
+
+def test_a_wish_for_the_release_alone_shows_what_was_read_alone(audit: Audit) -> None:
+    alone = read_alone(audit, Wish(max_attack=0.5, protocol="B"))
+    assert hidden_verdict(alone).kind == "measured"
+    assert "the release alone gives the model’s next token for 55" in hidden_verdict(alone).sentence
+    drawn = str(map_figure(alone, width=WIDE))
+    assert "of 1 releases, protocol B; 1 in the empty middle" in drawn
+    assert drawn.count('class="measured-point"') == 2
+    assert "measured-hollow" not in drawn
+    page = " ".join(render_audit(alone, PROVENANCE).split())
+    assert "holds the release alone (protocol B)" in page
+    assert "Of 1 noisy releases decoded alone, 1 lie there." in page
+    assert {point.protocol for _, point in compared(alone)} == {"B"}
+
+
 def test_a_name_cannot_break_the_page(audit: Audit) -> None:
     evil = replace(audit, model="<script>alert(1)</script>", notes=("</script><b>",))
     page = render_audit(evil, PROVENANCE)

@@ -86,8 +86,8 @@ def sweep(
     ] = "",
     codewords: Annotated[str, typer.Option(help="C, separated by commas.")] = "64,256,1024",
     readings: Annotated[
-        str, typer.Option(help="raw, posterior-mean, wiener, trained.")
-    ] = "raw,posterior-mean",
+        str, typer.Option(help="raw, posterior-mean, wiener, trained, posterior-behaviour.")
+    ] = "raw,posterior-mean,posterior-behaviour",
     attackers: Annotated[
         str, typer.Option(help="euclidean, complement, weighted, mahalanobis.")
     ] = "euclidean,mahalanobis",
@@ -134,13 +134,12 @@ def sweep(
     if json:
         print_json([point.to_dict() for point in points])
     console = consoles(json)
-    middle = sum(point.in_middle for point in points)
-    console.print(
-        Text(
-            f"{middle} of {len(points)} releases lie in the middle that is said to be empty.",
-            "bold",
-        )
+    counts = ", ".join(
+        f"{sum(point.in_middle for point in read)} of {len(read)} under protocol {protocol}"
+        for protocol in ("A", "B")
+        if (read := [point for point in points if point.protocol == protocol])
     )
+    console.print(Text(f"In the middle that is said to be empty: {counts}.", "bold"))
     for point in points:
         bound = "" if point.bound is None else f", at most {point.bound:.2%} proven"
         line(

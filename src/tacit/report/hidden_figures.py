@@ -24,11 +24,12 @@ from tacit.report.words import superscript
 
 MOST_DOTS = 128
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+MARKS = ("hollow", "point")
 LABEL_WIDTH, LABEL_HEIGHT, MARK_WIDTH = 34.0, 10.0, 20.0
 
 
 def map_figure(audit: Audit, *, width: int) -> Markup:
-    """Draw attack success over agreement under protocol A, with the empty middle shaded."""
+    """Draw attack success over agreement under the protocol asked for, the empty middle shaded."""
     narrow = width < WIDE
     left, right, top, bottom = 46, 18, 20, 300 if narrow else 380
     across, up = Scale(0, 1, left, width - right), Scale(0, 1, bottom, top)
@@ -44,7 +45,8 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
             _text(f"{tick:.0%}", across(tick), bottom + 20, "tick", "middle"),
         ]
     parts.append(_line("axis", left, bottom, width - right, bottom))
-    read = [point for point in audit.points if point.protocol == "A"]
+    protocol = audit.recommendation.wish.protocol
+    read = [point for point in audit.points if point.protocol == protocol]
     noisy = [point for point in read if point.family != CODEBOOK]
     for point in noisy:
         parts += _noise_mark(point, across, up)
@@ -52,7 +54,7 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
         (point for point in read if point.family == CODEBOOK), key=lambda p: p.agreement.value
     )
     parts += _book_marks(books, across, up)
-    parts += _key(left, bottom + 62, narrow)
+    parts += _key(left, bottom + 62, narrow, protocol)
     label = (
         "prompts whose next token stays"
         if narrow
@@ -61,7 +63,7 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
     parts.append(_text(label, left, bottom + 40, "quiet"))
     parts.append(_text("attack names the prompt", left, top - 6, "quiet"))
     title = (
-        f"Attack success over agreement of {len(read)} releases; "
+        f"Attack success over agreement of {len(read)} releases, protocol {protocol}; "
         f"{sum(point.in_middle for point in read)} in the empty middle"
     )
     return _svg(width, bottom + (118 if narrow else 72), title, parts)
@@ -110,12 +112,14 @@ def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
     return parts
 
 
-def _key(left: float, y: float, narrow: bool) -> list[Markup]:
-    entries = (
-        (_circle("measured-hollow", left + 8, y - 4, 4.5), "noise, read as it comes", "measured"),
-        (_circle("measured-point", left + 8, y - 4, 4.5), "the same, denoised", "measured"),
-        (_line("bound", left, y - 4, left + 16, y - 4), "codebooks of C cells: bound", "bound"),
-    )
+def _key(left: float, y: float, narrow: bool, protocol: str) -> list[Markup]:
+    hollow, full = (_circle(f"measured-{kind}", left + 8, y - 4, 4.5) for kind in MARKS)
+    noise = [(hollow, "noise, read as it comes"), (full, "the same, denoised")]
+    if protocol == "B":
+        noise = [(full, "noise, decoded alone")]
+    entries = [(mark, label, "measured") for mark, label in noise]
+    bound = _line("bound", left, y - 4, left + 16, y - 4)
+    entries.append((bound, "codebooks of C cells: bound", "bound"))
     parts = []
     for index, (mark, label, kind) in enumerate(entries):
         over, down = (0, 20 * index) if narrow else ((0, 225, 410)[index], 0)

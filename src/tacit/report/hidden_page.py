@@ -60,9 +60,10 @@ def write_audit(audit: Audit, path: str | os.PathLike[str], provenance: Provenan
 
 def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
     shown = compared(audit)
-    read = [point for point in audit.points if point.protocol == "A"]
-    noisy = [point for point in read if point.family != CODEBOOK]
+    noisy = [point for point in audit.points if point.family != CODEBOOK]
     raw = [point for point in noisy if point.reading == "raw"]
+    alone = [point for point in noisy if point.protocol == "B"]
+    denoised = [point for point in noisy if point.protocol == "A" and point.reading != "raw"]
     return {
         "audit": audit,
         "verdict": hidden_verdict(audit),
@@ -77,8 +78,10 @@ def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
         "curve_narrow": curve_figure(audit, shown, width=NARROW),
         "raw_count": len(raw),
         "raw_middle": sum(point.in_middle for point in raw),
-        "denoised_count": len(noisy) - len(raw),
-        "denoised_middle": sum(point.in_middle for point in noisy if point.reading != "raw"),
+        "denoised_count": len(denoised),
+        "denoised_middle": sum(point.in_middle for point in denoised),
+        "alone_count": len(alone),
+        "alone_middle": sum(point.in_middle for point in alone),
         "rows": [_row(point, audit) for point in audit.points],
         "bank": audit.points[0].bank,
         "ln_bank": math.log(audit.points[0].bank),
@@ -118,9 +121,10 @@ def compared(audit: Audit) -> list[tuple[str, Point]]:
     """Return the releases whose attack curves are drawn: the choice, and what to hold it against.
 
     The likeliest token stands beside it as the control, and the noise whose agreement, denoised
-    where that was measured, is nearest to the choice's.
+    where that was measured, is nearest to the choice's: all under the protocol asked for.
     """
-    read = [point for point in audit.points if point.protocol == "A"]
+    protocol = audit.recommendation.wish.protocol
+    read = [point for point in audit.points if point.protocol == protocol]
     chosen = audit.recommendation.point
     target = 0.5 if chosen is None else chosen.agreement.value
     found = [] if chosen is None else [chosen]

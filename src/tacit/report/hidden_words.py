@@ -25,6 +25,7 @@ READ = {
     "posterior-mean": "denoised by public states",
     "wiener": "denoised linearly",
     "trained": "denoised by a small network",
+    "posterior-behaviour": "decoded alone by public states",
     "states": "read as a state",
     "table": "looked up in a table",
 }
@@ -48,9 +49,10 @@ def hidden_verdict(audit: Audit) -> HiddenVerdict:
             + _lowered(audit.recommendation.reasons[0]).rstrip(".")
             + ".",
         )
-    keeps = (
-        f"the model’s next token stays the same for {percent(chosen.agreement.value)} of prompts"
-    )
+    kept = percent(chosen.agreement.value)
+    keeps = f"the model’s next token stays the same for {kept} of prompts"
+    if chosen.protocol == "B":
+        keeps = f"the release alone gives the model’s next token for {kept} of prompts"
     if chosen.bound is not None:
         return HiddenVerdict(
             "bounded",
