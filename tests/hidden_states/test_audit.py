@@ -7,39 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
 
-from tacit.guarantees import InformationBound, RenyiDP, SuccessBound  # noqa: E402
-from tacit.hidden_states import Audit, Prefixes, Sizes, Wish, audit, load  # noqa: E402
-from tacit.hidden_states.points import Measured  # noqa: E402
-from tacit.hidden_states.recommend import recommend  # noqa: E402
+from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
+from tacit.hidden_states import Audit, Prefixes, Sizes, Wish, audit
+from tacit.hidden_states.points import Measured
+from tacit.hidden_states.recommend import recommend
+from tests.hidden_states.networks import small_network
 
 SIZES = Sizes(
     geometry=100, pairs=50, prompts=150, generated=10, queries=100, held_out=40, trained=100
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def asked():
-    torch.manual_seed(5)
-    config = transformers.GPT2Config(vocab_size=40, n_embd=16, n_layer=2, n_head=2, n_positions=16)
-    network = transformers.GPT2LMHeadModel(config)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(8.0)
     stream = np.random.default_rng(1).integers(40, size=6000)
     prefixes = Prefixes.draw(stream, bank=300, calibration=300, held_out=10, length=6, rng=0)
-    return load(network), prefixes
+    return small_network(vocabulary=40, width=16), prefixes
 
 
 @pytest.fixture(scope="module")

@@ -6,55 +6,24 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
 from tacit.hidden_states.fisher import Fisher, fisher_information  # noqa: E402
 from tacit.hidden_states.geometry import _summary, geometry  # noqa: E402
-from tacit.hidden_states.models import load  # noqa: E402
 from tacit.hidden_states.spread import (  # noqa: E402
     adjacency_differences,
     spread_of_differences,
     spread_of_directions,
 )
+from tests.hidden_states.networks import small_network  # noqa: E402
 
 VOCABULARY, WIDTH, LAYER = 23, 12, 1
 SEEDS = range(40)
 
 
-def make(family="gpt2"):
-    torch.manual_seed(5)
-    if family == "gpt2":
-        config = transformers.GPT2Config(
-            vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=2, n_positions=16
-        )
-    else:
-        config = transformers.LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=WIDTH,
-            intermediate_size=20,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            max_position_embeddings=16,
-        )
-    network = transformers.AutoModelForCausalLM.from_config(config)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(8.0)
-    return load(network)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def model():
-    return make()
+    return small_network(vocabulary=VOCABULARY, width=WIDTH)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +55,7 @@ def explicit(slopes, chances):
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 @pytest.mark.parametrize("batch_size", [None, 2])
 def test_exact_fisher_is_the_explicit_one(family, batch_size, prompts):
-    model = make(family)
+    model = small_network(family, vocabulary=VOCABULARY, width=WIDTH)
     truth = explicit(*jacobians(model, prompts, LAYER))
     found = fisher_information(
         model, LAYER, prompts, labels="model-exact", batch_size=batch_size

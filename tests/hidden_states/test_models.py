@@ -6,45 +6,13 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tacit.hidden_states import load  # noqa: E402
-
-WIDTH, VOCABULARY, CONTEXT, LAYERS = 32, 61, 24, 3
-COMMON = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": WIDTH,
-    "intermediate_size": 48,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": 4,
-    "max_position_embeddings": CONTEXT,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-    "pad_token_id": None,
-}
-GROUPED = {**COMMON, "num_key_value_heads": 2}
-CONFIGURATIONS = {
-    "gpt2": lambda: transformers.GPT2Config(
-        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=4, n_positions=CONTEXT
-    ),
-    "llama": lambda: transformers.LlamaConfig(**GROUPED),
-    "mistral": lambda: transformers.MistralConfig(**GROUPED, sliding_window=5),
-    "qwen2": lambda: transformers.Qwen2Config(
-        **GROUPED, use_sliding_window=True, sliding_window=4, max_window_layers=1
-    ),
-    "qwen3": lambda: transformers.Qwen3Config(**GROUPED, head_dim=8),
-    "phi": lambda: transformers.PhiConfig(**GROUPED),
-    "phi3": lambda: transformers.Phi3Config(**GROUPED),
-}
-
-
-def random_model(family, attention="sdpa"):
-    torch.manual_seed(7)
-    config = CONFIGURATIONS[family]()
-    network = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
-    # At the usual initial scale the layers barely change the residual stream.
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(6.0)
-    return load(network)
+from tests.hidden_states.networks import (  # noqa: E402
+    CONFIGURATIONS,
+    LAYERS,
+    VOCABULARY,
+    WIDTH,
+    random_model,
+)
 
 
 @pytest.fixture(scope="module", params=sorted(CONFIGURATIONS))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
 from scipy import stats  # noqa: E402
 
@@ -20,17 +20,9 @@ from tacit.hidden_states.projections import (  # noqa: E402
     transplantation,
 )
 from tacit.hidden_states.utility import compare, median_interval  # noqa: E402
-from tests.hidden_states.test_models import CONFIGURATIONS, random_model  # noqa: E402
+from tests.hidden_states.networks import CONFIGURATIONS, random_model  # noqa: E402
 
 WIDTH, VOCABULARY, LAYER = 32, 61, 1
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

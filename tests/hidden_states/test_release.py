@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
 from safetensors import safe_open  # noqa: E402
 from scipy import stats  # noqa: E402
@@ -20,7 +20,7 @@ from tacit.hidden_states.designs import designs_at_budget  # noqa: E402
 from tacit.hidden_states.geometry import geometry  # noqa: E402
 from tacit.hidden_states.release import HiddenRelease, release  # noqa: E402
 from tacit.hidden_states.spread import adjacency_differences  # noqa: E402
-from tests.hidden_states.test_geometry import make  # noqa: E402
+from tests.hidden_states.networks import small_network  # noqa: E402
 
 LAYER, RANK, BUDGET, VOCABULARY = 1, 4, 0.3, 23
 SINGULAR = {
@@ -31,17 +31,9 @@ SINGULAR = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def model():
-    return make("llama")
+    return small_network("llama", vocabulary=VOCABULARY)
 
 
 @pytest.fixture(scope="module")

@@ -7,45 +7,21 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
 from scipy import stats  # noqa: E402
 
 from tacit.covariance import Isotropic, LowRank  # noqa: E402
 from tacit.hidden_states.margin_law import margin_threshold, step_law  # noqa: E402
-from tacit.hidden_states.models import load  # noqa: E402
 from tacit.hidden_states.sequential import sequential_decoder  # noqa: E402
+from tests.hidden_states.networks import small_network  # noqa: E402
 
 WIDTH, VOCABULARY, LAYER = 12, 9, 1
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(5)
-    config = transformers.LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=WIDTH,
-        intermediate_size=20,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=8,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    network = transformers.AutoModelForCausalLM.from_config(config)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(8.0)
-    return load(network)
+    return small_network("llama", vocabulary=VOCABULARY, width=WIDTH, context=8)
 
 
 @pytest.fixture(scope="module")
