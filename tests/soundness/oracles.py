@@ -56,18 +56,16 @@ def channel_information(prior, channel):
     """Mutual information and Bayes success of naming X from Y, for P(y|x) = channel[x, y]."""
     information = mpf(0)
     with mp.workdps(30):
-        marginal = [
-            mp.fsum(mpf(float(p)) * mpf(float(w)) for p, w in zip(prior, column, strict=True))
-            for column in channel.T
-        ]
-        for p, row in zip(prior, channel, strict=True):
+        masses = [mp.convert(p) for p in prior]
+        rows = [[mp.convert(w) for w in row] for row in channel]
+        columns = list(zip(*rows, strict=True))
+        marginal = [mp.fdot(masses, column) for column in columns]
+        for p, row in zip(masses, rows, strict=True):
             for w, m in zip(row, marginal, strict=True):
                 if w > 0 and p > 0:
-                    joint = mpf(float(p)) * mpf(float(w))
-                    information += joint * mp.log(mpf(float(w)) / m)
+                    information += p * w * mp.log(w / m)
         success = mp.fsum(
-            max(mpf(float(p)) * mpf(float(w)) for p, w in zip(prior, column, strict=True))
-            for column in channel.T
+            max(p * w for p, w in zip(masses, column, strict=True)) for column in columns
         )
     return information, success
 

@@ -51,7 +51,7 @@ def renyi_over_adjacency(
     # a zero difference is covered by any noise
     moved = rows[np.any(rows != 0, axis=1)]
     farthest = float(np.max(noise.mahalanobis(moved))) if moved.size else 0.0
-    slack = 1 + 64 * EPS * noise.dim
+    slack = (1 + noise.rounding) * (1 + 8 * EPS)
     evidence: Evidence = "theorem" if math.isinf(farthest) or farthest == 0 else "numerical"
     return RenyiDP(
         orders=tuple(float(alpha) for alpha in alphas),

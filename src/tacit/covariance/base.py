@@ -11,6 +11,7 @@ from tacit._validation import Array, RandomSource, array, non_negative, symmetri
 from tacit.linalg import MACHINE_EPSILON, default_tolerance, eigh_psd
 
 RANGE_TOLERANCE = 64 * MACHINE_EPSILON
+ROUNDING_UNITS = 8.0
 
 
 class Covariance(ABC):
@@ -31,6 +32,11 @@ class Covariance(ABC):
     @abstractmethod
     def rank(self) -> int:
         """Number of directions that receive noise."""
+
+    @property
+    @abstractmethod
+    def rounding(self) -> float:
+        """Return ρ with ``zᵀ Σ⁻¹ z <= (1 + ρ) mahalanobis(z)``, whatever double precision lost."""
 
     @abstractmethod
     def trace(self) -> float:
@@ -125,6 +131,11 @@ def frozen(values: Array) -> Array:
     copy = values.copy()
     copy.flags.writeable = False
     return copy
+
+
+def relative_rounding(terms: int, largest: float, least: float) -> float:
+    """Return ρ = 8 n 2⁻⁵² κ for variances between ``least`` and ``largest``, κ their ratio."""
+    return ROUNDING_UNITS * terms * MACHINE_EPSILON * (largest / least)
 
 
 def kept_spectrum(name: str, dense: Array) -> tuple[Array, Array]:

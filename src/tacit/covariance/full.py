@@ -17,7 +17,13 @@ from tacit._validation import (
     symmetric,
     vector,
 )
-from tacit.covariance.base import Covariance, frozen, infinite_outside, kept_spectrum
+from tacit.covariance.base import (
+    Covariance,
+    frozen,
+    infinite_outside,
+    kept_spectrum,
+    relative_rounding,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +47,11 @@ class Isotropic(Covariance):
     def rank(self) -> int:
         """Return d, or 0 without noise."""
         return self.dim if self.variance > 0 else 0
+
+    @property
+    def rounding(self) -> float:
+        """Return ρ of a sum of d terms."""
+        return relative_rounding(self.dim, 1.0, 1.0)
 
     def trace(self) -> float:
         """Return d · variance."""
@@ -105,6 +116,11 @@ class Diagonal(Covariance):
         """Number of coordinates with noise."""
         return int(np.count_nonzero(self.variances))
 
+    @property
+    def rounding(self) -> float:
+        """Return ρ of a sum of d terms."""
+        return relative_rounding(self.dim, 1.0, 1.0)
+
     def trace(self) -> float:
         """Return the sum of the variances."""
         return float(self.variances.sum())
@@ -167,6 +183,12 @@ class Dense(Covariance):
         """Number of directions with noise."""
         return int(self._spectrum[0].size)
 
+    @property
+    def rounding(self) -> float:
+        """Return ρ, that of the eigenvalues kept."""
+        values = self._spectrum[0]
+        return relative_rounding(self.dim, values[-1], values[0]) if values.size else 0.0
+
     def trace(self) -> float:
         """Return tr Σ."""
         return float(np.trace(self.matrix))
@@ -209,7 +231,7 @@ class Dense(Covariance):
 
 
 def _diagonal_distance(rows: Array, variances: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(rows == 0.0, 0.0, rows**2 / variances)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        terms = np.where(rows == 0.0, 0.0, rows / variances * rows)
     distances: Array = terms.sum(axis=1)
     return distances

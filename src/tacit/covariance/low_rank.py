@@ -19,7 +19,13 @@ from tacit._validation import (
     positive,
     symmetric,
 )
-from tacit.covariance.base import Covariance, frozen, infinite_outside, kept_spectrum
+from tacit.covariance.base import (
+    Covariance,
+    frozen,
+    infinite_outside,
+    kept_spectrum,
+    relative_rounding,
+)
 from tacit.linalg import default_tolerance
 
 
@@ -71,6 +77,18 @@ class LowRank(Covariance):
     def rank(self) -> int:
         """Rank of the core, or d with a floor."""
         return self.dim if self.floor > 0 else int(self._spectrum[0].size)
+
+    @property
+    def rounding(self) -> float:
+        """Return ρ, with what the rows lack of being orthonormal."""
+        values = self._spectrum[0]
+        if not values.size:
+            return relative_rounding(self.dim, 1.0, 1.0)
+        bare = self.floor > 0 and values.size < self.dim
+        least = self.floor if bare else float(values[0]) + self.floor
+        largest = float(values[-1]) + self.floor
+        deviation = float(np.linalg.norm(self.basis @ self.basis.T - np.eye(len(self.basis))))
+        return relative_rounding(self.dim, largest, least) + 2.0 * deviation * (largest / least)
 
     def trace(self) -> float:
         """Return tr core + d · floor."""
@@ -199,6 +217,12 @@ class Factored(Covariance):
         if self._triangular is not None:
             return int(self.factor.shape[1])
         return int(self._directions[1].size)
+
+    @property
+    def rounding(self) -> float:
+        """Return ρ, that of solving A u = z."""
+        singular = self._directions[1]
+        return relative_rounding(2 * max(self.factor.shape), singular[0], singular[-1])
 
     def trace(self) -> float:
         """Return ‖A‖²."""
