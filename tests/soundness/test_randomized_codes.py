@@ -1,0 +1,118 @@
+"""Codes reported at random: every report's law enumerated, beside what is certified of it."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+pytest.importorskip("torch")
+
+from tacit.guarantees import ApproximateDP, InformationBound, SuccessBound
+from tacit.hidden_states.codebook_response import RandomizedCodes
+
+from . import oracles
+from .registry import certifies
+
+SEEDS = range(24)
+
+
+def drawn_instance(seed):
+    """A mechanism over 2 … 6 codes, and 2 … 6 candidates with their codes."""
+    source = np.random.default_rng(seed)
+    size = int(source.integers(2, 7))
+    near = int(source.integers(1, size))
+    rows = [
+        source.permutation([c, *source.permutation(np.delete(np.arange(size), c))[: near - 1]])
+        for c in range(size)
+    ]
+    epsilon = float(np.exp(source.uniform(np.log(0.01), np.log(40.0))))
+    codes = source.integers(size, size=int(source.integers(2, 7)))
+    return source, RandomizedCodes(epsilon, np.array(rows)), codes
+
+
+def law_as_drawn(mechanism):
+    """P(y | c) in fractions: a share of 2⁻⁵³ steps decides, then all codes of a kind are alike."""
+    share, near, size = Fraction(mechanism.inside), mechanism.near, mechanism.size
+    law = [[(1 - share) / (size - near)] * size for _ in range(size)]
+    for code, row in enumerate(mechanism.neighbours.tolist()):
+        for each in row:
+            law[code][each] = share / near
+    return law
+
+
+def law_as_defined(mechanism):
+    """e^ε/Z for the codes listed and 1/Z for others, at 60 digits."""
+    with mp.workdps(oracles.DIGITS):
+        weight = mp.exp(mpf(mechanism.epsilon))
+        total = mechanism.near * weight + mechanism.size - mechanism.near
+        return [
+            [(weight if each in row else 1) / total for each in range(mechanism.size)]
+            for row in mechanism.neighbours.tolist()
+        ]
+
+
+@certifies(ApproximateDP)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_report_is_more_telling_than_epsilon(seed):
+    _, mechanism, _ = drawn_instance(seed)
+    law = law_as_drawn(mechanism)
+    assert all(sum(row) == 1 for row in law)
+    for releases in (1, 2):
+        outcomes = list(itertools.product(range(mechanism.size), repeat=releases))
+        ratio = max(
+            mp.convert(
+                math.prod(law[c][y] for y in outcome) / math.prod(law[d][y] for y in outcome)
+            )
+            for outcome in outcomes
+            for c, d in itertools.permutations(range(mechanism.size), 2)
+        )
+        found = mechanism.guarantee(releases)
+        assert found.delta == 0.0
+        with mp.workdps(oracles.DIGITS):
+            true = mp.log(ratio)
+            assert found.epsilon >= true
+            # the steps of 2⁻⁵³ are all that keeps the bound from being attained
+            assert mechanism.epsilon > 30 or found.epsilon <= true * (1 + mpf(10) ** -2)
+
+
+@certifies(ApproximateDP, SuccessBound)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_telling_two_prompts_apart_by_several_reports(seed):
+    source, mechanism, _ = drawn_instance(seed)
+    law = law_as_drawn(mechanism)
+    prior = Fraction(int(source.integers(1, 1024)), 1024)
+    for releases in (1, 3):
+        bound = mechanism.guarantee(releases).success(float(prior)).success
+        for c, d in itertools.permutations(range(min(mechanism.size, 4)), 2):
+            best = sum(
+                max(
+                    prior * math.prod(law[c][y] for y in outcome),
+                    (1 - prior) * math.prod(law[d][y] for y in outcome),
+                )
+                for outcome in itertools.product(range(mechanism.size), repeat=releases)
+            )
+            assert Fraction(bound) >= best
+
+
+@certifies(SuccessBound, InformationBound)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_report_never_tells_more_than_certified(seed):
+    source, mechanism, codes = drawn_instance(seed)
+    count = len(codes)
+    given = None
+    masses = [Fraction(1, count)] * count
+    if seed % 2:
+        # integers that add up to a power of two: the prior has no rounding
+        given = source.multinomial(1024 - count, source.dirichlet(np.ones(count))) + 1.0
+        masses = [Fraction(int(weight), 1024) for weight in given]
+    found = mechanism.certify(codes, prior=given)
+    for law in (law_as_drawn(mechanism), law_as_defined(mechanism)):
+        channel = np.array([law[code] for code in codes], dtype=object)
+        nats, success = oracles.channel_information(masses, channel)
+        assert found.success.success >= success
+        assert found.information.nats >= nats
+        # attained by the Bayes attacker, so that any smaller number would be false
+        assert found.success.success <= success * (1 + mpf(10) ** -9) + mpf(10) ** -12
