@@ -2,6 +2,9 @@
 
 import importlib
 import inspect
+import pkgutil
+import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,11 @@ import pytest
 import tacit.guarantees
 from tacit.guarantees import Guarantee, InformationBound
 
-from .registry import CASES, certifies
+from .registry import BOUNDS, CASES, bounds, certifies
+
+# What a guarantee, or a measured interval, is written down as.
+RECORDS = {"Point", "Measured"}
+CLAIM = re.compile(r"(.*_)?(bounds?|low|high|published)")
 
 for path in Path(__file__).parent.glob("test_*.py"):
     if path.stem != Path(__file__).stem:
@@ -36,8 +43,31 @@ def test_the_public_types_are_among_those_checked():
     assert types - {Guarantee} == set(KINDS)
 
 
+def test_every_bound_on_hidden_states_has_a_soundness_case():
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    import tacit.hidden_states as package
+
+    claimed = set()
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(found.name)
+        for name, owner in inspect.getmembers(module, inspect.isclass):
+            if owner.__module__ == module.__name__ and is_dataclass(owner) and name not in RECORDS:
+                claimed |= {
+                    f"{module.__name__}.{name}.{field.name}"
+                    for field in fields(owner)
+                    if CLAIM.fullmatch(field.name)
+                }
+    assert claimed
+    assert claimed <= set(BOUNDS)
+
+
 def test_only_tests_of_guarantee_types_register():
     with pytest.raises(TypeError, match="guarantee types"):
         certifies(int)
     with pytest.raises(ValueError, match="expected a test"):
         certifies(InformationBound)(every_kind)
+    with pytest.raises(ValueError, match="expected fields"):
+        bounds(InformationBound, "tightness")
+    with pytest.raises(ValueError, match="expected a test"):
+        bounds(InformationBound, "nats")(every_kind)

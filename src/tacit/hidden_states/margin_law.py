@@ -9,6 +9,9 @@ import numpy as np
 from scipy import special
 
 from tacit._validation import Array, RandomSource, choice, generator, in_interval, integer, matrix
+from tacit.linalg import MACHINE_EPSILON
+
+ROUNDING = 16.0 * MACHINE_EPSILON
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ def margin_threshold(vocabulary: int, failure: float, *, tail: str = "exponentia
         tail: ``"exponential"``, as published, or ``"gaussian"``.
 
     Returns:
-        The margin in units of the noise: below it the bound says nothing, which is not privacy.
+        The margin in units of the noise, rounded up: below it the bound says nothing, which is
+        not privacy.
 
     Raises:
         ValueError: a bad argument.
@@ -99,5 +103,9 @@ def margin_threshold(vocabulary: int, failure: float, *, tail: str = "exponentia
     others = integer("vocabulary", vocabulary, minimum=2) - 1
     chance = in_interval("failure", failure, 0.0, 1.0, open_low=True, open_high=True)
     if choice("tail", tail, ("exponential", "gaussian")) == "exponential":
-        return math.sqrt(8.0 * math.log(others / chance))
-    return max(0.0, -2.0 * float(special.ndtri(chance / others)))
+        margin = math.sqrt(8.0 * (math.log(others) - math.log(chance)))
+        return margin * (1.0 + 4.0 * MACHINE_EPSILON)
+    share = chance / others
+    if share >= 0.5:
+        return 0.0
+    return -2.0 * float(special.ndtri(share * (1.0 - ROUNDING))) * (1.0 + ROUNDING)
