@@ -157,7 +157,7 @@ def test_two_candidates_match_the_closed_form():
     assert found.top1_interval[0] < exact < found.top1_interval[1]
 
 
-@pytest.mark.parametrize("kind", ["dense", "low rank", "diagonal"])
+@pytest.mark.parametrize("kind", ["dense", "low rank", "low rank, uneven", "diagonal"])
 def test_a_rank_deficient_release_is_found_always(kind):
     """Whatever the noise in its range, one bare direction gives the prompt away (Prop. 9)."""
     bank, truth, source = problem(count=2000, width=12)
@@ -165,6 +165,7 @@ def test_a_rank_deficient_release_is_found_always(kind):
     noise = {
         "dense": Dense(1e6 * orthonormal[:, :11] @ orthonormal[:, :11].T),
         "low rank": LowRank(orthonormal[:, :11].T, 1e6 * np.eye(11)),
+        "low rank, uneven": LowRank(orthonormal[:, :11].T, np.diag(np.geomspace(1e-4, 1e6, 11))),
         "diagonal": Diagonal([1e6] * 11 + [0.0]),
     }[kind]
     released = bank[truth] + noise.sample(len(truth), source)

@@ -11,7 +11,7 @@ from scipy import linalg as scipy_linalg
 
 from tacit._threads import one_thread
 from tacit._validation import Array, matrix, vector
-from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
+from tacit.covariance import Covariance, Diagonal, Factored, Isotropic, LowRank
 from tacit.linalg import MACHINE_EPSILON, row_space
 
 TRIANGLE_PANELS = 8
@@ -104,8 +104,11 @@ def noise_space(centre: Array, covariance: Covariance, floor: float) -> Space:
             inverse = _inverse_root(dense) if floor > 0 or covariance.rank == dim else None
             if inverse is not None:
                 return Space(centre, inverse, triangular=True)
-            variances, vectors = np.linalg.eigh(covariance.to_dense())
-            variances, vectors = variances[::-1], vectors[:, ::-1]
+            if isinstance(covariance, LowRank):
+                variances, vectors = _low_rank_spectrum(covariance)
+            else:
+                variances, vectors = np.linalg.eigh(covariance.to_dense())
+                variances, vectors = variances[::-1], vectors[:, ::-1]
     kept = dim if floor > 0 else covariance.rank
     scales = np.sqrt(np.maximum(variances[:kept], 0.0) + floor)
     bare = vectors[:, kept:] if kept < dim else None
@@ -141,6 +144,20 @@ def _factored_spectrum(covariance: Factored) -> tuple[Array, Array]:
     variances = np.zeros(covariance.dim)
     variances[: singular.size] = singular**2
     return variances, left
+
+
+def _low_rank_spectrum(covariance: LowRank) -> tuple[Array, Array]:
+    """Eigenvalues, largest first, and eigenvectors; the bare ones orthogonal to the basis itself.
+
+    Those of the dense Σ lean by ε λ_max/λ into directions of variance λ, where there is noise.
+    """
+    count = len(covariance.basis)
+    values, inside = np.linalg.eigh(covariance.core)
+    complete, _ = np.linalg.qr(covariance.basis.T, mode="complete")
+    variances = np.zeros(covariance.dim)
+    variances[:count] = values[::-1]
+    vectors = np.hstack([covariance.basis.T @ inside[:, ::-1], complete[:, count:]])
+    return variances + covariance.floor, vectors
 
 
 def range_tolerance(queries: Array, precision: float, centre: Array) -> Array:
