@@ -23,7 +23,7 @@ LOGITS = [path for path in RESULTS if path.stem != "pac-means"]
 def load(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Import a module that the experiments share."""
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    return lambda name: importlib.import_module(f"pac_shared.{name}")
+    return lambda name, package="pac_shared": importlib.import_module(f"{package}.{name}")
 
 
 def _results(path: Path) -> Any:
@@ -80,7 +80,7 @@ def test_the_printed_entropy_of_agnews_is_above_its_limit(load: Any) -> None:
 
 
 def test_the_page_is_what_the_results_say(load: Any) -> None:
-    page = load("page")
+    page = load("page", "reproductions")
     assert page.PAGE.read_text(encoding="utf-8") == page.text()
 
 

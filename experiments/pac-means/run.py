@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pac_shared import data, figure, page, published
 from pac_shared.state import RESULTS, Study, write
+from reproductions.page import render
 from tacit.accounting import gaussian
 from tacit.attacks import bayes, membership_attack
 from tacit.conversions import success_from_information, success_from_profile
@@ -54,7 +55,7 @@ def main() -> int:
     if not fast and len(tables) == len(("iris", "rice")):
         write(RESULTS / "pac-means.json", results)
         figure.draw_means(results)
-        page.render()
+        render()
         console.print("written: results/pac-means.json, its figure, docs/reproductions.md")
     return 0
 

@@ -18,6 +18,7 @@ from pac_shared import figure, page, published
 from pac_shared.data import MissingDataError
 from pac_shared.networks import Logits, logits
 from pac_shared.state import RESULTS, Study, write
+from reproductions.page import render
 from tacit.attacks import bayes
 from tacit.attacks.intervals import proportion_interval
 from tacit.covariance import Covariance, Dense
@@ -52,7 +53,7 @@ def main(dataset: str) -> int:
     if not fast:
         write(RESULTS / f"pac-{dataset}.json", results)
         figure.draw_logits(results)
-        page.render()
+        render()
         console.print(f"written: results/pac-{dataset}.json, its figure, docs/reproductions.md")
     return 0
 

@@ -1,46 +1,36 @@
-"""docs/reproductions.md, written from the JSON of the runs: no number on it is typed by hand."""
+"""The residual-PAC tables of docs/reproductions.md, written from the JSON of the runs."""
 
 from __future__ import annotations
 
 import json
 import math
-import textwrap
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from pac_shared import published, words
 from pac_shared.state import RESULTS
+from reproductions.prose import filled, rounded_down, rounded_up
 
-PAGE = Path(__file__).parents[2] / "docs" / "reproductions.md"
 LOGITS = ("mnist", "cifar10", "agnews")
 METHODS = ("linear", "exact", "diagonal", "ours")
 
 
-def render() -> None:
-    """Write the page."""
-    PAGE.write_text(text(), encoding="utf-8")
-
-
-def text() -> str:
-    """Return the page from the results that are there."""
+def sections() -> list[str]:
+    """Return the lines of the page from the results that are there."""
     parts = [words.OPENING.rstrip(), "", *impossible_rows()]
     for dataset in LOGITS:
         results = _results(dataset)
-        parts += [f"## {words.TITLES[dataset]}", ""]
+        parts += [f"### {words.TITLES[dataset]}", ""]
         if results is None:
             parts += [f"Not run: `make experiments NAME=pac-{dataset}`.", ""]
             continue
         parts += [f"![{words.TITLES[dataset]}](images/pac-{dataset}.svg)", ""]
         parts += [filled(words.logits_story(results)), "", *logits_table(results), ""]
     means = _results("means")
-    parts += ["## Means of Iris and Rice", ""]
+    parts += ["### Means of Iris and Rice", ""]
     if means is None:
-        parts += ["Not run: `make experiments NAME=pac-means`.", ""]
-    else:
-        parts += ["![Means](images/pac-means.svg)", "", filled(words.means_story(means)), ""]
-        parts += means_tables(means)
-    return "\n".join(parts).rstrip("\n") + "\n"
+        return [*parts, "Not run: `make experiments NAME=pac-means`.", ""]
+    parts += ["![Means](images/pac-means.svg)", "", filled(words.means_story(means)), ""]
+    return [*parts, *means_tables(means)]
 
 
 def _results(name: str) -> Any:
@@ -64,7 +54,7 @@ def impossible_rows() -> list[str]:
                     accuracy = table[f"accuracy_{column}"][row]
                     lines.append(
                         f"| {table['table']}, {title} | {words.PRINTED[column]} | {beta:g} | "
-                        f"{accuracy:.1%} | {_down(leaks[row])} |"
+                        f"{accuracy:.1%} | {rounded_down(leaks[row])} |"
                     )
     return [*lines, "", filled(words.after_impossible()), ""]
 
@@ -98,7 +88,7 @@ def _designs(rows: list[dict[str, Any]]) -> list[str]:
         cells = [_cell(row[m], row["beta"]) if m in row else "no noise needed" for m in METHODS]
         mine = row.get("ours")
         share = f"{mine['noise'] / row['exact']['noise']:.3f}" if mine else ""
-        lost = _down((mine or row["exact"])["fano"])
+        lost = rounded_down((mine or row["exact"])["fano"])
         lines.append(f"| {row['beta']:g} | {' | '.join(cells)} | {share} | {lost} |")
     return lines
 
@@ -106,7 +96,7 @@ def _designs(rows: list[dict[str, Any]]) -> list[str]:
 def _cell(record: dict[str, Any], beta: float) -> str:
     """Return power, accuracy and certified nats: β by the design, on fresh draws often less."""
     nats = min(record.get("design_certified", record["certified"]), beta)
-    return f"{record['noise']:.4g} / {record['accuracy']:.1%} / {_up(nats)}"
+    return f"{record['noise']:.4g} / {record['accuracy']:.1%} / {rounded_up(nats)}"
 
 
 def _played(rows: list[dict[str, Any]]) -> list[str]:
@@ -120,7 +110,8 @@ def _played(rows: list[dict[str, Any]]) -> list[str]:
         verdict = "refuted" if sr["refuted"] else "kept" if sr["certified"] <= row["beta"] else "?"
         lines.append(
             f"| {row['beta']:g} | {sr['noise']:.4g} | {sr['accuracy']:.1%} | "
-            f"{sr['estimated']:.3g} | {_down(least)} | {_up(sr['certified'])} | {verdict} |"
+            f"{sr['estimated']:.3g} | {rounded_down(least)} | {rounded_up(sr['certified'])} | "
+            f"{verdict} |"
         )
     return lines
 
@@ -133,7 +124,7 @@ def _printed(dataset: str) -> list[str]:
     for row, beta in enumerate(table["beta"]):
         cells = [
             f"{table[f'noise_{c}'][row]:g} / {table[f'accuracy_{c}'][row]:.1%} / "
-            f"{_down(leaks[c][row])}"
+            f"{rounded_down(leaks[c][row])}"
             for c in published.COLUMNS
         ]
         refuted = [
@@ -190,34 +181,3 @@ def _attacks(rows: list[dict[str, Any]]) -> list[str]:
         success = math.ceil(row["success_bound"] * 1e4) / 1e4
         lines.append(f"| {row['beta']:g} | {success:.4f} | {' | '.join(cells)} |")
     return lines
-
-
-def filled(prose: str) -> str:
-    """Return paragraphs and lists with lines of equal length."""
-    blocks = prose.replace("\n* ", "\n\n* ").split("\n\n")
-    lines = [
-        textwrap.fill(
-            " ".join(block.split()),
-            108,
-            subsequent_indent="  " if block.startswith("* ") else "",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for block in (block.strip() for block in blocks)
-        if block
-    ]
-    joined = lines[0]
-    for before, line in pairwise(lines):
-        listed = before.startswith("* ") and line.startswith("* ")
-        joined += ("\n" if listed else "\n\n") + line
-    return joined
-
-
-def _up(nats: float) -> str:
-    """Return four decimals rounded up: a bound from above."""
-    return f"{math.ceil(nats * 1e4 - 1e-9) / 1e4:.4f}"
-
-
-def _down(nats: float) -> str:
-    """Return four decimals rounded down: a bound from below."""
-    return f"{math.floor(nats * 1e4 + 1e-9) / 1e4:.4f}"

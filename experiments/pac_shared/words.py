@@ -10,18 +10,12 @@ from pac_shared import published
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST", "agnews": "AG-News"}
 PRINTED = {"auto": "Auto-PAC", "efficient": "Efficient-PAC", "sr": "SR-PAC"}
 
-OPENING = """# Reproductions: the tables of the residual-PAC paper
+OPENING = """## The residual-PAC paper: tables 1 to 6
 
-`make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`) runs one of
-these, writes `experiments/results/pac-….json` and its figure, and renders this page; no number
-on it is typed by hand. `experiments/pac_shared/published.json` holds Tables 1 to 6 as printed.
-The data sets are not shipped: put their folder in `TACIT_DATA` (Iris comes with scikit-learn).
-`--fast` is a smoke test and publishes nothing.
+`experiments/pac_shared/published.json` holds Tables 1 to 6 as printed. The data sets are not
+shipped: put their folder in `TACIT_DATA` (Iris comes with scikit-learn).
 
-Solid lines are noise that is certified for its budget. Filled points are measurements. Hollow
-points are printed in the paper.
-
-## Rows that cannot be
+### Rows that cannot be
 
 Fano's inequality turns an accuracy into nats that leak for certain, whatever the noise and
 whoever chose it: naming one of C classes wrong with probability e takes

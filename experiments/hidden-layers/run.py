@@ -1,0 +1,125 @@
+"""Every layer: noise at equal measured KL, codebooks, and what the hidden-state paper says."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from hidden_shared import figure, verdicts
+from hidden_shared.measure import Scale, geometry_facts, kept_facts, measure_layer
+from hidden_shared.rows import packed
+from tacit._files import write_text_atomic
+from tacit.hidden_states import Prefixes, Sizes, docstring_corpus, load, read_text
+from tacit.hidden_states.sweep import Bench
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+LENGTH, SEED = 32, 0
+FULL = Scale(
+    bank=10_000,
+    calibration=20_000,
+    sizes=Sizes(geometry=2000, pairs=2000, prompts=1000, generated=0, queries=1000, trained=5000),
+    budgets=(0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+    coarse=(0.1, 1.0, 4.0, 16.0),
+    targets=(0.5, 1.0, 2.0),
+    exponents=(0.25, 0.5, 0.75, 1.25, 1.5, 2.0),
+    epsilons=(1.0, 3.0, 8.0, 16.0),
+    codewords=(256, 1024),
+    books=("codebook-euclidean", "codebook-decision", "argmax"),
+)
+FAST = Scale(
+    bank=400,
+    calibration=600,
+    sizes=Sizes(geometry=200, pairs=100, prompts=100, generated=0, queries=100, trained=100),
+    budgets=(0.5, 2.0, 8.0),
+    coarse=(0.5, 8.0),
+    targets=(0.5,),
+    exponents=(0.5, 2.0),
+    epsilons=(16.0,),
+    codewords=(32,),
+    books=("codebook-euclidean", "argmax"),
+)
+FAST_CHARACTERS = 400_000
+
+
+def main() -> int:
+    """Measure all layers, write rows and figure, and print the verdicts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fast", action="store_true", help="two layers, in a minute")
+    parser.add_argument("--model", default="tacit/small", help="a folder or a name")
+    parser.add_argument("--texts", type=Path, help="where prompts come from; docstrings if not")
+    parser.add_argument("--layers", type=int, nargs="+", help="of the model, all if not given")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    arguments = parser.parse_args()
+    scale, name = (FAST, "hidden-layers-fast") if arguments.fast else (FULL, "hidden-layers")
+    start = time.perf_counter()
+    model = load(arguments.model)
+    layers = arguments.layers or (
+        [1, model.layers] if arguments.fast else range(1, model.layers + 1)
+    )
+    text = read_text(arguments.texts) if arguments.texts else docstring_corpus()
+    prefixes = Prefixes.draw(
+        model.stream(text[:FAST_CHARACTERS] if arguments.fast else text),
+        bank=scale.bank, calibration=scale.calibration, held_out=1, length=LENGTH, rng=SEED,
+    )  # fmt: skip
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED)
+    key = hashlib.sha256(prefixes.calibration.numpy().tobytes()).hexdigest()[:16]
+    rows, facts = [], []
+    for layer in layers:
+        facts.append(
+            kept_facts(
+                arguments.out / f"{name}-geometry.jsonl",
+                f"{model.name} {key} {scale.sizes} {layer}",
+                lambda layer=layer: geometry_facts(bench.at(layer), scale.exponents),
+            )
+        )
+        rows += measure_layer(
+            model, layer, scale, prefixes, bench,
+            seed=SEED, out=arguments.out / f"{name}.jsonl",
+            progress=lambda label: print(
+                f"{time.perf_counter() - start:6.0f} s  {label}", flush=True
+            ),
+        )  # fmt: skip
+    result = {
+        "experiment": name,
+        "model": model.name,
+        "recipe": model.recipe,
+        "texts": arguments.texts.name if arguments.texts else "docstrings of this installation",
+        "length": LENGTH,
+        "bank": scale.bank,
+        "calibration": scale.calibration,
+        "prompts": scale.sizes.prompts,
+        "queries": scale.sizes.queries,
+        "targets": list(scale.targets),
+        "epsilons": list(scale.epsilons),
+        "layers": facts,
+        **packed(rows),
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    target = arguments.out / f"{name}.json"
+    write_text_atomic("out", target, _lines(result))
+    images = figure.IMAGES if arguments.out == RESULTS and not arguments.fast else arguments.out
+    figure.draw(result, images / f"{name}.svg")
+    for verdict in verdicts.verdicts(result):
+        print(f"{verdict.word}: {verdict.claim}\n    {verdict.found}")
+    print(target)
+    return 0
+
+
+def _lines(result: dict[str, object]) -> str:
+    """Return JSON with a row on a line."""
+    rows = result["rows"]
+    assert isinstance(rows, list)
+    short = json.dumps({**result, "rows": []}, allow_nan=False, ensure_ascii=False, indent=1)
+    lines = ",\n  ".join(json.dumps(row, allow_nan=False, ensure_ascii=False) for row in rows)
+    return short.replace('"rows": []', f'"rows": [\n  {lines}\n ]') + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

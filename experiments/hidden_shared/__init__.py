@@ -1,0 +1,1 @@
+"""What the hidden-state experiments share: compact rows, equal-KL comparison, verdicts, page."""

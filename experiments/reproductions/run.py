@@ -1,0 +1,21 @@
+"""Render docs/reproductions.md from the results that are there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from reproductions import page
+
+
+def main() -> int:
+    """Write the page."""
+    page.render()
+    print(page.PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
