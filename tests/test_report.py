@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.report import Provenance, read_release, render_report, verdict, write_report
-from tacit.report.figures import NARROW, WIDE, success_figure, variance_figure
+from tacit.report.drawing import NARROW, WIDE
+from tacit.report.figures import success_figure, variance_figure
 from tacit.report.words import (
     beside,
     percent_up,

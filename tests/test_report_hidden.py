@@ -16,7 +16,7 @@ from tacit.hidden_states.findings import Audit
 from tacit.hidden_states.points import AttackPoint, Measured, Point
 from tacit.hidden_states.recommend import Wish, recommend
 from tacit.report import Provenance
-from tacit.report.figures import NARROW, WIDE
+from tacit.report.drawing import NARROW, WIDE
 from tacit.report.hidden_figures import curve_figure, map_figure, spectrum_figure
 from tacit.report.hidden_page import compared, render_audit, write_audit
 from tacit.report.hidden_words import hidden_verdict

@@ -9,17 +9,8 @@ from markupsafe import Markup
 
 from tacit.hidden_states.findings import Audit
 from tacit.hidden_states.points import CODEBOOK, Point
-from tacit.report.figures import (
-    WIDE,
-    Scale,
-    _circle,
-    _decade_ticks,
-    _decades,
-    _line,
-    _rect,
-    _svg,
-    _text,
-)
+from tacit.report import drawing as draw
+from tacit.report.drawing import WIDE, Scale
 from tacit.report.words import superscript
 
 MOST_DOTS = 128
@@ -35,16 +26,16 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
     across, up = Scale(0, 1, left, width - right), Scale(0, 1, bottom, top)
     middle = (across(0.5), up(0.5))
     parts = [
-        _rect("excluded", middle[0], middle[1], width - right - middle[0], bottom - middle[1]),
-        _text("the empty middle", middle[0] + 8, middle[1] + 18, "quiet"),
+        draw.rect("excluded", middle[0], middle[1], width - right - middle[0], bottom - middle[1]),
+        draw.text("the empty middle", middle[0] + 8, middle[1] + 18, "quiet"),
     ]
     for tick in TICKS:
         parts += [
-            _line("grid", left, up(tick), width - right, up(tick)),
-            _text(f"{tick:.0%}", left - 8, up(tick) + 4, "tick", "end"),
-            _text(f"{tick:.0%}", across(tick), bottom + 20, "tick", "middle"),
+            draw.line("grid", left, up(tick), width - right, up(tick)),
+            draw.text(f"{tick:.0%}", left - 8, up(tick) + 4, "tick", "end"),
+            draw.text(f"{tick:.0%}", across(tick), bottom + 20, "tick", "middle"),
         ]
-    parts.append(_line("axis", left, bottom, width - right, bottom))
+    parts.append(draw.line("axis", left, bottom, width - right, bottom))
     protocol = audit.recommendation.wish.protocol
     read = [point for point in audit.points if point.protocol == protocol]
     noisy = [point for point in read if point.family != CODEBOOK]
@@ -60,13 +51,13 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
         if narrow
         else ("share of prompts whose next token stays the same")
     )
-    parts.append(_text(label, left, bottom + 40, "quiet"))
-    parts.append(_text("attack names the prompt", left, top - 6, "quiet"))
+    parts.append(draw.text(label, left, bottom + 40, "quiet"))
+    parts.append(draw.text("attack names the prompt", left, top - 6, "quiet"))
     title = (
         f"Attack success over agreement of {len(read)} releases, protocol {protocol}; "
         f"{sum(point.in_middle for point in read)} in the empty middle"
     )
-    return _svg(width, bottom + (118 if narrow else 72), title, parts)
+    return draw.svg(width, bottom + (118 if narrow else 72), title, parts)
 
 
 def _noise_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
@@ -74,9 +65,9 @@ def _noise_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
     x, y = across(agreement.value), up(attack.value)
     kind = "measured-hollow" if point.reading == "raw" else "measured-point"
     return [
-        _line("measured", across(agreement.low), y, across(agreement.high), y),
-        _line("measured", x, up(attack.low), x, up(attack.high)),
-        _circle(kind, x, y, 4.5),
+        draw.line("measured", across(agreement.low), y, across(agreement.high), y),
+        draw.line("measured", x, up(attack.low), x, up(attack.high)),
+        draw.circle(kind, x, y, 4.5),
     ]
 
 
@@ -88,7 +79,7 @@ def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
         assert point.bound is not None
         low, high = across(point.agreement.low), across(point.agreement.high)
         centre, y = across(point.agreement.value), up(point.bound)
-        parts.append(_line("bound", min(low, centre - 5), y, max(high, centre + 5), y))
+        parts.append(draw.line("bound", min(low, centre - 5), y, max(high, centre + 5), y))
         taken.append((centre, y - 3, MARK_WIDTH))
     # ascending agreement: the last of each size is its best
     named = {point.codewords: point for point in books}.values()
@@ -108,23 +99,23 @@ def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
             y - 8,
         )
         taken.append((centre, height - 4, LABEL_WIDTH))
-        parts.append(_text(name, centre, height, "bound-text", "middle"))
+        parts.append(draw.text(name, centre, height, "bound-text", "middle"))
     return parts
 
 
 def _key(left: float, y: float, narrow: bool, protocol: str) -> list[Markup]:
-    hollow, full = (_circle(f"measured-{kind}", left + 8, y - 4, 4.5) for kind in MARKS)
+    hollow, full = (draw.circle(f"measured-{kind}", left + 8, y - 4, 4.5) for kind in MARKS)
     noise = [(hollow, "noise, read as it comes"), (full, "the same, denoised")]
     if protocol == "B":
         noise = [(full, "noise, decoded alone")]
     entries = [(mark, label, "measured") for mark, label in noise]
-    bound = _line("bound", left, y - 4, left + 16, y - 4)
+    bound = draw.line("bound", left, y - 4, left + 16, y - 4)
     entries.append((bound, "codebooks of C cells: bound", "bound"))
     parts = []
     for index, (mark, label, kind) in enumerate(entries):
         over, down = (0, 20 * index) if narrow else ((0, 225, 410)[index], 0)
         shift = Markup('<g transform="translate({} {})">{}{}</g>')
-        parts.append(shift.format(over, down, mark, _text(label, left + 24, y, f"{kind}-text")))
+        parts.append(shift.format(over, down, mark, draw.text(label, left + 24, y, f"{kind}-text")))
     return parts
 
 
@@ -138,30 +129,30 @@ def spectrum_figure(audit: Audit, *, width: int) -> Markup | None:
     if not drawn:
         return None
     left, right, top, bottom = 56, 18, 50, 250
-    low, high = _decades(max(min(drawn), 1e-9), max(drawn))
+    low, high = draw.decades(max(min(drawn), 1e-9), max(drawn))
     size = max(len(values) for _, _, values in series)
     across, up = Scale(0.5, size + 0.5, left, width - right), Scale(low, high, bottom, top)
     parts = [
-        *_decade_ticks(up, left, width - right),
-        _line("axis", left, bottom, width - right, bottom),
+        *draw.decade_ticks(up, left, width - right),
+        draw.line("axis", left, bottom, width - right, bottom),
     ]
     for row, (kind, label, values) in enumerate(series):
         parts += [
-            _circle(kind, across(index + 1), up(math.log10(values[index])), 2.0)
+            draw.circle(kind, across(index + 1), up(math.log10(values[index])), 2.0)
             for index in _thinned(len(values))
             if math.log10(max(values[index], 1e-300)) >= low
         ]
         parts += [
-            _circle(kind, left + 6, 14 + 18 * row, 4.0),
-            _text(label, left + 18, 18 + 18 * row, f"{kind}-text"),
+            draw.circle(kind, left + 6, 14 + 18 * row, 4.0),
+            draw.text(label, left + 18, 18 + 18 * row, f"{kind}-text"),
         ]
     for tick in {1, size // 4, size // 2, 3 * size // 4, size} - {0}:
-        parts.append(_text(str(tick), across(tick), bottom + 20, "tick", "middle"))
+        parts.append(draw.text(str(tick), across(tick), bottom + 20, "tick", "middle"))
     parts.append(
-        _text("direction, from the largest share to the least", left, bottom + 40, "quiet")
+        draw.text("direction, from the largest share to the least", left, bottom + 40, "quiet")
     )
     title = "Spectra of the Fisher information and of prompt differences, logarithmic axis"
-    return _svg(width, bottom + 50, title, parts)
+    return draw.svg(width, bottom + 50, title, parts)
 
 
 def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int) -> Markup:
@@ -172,10 +163,12 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
     up = Scale(0, 1, bottom, top)
     parts = []
     for tick in TICKS:
-        parts.append(_line("grid", left, up(tick), width - right, up(tick)))
-        parts.append(_text(f"{tick:.0%}", left - 8, up(tick) + 4, "tick", "end"))
+        parts.append(draw.line("grid", left, up(tick), width - right, up(tick)))
+        parts.append(draw.text(f"{tick:.0%}", left - 8, up(tick) + 4, "tick", "end"))
     for power in range(1, math.floor(math.log10(largest)) + 1):
-        parts.append(_text(f"10{superscript(power)}", across(power), bottom + 20, "tick", "middle"))
+        parts.append(
+            draw.text(f"10{superscript(power)}", across(power), bottom + 20, "tick", "middle")
+        )
     listed = list(shown)
     for row, (label, point) in enumerate(listed):
         kind = "bound" if point.bound is not None else "measured"
@@ -190,15 +183,15 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
             Markup('<polyline class="{}" points="{}"/>').format(f"curve {kind}{dash}", path)
         )
         if kind == "measured":
-            parts += [_circle("measured-point", x, y, 3.5) for x, y in marks]
+            parts += [draw.circle("measured-point", x, y, 3.5) for x, y in marks]
         y = bottom + 62 + 20 * row
-        parts.append(_line(f"curve {kind}{dash}", left, y - 4, left + 20, y - 4))
+        parts.append(draw.line(f"curve {kind}{dash}", left, y - 4, left + 20, y - 4))
         shown_label = label.partition(":")[0] if width < WIDE else label
-        parts.append(_text(shown_label, left + 28, y, f"{kind}-text"))
-    parts.append(_line("axis", left, bottom, width - right, bottom))
-    parts.append(_text("candidates the attacker chooses among", left, bottom + 40, "quiet"))
+        parts.append(draw.text(shown_label, left + 28, y, f"{kind}-text"))
+    parts.append(draw.line("axis", left, bottom, width - right, bottom))
+    parts.append(draw.text("candidates the attacker chooses among", left, bottom + 40, "quiet"))
     title = "Attack success over the number of candidates, logarithmic horizontal axis"
-    return _svg(width, bottom + 50 + 20 * len(listed), title, parts)
+    return draw.svg(width, bottom + 50 + 20 * len(listed), title, parts)
 
 
 def _shares(spectrum: tuple[float, ...]) -> list[float]:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from tacit._files import check_writable, write_text_atomic
 from tacit.hidden_states.findings import Audit
 from tacit.hidden_states.points import CODEBOOK, Point
-from tacit.report.figures import NARROW, WIDE
+from tacit.report.drawing import NARROW, WIDE
 from tacit.report.hidden_figures import curve_figure, map_figure, spectrum_figure
 from tacit.report.hidden_words import READ, hidden_verdict, setting, share, words
 from tacit.report.page import embedded_json

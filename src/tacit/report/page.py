@@ -14,7 +14,8 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from tacit._files import check_writable, write_text_atomic
-from tacit.report.figures import MOST_POINTS, NARROW, WIDE, success_figure, variance_figure
+from tacit.report.drawing import NARROW, WIDE
+from tacit.report.figures import MOST_POINTS, success_figure, variance_figure
 from tacit.report.provenance import Provenance
 from tacit.report.record import ReleaseRecord, read_release
 from tacit.report.words import (
