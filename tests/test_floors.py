@@ -15,7 +15,7 @@ SOURCE = Path(tacit.__file__).parent
 # A module imports strictly lower floors or its own package; conversions are the numbers that
 # guarantees put types on, and a design of least noise is certified by an information bound.
 FLOORS: list[set[str]] = [
-    {"_validation"},
+    {"_validation", "_rounding"},
     {"_randomness", "_files", "_threads", "compute"},
     {"linalg"},
     {"covariance", "divergences"},

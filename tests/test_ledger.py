@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit._rounding import rounded_down, rounded_up
 from tacit.guarantees import ApproximateDP, InformationBound, RenyiDP, SuccessBound
 from tacit.ledger import (
     Budget,
@@ -21,7 +23,7 @@ from tacit.ledger import (
     charge_of,
     exact_sum,
 )
-from tacit.ledger.notions import add_curves, exceeds, left, rounded_up
+from tacit.ledger.notions import add_curves, exceeds, left
 
 PROOF = {"evidence": "theorem", "assumptions": ("none",), "source": "test", "confidence": None}
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -331,3 +333,6 @@ def test_infinite_costs_are_kept_and_shown_in_strict_json(ledger: Ledger) -> Non
 
 def test_sums_above_the_largest_float_are_infinite() -> None:
     assert math.isinf(rounded_up(Fraction(1.7e308) * 2))
+    assert rounded_down(Fraction(1.7e308) * 2) == sys.float_info.max
+    assert math.copysign(1.0, rounded_down(Fraction(0))) == 1.0
+    assert rounded_down(Fraction(1, 3)) < Fraction(1, 3) < rounded_up(Fraction(1, 3))

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from scipy.special import expit
 
+from tacit._rounding import rounded_up
 from tacit._validation import Array, as_float, in_interval, integer, non_negative, vector
 
 EPS = 2.0**-52
@@ -317,7 +318,7 @@ def fano_information(accuracy: float, classes: int, label_entropy: float | None 
     """
     reached = in_interval("accuracy", accuracy, 0.0, 1.0)
     count = integer("classes", classes, minimum=2)
-    chance = _reciprocal_up(count)
+    chance = rounded_up(Fraction(1, count))
     limit = math.log(count)
     lacking = 0.0
     if label_entropy is not None:
@@ -350,9 +351,8 @@ def fano_success(nats: float, candidates: int) -> float:
 
     Source: as `fano_information`.
     """
-    return success_from_information(
-        nats, _reciprocal_up(integer("candidates", candidates, minimum=2))
-    )
+    count = integer("candidates", candidates, minimum=2)
+    return success_from_information(nats, rounded_up(Fraction(1, count)))
 
 
 def _epsilon_at(alpha: float, divergence: float, delta: float) -> float:
@@ -376,17 +376,8 @@ def _open_unit(name: str, value: float) -> float:
     return in_interval(name, as_float(name, value), 0.0, 1.0, open_low=True, open_high=True)
 
 
-def _reciprocal_up(count: int) -> float:
-    reciprocal = 1 / count
-    exact = Fraction(reciprocal) * count >= 1
-    return reciprocal if exact else math.nextafter(reciprocal, 1.0)
-
-
 def _sum_up(left: float, right: float) -> float:
-    total = left + right
-    if Fraction(total) < Fraction(left) + Fraction(right):
-        return math.nextafter(total, math.inf)
-    return total
+    return rounded_up(Fraction(left) + Fraction(right))
 
 
 def _kl_of_gap(gap: float, chance: float) -> float:

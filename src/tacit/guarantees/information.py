@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from tacit._rounding import rounded_down
 from tacit._validation import as_float, in_interval, non_negative
 from tacit.conversions import success_from_information
 from tacit.guarantees.base import Guarantee, text
@@ -178,8 +179,7 @@ class ResidualPrivacy(Guarantee):
         difference = self.intrinsic - self.leaked
         if math.isinf(difference):
             return difference
-        exact = Fraction(self.intrinsic) - Fraction(self.leaked)
-        return math.nextafter(difference, -math.inf) if Fraction(difference) > exact else difference
+        return rounded_down(Fraction(self.intrinsic) - Fraction(self.leaked))
 
     def _statement(self) -> str:
         return (

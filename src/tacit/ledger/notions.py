@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import Any
 
+from tacit._rounding import rounded_down, rounded_up
 from tacit._validation import in_interval, non_negative, positive
 from tacit.conversions import epsilon_from_renyi
 from tacit.guarantees import ApproximateDP, Guarantee, InformationBound, RenyiDP
@@ -264,15 +265,6 @@ def exact_sum(values: Iterable[float]) -> float:
     return rounded_up(sum((Fraction(number) for number in numbers), Fraction(0)))
 
 
-def rounded_up(exact: Fraction) -> float:
-    """Return the smallest float that is at least ``exact``."""
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return math.inf
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
-
-
 def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     """Return ``value`` with six significant digits, rounded against us: costs up, limits down.
 
@@ -291,9 +283,7 @@ def left(limit: float, spent: float) -> float:
     """Return ``limit`` − ``spent`` rounded down, and 0 when nothing is left."""
     if spent >= limit:
         return 0.0
-    exact = Fraction(limit) - Fraction(spent)
-    nearest = float(exact)
-    return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0)
+    return rounded_down(Fraction(limit) - Fraction(spent))
 
 
 def limits(nats: Any, epsilon: Any, delta: Any) -> Budget:
