@@ -256,7 +256,10 @@ def test_json_round_trip(pool):
         (lambda d: d.update(format="else"), "expected a release of format"),
         (lambda d: d.update(version=99), "expected version 1, got 99"),
         (lambda d: d["diagnostics"].pop("candidates"), "missing or malformed"),
-        (lambda d: d.update(guarantee=d["membership"]), "an information bound and a success"),
+        (
+            lambda d: d.update(guarantee=d["membership"]),
+            "guarantee: expected InformationBound, got SuccessBound",
+        ),
     ],
 )
 def test_a_damaged_description_is_refused(pool, damage, message):

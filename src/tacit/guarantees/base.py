@@ -18,6 +18,7 @@ INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
 
 Evidence: TypeAlias = Literal["theorem", "numerical", "statistical"]
 Item = TypeVar("Item")
+Kind = TypeVar("Kind", bound="Guarantee")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +118,16 @@ def guarantee_from_dict(data: Mapping[str, Any]) -> Guarantee:
             raise ValueError(f"{name}: missing from a {kind.__name__}")
     numbers = kind.number_fields
     return kind(**{name: _decode(v) if name in numbers else v for name, v in content.items()})
+
+
+def guarantee_of(kind: type[Kind], name: str, data: Any) -> Kind:
+    """Rebuild a guarantee where only this type will do; ``name`` says where it stands."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{name}: expected {kind.__name__}, got {type(data).__name__}")
+    found = guarantee_from_dict(data)
+    if not isinstance(found, kind):
+        raise ValueError(f"{name}: expected {kind.__name__}, got {type(found).__name__}")
+    return found
 
 
 def guarantee_from_json(document: str) -> Guarantee:

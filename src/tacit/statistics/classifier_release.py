@@ -11,10 +11,13 @@ import numpy as np
 from tacit._validation import Array
 from tacit.attacks import BayesAttack
 from tacit.design.base import Design
-from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
+from tacit.guarantees import InformationBound, SuccessBound
+from tacit.guarantees.base import guarantee_of
+from tacit.statistics.publication import read_description
 
 FORMAT = "tacit.classifier"
 FORMAT_VERSION = 1
+HEADER = ("format", "version")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,35 +118,22 @@ class ClassifierRelease:
         Raises:
             ValueError: not the description of a classifier release, or a field is missing.
         """
-        if not isinstance(description, Mapping) or description.get("format") != FORMAT:
-            raise ValueError(f"description: expected a release of format {FORMAT!r}")
-        if description.get("version") != FORMAT_VERSION:
-            raise ValueError(
-                f"description: expected version {FORMAT_VERSION}, "
-                f"got {description.get('version')!r}"
-            )
-        try:
-            return _read(description)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"description: a field is missing or malformed: {error!r}") from None
+        return read_description(description, FORMAT, FORMAT_VERSION, _read)
 
 
 def _read(description: Mapping[str, Any]) -> ClassifierRelease:
     fields = {name: value for name, value in description.items() if name not in HEADER}
-    guarantee = guarantee_from_dict(fields["guarantee"])
-    if not isinstance(guarantee, InformationBound):
-        raise ValueError("description: expected an information bound as its guarantee")
-    identification = _success_bound(fields["identification"])
-    if identification is None:
-        raise ValueError("description: expected a success bound for the identification")
     attack, interval = fields["attack"], fields["accuracy_interval"]
+    labelled = fields["label_bound"] is not None
     return ClassifierRelease(
         **{
             **fields,
             "logits": np.asarray(fields["logits"], dtype=np.float64),
-            "guarantee": guarantee,
-            "identification": identification,
-            "label_bound": _success_bound(fields["label_bound"]),
+            "guarantee": guarantee_of(
+                InformationBound, "description.guarantee", fields["guarantee"]
+            ),
+            "identification": _success_bound(fields, "identification"),
+            "label_bound": _success_bound(fields, "label_bound") if labelled else None,
             "design": Design.from_dict(fields["design"]),
             "attack": None if attack is None else ClassifierAttack.from_dict(attack),
             "accuracy_interval": None if interval is None else (interval[0], interval[1]),
@@ -152,13 +142,5 @@ def _read(description: Mapping[str, Any]) -> ClassifierRelease:
     )
 
 
-HEADER = ("format", "version")
-
-
-def _success_bound(description: Any) -> SuccessBound | None:
-    if description is None:
-        return None
-    bound = guarantee_from_dict(description)
-    if not isinstance(bound, SuccessBound):
-        raise ValueError(f"description: expected a success bound, got {type(bound).__name__}")
-    return bound
+def _success_bound(fields: Mapping[str, Any], name: str) -> SuccessBound:
+    return guarantee_of(SuccessBound, f"description.{name}", fields[name])

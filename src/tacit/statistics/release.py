@@ -11,7 +11,9 @@ import numpy as np
 from tacit._validation import Array
 from tacit.attacks import MembershipAttack
 from tacit.design.base import Design
-from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
+from tacit.guarantees import InformationBound, SuccessBound
+from tacit.guarantees.base import guarantee_of
+from tacit.statistics.publication import read_description
 
 FORMAT = "tacit.statistic"
 FORMAT_VERSION = 1
@@ -135,30 +137,16 @@ class StatisticRelease:
         Raises:
             ValueError: not the description of a statistic release, or a field is missing.
         """
-        if not isinstance(description, Mapping) or description.get("format") != FORMAT:
-            raise ValueError(f"description: expected a release of format {FORMAT!r}")
-        if description.get("version") != FORMAT_VERSION:
-            raise ValueError(
-                f"description: expected version {FORMAT_VERSION}, "
-                f"got {description.get('version')!r}"
-            )
-        try:
-            return _read(description)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"description: a field is missing or malformed: {error!r}") from None
+        return read_description(description, FORMAT, FORMAT_VERSION, _read)
 
 
 def _read(description: Mapping[str, Any]) -> StatisticRelease:
-    guarantee = guarantee_from_dict(description["guarantee"])
-    membership = guarantee_from_dict(description["membership"])
-    if not isinstance(guarantee, InformationBound) or not isinstance(membership, SuccessBound):
-        raise ValueError("description: expected an information bound and a success bound")
     attack = description["attack"]
     return StatisticRelease(
         release=np.asarray(description["release"], dtype=np.float64),
         names=tuple(description["names"]),
-        guarantee=guarantee,
-        membership=membership,
+        guarantee=guarantee_of(InformationBound, "description.guarantee", description["guarantee"]),
+        membership=guarantee_of(SuccessBound, "description.membership", description["membership"]),
         design=Design.from_dict(description["design"]),
         diagnostics=StatisticDiagnostics.from_dict(description["diagnostics"]),
         attack=None if attack is None else MembershipAttack.from_dict(attack),
