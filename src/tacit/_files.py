@@ -21,13 +21,18 @@ def check_writable(name: str, path: str | os.PathLike[str]) -> Path:
 
 
 def write_text_atomic(name: str, path: str | os.PathLike[str], text: str) -> Path:
-    """Write ``text`` as UTF-8: after a crash the file is the old one or the new one, whole."""
+    """Write ``text`` as UTF-8, as `write_bytes_atomic` does."""
+    return write_bytes_atomic(name, path, text.encode("utf-8"))
+
+
+def write_bytes_atomic(name: str, path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write ``content``: after a crash the file is the old one or the new one, whole."""
     target = _target(name, path)
     temporary = _temporary(target)
     try:
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)

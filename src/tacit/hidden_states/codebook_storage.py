@@ -12,9 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from tacit._files import check_writable
+from tacit._files import check_writable, write_bytes_atomic
 from tacit.hidden_states.codebook_training import Predictor
-from tacit.hidden_states.storage import write_bytes_atomic
 
 FORMAT = "tacit-codebook-1"
 TENSORS = ("codewords", "table", "centres", "root")

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
 import tacit
+from tacit._files import write_bytes_atomic
 from tacit._validation import choice, integer, positive
 from tacit.hidden_states.corpus import (
     block_groups,
@@ -31,8 +32,8 @@ from tacit.hidden_states.storage import (
     RECIPE,
     cache_folder,
     check_new_folder,
+    make_parents,
     save_model,
-    write_bytes_atomic,
 )
 
 END = "<|end|>"
@@ -294,5 +295,6 @@ def _default_text() -> str:
     if path.is_file():
         return read_text(path)
     text = docstring_corpus()
+    make_parents("TACIT_CACHE", path)
     write_bytes_atomic("TACIT_CACHE", path, gzip.compress(text.encode("utf-8"), 6, mtime=0))
     return text

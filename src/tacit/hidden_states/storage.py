@@ -39,7 +39,7 @@ def check_new_folder(name: str, folder: str | os.PathLike[str]) -> Path:
     target = Path(folder).expanduser().resolve()
     if target.exists():
         raise ValueError(f"{name}: expected a folder that does not exist yet, got {target}")
-    _make_parents(name, target)
+    make_parents(name, target)
     trial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         trial.mkdir()
@@ -49,24 +49,12 @@ def check_new_folder(name: str, folder: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _make_parents(name: str, target: Path) -> None:
+def make_parents(name: str, target: Path) -> None:
+    """Make the folder that ``target`` will stand in."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{name}: cannot make {target.parent} ({error.strerror})") from None
-
-
-def write_bytes_atomic(name: str, target: Path, content: bytes) -> None:
-    """Write a file whole or not at all, making its folder."""
-    _make_parents(name, target)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise ValueError(f"{name}: cannot write {target} ({error.strerror})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def save_model(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, Any]) -> Path:
