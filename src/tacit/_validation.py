@@ -13,6 +13,7 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[np.float64]
 RandomSource: TypeAlias = int | np.random.Generator | None
 
+LARGEST_INTEGER = 2**63 - 1
 SYMMETRY_TOLERANCE = 1e-9
 PSD_TOLERANCE = 1e-10
 
@@ -71,7 +72,11 @@ def in_interval(
 
 
 def integer(
-    name: str, value: Any, *, minimum: int | None = None, maximum: int | None = None
+    name: str,
+    value: Any,
+    *,
+    minimum: int | None = None,
+    maximum: int | None = LARGEST_INTEGER,
 ) -> int:
     """Return ``value`` as an int within the limits given."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -80,14 +85,14 @@ def integer(
     if minimum is not None and number < minimum:
         raise ValueError(f"{name}: expected an integer >= {minimum}, got {number}")
     if maximum is not None and number > maximum:
-        raise ValueError(f"{name}: expected an integer <= {maximum}, got {number}")
+        raise ValueError(f"{name}: expected an integer <= {maximum}, got {_short(number)}")
     return number
 
 
 def array(name: str, value: Any, *, ndim: int | tuple[int, ...]) -> Array:
     """Return ``value`` as a finite float64 array with ``ndim`` dimensions, none of them empty."""
     try:
-        raw = np.asarray(value)
+        raw = np.asarray(plain(value))
     except ValueError:
         raise ValueError(f"{name}: expected an array of numbers, got ragged rows") from None
     if raw.dtype.kind not in "fiub":
@@ -108,6 +113,14 @@ def array(name: str, value: Any, *, ndim: int | tuple[int, ...]) -> Array:
             f"({int((~finite).sum())} such entries in shape {result.shape})"
         )
     return result
+
+
+def plain(value: Any) -> Any:
+    """Return a tensor as a NumPy array without copying it on its own device; else ``value``."""
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        value = value.detach().cpu()
+        return (value.float() if str(value.dtype).endswith("bfloat16") else value).numpy()
+    return value
 
 
 def vector(name: str, value: Any, *, size: int | None = None) -> Array:
@@ -167,7 +180,7 @@ def generator(rng: RandomSource) -> np.random.Generator:
         return rng
     if rng is None:
         return np.random.default_rng(int.from_bytes(os.urandom(32), "little"))
-    return np.random.default_rng(integer("rng", rng, minimum=0))
+    return np.random.default_rng(integer("rng", rng, minimum=0, maximum=None))
 
 
 def is_reproducible(rng: RandomSource) -> bool:

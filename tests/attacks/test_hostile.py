@@ -5,11 +5,12 @@ import pytest
 
 from tacit.attacks import bayes, bayes_success, likelihood_ratio, lira, roc
 from tacit.attacks.intervals import chernoff_interval
-from tacit.covariance import Isotropic
+from tacit.attacks.retrieval import retrieval, zipf
+from tacit.covariance import Diagonal, Isotropic
 from tacit.information import fano_information
 from tacit.statistics import classifier
 
-from ..test_hostile_arguments import HOSTILE, is_refused
+from ..test_hostile_arguments import check
 
 LINE = np.array([[0.0], [1.0], [3.0]])
 SCORES = np.random.default_rng(0).normal(size=(9, 5))
@@ -44,6 +45,19 @@ CALLS = {
     ),
 }
 NOISE = Isotropic(1.0, 1)
+BANK = np.random.default_rng(1).normal(size=(9, 3))
+RELEASED = BANK[:4] + 0.1
+RETRIEVALS = {
+    "euclidean": {"last_tokens": np.arange(9) % 2, "index": "exact", "confidence": 0.9},
+    "complement": {"basis": np.eye(3)[:1]},
+    "weighted": {"weights": [1.0, 2.0, 0.0]},
+    "mahalanobis": {
+        "covariance": Diagonal([1.0, 2.0, 0.5]),
+        "prior": np.ones(9),
+        "floor": 0.1,
+        "rng": 0,
+    },
+}
 
 
 def with_noise(function):
@@ -62,14 +76,27 @@ def with_noise(function):
 @pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)
 def test_nothing_but_value_errors(function):
     arguments, options = CALLS[function]
-    call = with_noise(function)
-    call(*arguments, **options)
-    refused = 0
-    for hostile in HOSTILE:
-        for place in range(len(arguments)):
-            given = list(arguments)
-            given[place] = hostile
-            refused += is_refused(call, given, options)
-        for name in options:
-            refused += is_refused(call, arguments, {**options, name: hostile})
-    assert refused >= 3 * (len(arguments) + len(options)) - len(options)
+    check(with_noise(function), arguments, options)
+
+
+@pytest.mark.parametrize("metric", RETRIEVALS)
+def test_retrieval_raises_nothing_but_value_errors(metric):
+    check(retrieval, [BANK, RELEASED, np.arange(4)], {"metric": metric, **RETRIEVALS[metric]})
+
+
+def test_retrieval_tuned_on_hostile_states_raises_nothing_but_value_errors():
+    noise = Diagonal([1.0, 2.0, 0.5])
+
+    def tuned(queries, truth, other, own):
+        held_out = (other, own)
+        return retrieval(
+            BANK, queries, truth, metric="mahalanobis", covariance=noise, held_out=held_out
+        )
+
+    check(tuned, [RELEASED, np.arange(4), RELEASED + 0.1, np.arange(4)], {})
+
+
+def test_what_an_attack_among_fewer_reached_raises_nothing_but_value_errors():
+    found = retrieval(BANK, RELEASED, np.arange(4))
+    check(found.among, [[2, 5]], {})
+    check(zipf, [9], {"exponent": 1.0, "rng": 0})

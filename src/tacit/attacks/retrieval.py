@@ -16,10 +16,11 @@ from tacit._validation import (
     integer,
     matrix,
     non_negative,
+    plain,
     positive,
     vector,
 )
-from tacit.attacks.retrieval_bank import Bank, Indices, indices, plain
+from tacit.attacks.retrieval_bank import Bank, Indices, indices
 from tacit.attacks.retrieval_index import indexed
 from tacit.attacks.retrieval_ranks import Standing, standing
 from tacit.attacks.retrieval_result import (
@@ -209,7 +210,7 @@ def _refuse_copies(bank: Bank, queries: Array, truth: Indices, noisiest: int) ->
 def _log_prior(prior: Any, count: int, metric: str) -> Array:
     if metric != "mahalanobis":
         raise ValueError(f"prior: expected metric 'mahalanobis' beside it, got {metric!r}")
-    values = vector("prior", plain(prior), size=count)
+    values = vector("prior", prior, size=count)
     if values.min() <= 0:
         raise ValueError(f"prior: expected numbers > 0, got {values.min():.6g}")
     logs: Array = np.log(values)
@@ -222,9 +223,9 @@ def _plain_space(problem: _Problem, metric: str, basis: Any, weights: Any) -> Sp
     if (weights is not None) != (metric == "weighted"):
         raise ValueError("weights: expected with metric 'weighted' and with no other")
     if metric == "complement":
-        return complement(problem.centre, plain(basis))
+        return complement(problem.centre, basis)
     if metric == "weighted":
-        return weighted(problem.centre, plain(weights))
+        return weighted(problem.centre, weights)
     return euclidean(problem.centre)
 
 
@@ -273,7 +274,7 @@ def _held_out(
     else:
         if not isinstance(held_out, (tuple, list)) or len(held_out) != 2:
             raise ValueError("held_out: expected (queries, truth)")
-        rows = matrix("held_out", plain(held_out[0]), columns=problem.bank.width)
+        rows = matrix("held_out", held_out[0], columns=problem.bank.width)
         own = indices("held_out", held_out[1], size=len(rows), below=problem.bank.count)
         precision = max(problem.precision, float(np.finfo(np.float64).eps))
         if {row.tobytes() for row in rows} & {row.tobytes() for row in problem.queries}:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._validation import Array
+from tacit._validation import Array, plain
 
 Indices = npt.NDArray[np.int64]
 
@@ -77,14 +77,6 @@ class Bank:
             where = "" if start is None else f" in rows {start} … {start + len(values) - 1}"
             raise ValueError(f"{self.name}: expected finite numbers, got NaN or infinity{where}")
         return values
-
-
-def plain(value: Any) -> Any:
-    """Return a tensor as a NumPy array without copying; anything else unchanged."""
-    if hasattr(value, "detach") and hasattr(value, "cpu"):
-        value = value.detach().cpu()
-        return (value.float() if str(value.dtype).endswith("bfloat16") else value).numpy()
-    return value
 
 
 def _rows(name: str, value: Any) -> npt.NDArray[Any]:

@@ -96,6 +96,8 @@ class RetrievalAttack:
             raise ValueError(
                 f"index: expected an exact search, got {self.index!r}, which ranks only the head"
             )
+        if not isinstance(sizes, Iterable) or isinstance(sizes, (str, bytes)):
+            raise ValueError(f"sizes: expected a sequence of integers, got {sizes!r}")
         points = []
         for value in sizes:
             size = integer("sizes", value, minimum=1, maximum=self.bank)

@@ -14,7 +14,13 @@ from torch import Tensor
 from tacit._validation import RandomSource, generator, integer
 from tacit.compute import progress_bar
 from tacit.hidden_states.codebook_behaviours import Behaviours, as_states
-from tacit.hidden_states.codebook_certificates import CodeCertificate, Codes, certify, compose
+from tacit.hidden_states.codebook_certificates import (
+    CodeCertificate,
+    Codes,
+    certify,
+    checked_codes,
+    compose,
+)
 from tacit.hidden_states.codebook_clustering import assign_behaviours, likeliest_codes, nearest
 from tacit.hidden_states.codebook_fitting import Effort, Plan, fit_cells
 from tacit.hidden_states.codebook_response import RandomizedCodes
@@ -299,15 +305,7 @@ class Codebook:
         return rows if self.root is None else rows @ self.root
 
     def _checked(self, codes: Any) -> Tensor:
-        found = torch.as_tensor(np.asarray(codes))
-        if found.ndim != 1 or found.numel() == 0 or found.is_floating_point():
-            raise ValueError(
-                f"codes: expected integers of shape (n,), got {found.dtype} of shape "
-                f"{tuple(found.shape)}"
-            )
-        if int(found.min()) < 0 or int(found.max()) >= self.size:
-            raise ValueError(
-                f"codes: expected integers in 0 … {self.size - 1}, got {int(found.min())} … "
-                f"{int(found.max())}"
-            )
-        return found.long()
+        found = checked_codes("codes", codes, self.size, least=1)
+        if found.ndim != 1:
+            raise ValueError(f"codes: expected shape (n,), got {found.shape}")
+        return torch.from_numpy(found)

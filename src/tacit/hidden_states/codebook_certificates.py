@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._validation import Array, integer, vector
+from tacit._rounding import rounded_up
+from tacit._validation import Array, integer, plain, vector
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.linalg import MACHINE_EPSILON
 
@@ -167,11 +168,11 @@ def _cell_masses(cells: Codes, occupied: int, prior: Any) -> tuple[Array, Array,
     return largest, inside, float(masses.max())
 
 
-def checked_codes(name: str, codes: Any, size: int) -> Codes:
-    """Return codes (N,) or (N, T) in 0 … ``size`` − 1."""
+def checked_codes(name: str, codes: Any, size: int, *, least: int = 2) -> Codes:
+    """Return codes (N,) or (N, T) in 0 … ``size`` − 1, of at least so many candidates."""
     count = integer("size", size, minimum=1)
     try:
-        found = np.asarray(codes.cpu() if hasattr(codes, "cpu") else codes)
+        found = np.asarray(plain(codes))
     except ValueError:
         raise ValueError(f"{name}: expected integers, got ragged rows") from None
     if found.dtype.kind not in "iu" or found.ndim not in (1, 2) or found.size == 0:
@@ -179,8 +180,8 @@ def checked_codes(name: str, codes: Any, size: int) -> Codes:
             f"{name}: expected integers of shape (N,) or (N, T), got {found.dtype} of shape "
             f"{found.shape}"
         )
-    if len(found) < 2:
-        raise ValueError(f"{name}: expected at least two candidates, got {len(found)}")
+    if len(found) < least:
+        raise ValueError(f"{name}: expected at least {least} candidates, got {len(found)}")
     if int(found.min()) < 0 or int(found.max()) >= count:
         raise ValueError(
             f"{name}: expected integers in 0 … {count - 1}, got {found.min()} … {found.max()}"
@@ -198,12 +199,6 @@ def checked_prior(prior: Any, count: int) -> Array:
     total = math.nextafter(math.fsum(weights.tolist()), 0.0)
     masses: Array = weights / total * (1.0 + 2.0 * MACHINE_EPSILON)
     return np.minimum(masses, 1.0 - MACHINE_EPSILON)
-
-
-def rounded_up(share: Fraction) -> float:
-    """Return the smallest float not below a fraction."""
-    value = share.numerator / share.denominator
-    return value if Fraction(value) >= share else math.nextafter(value, math.inf)
 
 
 def _up(value: float) -> float:

@@ -97,7 +97,7 @@ class RandomizedCodes:
         Raises:
             ValueError: a code outside 0 … C − 1.
         """
-        true = self._codes(codes)
+        true = checked_codes("codes", codes, self.size, least=1).reshape(-1)
         source = rng if rng is None else generator(rng)
         bar = int(self.inside * RESOLUTION)
         reports = np.empty_like(true)
@@ -112,12 +112,6 @@ class RandomizedCodes:
                 other += int(barred <= other)
             reports[place] = other
         return reports
-
-    def _codes(self, codes: Any) -> Codes:
-        found = np.asarray(codes.cpu() if hasattr(codes, "cpu") else codes)
-        if found.ndim == 1 and found.size == 1:
-            return checked_codes("codes", np.repeat(found, 2), self.size)[:1]
-        return checked_codes("codes", found, self.size).reshape(-1)
 
     def guarantee(self, releases: int = 1) -> ApproximateDP:
         """Return local (Tε, 0)-differential privacy of T reports about the same secret."""

@@ -15,7 +15,7 @@ from tacit._validation import Array, RandomSource, choice, generator, integer
 from tacit.covariance.base import frozen
 from tacit.hidden_states.continuation import Continuation, batch_rows
 from tacit.hidden_states.models import TOKENS_PER_BATCH, LanguageModel
-from tacit.hidden_states.next_states import as_tokens
+from tacit.hidden_states.next_states import single_tokens
 
 LABELS = ("true", "model-sampled", "model-exact", "top-k")
 JACOBIAN_ENTRIES = 2**25
@@ -107,9 +107,7 @@ def fisher_information(
 
     Source: hidden-state, Eq. 1 and App. B.2.
     """
-    tokens, level = model.check_tokens(prefixes), model.check_layer(layer)
-    if len(tokens) < 2:
-        raise ValueError(f"prefixes: expected at least 2 prompts, got {len(tokens)}")
+    tokens, level = several_prompts(model, prefixes), model.check_layer(layer)
     full = choice("fisher", fisher, ("full", "diagonal")) == "full"
     kind = choice("labels", labels, LABELS)
     times = integer("draws", draws, minimum=1)
@@ -144,6 +142,14 @@ def fisher_information(
         terms=len(tokens) * exact_terms.get(kind, model.vocabulary),
         tail=_tail(model, tokens, kept) if kind == "top-k" else 0.0,
     )
+
+
+def several_prompts(model: LanguageModel, prefixes: Any) -> Tensor:
+    """Return tokens (n, T) of at least two prompts."""
+    tokens = model.check_tokens(prefixes)
+    if len(tokens) < 2:
+        raise ValueError(f"prefixes: expected at least 2 prompts, got {len(tokens)}")
+    return tokens
 
 
 class _HalfSums:
@@ -193,10 +199,7 @@ def _followers(next_tokens: Any, kind: str, model: LanguageModel, count: int) ->
         raise ValueError(
             f"next_tokens: expected the {count} tokens that follow the prompts, for labels='true'"
         )
-    found = as_tokens("next_tokens", next_tokens)
-    if found.shape != (count,):
-        raise ValueError(f"next_tokens: expected shape ({count},), got {tuple(found.shape)}")
-    return model.check_tokens(found[:, None])[:, 0]
+    return single_tokens(model, "next_tokens", next_tokens, count=count)
 
 
 def _gradient(values: Tensor, leaves: Tensor) -> Tensor:

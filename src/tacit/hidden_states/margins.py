@@ -12,7 +12,7 @@ from tacit._validation import Array, RandomSource, generator, integer, matrix
 from tacit.covariance.base import frozen
 from tacit.hidden_states.geometry import Geometry
 from tacit.hidden_states.models import LanguageModel
-from tacit.hidden_states.next_states import as_tokens, next_states
+from tacit.hidden_states.next_states import next_states, single_tokens
 from tacit.hidden_states.projections import orthonormal_basis
 
 RANGE_QUANTILE = 0.995
@@ -141,9 +141,7 @@ def margins(
     Source: hidden-state, App. B.6, B.7, Prop. 2, 4–6, Cor. 3.
     """
     tokens, level = model.check_tokens(prefixes), model.check_layer(layer)
-    truth = model.check_tokens(as_tokens("next_tokens", next_tokens)[:, None])[:, 0]
-    if len(truth) != len(tokens):
-        raise ValueError(f"next_tokens: expected shape ({len(tokens)},), got ({len(truth)},)")
+    truth = single_tokens(model, "next_tokens", next_tokens, count=len(tokens))
     width = model.width
     basis = orthonormal_basis(geometry, level, width, rank)
     if not isinstance(bits, Sequence):
@@ -160,7 +158,7 @@ def margins(
     ]
     rounders = [_Rounder(space, depth, known) for space in spaces for depth in depths]
     pool = range(model.vocabulary) if candidates is None else candidates
-    choices = model.check_tokens(as_tokens("candidates", pool)[:, None])[:, 0]
+    choices = single_tokens(model, "candidates", pool)
     rows = []
     for prompt, follower in zip(tokens, truth, strict=True):
         others = choices[choices != follower]

@@ -31,6 +31,16 @@ def as_tokens(name: str, value: Any, *, ndim: int | tuple[int, ...] = 1) -> Tens
     return found
 
 
+def single_tokens(
+    model: LanguageModel, name: str, value: Any, *, count: int | None = None
+) -> Tensor:
+    """Return tokens of the model, (n,), ``count`` of them where given."""
+    found = as_tokens(name, value)
+    if count is not None and len(found) != count:
+        raise ValueError(f"{name}: expected shape ({count},), got {tuple(found.shape)}")
+    return model.check_tokens(found[:, None])[:, 0]
+
+
 class _ReachedError(Exception):
     """Ends a forward pass once the highest wanted layer's state was read."""
 

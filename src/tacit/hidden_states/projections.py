@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tacit._validation import Array, RandomSource, generator, in_interval, integer, matrix, vector
 from tacit.hidden_states.continuation import Continuation, batch_rows
+from tacit.hidden_states.fisher import several_prompts
 from tacit.hidden_states.geometry import Geometry
 from tacit.hidden_states.models import TOKENS_PER_BATCH, LanguageModel
 from tacit.hidden_states.utility import Utility, compare, outcomes, summarise
@@ -235,9 +236,7 @@ def orthonormal_basis(geometry: Geometry | Any, layer: int, width: int, rank: in
 def _read(
     model: LanguageModel, layer: int, prefixes: Any, geometry: Geometry | Any, rank: int | None
 ) -> tuple[Tensor, int, Tensor]:
-    tokens, level = model.check_tokens(prefixes), model.check_layer(layer)
-    if len(tokens) < 2:
-        raise ValueError(f"prefixes: expected at least 2 prompts, got {len(tokens)}")
+    tokens, level = several_prompts(model, prefixes), model.check_layer(layer)
     basis = orthonormal_basis(geometry, level, model.width, rank)
     return tokens, level, torch.tensor(basis, dtype=torch.float32, device=model.device)
 

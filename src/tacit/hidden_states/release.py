@@ -16,14 +16,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_safetensors
 from safetensors.numpy import save as to_safetensors
 
-from tacit._files import check_writable, read_bytes
-from tacit._validation import Array, RandomSource, is_reproducible, matrix
+from tacit._files import check_writable, read_bytes, write_bytes_atomic
+from tacit._validation import RandomSource, is_reproducible, matrix
 from tacit.accounting.adjacency import renyi_over_adjacency
-from tacit.covariance import covariance_from_dict
 from tacit.design import Design
-from tacit.guarantees import RenyiDP, guarantee_from_dict
+from tacit.guarantees import RenyiDP
+from tacit.guarantees.base import guarantee_of
 from tacit.hidden_states.continuation import Continuation
-from tacit.hidden_states.storage import write_bytes_atomic
 from tacit.hidden_states.utility import Utility, utility
 
 FORMAT = "tacit.hidden_states"
@@ -38,6 +37,9 @@ REPRODUCIBLE = (
 )
 CHOSEN_BEFORE = "covariance and listed differences were chosen without the released states"
 ONE_STATE = "it covers one state; the orders' bounds of several states of one prompt add up"
+
+# what of a design is not written
+UNSAVED = {"multipliers": (), "iterations": 0, "information": None, "confidence": None}
 
 States = npt.NDArray[np.float32]
 
@@ -155,7 +157,7 @@ def release(
 
     Source: hidden-state, Sec. 4, 6 and Eq. 23.
     """
-    clean = clean_states("states", states)
+    clean = matrix("states", states)
     if not isinstance(design, Design):
         raise ValueError(f"design: expected a Design, got {type(design).__name__}")
     if design.noise is not None:
@@ -200,17 +202,10 @@ def release(
     )
 
 
-def clean_states(name: str, states: Any) -> Array:
-    """Return states as a finite float64 matrix, off whatever device they are on."""
-    detach = getattr(states, "detach", None)
-    return matrix(name, detach().cpu().numpy() if callable(detach) else states)
-
-
 def _guarantee(
     differences: Any, design: Design, orders: Sequence[float], *, reproducible: bool
 ) -> RenyiDP:
-    rows = clean_states("differences", differences)
-    bound = renyi_over_adjacency(rows, design.covariance, orders)
+    bound = renyi_over_adjacency(differences, design.covariance, orders)
     return replace(
         bound,
         assumptions=(
@@ -244,23 +239,14 @@ def _decoded(content: bytes, path: str) -> HiddenRelease:
 def _rebuilt(described: Mapping[str, Any], parts: Mapping[str, npt.NDArray[Any]]) -> HiddenRelease:
     arrays = {name.removeprefix(PART): part for name, part in parts.items() if name != STATES}
     kept, held = described["design"], described["guarantee"]
-    guarantee = None if held is None else guarantee_from_dict(held)
-    if guarantee is not None and not isinstance(guarantee, RenyiDP):
-        raise ValueError(f"guarantee: expected a RenyiDP, got {type(guarantee).__name__}")
     states = parts[STATES]
     matrix("states", states)
     return HiddenRelease(
         states=states.astype(np.float32, copy=False),
-        design=Design(
-            covariance=covariance_from_dict({**described["covariance"], **arrays}),
-            cost=kept["cost"],
-            gap=math.nan if kept["gap"] is None else kept["gap"],
-            method=kept["method"],
-            multipliers=np.empty(0),
-            iterations=0,
-            notes=tuple(kept["notes"]),
+        design=Design.from_dict(
+            {**UNSAVED, **kept, "covariance": {**described["covariance"], **arrays}}
         ),
-        guarantee=guarantee,
+        guarantee=None if held is None else guarantee_of(RenyiDP, "guarantee", held),
         utility=None,
         reproducible=described["reproducible"],
         seed=described["seed"],

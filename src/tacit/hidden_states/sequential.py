@@ -206,8 +206,7 @@ def _views(
 
 
 def _view(width: int, layer: int, released: Any, noise: Any, floor: float | None) -> _View:
-    detach = getattr(released, "detach", None)
-    found = array("released", detach().cpu().numpy() if callable(detach) else released, ndim=(2, 3))
+    found = array("released", released, ndim=(2, 3))
     states = found if found.ndim == 3 else found[None]
     sigma = noise if isinstance(noise, Covariance) else Dense(noise)
     if states.shape[2] != width or sigma.dim != width:

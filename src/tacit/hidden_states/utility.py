@@ -157,7 +157,8 @@ def median_interval(values: Array, confidence: float) -> tuple[float, float]:
         (40.0, 61.0)
     """
     ordered = np.sort(vector("values", values))
-    tail = (1.0 - confidence) / 2.0
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    tail = (1.0 - level) / 2.0
     place = int(stats.binom.ppf(tail, ordered.size, 0.5))
     # ppf is the least m with P(Bin <= m) >= tail, so j − 1 < m unless it is met exactly
     while place > 0 and stats.binom.cdf(place - 1, ordered.size, 0.5) > tail:
