@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.hidden_states.codebook_behaviours import Behaviours, logarithms
+from tacit.hidden_states.precision import half_precision_is_faster
 
 ROWS_TOGETHER = 8192
 ENTRIES_TOGETHER = 2**25
@@ -199,20 +198,6 @@ def _closer(
             gain += decision_cost * agrees
         moved[part] = torch.where(gain > 0, found, own)
     return moved
-
-
-@cache
-def half_precision_is_faster() -> bool:
-    """Time a product in bfloat16 beside the same one in float32."""
-    rows = torch.ones(1024, 1024)
-    short = rows.bfloat16()
-
-    def seconds(factor: Tensor) -> float:
-        start = time.perf_counter()
-        torch.mm(factor, factor)
-        return time.perf_counter() - start
-
-    return min(seconds(short) for _ in range(4)) < min(seconds(rows) for _ in range(4))
 
 
 def likeliest_codes(
