@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from hidden_shared import figure, verdicts
 from hidden_shared.measure import Scale, geometry_facts, kept_facts, measure_layer
 from hidden_shared.rows import packed
+from reproductions.page import render
 from tacit._files import write_text_atomic
 from tacit.hidden_states import Prefixes, Sizes, docstring_corpus, load, read_text
 from tacit.hidden_states.sweep import Bench
@@ -24,12 +25,12 @@ FULL = Scale(
     bank=10_000,
     calibration=20_000,
     sizes=Sizes(geometry=2000, pairs=2000, prompts=1000, generated=0, queries=1000, trained=5000),
-    budgets=(0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
-    coarse=(0.1, 1.0, 4.0, 16.0),
+    budgets=(0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+    coarse=(0.25, 2.0, 16.0),
     targets=(0.5, 1.0, 2.0),
-    exponents=(0.25, 0.5, 0.75, 1.25, 1.5, 2.0),
-    epsilons=(1.0, 3.0, 8.0, 16.0),
-    codewords=(256, 1024),
+    exponents=(0.25, 0.5, 0.75, 1.5, 2.0),
+    epsilons=(3.0, 16.0),
+    codewords=(1024,),
     books=("codebook-euclidean", "codebook-decision", "argmax"),
 )
 FAST = Scale(
@@ -104,8 +105,10 @@ def main() -> int:
     }
     target = arguments.out / f"{name}.json"
     write_text_atomic("out", target, _lines(result))
-    images = figure.IMAGES if arguments.out == RESULTS and not arguments.fast else arguments.out
-    figure.draw(result, images / f"{name}.svg")
+    published = arguments.out == RESULTS and not arguments.fast
+    figure.draw(result, (figure.IMAGES if published else arguments.out) / f"{name}.svg")
+    if published:
+        render()
     for verdict in verdicts.verdicts(result):
         print(f"{verdict.word}: {verdict.claim}\n    {verdict.found}")
     print(target)

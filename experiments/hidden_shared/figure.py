@@ -27,33 +27,28 @@ def draw(result: dict[str, Any], path: Path) -> None:
     _gain(gain, study)
     for axes in (middle, exponent, gain):
         axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(*middle.get_legend_handles_labels(), loc="outside lower left", ncols=4,
+                  frameon=False, fontsize=9)  # fmt: skip
     with rc_context({"svg.hashsalt": path.stem, "font.size": 10}):
         figure.savefig(path, metadata={"Date": None})
 
 
 def _middle(axes: Axes, study: Study) -> None:
     axes.axvspan(0.5, 1.0, ymax=0.5 / 1.02, color=BOOK, alpha=0.08, linewidth=0)
-    theirs = published.rows()
-    axes.plot(
-        [row.agreement for row in theirs], [row.attack for row in theirs], "x",
-        color=GREY, markersize=2.5, alpha=0.5,
-    )  # fmt: skip
-    for rows, face in ((study.raw, "white"), (study.denoised, NOISE)):
+    # one mark for all rows of its sweep at the same hundredths
+    theirs = sorted({(round(r.agreement, 2), round(r.attack, 2)) for r in published.rows()})
+    axes.plot(*zip(*theirs, strict=True), "x", color=GREY, markersize=2.5, label="published, raw")
+    for rows, face, name in (
+        (study.raw, "white", "noise, read raw"),
+        (study.denoised, NOISE, "noise, denoised"),
+    ):
         axes.plot(
-            [row.agreement for row in rows], [row.attack for row in rows], "o",
+            [row.agreement for row in rows], [row.attack for row in rows], "o", label=name,
             markersize=3.5, markerfacecolor=face, markeredgecolor=NOISE, markeredgewidth=0.7,
         )  # fmt: skip
     for row in study.books:
         axes.hlines(row.leak, row.agreement_low, row.agreement_high, color=BOOK, linewidth=2.0)
-    labels = (
-        ("○ noise, read raw", NOISE),
-        ("● noise, denoised", NOISE),
-        ("— codebooks, proven", BOOK),
-        ("× published", GREY),
-    )
-    for line, (text, colour) in enumerate(labels):
-        axes.annotate(text, (0.02, 0.30 - 0.06 * line), xycoords="axes fraction",
-                      color=colour, fontsize=9)  # fmt: skip
+    axes.plot([], [], color=BOOK, linewidth=2.0, label="codebooks, proven")
     axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="share of next tokens that stay the same",
              ylabel="attack names the prompt")  # fmt: skip
     axes.set_title("Every layer, every release", loc="left", fontsize=10)

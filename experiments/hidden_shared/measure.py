@@ -68,7 +68,7 @@ def measure_layer(
     run(DESIGNS, scale.budgets, ("raw", DENOISED))
     # no public state agrees with a release in a direction without noise
     run((f"generalized-eigen({rank})",), scale.coarse, ("raw",))
-    run(family, scale.coarse, ("raw", DENOISED))
+    run(family, scale.coarse, ("raw",))
     for name in (*DESIGNS, *family):
         grid = [r for r in found if r.mechanism == name and r.reading == "raw"]
         taken = {r.level for r in grid}

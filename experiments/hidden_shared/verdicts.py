@@ -89,7 +89,7 @@ def exponent_of_the_signal(study: Study) -> Verdict | None:
     theirs = published.best_exponents("signal")
     high = sum(alpha >= HALF for alpha in known)
     return Verdict(
-        "Of diag(F)^−α a high α ≥ ½ makes the worst pair least distinguishable (Thm 15, Q.11.1)",
+        "Of diag(F)^−α a high α ≥ ½ makes the worst realistic pair least distinguishable (Q.11.1)",
         f"{sum(a >= HALF for a in theirs)} of {len(theirs)} points, α = 1 itself at "
         f"{theirs.count(1.0)}",
         f"{high} of {len(known)} layers over nearest pairs of the bank, α = 1 itself at "
@@ -154,7 +154,7 @@ def gain_predicts(study: Study) -> Verdict | None:
     low, high = published.gains("mahalanobis_gain")
     return Verdict(
         "G_Mah predicts the gain against an attacker who knows Σ (Eq. 22, T.1)",
-        f"G_Mah = {low:.2f} … {high:.2f}, but the gain is not realised",
+        f'G_Mah = {low:.2f} … {high:.2f}: "the correct predictor", and "not realized"',
         f"budget K of isotropic noise over the Mahalanobis-optimal release's where the attack "
         f"falls to ½: {min(f for _, f in known):.2f} … {max(f for _, f in known):.2f}, predicted "
         f"{min(p for p, _ in known):.2f} … {max(p for p, _ in known):.2f}; within {FACTOR:g} times "
