@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.account_answer import Mechanism, Output, Rival, answer, shortened
+from tacit.cli.options import grouped
 
 app = typer.Typer(
     help="Account for a mechanism: δ(ε), composed and subsampled, exact but for rounding up.\n\n"
@@ -17,10 +18,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Epsilon = Annotated[float | None, typer.Option(help="ε in nats: a target, or where to read δ.")]
-Delta = Annotated[float | None, typer.Option(help="δ: a target, or where to read ε (1e-5).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-Plot = Annotated[str | None, typer.Option(help="Figure of δ(ε) to write: png, svg or pdf.")]
 Steps = Annotated[int, typer.Option(help="How many releases are composed.")]
 Dim = Annotated[int, typer.Option(help="Dimension d.")]
 Rank = Annotated[int, typer.Option(help="Rank r of the projection or sketch.")]
@@ -33,14 +30,13 @@ Multiplier = Annotated[
 
 
 @app.command()
+@grouped
 def gaussian(
     noise_std: Annotated[float | None, typer.Option(help="Noise standard deviation.")] = None,
     sensitivity: Sensitivity = 1.0,
     steps: Steps = 1,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    json: Json = False,
-    plot: Plot = None,
+    *,
+    output: Output,
 ) -> None:
     """Gaussian noise on a vector (exact at every ε, unlike the classical calibration)."""
     from tacit._validation import integer
@@ -55,18 +51,17 @@ def gaussian(
         {"sensitivity": sensitivity, "steps": steps},
         lambda std: profile(sensitivity * length, std),
     )
-    answer(mechanism, Output(epsilon, delta, json, plot))
+    answer(mechanism, output)
 
 
 @app.command()
+@grouped
 def laplace(
     scale: Annotated[float | None, typer.Option(help="Scale of the Laplace noise.")] = None,
     sensitivity: Sensitivity = 1.0,
     steps: Steps = 1,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    json: Json = False,
-    plot: Plot = None,
+    *,
+    output: Output,
 ) -> None:
     """Laplace noise on a number."""
     from tacit.accounting import laplace as profile
@@ -78,20 +73,19 @@ def laplace(
         {"sensitivity": sensitivity, "steps": steps},
         lambda width: profile(sensitivity, width) * steps,
     )
-    answer(mechanism, Output(epsilon, delta, json, plot))
+    answer(mechanism, output)
 
 
 @app.command()
+@grouped
 def randomized_response(
     truth_probability: Annotated[
         float | None, typer.Option(help="Probability of reporting the truth.")
     ] = None,
     categories: Annotated[int, typer.Option(help="Number of answers.")] = 2,
     steps: Steps = 1,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    json: Json = False,
-    plot: Plot = None,
+    *,
+    output: Output,
 ) -> None:
     """Report the truth with some probability, any other answer otherwise."""
     from scipy.special import expit
@@ -109,19 +103,18 @@ def randomized_response(
         of_search=lambda s: float(expit(1 / s - math.log(others))),
         grows=False,
     )
-    answer(mechanism, Output(epsilon, delta, json, plot))
+    answer(mechanism, output)
 
 
 @app.command()
+@grouped
 def subsampled_gaussian(
     sampling_rate: Rate,
     steps: Steps,
     noise_multiplier: Multiplier = None,
     neighbours: Neighbours = "add-remove",
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    json: Json = False,
-    plot: Plot = None,
+    *,
+    output: Output,
 ) -> None:
     """DP-SGD: Gaussian noise on clipped gradients of Poisson samples."""
     from tacit.accounting import subsampled_gaussian as profile
@@ -135,10 +128,11 @@ def subsampled_gaussian(
         lambda noise: profile(sampling_rate, noise, steps, neighbours),
         start=lambda target, failure: _guessed_noise(settings, target, failure),
     )
-    answer(mechanism, Output(epsilon, delta, json, plot))
+    answer(mechanism, output)
 
 
 @app.command()
+@grouped
 def vector_projection(
     dim: Dim,
     rank: Rank,
@@ -146,10 +140,8 @@ def vector_projection(
         float | None, typer.Option(help="Least cosine of two neighbours' unit vectors.")
     ] = None,
     steps: Steps = 1,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    json: Json = False,
-    plot: Plot = None,
+    *,
+    output: Output,
 ) -> None:
     """Multiply a unit vector by a secret random projection, without noise."""
     from tacit.accounting.projection import vector_projection as profile
@@ -166,10 +158,11 @@ def vector_projection(
         if steps > 1
         else lambda cosine, failure: lora_theorem_1(dim, rank, cosine, delta=failure),
     )
-    answer(mechanism, Output(epsilon, delta, json, plot))
+    answer(mechanism, output)
 
 
 @app.command()
+@grouped
 def noisy_projection(
     dim: Dim,
     rank: Rank,
@@ -181,10 +174,8 @@ def noisy_projection(
         typer.Option(help="1 where a record's gradient has rank one; any when left out."),
     ] = None,
     neighbours: Neighbours = "add-remove",
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    json: Json = False,
-    plot: Plot = None,
+    *,
+    output: Output,
 ) -> None:
     """M2: project gradients with their noise, M(V + Ξ), a fresh public M each step."""
     from tacit._validation import integer
@@ -230,10 +221,11 @@ def noisy_projection(
         ),
         rivals=lambda noise, target, failure: _projection_rivals(settings, noise, target, failure),
     )
-    answer(mechanism, Output(epsilon, delta, json, plot))
+    answer(mechanism, output)
 
 
 @app.command()
+@grouped
 def projected_plus_noise(
     dim: Dim,
     rank: Rank,
@@ -248,10 +240,8 @@ def projected_plus_noise(
         int | None, typer.Option(help="1 where one column changes; any when left out.")
     ] = None,
     steps: Steps = 1,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    json: Json = False,
-    plot: Plot = None,
+    *,
+    output: Output,
 ) -> None:
     """M1: noise after the projection, MV + Ξ."""
     from tacit._validation import integer, positive
@@ -281,10 +271,11 @@ def projected_plus_noise(
         ),
         start=lambda target, failure: length * _guessed_noise(whole, target, failure),
     )
-    answer(mechanism, Output(epsilon, delta, json, plot))
+    answer(mechanism, output)
 
 
 @app.command()
+@grouped
 def sketch(
     dim: Dim,
     rank: Rank,
@@ -295,10 +286,8 @@ def sketch(
         bool, typer.Option("--one-order", help="Stability is known in one order only.")
     ] = False,
     steps: Steps = 1,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    json: Json = False,
-    plot: Plot = None,
+    *,
+    output: Output,
 ) -> None:
     """PAVE: a compact specification, columns of a Gaussian sketch whose matrix stays secret."""
     from tacit.accounting.published import pave_theorem_3_5
@@ -318,7 +307,7 @@ def sketch(
             rank, dim, stability, delta=failure, both_orders=not one_order
         ),
     )
-    answer(mechanism, Output(epsilon, delta, json, plot))
+    answer(mechanism, output)
 
 
 def _projection_rivals(

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import io
 import math
-import os
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.text import Text
 
 from tacit._validation import in_interval, non_negative, positive
 from tacit.cli.console import consoles, line, print_json
+from tacit.cli.options import Json
 from tacit.conversions import success_from_profile
 from tacit.guarantees.words import number_up, percent_up
 
@@ -79,10 +79,16 @@ class Mechanism:
 class Output:
     """Where the answer goes."""
 
-    epsilon: float | None
-    delta: float | None
-    json: bool
-    plot: str | None
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε in nats: a target, or where to read δ.")
+    ] = None
+    delta: Annotated[float | None, typer.Option(help="δ: a target, or where to read ε (1e-5).")] = (
+        None
+    )
+    json: Json = False
+    plot: Annotated[str | None, typer.Option(help="Figure of δ(ε) to write: png, svg or pdf.")] = (
+        None
+    )
 
 
 def answer(mechanism: Mechanism, output: Output) -> None:
@@ -287,14 +293,9 @@ def _label_line(axes: Any, drawn: Any, text: str, offset: tuple[int, int]) -> No
 
 
 def _write_figure(path: Path, figure: Figure) -> None:
-    """Draw in memory, then replace: the file is the old one or the new one, whole."""
+    """Draw in memory, then replace."""
+    from tacit._files import write_bytes_atomic
+
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.lower().removeprefix("."), dpi=160)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        temporary.write_bytes(buffer.getvalue())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ValueError(f"--plot: cannot write {path} ({error.strerror})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_bytes_atomic("--plot", path, buffer.getvalue())

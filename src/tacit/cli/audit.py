@@ -11,15 +11,16 @@ from tacit.cli.console import command_line, consoles, dump, line, print_json
 from tacit.cli.hidden_inputs import (
     Bank,
     Calibration,
+    Codewords,
+    KlBudgets,
     Layer,
-    Length,
-    Model,
-    Seed,
-    Texts,
+    Prompts,
+    Source,
     listed,
     points_bar,
-    prepare,
+    sizes_of,
 )
+from tacit.cli.options import grouped
 
 app = typer.Typer(
     help="Audit what a model would store: measure it, attack it, recommend what to keep.",
@@ -33,11 +34,9 @@ def _group() -> None:
 
 
 @app.command("model")
+@grouped
 def model_layer(
     layer: Layer,
-    model: Model = "tacit/small",
-    texts: Texts = None,
-    length: Length = 32,
     bank: Bank = 5000,
     calibration: Calibration = 20_000,
     max_attack: Annotated[
@@ -53,14 +52,9 @@ def model_layer(
         str,
         typer.Option(help="A: the consumer also holds clean earlier positions; B: it does not."),
     ] = "A",
-    prompts: Annotated[
-        int, typer.Option(help="Prompts on which use and attacks are measured.")
-    ] = 1000,
-    kl_budgets: Annotated[
-        str, typer.Option(help="K that noise may cost in nats, separated by commas.")
-    ] = "1,4,16",
-    codewords: Annotated[str, typer.Option(help="C, separated by commas.")] = "64,256,1024",
-    seed: Seed = 0,
+    prompts: Prompts = 1000,
+    kl_budgets: KlBudgets = "1,4,16",
+    codewords: Codewords = "64,256,1024",
     report: Annotated[str | None, typer.Option(help="HTML report to write.")] = None,
     points: Annotated[
         str | None, typer.Option(help="JSON lines of the points, to resume from.")
@@ -68,6 +62,8 @@ def model_layer(
     json: Annotated[
         str | None, typer.Option("--json", help="JSON to write; - for standard output.")
     ] = None,
+    *,
+    source: Source,
 ) -> None:
     """Audit one layer of a language model: which release of its last state to store, and why."""
     from tacit._files import check_writable, write_text_atomic
@@ -86,12 +82,9 @@ def model_layer(
     wish = Wish(
         max_attack=max_attack, min_agreement=min_agreement, max_kl=max_kl, protocol=protocol
     )
-    found, prefixes = prepare(
-        model, texts, layers=[layer], length=length, bank=bank, calibration=calibration, seed=seed
-    )
-    from tacit.hidden_states import Sizes, audit
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
+    from tacit.hidden_states import audit
 
-    sizes = Sizes(prompts=prompts, queries=prompts, generated=min(prompts, 300))
     with points_bar(None) as progress:
         result = audit(
             found,
@@ -100,13 +93,13 @@ def model_layer(
             wish=wish,
             budgets=budgets,
             codewords=cells,
-            sizes=sizes,
+            sizes=sizes_of(prompts),
             out=points,
-            rng=seed,
+            rng=source.seed,
             progress=progress,
         )
     provenance = Provenance.capture(
-        command_line(), data_name=texts or "docstrings of this installation", data_rows=bank
+        command_line(), data_name=source.texts or "docstrings of this installation", data_rows=bank
     )
     content = {**result.to_dict(), "provenance": provenance.to_dict()}
     if json is not None and json != "-":

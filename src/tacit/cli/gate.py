@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.console import consoles, print_json
+from tacit.cli.options import Json
 
 
 def gate(
@@ -36,7 +37,7 @@ def gate(
         float | None,
         typer.Option(help="Largest KL of an audit's release (upper end of its interval), in nats."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
+    json: Json = False,
 ) -> None:
     """Exit 0 when a release or audit holds every threshold, 1 when not, 2 on bad input."""
     from tacit.gate import check_release

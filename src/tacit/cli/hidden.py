@@ -13,17 +13,17 @@ from tacit.cli.console import consoles, line, print_json
 from tacit.cli.hidden_inputs import (
     Bank,
     Calibration,
-    Json,
+    Codewords,
+    KlBudgets,
     Layer,
-    Length,
-    Model,
-    Seed,
-    Texts,
+    Prompts,
+    Source,
     listed,
     points_bar,
-    prepare,
+    sizes_of,
     words,
 )
+from tacit.cli.options import Json, grouped
 
 app = typer.Typer(
     help="Hidden states of a language model: measure a layer, release it, attack it.",
@@ -36,22 +36,19 @@ Out = Annotated[str, typer.Option(help="Safetensors file to write.")]
 
 
 @app.command()
+@grouped
 def geometry(
     layer: Layer,
-    model: Model = "tacit/small",
-    texts: Texts = None,
-    length: Length = 32,
     calibration: Calibration = 2000,
-    seed: Seed = 0,
     json: Json = False,
+    *,
+    source: Source,
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
-    found, prefixes = prepare(
-        model, texts, layers=[layer], length=length, bank=1, calibration=calibration, seed=seed
-    )
+    found, prefixes = source.prepare(layer, bank=1, calibration=calibration)
     from tacit.hidden_states.geometry import geometry as measure
 
-    result = measure(found, layer, prefixes.calibration, rng=seed)
+    result = measure(found, layer, prefixes.calibration, rng=source.seed)
     numbers = {
         field.name: value
         for field in dataclasses.fields(result)
@@ -75,33 +72,32 @@ def geometry(
 
 
 @app.command()
+@grouped
 def sweep(
     layers: Annotated[str, typer.Option(help="Layers, separated by commas.")],
     mechanisms: Annotated[
         str, typer.Option(help="Mechanisms, separated by commas.")
     ] = "isotropic,inverse-fisher-diagonal,mahalanobis-optimal,codebook-behaviour,argmax",
-    kl_budgets: Annotated[str, typer.Option(help="K in nats, separated by commas.")] = "1,4,16",
+    kl_budgets: KlBudgets = "1,4,16",
     epsilons: Annotated[
         str, typer.Option(help="Rényi ε of order 2 to scale noise to, separated by commas.")
     ] = "",
-    codewords: Annotated[str, typer.Option(help="C, separated by commas.")] = "64,256,1024",
+    codewords: Codewords = "64,256,1024",
     readings: Annotated[
         str, typer.Option(help="raw, posterior-mean, wiener, trained, posterior-behaviour.")
     ] = "raw,posterior-mean,posterior-behaviour",
     attackers: Annotated[
         str, typer.Option(help="euclidean, complement, weighted, mahalanobis.")
     ] = "euclidean,mahalanobis",
-    model: Model = "tacit/small",
-    texts: Texts = None,
-    length: Length = 32,
     bank: Bank = 5000,
     calibration: Calibration = 20_000,
-    prompts: Annotated[int, typer.Option(help="Prompts measured and attacked.")] = 1000,
+    prompts: Prompts = 1000,
     out: Annotated[
         str | None, typer.Option(help="JSON lines to write, and to resume from.")
     ] = None,
-    seed: Seed = 0,
     json: Json = False,
+    *,
+    source: Source,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
     levels = listed("--layers", layers, int)
@@ -109,10 +105,7 @@ def sweep(
     targets = listed("--epsilons", epsilons, float)
     cells = listed("--codewords", codewords, int)
     names = words(mechanisms)
-    found, prefixes = prepare(
-        model, texts, layers=levels, length=length, bank=bank, calibration=calibration, seed=seed
-    )
-    from tacit.hidden_states import Sizes
+    found, prefixes = source.prepare(*levels, bank=bank, calibration=calibration)
     from tacit.hidden_states import sweep as measure
 
     with points_bar(None) as progress:
@@ -126,9 +119,9 @@ def sweep(
             codewords=cells,
             epsilons=targets,
             readings=words(readings),
-            sizes=Sizes(prompts=prompts, queries=prompts, generated=min(prompts, 300)),
+            sizes=sizes_of(prompts),
             out=out,
-            rng=seed,
+            rng=source.seed,
             progress=progress,
         )
     if json:
@@ -151,21 +144,20 @@ def sweep(
 
 
 @app.command()
+@grouped
 def release(
     layer: Layer,
     out: Out,
     kl_budget: KlBudget = 4.0,
     mechanism: Mechanism = "isotropic",
-    model: Model = "tacit/small",
-    texts: Texts = None,
-    length: Length = 32,
     bank: Bank = 1000,
     calibration: Calibration = 2000,
-    seed: Seed = 0,
     clean: Annotated[
         str | None, typer.Option(help="Also write the clean states, to this file.")
     ] = None,
     json: Json = False,
+    *,
+    source: Source,
 ) -> None:
     """Write noisy states of the bank, with their guarantee; the noise is the operating system's."""
     from tacit._files import check_writable
@@ -176,9 +168,7 @@ def release(
     if clean is not None and check_writable("--clean", clean) == check_writable("--out", out):
         raise ValueError(f"--clean: expected another file than --out, got {clean} twice")
     positive("--kl-budget", kl_budget)
-    found, prefixes = prepare(
-        model, texts, layers=[layer], length=length, bank=bank, calibration=calibration, seed=seed
-    )
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
     from tacit.hidden_states.geometry import geometry as measure
     from tacit.hidden_states.mechanisms import Designs, is_gaussian
     from tacit.hidden_states.release import release as draw
@@ -187,8 +177,10 @@ def release(
     if not is_gaussian(mechanism):
         raise ValueError(f"--mechanism: expected a Gaussian design, got {mechanism!r}")
     public = found.states(prefixes.calibration, layer).double().cpu().numpy()
-    differences = adjacency_differences(public, min(1000, len(public)), kind="nearest", rng=seed)
-    measured = measure(found, layer, prefixes.calibration, differences="raw", rng=seed)
+    differences = adjacency_differences(
+        public, min(1000, len(public)), kind="nearest", rng=source.seed
+    )
+    measured = measure(found, layer, prefixes.calibration, differences="raw", rng=source.seed)
     design = Designs(measured, differences).named(mechanism, kl_budget)
     states = found.states(prefixes.bank, layer)
     result = draw(states, design, differences=differences)
@@ -207,17 +199,16 @@ def release(
 
 
 @app.command()
+@grouped
 def attack(
     layer: Layer,
     released: Annotated[str, typer.Argument(help="Safetensors file that release wrote.")],
     metric: Annotated[str, typer.Option(help="euclidean or mahalanobis.")] = "mahalanobis",
-    model: Model = "tacit/small",
-    texts: Texts = None,
-    length: Length = 32,
     bank: Bank = 1000,
     calibration: Calibration = 2000,
-    seed: Seed = 0,
     json: Json = False,
+    *,
+    source: Source,
 ) -> None:
     """Find the prompts behind released states, knowing the bank and the covariance.
 
@@ -232,9 +223,7 @@ def attack(
 
     found_release = HiddenRelease.load(released)
     integer("--bank", bank, minimum=len(found_release.states))
-    found, prefixes = prepare(
-        model, texts, layers=[layer], length=length, bank=bank, calibration=calibration, seed=seed
-    )
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
     from tacit.attacks.retrieval import retrieval
 
     options: dict[str, Any] = (
@@ -246,7 +235,7 @@ def attack(
         np.arange(len(found_release.states)),
         metric=metric,
         last_tokens=prefixes.bank[:, -1].numpy(),
-        rng=seed,
+        rng=source.seed,
         **options,
     )
     if json:
@@ -265,6 +254,7 @@ def attack(
 
 
 @app.command()
+@grouped
 def codebook(
     layer: Layer,
     out: Out,
@@ -272,13 +262,11 @@ def codebook(
     metric: Annotated[
         str, typer.Option(help="euclidean, fisher, behaviour or argmax.")
     ] = "behaviour",
-    model: Model = "tacit/small",
-    texts: Texts = None,
-    length: Length = 32,
     bank: Bank = 1000,
     calibration: Calibration = 5000,
-    seed: Seed = 0,
     json: Json = False,
+    *,
+    source: Source,
 ) -> None:
     """Fit a codebook on public prompts, save it, and certify its codes of the bank."""
     from tacit._files import check_writable
@@ -287,16 +275,14 @@ def codebook(
     check_writable("--out", out)
     choice("--metric", metric, ("euclidean", "fisher", "behaviour", "argmax"))
     integer("--size", size, minimum=2, maximum=calibration)
-    found, prefixes = prepare(
-        model, texts, layers=[layer], length=length, bank=bank, calibration=calibration, seed=seed
-    )
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
     from tacit.hidden_states.cell_points import CodebookReleases
     from tacit.hidden_states.laboratory import Laboratory, Sizes
 
     sizes = Sizes(prompts=2, generated=0)
-    laboratory = Laboratory.prepare(found, layer, prefixes, sizes, seed=seed)
+    laboratory = Laboratory.prepare(found, layer, prefixes, sizes, seed=source.seed)
     name = "argmax" if metric == "argmax" else f"codebook-{metric}"
-    book, cells = CodebookReleases(laboratory).fit(name, size, seed)
+    book, cells = CodebookReleases(laboratory).fit(name, size, source.seed)
     certificate = book.certify(cells)
     book.save(out)
     if json:
@@ -316,11 +302,9 @@ def codebook(
 
 
 def _write_states(path: str, states: Any) -> None:
-    from pathlib import Path
-
     from safetensors.torch import save
 
-    from tacit.hidden_states.storage import write_bytes_atomic
+    from tacit._files import write_bytes_atomic
 
     content = save({"states": states.contiguous()}, {"format": "tacit-clean-states-1"})
-    write_bytes_atomic("--clean", Path(path).expanduser().resolve(), content)
+    write_bytes_atomic("--clean", path, content)

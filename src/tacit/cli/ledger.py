@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.console import consoles, line, print_json
+from tacit.cli.options import Json
 
 if TYPE_CHECKING:
     from tacit.ledger import Budget, Entry, Ledger, Spending
@@ -18,7 +19,6 @@ app = typer.Typer(help="Show what was spent on a secret, set what may be.", no_a
 Location = Annotated[str, typer.Option("--ledger", help="Ledger file or database URL.")]
 Secret = Annotated[str | None, typer.Option(help="Name of the secret.")]
 Data = Annotated[str | None, typer.Option(help="Data file whose fingerprint is the secret's name.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 
 @app.command()
