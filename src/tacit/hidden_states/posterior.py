@@ -34,6 +34,9 @@ class Posterior:
             direction without noise.
     """
 
+    count: int
+    width: int
+
     def __init__(self, calibration: Any, covariance: Covariance) -> None:
         states = public_states(calibration, covariance)
         if covariance.rank < covariance.dim:

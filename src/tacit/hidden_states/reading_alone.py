@@ -108,7 +108,7 @@ class PosteriorBehaviour:
             weights = score.sub_(mass[:, None]).float().exp_()
             weights.masked_fill_(weights < self.tolerance / self.calibration, 0.0)
             used = (weights > 0).any(dim=0).nonzero()[:, 0]
-            for chosen in used.split(together) if len(used) else ():
+            for chosen in torch.split(used, together) if len(used) else ():
                 read = self._behaviours.probabilities(part.start + chosen)
                 into += _product(weights[:, chosen], read)
 
