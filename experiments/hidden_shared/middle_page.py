@@ -26,7 +26,7 @@ WORDS = {
     "argmax": "likeliest token",
     "raw": "raw",
     "posterior-mean": "posterior mean",
-    "wiener": "Wiener",
+    "wiener": "Wiener filter",
     "trained": "trained denoiser",
     "posterior-behaviour": "posterior prediction",
 }
@@ -88,7 +88,8 @@ def _model(result: dict[str, Any]) -> str:
     settings = recipe["settings"]
     return (
         f"a GPT of {settings['layers']} layers and width {settings['width']}, trained "
-        f"{minutes:.0f} minutes to a held-out perplexity of {recipe['held_out_perplexity']:.1f},"
+        f"{minutes:.0f} minutes ({recipe['steps']:,} steps) to a held-out perplexity of "
+        f"{recipe['held_out_perplexity']:.1f},"
     )
 
 
