@@ -18,15 +18,6 @@ from tacit.hidden_states.codebook_clustering import (  # noqa: E402
 from tacit.hidden_states.codebook_training import mean_cost  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small products gain nothing from threads that wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class UpperNetwork:
     """Layers above a state that also read something clean of each prompt."""
 

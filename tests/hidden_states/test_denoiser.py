@@ -12,15 +12,6 @@ from tacit.guarantees import ApproximateDP  # noqa: E402
 from tacit.hidden_states.denoiser import Denoiser  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small products gain nothing from threads that wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def psd(width, seed):
     root = np.random.default_rng(seed).standard_normal((width, width))
     return root @ root.T / width + 0.2 * np.eye(width)

@@ -17,14 +17,6 @@ CENTRES = np.array([[2.0, 0.0, 0.0], [-2.0, 1.0, 0.0], [0.0, -2.0, 1.0], [1.0, 2
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def psd(width, seed):
     root = np.random.default_rng(seed).standard_normal((width, width))
     return root @ root.T / width + 0.2 * np.eye(width)

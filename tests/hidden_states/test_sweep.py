@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
 from tacit.hidden_states.cell_points import cell_attack, within  # noqa: E402
 from tacit.hidden_states.codebook_certificates import certify  # noqa: E402
 from tacit.hidden_states.laboratory import Laboratory, Sizes  # noqa: E402
-from tacit.hidden_states.models import load  # noqa: E402
 from tacit.hidden_states.noise_points import NoiseRelease  # noqa: E402
 from tacit.hidden_states.points import Point, Table, columns  # noqa: E402
 from tacit.hidden_states.prefixes import Prefixes  # noqa: E402
 from tacit.hidden_states.sweep import design_at, sweep  # noqa: E402
+from tests.hidden_states.networks import small_network  # noqa: E402
 
 VOCABULARY, WIDTH, LAYER = 40, 16, 1
 SIZES = Sizes(
@@ -26,26 +26,9 @@ MECHANISMS = ["isotropic", "inverse-fisher", "generalized-eigen(1)", "codebook-f
 OPTIONS = {"codewords": (8,), "readings": ("raw", "wiener"), "sizes": SIZES, "rng": 3}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(5)
-    config = transformers.GPT2Config(
-        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=2, n_positions=16
-    )
-    network = transformers.GPT2LMHeadModel(config)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(8.0)
-    return load(network)
+    return small_network(vocabulary=VOCABULARY, width=WIDTH)
 
 
 @pytest.fixture(scope="module")
