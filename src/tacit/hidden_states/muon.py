@@ -100,5 +100,5 @@ def orthogonalised(stack: Tensor, precision: torch.dtype) -> Tensor:
         gram = current @ current.mT
         factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         current = torch.baddbmm(current, factor, current, beta=a)
-    found = current.to(stack.dtype)
+    found: Tensor = current.to(stack.dtype)
     return found.mT if tall else found
