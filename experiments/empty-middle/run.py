@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from hidden_shared.guarded import Guarded, GuardedRow, GuardedTable
+from reproductions.page import render
 from tacit._files import write_text_atomic
 from tacit.hidden_states import (
     LanguageModel,
@@ -23,12 +27,20 @@ from tacit.hidden_states import (
     sweep,
     train,
 )
+from tacit.hidden_states.sweep import Bench
 
 HERE = Path(__file__).resolve()
 RESULTS = HERE.parents[1] / "results"
+IMAGES = HERE.parents[2] / "docs" / "images"
 LAYER, LENGTH, SEED = 3, 32, 0
 NOISE = ("isotropic", "inverse-fisher", "inverse-fisher-diagonal", "mahalanobis-optimal")
-BOOKS = ("codebook-euclidean", "codebook-fisher", "codebook-behaviour", "argmax")
+BOOKS = (
+    "codebook-euclidean",
+    "codebook-fisher",
+    "codebook-behaviour",
+    "codebook-decision",
+    "argmax",
+)
 
 
 @dataclass(frozen=True)
@@ -40,25 +52,36 @@ class Scale:
     sizes: Sizes
     budgets: tuple[float, ...]
     codewords: tuple[int, ...]
+    alone: tuple[float, ...]
+    guarded: tuple[Guarded, ...]
     noise: tuple[str, ...] = NOISE
     books: tuple[str, ...] = BOOKS
 
 
 FULL = Scale(
-    50_000,
-    100_000,
-    Sizes(geometry=4000, pairs=2000, prompts=5000, generated=1000, queries=2000, trained=20_000),
-    (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0),
-    (64, 256, 1024, 4096),
+    bank=50_000,
+    calibration=100_000,
+    sizes=Sizes(geometry=2000, pairs=2000, prompts=3000, generated=500, trained=15_000),
+    budgets=(0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0),
+    codewords=(64, 256, 1024, 4096),
+    alone=(1.0, 2.0, 4.0),
+    guarded=(
+        *(Guarded(256, cost) for cost in (0.0, 1.0, 4.0, 16.0)),
+        *(Guarded(1024, cost) for cost in (0.0, 1.0, 4.0, 16.0)),
+        Guarded(1024, 4.0, joint_rounds=1),
+        Guarded(4096, 4.0),
+    ),
 )
 FAST = Scale(
-    1000,
-    2000,
-    Sizes(geometry=300, pairs=200, prompts=300, generated=50, queries=300, trained=500),
-    (1.0, 4.0),
-    (64, 256),
-    ("isotropic", "mahalanobis-optimal"),
-    ("codebook-euclidean", "codebook-behaviour", "argmax"),
+    bank=1000,
+    calibration=2000,
+    sizes=Sizes(geometry=300, pairs=200, prompts=300, generated=50, queries=300, trained=500),
+    budgets=(1.0, 4.0),
+    codewords=(64,),
+    alone=(1.0,),
+    guarded=(Guarded(64, 4.0, joint_rounds=1),),
+    noise=("isotropic", "mahalanobis-optimal"),
+    books=("codebook-euclidean", "codebook-decision", "argmax"),
 )
 # agreement at least, proven success at most: by number of cells
 GOALS = {4096: (0.67, 0.085), 1024: (0.60, 0.021), 256: (0.50, 0.006)}
@@ -88,19 +111,7 @@ def main() -> int:
         rng=SEED,
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
-    points = sweep(
-        model,
-        [LAYER],
-        [*scale.noise, *scale.books],
-        scale.budgets,
-        prefixes=prefixes,
-        codewords=scale.codewords,
-        readings=("raw", "posterior-mean", "wiener"),
-        sizes=scale.sizes,
-        out=arguments.out / f"{name}.jsonl",
-        rng=SEED,
-        progress=lambda label, done, total: print(f"{done}/{total} {label}", flush=True),
-    )
+    points, guarded = measured(model, prefixes, scale, arguments.out / name)
     held = claims(points)
     result = {
         "experiment": name,
@@ -112,15 +123,53 @@ def main() -> int:
         "calibration": scale.calibration,
         "claims": held,
         "points": [point.to_dict() for point in points],
+        "guarded": [row.to_dict() for row in guarded],
         "seconds": round(time.perf_counter() - start, 1),
     }
     target = arguments.out / f"{name}.json"
     write_text_atomic("out", target, json.dumps(result, allow_nan=False, indent=1) + "\n")
-    draw(points, arguments.out / f"{name}.svg")
+    published = arguments.out == RESULTS and not arguments.fast
+    draw(points, (IMAGES if published else arguments.out) / f"{name}.svg")
+    if published:
+        render()
     for claim in held:
         print(f"{'holds' if claim['holds'] else 'fails':<6} {claim['claim']}: {claim['found']}")
     print(target)
     return 0
+
+
+def measured(
+    model: LanguageModel, prefixes: Prefixes, scale: Scale, files: Path
+) -> tuple[tuple[Point, ...], tuple[GuardedRow, ...]]:
+    """Sweep noise and codebooks, then what guarding decisions and trying codewords add."""
+    bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED)
+    points: tuple[Point, ...] = ()
+    for names, budgets, readings in (
+        (scale.noise, scale.budgets, ("raw", "posterior-mean", "wiener")),
+        (scale.books, (), ("raw",)),
+        (scale.noise[:1] + scale.noise[-1:], scale.alone, ("posterior-behaviour",)),
+    ):
+        points += sweep(
+            model,
+            [LAYER],
+            names,
+            budgets,
+            prefixes=prefixes,
+            codewords=scale.codewords,
+            readings=readings,
+            sizes=scale.sizes,
+            out=files.with_suffix(".jsonl"),
+            rng=SEED,
+            progress=announce,
+            bench=bench,
+        )
+    table = GuardedTable(files.with_name(f"{files.name}-guarded.jsonl"), model.name, SEED)
+    return points, tuple(table.row(bench.at(LAYER), wanted) for wanted in scale.guarded)
+
+
+def announce(label: str, done: int, total: int) -> None:
+    """Say what is being measured."""
+    print(f"{done}/{total} {label}", flush=True)
 
 
 def texts(given: Path | None, *, fast: bool) -> tuple[str, str]:
@@ -184,7 +233,7 @@ def claims(points: Sequence[Point]) -> list[dict[str, object]]:
         own = [p for p in read if p.codewords == size and p.mechanism.startswith("codebook")]
         if own:
             found.append(goal(f"C = {size}", own, agreement, bound))
-    control = [p for p in read if p.mechanism == "argmax"]
+    control = [p for p in points if p.mechanism == "argmax"]
     if control:
         found.append(goal("argmax", control, *ARGMAX_GOAL))
     return found

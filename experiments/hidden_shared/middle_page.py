@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from hidden_shared.guarded import TRIES, GuardedRow
 from reproductions.prose import filled, rounded_up, table
 from tacit.hidden_states.points import GAUSSIAN, Point
 
@@ -55,6 +56,7 @@ def lines(result: dict[str, Any]) -> list[str]:
         *shown, filled(story(result, noise, books)), "",
         *claims(result["claims"]),
         *_noise(noise), *_books(books),
+        *_guarded([GuardedRow.from_dict(entry) for entry in result.get("guarded", ())]),
     ]  # fmt: skip
 
 
@@ -174,6 +176,38 @@ def _books(points: list[Point]) -> list[str]:
                 "B: agreement / KL", "8 tokens, A", "first 10 / 100", "last token",
             ),
             rows,
+        ),
+    ]  # fmt: skip
+
+
+def _guarded(rows: list[GuardedRow]) -> list[str]:
+    """One row per codebook that guards decisions at some cost."""
+    if not rows:
+        return []
+    cells = [
+        (
+            f"{row.wanted.cells:,}",
+            f"{row.wanted.decision_cost:g}" + (", joint" if row.wanted.joint_rounds else ""),
+            rounded_up(row.bound),
+            *(f"{pair[0]:.3f} / {pair[1]:.2f}" for pair in (row.states, row.tried, row.table)),
+            "" if row.generated is None else f"{row.generated:.2f}",
+        )
+        for row in rows
+    ]
+    return [
+        filled(
+            "What raises agreement at a given number of cells: λ nats for every prompt whose "
+            "likeliest token is not its cell's, in clustering, training and assignment. *Tried*: "
+            f"the sender runs {TRIES} codewords through the layers above and takes the best. "
+            "*Joint*: cells are assigned anew by trial and codewords trained again."
+        ),
+        "",
+        *table(
+            (
+                "C", "λ", "success at most", "A: agreement / KL", "A, tried", "B: agreement / KL",
+                "8 tokens, A",
+            ),
+            cells,
         ),
     ]  # fmt: skip
 

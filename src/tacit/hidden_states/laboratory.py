@@ -209,7 +209,7 @@ class Laboratory:
         """Measure KL from the clean prediction, nats, and top-1 agreement with it."""
         divergences: list[Tensor] = []
         hits = 0
-        for run, rows in self._batches():
+        for run, rows in self.batches():
             clean, read = run.clean_logits.log_softmax(dim=-1), reader(run, rows)
             divergences.append((clean.exp() * (clean - read)).sum(dim=-1).double().cpu())
             hits += int((clean.argmax(dim=-1) == read.argmax(dim=-1)).sum())
@@ -227,7 +227,8 @@ class Laboratory:
         low, high = mean_interval(shares, CONFIDENCE)
         return Measured(float(shares.mean()), low, high)
 
-    def _batches(self) -> Iterator[tuple[Continuation, slice]]:
+    def batches(self) -> Iterator[tuple[Continuation, slice]]:
+        """Yield the layers above for some prompts, and which rows of the bank those are."""
         start = 0
         for run in self.readers:
             yield run, slice(start, start + len(run))
