@@ -5,10 +5,15 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 
+# Bytecode is compiled at the end, on all cores: pip would do it on one.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile
+define COMPILE
+@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
+endef
+
 # The CPU build of torch, before anything that depends on it can pull a CUDA build.
 define INSTALL_TORCH
-$(BIN)/python -m pip install --quiet torch==2.13.0 || \
-$(BIN)/python -m pip install --quiet torch --index-url https://download.pytorch.org/whl/cpu
+$(INSTALL) torch==2.13.0 || $(INSTALL) torch --index-url https://download.pytorch.org/whl/cpu
 endef
 
 .PHONY: demo test lint bench docs experiments torch clean
@@ -47,11 +52,13 @@ $(VENV)/bin/python:
 
 $(INSTALLED): pyproject.toml | $(VENV)/bin/python
 	$(INSTALL_TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(INSTALL) --editable '.[dev]'
+	$(COMPILE)
 	@touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	$(INSTALL) --editable '.[dev,bench]'
+	$(COMPILE)
 	@touch $@
 
 clean:

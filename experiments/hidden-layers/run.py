@@ -22,8 +22,8 @@ from tacit.hidden_states.sweep import Bench
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 LENGTH, SEED = 32, 0
 FULL = Scale(
-    bank=10_000,
-    calibration=20_000,
+    bank=5000,
+    calibration=10_000,
     sizes=Sizes(geometry=2000, pairs=2000, prompts=1000, generated=0, queries=1000, trained=5000),
     budgets=(0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
     coarse=(0.25, 2.0, 16.0),
@@ -69,7 +69,7 @@ def main() -> int:
         bank=scale.bank, calibration=scale.calibration, held_out=1, length=LENGTH, rng=SEED,
     )  # fmt: skip
     arguments.out.mkdir(parents=True, exist_ok=True)
-    bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED)
+    bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED, tuple(layers))
     key = hashlib.sha256(prefixes.calibration.numpy().tobytes()).hexdigest()[:16]
     rows, facts = [], []
     for layer in layers:

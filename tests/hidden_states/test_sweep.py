@@ -15,6 +15,7 @@ from tacit.hidden_states.laboratory import Laboratory, Sizes  # noqa: E402
 from tacit.hidden_states.noise_points import NoiseRelease  # noqa: E402
 from tacit.hidden_states.points import Point, Table, columns  # noqa: E402
 from tacit.hidden_states.prefixes import Prefixes  # noqa: E402
+from tacit.hidden_states.readings import Reading  # noqa: E402
 from tacit.hidden_states.sweep import design_at, sweep  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
@@ -54,6 +55,24 @@ def of(points, mechanism, **wanted):
         if point.mechanism == mechanism
         and all(getattr(point, name) == value for name, value in wanted.items())
     ]
+
+
+def test_prompts_are_read_at_all_layers_in_one_pass(model, prefixes, monkeypatch):
+    read = Reading.of(model, prefixes.bank, [1, 2, model.layers])
+    assert sorted(read.states) == sorted({1, 2, model.layers})
+    for layer, states in read.states.items():
+        assert (states - model.states(prefixes.bank, layer)).abs().max() < 1e-5
+    exact = model.logits(prefixes.bank).softmax(dim=1)
+    assert (read.behaviours.probabilities(slice(None)) / exact - 1).abs().max() < 0.02
+    passes = []
+    plain = type(model).passes
+    monkeypatch.setattr(
+        type(model), "passes", lambda self, *args: passes.append(args) or plain(self, *args)
+    )
+    found = sweep(model, [1, 2], ["argmax"], [], prefixes=prefixes, **OPTIONS)
+    assert len(passes) == 2
+    alone = sweep(model, [2], ["argmax"], [], prefixes=prefixes, **OPTIONS)
+    assert [p.kl for p in found if p.layer == 2] == [p.kl for p in alone]
 
 
 def test_every_mechanism_stands_at_every_budget_and_reading(points):

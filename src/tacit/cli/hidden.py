@@ -260,7 +260,7 @@ def codebook(
     out: Out,
     size: Annotated[int, typer.Option(help="C, codewords.")] = 256,
     metric: Annotated[
-        str, typer.Option(help="euclidean, fisher, behaviour or argmax.")
+        str, typer.Option(help="euclidean, fisher, behaviour, decision or argmax.")
     ] = "behaviour",
     bank: Bank = 1000,
     calibration: Calibration = 5000,
@@ -273,7 +273,7 @@ def codebook(
     from tacit._validation import choice
 
     check_writable("--out", out)
-    choice("--metric", metric, ("euclidean", "fisher", "behaviour", "argmax"))
+    choice("--metric", metric, ("euclidean", "fisher", "behaviour", "decision", "argmax"))
     integer("--size", size, minimum=2, maximum=calibration)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
     from tacit.hidden_states.cell_points import CodebookReleases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +86,27 @@ def states_before(anatomy: Anatomy, layer: int, tokens: Tensor) -> Tensor:
     finally:
         handle.remove()
     raise AssertionError("the forward pass ended without passing its layers")
+
+
+def last_states(
+    anatomy: Anatomy, layers: Iterable[int], tokens: Tensor
+) -> tuple[dict[int, Tensor], Tensor]:
+    """Run the model once; return the last position's state after each layer, and its logits."""
+    found: dict[int, Tensor] = {}
+
+    def keeper(layer: int) -> Any:
+        def keep(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+            found[layer] = arguments[0][:, -1].clone()
+
+        return keep
+
+    handles = [anatomy.stages[layer].register_forward_pre_hook(keeper(layer)) for layer in layers]
+    try:
+        output = anatomy.body(input_ids=tokens, use_cache=False)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found, anatomy.head(output.last_hidden_state[:, -1])
 
 
 def last_position_replaced(anatomy: Anatomy, layer: int, states: Tensor) -> Any:

@@ -25,6 +25,7 @@ from tacit.hidden_states.mechanisms import Designs
 from tacit.hidden_states.models import LanguageModel
 from tacit.hidden_states.points import AttackPoint, Measured
 from tacit.hidden_states.prefixes import Prefixes
+from tacit.hidden_states.readings import Readings
 from tacit.hidden_states.release import ORDERS
 from tacit.hidden_states.spread import adjacency_differences
 
@@ -123,9 +124,16 @@ class Laboratory:
 
     @classmethod
     def prepare(
-        cls, model: LanguageModel, layer: int, prefixes: Prefixes, sizes: Sizes, *, seed: int
+        cls,
+        model: LanguageModel,
+        layer: int,
+        prefixes: Prefixes,
+        sizes: Sizes,
+        *,
+        seed: int,
+        readings: Readings | None = None,
     ) -> Laboratory:
-        """Read the states of one layer and measure its geometry."""
+        """Measure the geometry of one layer, and read its states where they were not before."""
         kept = sizes.within(prefixes)
         level = integer("layer", layer, minimum=1, maximum=model.layers)
         room = prefixes.bank.shape[1] + STEPS - 1
@@ -134,9 +142,8 @@ class Laboratory:
                 f"generated: expected prompts of at most {model.context - STEPS + 1} tokens to "
                 f"continue, got {prefixes.bank.shape[1]}"
             )
-        readers: list[Continuation] = []
-        bank, bank_behaviours = _read(model, level, prefixes.bank, kept.prompts, readers)
-        calibration, behaviours = _read(model, level, prefixes.calibration, 0, [])
+        read = Readings.of(model, prefixes, [level]) if readings is None else readings
+        bank = read.bank.states[level]
         source = np.random.default_rng([seed, level])
         measured = geometry(
             model, level, prefixes.calibration[: kept.geometry], differences="raw", rng=source
@@ -148,13 +155,16 @@ class Laboratory:
             prefixes=prefixes,
             sizes=kept,
             bank=bank,
-            bank_behaviours=bank_behaviours,
-            calibration=calibration,
-            calibration_behaviours=behaviours,
+            bank_behaviours=read.bank.behaviours,
+            calibration=read.calibration.states[level],
+            calibration_behaviours=read.calibration.behaviours,
             geometry=measured,
             nearest=adjacency_differences(rows, kept.pairs, kind="nearest", rng=source),
             random=adjacency_differences(rows, kept.pairs, kind="random", rng=source),
-            readers=tuple(readers),
+            readers=tuple(
+                model.continuation(part, level)
+                for part in torch.split(prefixes.bank[: kept.prompts], PROMPTS_TOGETHER)
+            ),
         )
 
     @cached_property
@@ -262,28 +272,6 @@ class Laboratory:
             **options,
         )
         return _attack_point(name, found, len(self.bank))
-
-
-def _read(
-    model: LanguageModel, layer: int, tokens: Tensor, kept: int, readers: list[Continuation]
-) -> tuple[Tensor, Behaviours]:
-    """Return states and predictions of prompts; the layers above the first ``kept`` go to readers.
-
-    Predictions are stored in half precision and measure nothing: codebooks are fitted on them.
-    """
-    states, logs = [], []
-    for start in range(0, len(tokens), PROMPTS_TOGETHER):
-        end = kept if start < kept < start + PROMPTS_TOGETHER else start + PROMPTS_TOGETHER
-        for low, high in ((start, end), (end, start + PROMPTS_TOGETHER)):
-            part = tokens[low:high]
-            if not len(part):
-                continue
-            run = model.continuation(part, layer)
-            states.append(run.clean_states)
-            logs.append(run.clean_logits.log_softmax(dim=-1).half().cpu())
-            if low < kept:
-                readers.append(run)
-    return torch.cat(states), Behaviours(torch.cat(logs))
 
 
 def normal_mean(values: Array) -> Measured:

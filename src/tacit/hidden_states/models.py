@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from tacit.hidden_states.anatomy import (
     check_family,
     dissect,
     last_position_replaced,
+    last_states,
     states_before,
 )
 from tacit.hidden_states.continuation import Continuation, batch_rows, check_states, continue_from
@@ -151,6 +152,27 @@ class LanguageModel:
                 for batch in self._batches(self.check_tokens(tokens), batch_size)
             ]
         )
+
+    @torch.no_grad()
+    def passes(
+        self, tokens: Any, layers: Iterable[int], *, batch_size: int | None = None
+    ) -> Iterator[tuple[dict[int, Tensor], Tensor]]:
+        """Read the last position after several layers, and what is predicted, in one pass.
+
+        Args:
+            tokens: integers, (n, T) with T ≤ ``context``.
+            layers: each 1 … L, or 0 for the embeddings.
+            batch_size: prompts run at a time.
+
+        Yields:
+            For a batch of prompts at a time, the states (b, d) by layer and the logits (b, V).
+
+        Raises:
+            ValueError: tokens or layer outside the model.
+        """
+        ids, levels = self.check_tokens(tokens), [self.check_layer(layer) for layer in layers]
+        for batch in self._batches(ids, batch_size):
+            yield last_states(self._anatomy, levels, batch)
 
     def continuation(
         self, tokens: Any, layer: int, *, batch_size: int | None = None

@@ -39,6 +39,7 @@ from tacit.hidden_states.storage import (
 END = "<|end|>"
 SMALLEST_VOCABULARY = 257
 HELD_OUT_TOKENS = 100_000
+MINUTES = 3.5
 RECIPE_FORMAT = 1
 
 
@@ -52,7 +53,7 @@ class Settings:
     context: int = 64
     vocabulary: int = 4096
     batch: int = 32
-    minutes: float | None = 5.0
+    minutes: float | None = MINUTES
     steps: int | None = None
     seed: int = 0
     precision: str = "auto"
@@ -105,7 +106,7 @@ def train(
 
     Args:
         text: the text itself, or a path (not a str) to a .txt or .txt.gz file or a folder of them.
-        minutes: time of the optimisation alone, five without ``steps``.
+        minutes: time of the optimisation alone, three and a half without ``steps``.
         steps: optimiser steps instead of a time, for a result that can be repeated.
         width: d, numbers in a state, a multiple of ``heads``.
         layers: L, decoder layers.
@@ -135,7 +136,7 @@ def train(
     """
     settings = Settings(
         width, layers, heads, context, vocabulary, batch,
-        5.0 if minutes is None and steps is None else minutes,
+        MINUTES if minutes is None and steps is None else minutes,
         steps, seed, precision,
     ).checked()  # fmt: skip
     place = check_device(device)

@@ -22,6 +22,7 @@ from tacit.hidden_states.models import LanguageModel
 from tacit.hidden_states.noise_points import DEFAULT_READINGS, NOISE_READINGS, NoiseRelease
 from tacit.hidden_states.points import PROTOCOLS, Point, Table
 from tacit.hidden_states.prefixes import Prefixes
+from tacit.hidden_states.readings import Readings
 
 Announce = Callable[[str, int, int], None]
 
@@ -127,7 +128,8 @@ def sweep(
     if any(is_gaussian(job.settings["mechanism"]) for job in jobs) and not attackers:
         raise ValueError("attackers: expected at least one, got none")
     table = Table(out)
-    place = Bench(model, prefixes, kept, seed) if bench is None else bench
+    wished = tuple(dict.fromkeys(job.settings["layer"] for job in jobs if job.key not in table))
+    place = Bench(model, prefixes, kept, seed, wished) if bench is None else bench
     for done, job in enumerate(jobs):
         if progress is not None:
             progress(_label(job.settings), done, len(jobs))
@@ -176,12 +178,17 @@ def _jobs(
 
 @dataclass
 class Bench:
-    """Keeps what neighbouring points share, so that each is computed once."""
+    """Keeps what neighbouring points share, so that each is computed once.
+
+    Prompts are read at all of ``layers`` in one pass, when the first of them is asked for.
+    """
 
     model: LanguageModel
     prefixes: Prefixes
     sizes: Sizes
     seed: int
+    layers: Sequence[int] = ()
+    _readings: Readings | None = field(default=None, repr=False)
     _laboratory: Laboratory | None = None
     _noise: NoiseRelease | None = None
     _codebooks: CodebookReleases | None = field(default=None, repr=False)
@@ -239,9 +246,13 @@ class Bench:
         """Return the layer made ready."""
         if self._laboratory is None or self._laboratory.layer != layer:
             self._noise = self._codebooks = self._laboratory = None
+            if self._readings is None or layer not in self._readings.bank.states:
+                layers = {layer, *self.layers}
+                self._readings = Readings.of(self.model, self.prefixes, layers)
             self._laboratory = Laboratory.prepare(
-                self.model, layer, self.prefixes, self.sizes, seed=self.seed
-            )
+                self.model, layer, self.prefixes, self.sizes, seed=self.seed,
+                readings=self._readings,
+            )  # fmt: skip
         return self._laboratory
 
 
