@@ -16,13 +16,13 @@ from tacit.report.hidden_words import hidden_verdict
 LAYER = 3
 LENGTH = 16
 CHARACTERS = 2_500_000
-BANK, CALIBRATION = 4000, 7000
-SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=200, queries=1000, trained=2500)
+BANK, CALIBRATION = 3000, 6000
+SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=100, queries=1000, trained=2000)
 MECHANISMS = (
     "isotropic",
     "mahalanobis-optimal",
     "codebook-euclidean",
-    "codebook-behaviour",
+    "codebook-decision",
     "argmax",
 )
 BUDGETS = (0.5, 2.0, 8.0)

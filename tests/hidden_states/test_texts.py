@@ -50,8 +50,12 @@ def test_the_docstring_corpus_repeats_and_has_its_sources(tmp_path, monkeypatch)
     (package / "broken.py").write_text("def (", encoding="utf-8")
     (package / "tests" / "t.py").write_text('"""Never."""', encoding="utf-8")
     monkeypatch.setattr(corpus, "_folders", lambda: iter([package]))
-    text = corpus.docstring_corpus()
-    assert text == corpus.docstring_corpus()
+    text = corpus.collected_docstrings()
+    assert text == corpus.collected_docstrings()
+    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
+    assert corpus.docstring_corpus() == text
+    monkeypatch.setattr(corpus, "collected_docstrings", lambda: pytest.fail("it was kept"))
+    assert corpus.docstring_corpus() == text
     assert text.endswith("\n\nFirst.\n\nSecond.\n\nDeep.\n")
     assert "Never" not in text
     assert "assert_stmt" not in text.split("\n\n")[0]

@@ -20,7 +20,7 @@ Cells = npt.NDArray[np.int64]
 
 
 class CodebookReleases:
-    """The codebooks of one layer; the last one fitted is kept for its other reading.
+    """The codebooks of one layer; certificates are kept, and the last one fitted.
 
     Args:
         laboratory: the layer.
@@ -29,6 +29,7 @@ class CodebookReleases:
     def __init__(self, laboratory: Laboratory) -> None:
         self.laboratory = laboratory
         self._fitted: tuple[tuple[str, int, int], Codebook, Cells] | None = None
+        self._certificates: dict[tuple[str, int, int], CodeCertificate] = {}
 
     def fit(self, mechanism: str, size: int, seed: int) -> tuple[Codebook, Cells]:
         """Return the codebook fitted on calibration prompts, and the code of every bank prompt."""
@@ -50,14 +51,21 @@ class CodebookReleases:
             )
             cells = book.assign(laboratory.bank, behaviours=laboratory.bank_behaviours)
             self._fitted = ((mechanism, size, seed), book, cells)
+            self._certificates[mechanism, size, seed] = book.certify(cells)
         return self._fitted[1], self._fitted[2]
+
+    def certificate(self, mechanism: str, size: int, seed: int) -> CodeCertificate:
+        """Return what is proven of the codes of the bank."""
+        if (mechanism, size, seed) not in self._certificates:
+            self.fit(mechanism, size, seed)
+        return self._certificates[mechanism, size, seed]
 
     def point(self, mechanism: str, size: int, reading: str, seed: int) -> dict[str, Any]:
         """Return what one reading of a codebook adds to a point."""
         laboratory = self.laboratory
         book, cells = self.fit(mechanism, size, seed)
         codes = torch.from_numpy(cells[: laboratory.sizes.prompts])
-        certificate = book.certify(cells)
+        certificate = self.certificate(mechanism, size, seed)
         generated = None
         if reading == "states":
             states = book.decode(codes).to(laboratory.bank)

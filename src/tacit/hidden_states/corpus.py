@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gzip
 import hashlib
+import json
 import os
 import pydoc_data.topics
 import sysconfig
@@ -15,7 +16,9 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
+from tacit._files import write_bytes_atomic
 from tacit._validation import integer
+from tacit.hidden_states.storage import cache_folder, make_parents
 
 # What Tacit itself requires: every installation has these, and few others.
 PACKAGES = ("dp_accounting", "jinja2", "joblib", "matplotlib", "numpy", "rich", "scipy",
@@ -31,13 +34,25 @@ def docstring_corpus() -> str:
 
     Documented topics of the language come first, then the files in alphabetical order; a docstring
     that occurs twice counts once. The same versions of the same packages give the same text. It is
-    about 12 million characters and takes some seconds to collect.
+    about 12 million characters, and kept in the cache because collecting them takes half a minute.
 
     Example:
         >>> from tacit.hidden_states.corpus import docstrings
         >>> docstrings('def f():\\n    "Return nothing, at some length."')
         ['Return nothing, at some length.']
     """
+    key = digest(json.dumps(corpus_versions(), sort_keys=True))[:16]
+    path = cache_folder() / "texts" / f"docstrings-{key}.txt.gz"
+    if path.is_file():
+        return read_text(path)
+    text = collected_docstrings()
+    make_parents("TACIT_CACHE", path)
+    write_bytes_atomic("TACIT_CACHE", path, gzip.compress(text.encode("utf-8"), 6, mtime=0))
+    return text
+
+
+def collected_docstrings() -> str:
+    """Read the docstrings out of the sources."""
     found = dict.fromkeys(text for _, text in sorted(pydoc_data.topics.topics.items()))
     for folder in _folders():
         for path in _sources(folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import platform
@@ -15,11 +14,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
 import tacit
-from tacit._files import write_bytes_atomic
 from tacit._validation import choice, integer, positive
 from tacit.hidden_states.corpus import (
     block_groups,
-    corpus_versions,
     digest,
     docstring_corpus,
     hold_out,
@@ -32,7 +29,6 @@ from tacit.hidden_states.storage import (
     RECIPE,
     cache_folder,
     check_new_folder,
-    make_parents,
     save_model,
 )
 
@@ -271,7 +267,7 @@ def load_small(
     text: str | os.PathLike[str] | None, *, device: torch.device, progress: bool | None
 ) -> LanguageModel:
     """Load the model that the standard settings give for a text, training it the first time."""
-    content = _default_text() if text is None else read_text(text)
+    content = docstring_corpus() if text is None else read_text(text)
     settings = Settings()
     asked = {
         "format": RECIPE_FORMAT,
@@ -287,15 +283,3 @@ def load_small(
         return model
     target = check_new_folder("TACIT_CACHE", folder)
     return _train(content, settings, device, target, progress, SMALL)
-
-
-def _default_text() -> str:
-    """Return the docstring corpus, kept in the cache because collecting it takes seconds."""
-    key = digest(json.dumps(corpus_versions(), sort_keys=True))[:16]
-    path = cache_folder() / "texts" / f"docstrings-{key}.txt.gz"
-    if path.is_file():
-        return read_text(path)
-    text = docstring_corpus()
-    make_parents("TACIT_CACHE", path)
-    write_bytes_atomic("TACIT_CACHE", path, gzip.compress(text.encode("utf-8"), 6, mtime=0))
-    return text

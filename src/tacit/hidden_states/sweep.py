@@ -236,11 +236,10 @@ class Bench:
         )
 
     def certificate(self, laboratory: Laboratory, point: Point) -> CodeCertificate:
-        """Return the theorems about a codebook's point, fitting it again when it is not at hand."""
+        """Return the theorems about a codebook's point, fitting it where it was not before."""
         if self._codebooks is None:
             self._codebooks = CodebookReleases(laboratory)
-        book, cells = self._codebooks.fit(point.mechanism, point.codewords or 0, point.draw)
-        return book.certify(cells)
+        return self._codebooks.certificate(point.mechanism, point.codewords or 0, point.draw)
 
     def at(self, layer: int) -> Laboratory:
         """Return the layer made ready."""
