@@ -315,7 +315,7 @@ def load(
 
     Args:
         name_or_path: ``"tacit/small"``, trained here the first time it is asked for, which takes
-            about five minutes; a Hugging Face name; a folder with such a model, one that
+            about four minutes; a Hugging Face name; a folder with such a model, one that
             ``train`` wrote included; or a ``transformers`` model.
         text: what ``"tacit/small"`` learns from, a .txt or .txt.gz file or a folder of them; the
             docstring corpus when left out.
