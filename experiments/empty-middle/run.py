@@ -63,15 +63,13 @@ FULL = Scale(
     calibration=100_000,
     sizes=Sizes(geometry=2000, pairs=2000, prompts=3000, generated=500, trained=15_000),
     budgets=(0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 4.5, 5.0, 6.0, 8.0),
-    codewords=(64, 256, 1024, 4096),
+    codewords=(256, 1024, 4096),
     alone=(1.0, 2.0, 4.0),
     guarded=(
-        Guarded(256, 1.0),
         Guarded(256, 16.0),
         Guarded(1024, 1.0),
         Guarded(1024, 16.0),
         Guarded(1024, 4.0, joint_rounds=1),
-        Guarded(4096, 1.0),
     ),
 )
 FAST = Scale(
