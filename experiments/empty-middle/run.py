@@ -64,11 +64,10 @@ FULL = Scale(
     sizes=Sizes(geometry=2000, pairs=2000, prompts=3000, generated=500, trained=15_000),
     budgets=(0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 4.5, 5.0, 6.0, 8.0),
     codewords=(256, 1024, 4096),
-    alone=(1.0, 2.0, 4.0),
+    alone=(1.0, 2.5),
     guarded=(
         Guarded(256, 16.0),
         Guarded(1024, 1.0),
-        Guarded(1024, 16.0),
         Guarded(1024, 4.0, joint_rounds=1),
     ),
 )
