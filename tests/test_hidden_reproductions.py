@@ -208,7 +208,8 @@ def test_predicted_gains_are_mean_signals_over_pairs_of_prompts(shared: Any, ben
         signals[name] = (np.linalg.solve(factor, pairs.T) ** 2).sum(axis=0).mean()
     for name, signal in signals.items():
         expected = signals["isotropic"] / signal
-        assert facts["predicted_gain"][name] == pytest.approx(expected, rel=1e-8)
+        # states in float32, read in batches of two sizes
+        assert facts["predicted_gain"][name] == pytest.approx(expected, rel=1e-6)
     assert max(facts["predicted_gain"].values()) <= facts["mahalanobis_gain"] * 1.01
 
 

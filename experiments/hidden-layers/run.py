@@ -22,9 +22,9 @@ from tacit.hidden_states.sweep import Bench
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 LENGTH, SEED = 32, 0
 FULL = Scale(
-    bank=5000,
-    calibration=10_000,
-    sizes=Sizes(geometry=2000, pairs=2000, prompts=1000, generated=0, queries=1000, trained=5000),
+    bank=2000,
+    calibration=6000,
+    sizes=Sizes(geometry=2000, pairs=1000, prompts=600, generated=0, queries=600, trained=2000),
     budgets=(0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
     coarse=(0.25, 2.0, 16.0),
     targets=(0.5, 1.0, 2.0),
