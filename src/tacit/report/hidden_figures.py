@@ -27,7 +27,8 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
     middle = (across(0.5), up(0.5))
     parts = [
         draw.rect("excluded", middle[0], middle[1], width - right - middle[0], bottom - middle[1]),
-        draw.text("the empty middle", middle[0] + 8, middle[1] + 18, "quiet"),
+        # noise reaches the corner on the left, never the one on the right
+        draw.text("the empty middle", width - right - 8, middle[1] + 18, "quiet", "end"),
     ]
     for tick in TICKS:
         parts += [
