@@ -188,9 +188,9 @@ def weak_attacker(study: Study) -> Verdict | None:
     own = [facts["euclidean_gain"] for facts in study.layers]
     return Verdict(
         "The generalised-eigen release fools the Euclidean attacker only (Sec. 4–6, Prop. 9)",
-        f"attack {min(row.attack for row in theirs):.4f} or more at all {len(theirs)} rows; G_Euc "
+        f"attack {min(row.attack for row in theirs):.4f} at least at all {len(theirs)} rows; G_Euc "
         f"= {gain_range[0]:.0f} … {gain_range[1]:,.0f}",
-        f"attack with Σ known {min(told):.3f} or more at all {len(told)} rows, without it down to "
+        f"attack with Σ known {min(told):.3f} at least at all {len(told)} rows, without it down to "
         f"{min(blind):.3f}; G_Euc = {min(own):.1f} … {max(own):.1f}",
         HOLDS if min(told) >= 1.0 - NEAR else FAILS,
     )
