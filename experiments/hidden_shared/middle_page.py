@@ -73,7 +73,7 @@ def story(result: dict[str, Any], noise: list[Point], books: list[Point]) -> str
         for protocol, own in _groups(books, "protocol").items()
     ]
     return f"""The state of the last token at layer {result["layer"]} of {_model(result)} is
-released for prompts of the texts {result["texts"]}; the attacker chooses among
+released for prompts of its texts ({result["texts"]}); the attacker chooses among
 {result["bank"]:,} of them, the public calibration has {result["calibration"]:,} others.
 *Agreement* and KL are measured on {first.prompts:,} prompts: does the likeliest next token stay
 the same, and how far does the prediction move? Under protocol A the consumer also holds the clean
