@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hidden_shared.guarded import Guarded, GuardedRow, GuardedTable
+from hidden_shared.results import RESULTS, write_result
 from reproductions.page import render
-from tacit._files import write_text_atomic
 from tacit.hidden_states import (
     LanguageModel,
     Point,
@@ -30,7 +28,6 @@ from tacit.hidden_states import (
 from tacit.hidden_states.sweep import Bench
 
 HERE = Path(__file__).resolve()
-RESULTS = HERE.parents[1] / "results"
 IMAGES = HERE.parents[2] / "docs" / "images"
 LAYER, LENGTH, SEED = 3, 32, 0
 NOISE = ("isotropic", "inverse-fisher", "inverse-fisher-diagonal", "mahalanobis-optimal")
@@ -98,7 +95,6 @@ def main() -> int:
     arguments = parser.parse_args()
     scale = FAST if arguments.fast else FULL
     name = "empty-middle-fast" if arguments.fast else "empty-middle"
-    start = time.perf_counter()
     text, source = texts(arguments.texts, fast=arguments.fast)
     model = model_for(arguments, text)
     prefixes = Prefixes.draw(
@@ -123,10 +119,9 @@ def main() -> int:
         "claims": held,
         "points": [point.to_dict() for point in points],
         "guarded": [row.to_dict() for row in guarded],
-        "seconds": round(time.perf_counter() - start, 1),
     }
     target = arguments.out / f"{name}.json"
-    write_text_atomic("out", target, json.dumps(result, allow_nan=False, indent=1) + "\n")
+    write_result(target, result, "points")
     published = arguments.out == RESULTS and not arguments.fast
     draw(points, (IMAGES if published else arguments.out) / f"{name}.svg")
     if published:

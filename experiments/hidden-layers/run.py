@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import sys
 import time
 from pathlib import Path
@@ -13,13 +12,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hidden_shared import figure, verdicts
 from hidden_shared.measure import Scale, geometry_facts, kept_facts, measure_layer
+from hidden_shared.results import RESULTS, write_result
 from hidden_shared.rows import packed
 from reproductions.page import render
-from tacit._files import write_text_atomic
 from tacit.hidden_states import Prefixes, Sizes, docstring_corpus, load, read_text
 from tacit.hidden_states.sweep import Bench
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 LENGTH, SEED = 32, 0
 FULL = Scale(
     bank=2000,
@@ -104,7 +102,7 @@ def main() -> int:
         "seconds": round(time.perf_counter() - start, 1),
     }
     target = arguments.out / f"{name}.json"
-    write_text_atomic("out", target, _lines(result))
+    write_result(target, result, "rows")
     published = arguments.out == RESULTS and not arguments.fast
     figure.draw(result, (figure.IMAGES if published else arguments.out) / f"{name}.svg")
     if published:
@@ -113,15 +111,6 @@ def main() -> int:
         print(f"{verdict.word}: {verdict.claim}\n    {verdict.found}")
     print(target)
     return 0
-
-
-def _lines(result: dict[str, object]) -> str:
-    """Return JSON with a row on a line."""
-    rows = result["rows"]
-    assert isinstance(rows, list)
-    short = json.dumps({**result, "rows": []}, allow_nan=False, ensure_ascii=False, indent=1)
-    lines = ",\n  ".join(json.dumps(row, allow_nan=False, ensure_ascii=False) for row in rows)
-    return short.replace('"rows": []', f'"rows": [\n  {lines}\n ]') + "\n"
 
 
 if __name__ == "__main__":

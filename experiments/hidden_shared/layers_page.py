@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from hidden_shared import published
 from hidden_shared.equal import Equal
 from hidden_shared.measure import DESIGNS
 from hidden_shared.middle_page import WORDS
+from hidden_shared.results import section
 from hidden_shared.study import Study
 from hidden_shared.verdicts import gains, verdicts
 from reproductions.prose import filled, rounded_up, table
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 NAME = "hidden-layers"
 THRESHOLDS = (0.5, 0.4, 0.3, 0.2, 0.1)
 
 
 def sections() -> list[str]:
     """Return the lines of the section, or that it was not run."""
-    path = RESULTS / f"{NAME}.json"
-    title = ["## The hidden-state paper on every layer", ""]
-    if not path.is_file():
-        return [*title, f"Not run: `make experiments NAME={NAME}`.", ""]
-    return [*title, *lines(json.loads(path.read_text(encoding="utf-8")))]
+    return section(NAME, "The hidden-state paper on every layer", lines)
 
 
 def lines(result: dict[str, Any]) -> list[str]:

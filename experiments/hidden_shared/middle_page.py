@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from hidden_shared.guarded import TRIES, GuardedRow
+from hidden_shared.results import section
 from reproductions.prose import filled, rounded_up, table
 from tacit.hidden_states.points import GAUSSIAN, Point
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 NAME = "empty-middle"
 WORDS = {
@@ -35,11 +34,7 @@ WORDS = {
 
 def sections() -> list[str]:
     """Return the lines of the section, or that it was not run."""
-    path = RESULTS / f"{NAME}.json"
-    title = ["## The empty middle of hidden states", ""]
-    if not path.is_file():
-        return [*title, f"Not run: `make experiments NAME={NAME}`.", ""]
-    return [*title, *lines(json.loads(path.read_text(encoding="utf-8")))]
+    return section(NAME, "The empty middle of hidden states", lines)
 
 
 def lines(result: dict[str, Any]) -> list[str]:
