@@ -20,9 +20,11 @@ from tacit.covariance import Factored, Isotropic
 from tacit.covariance.span import row_norms
 from tacit.design.base import Design
 from tacit.design.blocks import Blocks
-from tacit.design.multipliers import RootSolver, Solution, cheapest_repair, interior_point
+from tacit.design.interior_point import interior_point
 from tacit.design.problem import finite_cost
 from tacit.design.references import Cost, Indices
+from tacit.design.repairs import cheapest_repair
+from tacit.design.roots import RootSolver, Solution
 from tacit.design.survey import FIRST_ROWS, Leaders, Survey, survey
 from tacit.linalg import MACHINE_EPSILON
 

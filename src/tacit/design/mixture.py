@@ -17,17 +17,12 @@ from scipy import linalg as scipy_linalg
 from tacit._validation import Array
 from tacit.covariance import Factored
 from tacit.design.base import Design
-from tacit.design.multipliers import (
-    NORM_ROUNDING,
-    RootSolver,
-    Solution,
-    interior_point,
-    mended_root,
-    newton,
-    second_order_leverage,
-)
+from tacit.design.interior_point import interior_point
+from tacit.design.newton import newton, second_order_leverage
 from tacit.design.problem import Problem, finite_cost
 from tacit.design.references import Indices, References, prepare
+from tacit.design.repairs import mended_root, unit_rows
+from tacit.design.roots import RootSolver, Solution
 
 # Weight of I mixed into a singular C = L Lᵀ: costs this much and leaves no direction bare.
 MIXING = 1e-8
@@ -73,7 +68,7 @@ def over_references(problem: Problem, rtol: float, ratios: Array | None) -> Desi
         group = order[squared[order] >= short**2 * squared[order[0]]]
         order = order[group.size :]
         prepared = prepare(lifted, problem.rows, gram, group, problem.cost)
-        blocks.append(_solved(prepared, lifted, rtol, ratios))
+        blocks.append(_solved(prepared, rtol, ratios, given=lifted is not None))
     return _assembled(problem, blocks, free, lifts)
 
 
@@ -98,28 +93,23 @@ def _lifts(problem: Problem, rows: Array, short: float) -> Array:
     return np.where(np.isfinite(lifts), lifts, 1.0)
 
 
-def _solved(
-    references: References,
-    lifted: Array | None,
-    rtol: float,
-    ratios: Array | None,
-) -> Block:
+def _solved(references: References, rtol: float, ratios: Array | None, *, given: bool) -> Block:
     """Solve one group and extend its L to the multiples that only rounding makes one."""
     unit = float(references.norms[0])
     start = (references.norms / unit) ** 2
     if ratios is not None:
         start = start * ratios[references.order]
-    solution = _multipliers(references, start, unit, rtol, warm=ratios is not None)
     rows = references.coordinates / unit
-    root = _constraint_root(rows, solution)
-    lower = _triangular(root) if references.independent else None
-    if lower is None:
-        mixing = GRAM_MIXING if lifted is None else MIXING
-        identity = np.sqrt(mixing) * np.eye(rows.shape[0])
-        lower = _triangular(np.hstack([np.sqrt(1 - mixing) * root, identity]))
-    assert lower is not None
-    solved = scipy_linalg.solve_triangular(lower, rows, lower=True, check_finite=False)
-    spent = unit**2 * float(np.vdot(solved, solved))
+    gram = None if references.gram is None else references.gram / unit**2
+    if gram is not None and ratios is None:
+        start = start * second_order_leverage(gram) ** 2
+    solution = _multipliers(rows, gram, start, rtol)
+    lower, spent = _lower(references, rows, solution, MIXING if given else GRAM_MIXING)
+    bound = solution.spectrum.lower_bound
+    if solution.spectrum.rough and bound < (1 - rtol) * spent:
+        solution = _multipliers(rows, None, solution.multipliers, rtol)
+        lower, spent = _lower(references, rows, solution, MIXING if given else GRAM_MIXING)
+    spent *= unit**2
     inexact = [multiple for multiple in references.multiples if not multiple.exact]
     count = rows.shape[0]
     whole = np.zeros((count + len(inexact), count + len(inexact)))
@@ -134,19 +124,27 @@ def _solved(
     return Block(order.astype(np.intp), whole, spent, references, solution)
 
 
-def _multipliers(
-    references: References, start: Array, unit: float, rtol: float, *, warm: bool
-) -> Solution:
+def _lower(
+    references: References, rows: Array, solution: Solution, mixing: float
+) -> tuple[Array, float]:
+    """Return the triangle L of C = L Lᵀ for these multipliers and its cost ``tr G C⁻¹``."""
+    root = _constraint_root(rows, solution)
+    lower = _triangular(root) if references.independent else None
+    if lower is None:
+        identity = np.sqrt(mixing) * np.eye(rows.shape[0])
+        lower = _triangular(np.hstack([np.sqrt(1 - mixing) * root, identity]))
+    assert lower is not None
+    solved = scipy_linalg.solve_triangular(lower, rows, lower=True, check_finite=False)
+    return lower, float(np.vdot(solved, solved))
+
+
+def _multipliers(rows: Array, gram: Array | None, start: Array, rtol: float) -> Solution:
     """Solve in units where the longest row is 1, so that nothing over- or underflows."""
-    rows = references.coordinates / unit
     try:
-        if not references.independent:
+        if rows.shape[0] > rows.shape[1]:
             return interior_point(rows, start, rtol * 0.9)
-        gram = None if references.gram is None else references.gram / unit**2
-        if gram is not None and not warm:
-            start = start * second_order_leverage(gram) ** 2
         # Half the tolerance: factoring C costs a little of the gap again.
-        solution = newton(RootSolver(rows, gram, rtol), start, rtol / 2, warm=warm)
+        solution = newton(RootSolver(rows, gram, rtol / 2), start, rtol / 2)
         if solution.gap <= rtol:
             return solution
         # Nearly dependent rows: a constraint may be active for a multiplier of no weight.
@@ -169,7 +167,7 @@ def _constraint_root(rows: Array, solution: Solution) -> Array:
     if spectrum.right is None:
         right = (rows.T * np.sqrt(solution.multipliers)) @ spectrum.left / spectrum.singular
         spectrum = replace(spectrum, right=right)
-    return mended_root(rows, spectrum)[0]
+    return mended_root(rows, spectrum, solution.floor)
 
 
 def _triangular(root: Array) -> Array | None:
@@ -183,13 +181,6 @@ def _triangular(root: Array) -> Array | None:
         return None
     lower: Array = triangle.T * np.sign(diagonal)
     return unit_rows(lower)
-
-
-def unit_rows(rows: Array) -> Array:
-    """Return rows scaled down to norm 1, less the rounding of a norm, where they are longer."""
-    norms: Array = np.sqrt((rows**2).sum(axis=1))
-    scaled: Array = rows / np.maximum(norms * (1 + NORM_ROUNDING), 1.0)[:, None]
-    return scaled
 
 
 def _assembled(problem: Problem, blocks: list[Block], free: Indices, lifts: Array) -> Design:
