@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from tacit._validation import Array
 from tacit.design.curvature import log_hessian, regularised_solver
-from tacit.design.repairs import cheapest_floor, repaired_cost
+from tacit.design.repairs import cheapest_floor, cheapest_repair, repaired_cost
 from tacit.design.roots import RootSolver, Solution, Spectrum
 
 NEWTON_LIMIT = 15
 STEP_DOWN, STEP_UP = 8.0, 2.0
+# Only what takes this many iterations is spread so widely that a floor helps.
+FLOORS_FROM = 3
 # A gap this many times the tolerance is closed by one multiplicative step.
 MULTIPLICATIVE = 10.0
 # Scaling diag C is no use above this gap of the rows, nor above this predicted gain.
@@ -72,11 +74,16 @@ class _Path:
     squared: Array
     best: Solution | None = None
     gain: float = 0.0
-    idle: int = field(default=0)
+    idle: int = 0
 
     def seen(self, multipliers: Array, spectrum: Spectrum, iteration: int) -> Solution:
         """Take in one iterate and return the best so far."""
-        floor, cost = cheapest_floor(multipliers, spectrum, self.squared)
+        floor = 0.0
+        if iteration < FLOORS_FROM:
+            trace = float(spectrum.singular.sum())
+            cost = cheapest_repair(trace, spectrum.leverage, self.squared)[1]
+        else:
+            floor, cost = cheapest_floor(multipliers, spectrum, self.squared)
         gap, by_diagonal = 1 - spectrum.lower_bound / cost, False
         if self.solver.rtol < gap <= NEAR_ROWS and self.gain <= NEAR_GAIN:
             other = repaired_cost(self.solver.rows, multipliers, spectrum)

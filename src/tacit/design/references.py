@@ -19,6 +19,8 @@ Indices: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 # Squared Cholesky pivots of the unit-diagonal Gram below this are not resolved by a Gram matrix.
 PIVOT_TOLERANCE = 1e-11
 COLLINEAR_TOLERANCE = 1e-12
+# What rounding may change of an entry that is a multiple.
+SAME = 4 * MACHINE_EPSILON
 # Entries that are compared before all of a row are.
 PROBES = 8
 LARGEST_COST = 1e150
@@ -214,19 +216,18 @@ def _merge(
     close = np.tril(np.abs(correlation) >= 1 - COLLINEAR_TOLERANCE, -1)
     keep = np.ones(order.size, dtype=bool)
     found: list[tuple[int, int, float]] = []
-    rounding = 4 * MACHINE_EPSILON
     for i in np.flatnonzero(close.any(axis=1)).tolist():
         row = rows[order[i]]
-        pivot = int(np.argmax(np.abs(row)))
-        probes = np.argsort(-np.abs(row), kind="stable")[:PROBES]
         candidates = np.flatnonzero(close[i] & keep)
-        longer = rows[np.ix_(order[candidates], probes)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = row[pivot] / longer[:, 0]
-            alike = np.abs(row[probes] - ratios[:, None] * longer) <= rounding * np.abs(row[probes])
-        for k in np.flatnonzero(alike.all(axis=1)).tolist():
-            j, ratio = int(candidates[k]), float(ratios[k])
-            if (np.abs(row - ratio * rows[order[j]]) <= rounding * np.abs(row)).all():
+        if candidates.size > 1:
+            candidates = candidates[_alike(row, rows, order[candidates])]
+        pivot = int(np.argmax(np.abs(row)))
+        for j in candidates.tolist():
+            longer = rows[order[j]]
+            if longer[pivot] == 0.0:
+                continue
+            ratio = float(row[pivot] / longer[pivot])
+            if (np.abs(row - ratio * longer) <= SAME * np.abs(row)).all():
                 keep[i] = False
                 found.append((i, j, ratio))
                 break
@@ -237,6 +238,17 @@ def _merge(
         )
         for i, j, ratio in found
     )
+
+
+def _alike(row: Array, rows: Array, candidates: Indices) -> npt.NDArray[np.bool_]:
+    """Return which candidates are multiples of a row in the row's largest entries."""
+    probes = np.argsort(-np.abs(row), kind="stable")[:PROBES]
+    longer = rows[np.ix_(candidates, probes)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = row[probes[0]] / longer[:, 0]
+        alike = np.abs(row[probes] - ratios[:, None] * longer) <= SAME * np.abs(row[probes])
+    every: npt.NDArray[np.bool_] = alike.all(axis=1)
+    return every
 
 
 def _is_exact_multiple(row: Array, longer: Array) -> bool:

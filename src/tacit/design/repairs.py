@@ -13,6 +13,8 @@ from tacit.design.roots import Spectrum
 from tacit.linalg import MACHINE_EPSILON
 
 NORM_ROUNDING = 8 * MACHINE_EPSILON
+# Nothing is bare where no eigenvalue of S is below this share of their mean.
+FLOORLESS = 1e-3
 # Floors under S that are tried, as shares of its mean eigenvalue.
 FLOOR_SHARES = np.concatenate([[0.0], np.logspace(-9, -1, 17)])
 
@@ -49,7 +51,10 @@ def cheapest_floor(multipliers: Array, spectrum: Spectrum, squared: Array) -> tu
     """
     singular = spectrum.singular
     trace = float(singular.sum())
-    floors = FLOOR_SHARES * (trace / singular.size)
+    mean = trace / singular.size
+    if float(singular.min()) > FLOORLESS * mean:
+        return 0.0, cheapest_repair(trace, spectrum.leverage, squared)[1]
+    floors = FLOOR_SHARES * mean
     shares = singular[:, None] ** 2 / (singular[:, None] + floors)
     leverage = (spectrum.left**2 @ shares) / multipliers[:, None]
     costs = [
