@@ -20,8 +20,8 @@ from rich.console import Console
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tacit.hidden_states.fisher import fisher_information
-from tacit.hidden_states.models import TOKENS_PER_BATCH, LanguageModel, load
+from tacit.hidden_states.geometry.fisher import fisher_information
+from tacit.models.language import TOKENS_PER_BATCH, LanguageModel, load
 
 LENGTH = 32
 

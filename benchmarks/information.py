@@ -23,7 +23,7 @@ from rich.console import Console
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 from tacit.covariance import Covariance
 from tacit.design import Design, gaussian_information, true_information
 from tacit.information import mixture

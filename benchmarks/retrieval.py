@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tacit._threads import one_thread
-from tacit.attacks.retrieval import retrieval
+from tacit._ground.threads import one_thread
+from tacit.attacks.retrieval.attack import retrieve
 from tacit.compute import available_workers
 from tacit.covariance import Dense
 
@@ -67,7 +67,7 @@ def main() -> None:
 
     def attack() -> None:
         options = {"metric": "mahalanobis", "covariance": noise, "floor": None}
-        found.append(retrieval(bank, released, truth, **options))
+        found.append(retrieve(bank, released, truth, **options))
 
     pairs = []
     for _ in range(given.repeats):

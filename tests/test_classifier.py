@@ -6,9 +6,10 @@ import pytest
 from scipy import stats
 
 from tacit.attacks import bayes_success
+from tacit.classifiers import ClassifierRelease, privatize_logits
 from tacit.guarantees import InformationBound
-from tacit.statistics import ClassifierRelease, ContradictionError, classifier
-from tacit.statistics.contradiction import Named
+from tacit.releases import ContradictionError
+from tacit.releases.contradiction import Named
 
 CLASSES = 4
 
@@ -29,7 +30,7 @@ def linear(batch):
 @pytest.mark.parametrize("budget", [0.05, 1.0, 4.0])
 def test_no_attacker_passes_the_bounds(method, budget):
     pool, labels = pool_of()
-    release = classifier(linear, pool, mi_budget=budget, labels=labels, method=method, rng=1)
+    release = privatize_logits(linear, pool, mi_budget=budget, labels=labels, method=method, rng=1)
     assert release.guarantee.nats <= budget
     assert release.guarantee.evidence == "numerical"
     assert release.attack.identification.interval[0] <= release.identification.success
@@ -43,7 +44,8 @@ def test_no_attacker_passes_the_bounds(method, budget):
 def test_more_budget_is_more_accurate_and_more_exposed():
     pool, labels = pool_of()
     weak, strong = (
-        classifier(linear, pool, mi_budget=budget, labels=labels, rng=2) for budget in (4.0, 0.1)
+        privatize_logits(linear, pool, mi_budget=budget, labels=labels, rng=2)
+        for budget in (4.0, 0.1)
     )
     assert weak.accuracy_clean == strong.accuracy_clean > 0.97
     assert weak.accuracy_interval[0] > strong.accuracy_interval[1]
@@ -54,7 +56,7 @@ def test_more_budget_is_more_accurate_and_more_exposed():
 
 def test_the_consumer_is_no_better_than_the_best_attacker():
     pool, labels = pool_of()
-    release = classifier(linear, pool, mi_budget=1.0, labels=labels, rng=3)
+    release = privatize_logits(linear, pool, mi_budget=1.0, labels=labels, rng=3)
     assert release.accuracy_interval[0] <= release.attack.label.interval[1]
 
 
@@ -62,7 +64,7 @@ def test_two_inputs_give_the_closed_form():
     """Best success Φ(D/2) at squared distance D² = 4 Δᵀ(4Σ)⁻¹Δ, and I <= ½ ln(1 + D²/4) = β."""
     logits = np.array([[1.0, -1.0], [-2.0, 3.0]])
     budget = 0.2
-    release = classifier(logits, [[0], [1]], mi_budget=budget, labels=[0, 1], rng=4)
+    release = privatize_logits(logits, [[0], [1]], mi_budget=budget, labels=[0, 1], rng=4)
     difference = logits[1] - logits[0]
     squared = difference @ np.linalg.solve(release.design.covariance.to_dense(), difference)
     assert 0.5 * math.log1p(squared / 4) == pytest.approx(budget, rel=1e-6)
@@ -85,7 +87,7 @@ def residual_variance_z(release, logits, scale):
 
 def test_the_noise_drawn_is_the_noise_certified():
     pool, _ = pool_of(20_000)
-    release = classifier(linear, pool, mi_budget=0.5, attack=False)
+    release = privatize_logits(linear, pool, mi_budget=0.5, attack=False)
     assert not release.reproducible
     assert residual_variance_z(release, linear(pool), 1.0) < 5
     assert residual_variance_z(release, linear(pool), 1.1) > 5
@@ -93,7 +95,7 @@ def test_the_noise_drawn_is_the_noise_certified():
 
 def test_rows_are_rounded_to_a_power_of_two_grid():
     pool, _ = pool_of()
-    release = classifier(linear, pool, mi_budget=0.5, attack=False)
+    release = privatize_logits(linear, pool, mi_budget=0.5, attack=False)
     deviations = np.sqrt(release.design.covariance.diagonal())
     grid = np.exp2(np.floor(np.log2(deviations)) - 20)
     assert np.array_equal(np.round(release.logits / grid) * grid, release.logits)
@@ -101,7 +103,7 @@ def test_rows_are_rounded_to_a_power_of_two_grid():
 
 def test_success_asked_for_is_kept():
     pool, labels = pool_of()
-    release = classifier(linear, pool, success=0.05, labels=labels, attack=False)
+    release = privatize_logits(linear, pool, success=0.05, labels=labels, attack=False)
     assert 0.0499 < release.identification.success <= 0.05
     assert release.mi_budget >= release.guarantee.nats
 
@@ -109,7 +111,9 @@ def test_success_asked_for_is_kept():
 def test_only_the_inputs_asked_for_are_released_in_their_order():
     pool, labels = pool_of()
     chosen = [7, 3, 250]
-    release = classifier(linear, pool, mi_budget=5.0, inputs=chosen, labels=labels, attack=False)
+    release = privatize_logits(
+        linear, pool, mi_budget=5.0, inputs=chosen, labels=labels, attack=False
+    )
     noise = np.sqrt(release.design.covariance.diagonal())
     assert release.logits.shape == (3, CLASSES)
     assert (np.abs(release.logits - linear(pool[chosen])) < 8 * noise).all()
@@ -119,14 +123,14 @@ def test_only_the_inputs_asked_for_are_released_in_their_order():
 
 def test_without_attack_the_released_accuracy_gives_fano():
     pool, labels = pool_of()
-    release = classifier(linear, pool, mi_budget=3.0, labels=labels, attack=False)
+    release = privatize_logits(linear, pool, mi_budget=3.0, labels=labels, attack=False)
     assert release.attack is None
     assert 0.0 < release.fano <= release.guarantee.nats
 
 
 def test_without_labels():
     pool, _ = pool_of()
-    release = classifier(linear, pool, mi_budget=0.5, attack_trials=50)
+    release = privatize_logits(linear, pool, mi_budget=0.5, attack_trials=50)
     assert release.label_bound is None
     assert release.attack.label is None
     for value in (release.accuracy_clean, release.accuracy_interval, release.fano):
@@ -135,7 +139,9 @@ def test_without_labels():
 
 
 def test_constant_logits_need_no_noise():
-    release = classifier(np.full((5, 2), 1.5), np.arange(5), mi_budget=0.1, labels=[0, 1, 1, 0, 1])
+    release = privatize_logits(
+        np.full((5, 2), 1.5), np.arange(5), mi_budget=0.1, labels=[0, 1, 1, 0, 1]
+    )
     assert np.array_equal(release.logits, np.full((5, 2), 1.5))
     assert release.guarantee.nats == 0.0
     assert release.identification.success == release.identification.prior
@@ -146,15 +152,17 @@ def test_constant_logits_need_no_noise():
 def test_a_constant_column_is_covered():
     pool, labels = pool_of()
     logits = np.column_stack([linear(pool), np.full(len(pool), 3.0)])
-    release = classifier(logits, pool, mi_budget=0.5, labels=labels, rng=5)
+    release = privatize_logits(logits, pool, mi_budget=0.5, labels=labels, rng=5)
     assert release.guarantee.nats <= 0.5
     assert release.design.covariance.rank == CLASSES + 1
 
 
 def test_true_information_is_certified_and_no_costlier():
     pool, labels = pool_of(120, margin=8.0)
-    exact = classifier(linear, pool, mi_budget=1.2, labels=labels, rng=6)
-    found = classifier(linear, pool, mi_budget=1.2, labels=labels, method="true-information", rng=6)
+    exact = privatize_logits(linear, pool, mi_budget=1.2, labels=labels, rng=6)
+    found = privatize_logits(
+        linear, pool, mi_budget=1.2, labels=labels, method="true-information", rng=6
+    )
     assert found.guarantee.nats <= 1.2
     assert found.guarantee.evidence == "statistical"
     assert found.guarantee.confidence == 0.99
@@ -166,15 +174,15 @@ def test_true_information_is_certified_and_no_costlier():
 
 def test_cost_moves_noise_to_cheap_logits():
     pool, _ = pool_of()
-    plain = classifier(linear, pool, mi_budget=0.5, attack=False)
-    dear = classifier(linear, pool, mi_budget=0.5, attack=False, cost=[100.0, 1.0, 1.0, 1.0])
+    plain = privatize_logits(linear, pool, mi_budget=0.5, attack=False)
+    dear = privatize_logits(linear, pool, mi_budget=0.5, attack=False, cost=[100.0, 1.0, 1.0, 1.0])
     assert dear.design.covariance.diagonal()[0] < 0.5 * plain.design.covariance.diagonal()[0]
 
 
 def test_the_guarantee_comes_before_the_draw():
     pool, _ = pool_of()
     seen = []
-    release = classifier(linear, pool, mi_budget=0.5, attack=False, before_draw=seen.append)
+    release = privatize_logits(linear, pool, mi_budget=0.5, attack=False, before_draw=seen.append)
     assert seen == [release.guarantee]
     assert isinstance(seen[0], InformationBound)
 
@@ -182,27 +190,27 @@ def test_the_guarantee_comes_before_the_draw():
         raise PermissionError(f"{guarantee.nats} nats are not left")
 
     with pytest.raises(PermissionError):
-        classifier(linear, pool, mi_budget=0.5, attack=False, before_draw=refuse)
+        privatize_logits(linear, pool, mi_budget=0.5, attack=False, before_draw=refuse)
 
 
 def test_a_seed_repeats_the_draw_and_voids_the_guarantee():
     pool, labels = pool_of()
     first, second = (
-        classifier(linear, pool, mi_budget=0.5, labels=labels, rng=7, attack_trials=50)
+        privatize_logits(linear, pool, mi_budget=0.5, labels=labels, rng=7, attack_trials=50)
         for _ in "ab"
     )
     assert np.array_equal(first.logits, second.logits)
     assert first.reproducible
     assert first.seed == 7
     assert any(note.startswith("VOID") for note in first.guarantee.assumptions)
-    fresh = [classifier(linear, pool, mi_budget=0.5, attack=False) for _ in "ab"]
+    fresh = [privatize_logits(linear, pool, mi_budget=0.5, attack=False) for _ in "ab"]
     assert not np.array_equal(fresh[0].logits, fresh[1].logits)
     assert not any(note.startswith("VOID") for note in fresh[0].guarantee.assumptions)
 
 
 def test_json_round_trip():
     pool, labels = pool_of()
-    release = classifier(linear, pool, mi_budget=0.5, labels=labels, rng=8, attack_trials=50)
+    release = privatize_logits(linear, pool, mi_budget=0.5, labels=labels, rng=8, attack_trials=50)
     description = json.loads(json.dumps(release.to_dict(), allow_nan=False))
     again = ClassifierRelease.from_dict(description)
     assert again.to_dict() == release.to_dict()
@@ -229,9 +237,9 @@ def test_callable_array_batches_and_single_precision_agree():
         sizes.append(len(batch))
         return linear(batch).astype(np.float32)
 
-    given = classifier(recorded, pool, mi_budget=0.5, labels=labels, rng=9, attack=False)
+    given = privatize_logits(recorded, pool, mi_budget=0.5, labels=labels, rng=9, attack=False)
     logits = linear(pool).astype(np.float32)
-    array = classifier(logits, pool, mi_budget=0.5, labels=labels, rng=9, attack=False)
+    array = privatize_logits(logits, pool, mi_budget=0.5, labels=labels, rng=9, attack=False)
     assert np.array_equal(given.logits, array.logits)
     assert given.logits.dtype == np.float64
     assert sum(sizes) == 2500
@@ -248,13 +256,13 @@ def test_a_torch_module_is_run_in_evaluation_mode_and_left_as_it_was():
     module[0].train()
     before = [part.training for part in module.modules()]
     options = {"mi_budget": 0.5, "labels": labels, "rng": 10, "attack": False}
-    release = classifier(module, pool, **options)
+    release = privatize_logits(module, pool, **options)
     assert [part.training for part in module.modules()] == before
     assert all(parameter.grad is None for parameter in module.parameters())
     module.eval()
     with torch.no_grad():
         logits = module(torch.as_tensor(pool, dtype=torch.float32)).numpy()
-    assert np.array_equal(release.logits, classifier(logits, pool, **options).logits)
+    assert np.array_equal(release.logits, privatize_logits(logits, pool, **options).logits)
 
 
 def test_text_inputs_are_a_pool_too():
@@ -263,7 +271,7 @@ def test_text_inputs_are_a_pool_too():
     def lengths(batch):
         return np.array([[len(text), -len(text)] for text in batch])
 
-    release = classifier(lengths, texts, mi_budget=0.5, labels=[0, 0, 1, 1], attack_trials=50)
+    release = privatize_logits(lengths, texts, mi_budget=0.5, labels=[0, 0, 1, 1], attack_trials=50)
     assert release.pool_size == 4
 
 
@@ -326,7 +334,7 @@ def test_bad_input_draws_nothing(change, message):
         **change,
     }
     with pytest.raises(ValueError, match=message):
-        classifier(arguments.pop("predict"), arguments.pop("pool"), **arguments)
+        privatize_logits(arguments.pop("predict"), arguments.pop("pool"), **arguments)
     assert drawn == []
 
 
@@ -334,5 +342,5 @@ def test_the_model_is_not_run_for_a_request_that_fails():
     calls = []
     for change in ({"inputs": [5]}, {"mi_budget": 0.0}, {"mi_budget": None, "success": 0.1}):
         with pytest.raises(ValueError, match=next(reversed(change))):
-            classifier(calls.append, [[1.0], [2.0]], **{"mi_budget": 1.0, **change})
+            privatize_logits(calls.append, [[1.0], [2.0]], **{"mi_budget": 1.0, **change})
     assert calls == []

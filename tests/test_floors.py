@@ -1,6 +1,8 @@
-"""Imports go downwards only, and importing the package stays light."""
+"""The plan of the house: imports go down, in no circle, by public names; importing it is light."""
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,46 +17,91 @@ SOURCE = Path(tacit.__file__).parent
 # A module imports strictly lower floors or its own package; conversions are the numbers that
 # guarantees put types on, and a design of least noise is certified by an information bound.
 FLOORS: list[set[str]] = [
-    {"_validation", "_rounding"},
-    {"_randomness", "_files", "_threads", "compute"},
-    {"linalg"},
+    {"_ground"},
+    {"compute", "linalg"},
     {"covariance", "divergences"},
     {"conversions"},
     {"guarantees"},
-    {"information", "accounting", "mechanisms"},
-    {"design", "residual"},
+    {"information", "accounting", "models"},
+    {"design"},
     {"attacks"},
-    {"statistics", "training", "adapters", "specifications", "hidden_states"},
-    {"ledger", "report"},
+    {"releases"},
+    {
+        "statistics",
+        "classifiers",
+        "estimates",
+        "hidden_states",
+        "training",
+        "adapters",
+        "specifications",
+    },
+    {"ledger"},
+    {"report"},
     {"gate"},
     {"cli"},
 ]
 FLOOR_OF = {name: level for level, names in enumerate(FLOORS) for name in names}
+# The front door and what runs the command are above every floor.
+DOORS = {Path("__init__.py"), Path("__main__.py")}
 MODULES = sorted(
-    path.relative_to(SOURCE) for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py"
+    path.relative_to(SOURCE)
+    for path in SOURCE.rglob("*.py")
+    if path.relative_to(SOURCE) not in DOORS
 )
+PACKAGES = sorted(
+    path.relative_to(SOURCE).parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE
+)
+PUBLIC = [
+    name.as_posix().replace("/", ".")
+    for name in PACKAGES
+    if len(name.parts) == 1 and name.parts[0] not in ("_ground", "cli")
+]
 
 
 def package_of(module: Path) -> str:
     return module.parts[0].removesuffix(".py")
 
 
-def imported_packages(tree: ast.AST, module: Path) -> Iterator[str]:
-    """Top-level packages of tacit that the module imports, wherever the import stands."""
+def dotted(module: Path) -> str:
+    parts = module.with_suffix("").parts
+    return ".".join(("tacit", *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def type_checking_only(tree: ast.AST) -> set[ast.AST]:
+    """Nodes below ``if TYPE_CHECKING``, which no program runs."""
+    return {
+        below
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for statement in node.body
+        for below in ast.walk(statement)
+    }
+
+
+def imports(tree: ast.AST, module: Path, *, types: bool = True) -> Iterator[tuple[str, str]]:
+    """Every (module, name) that is imported from tacit, wherever the import stands."""
+    skipped = set() if types else type_checking_only(tree)
     parents = ("tacit", *module.parts[:-1])
     for node in ast.walk(tree):
+        if node in skipped:
+            continue
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found = [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
             stem = ".".join(part for part in (base, node.module or "") if part)
-            names = [f"{stem}.{alias.name}" for alias in node.names]
+            found = [(stem, alias.name) for alias in node.names]
         else:
             continue
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "tacit" and len(parts) > 1 and not parts[1].startswith("__"):
-                yield parts[1]
+        yield from ((stem, name) for stem, name in found if stem.split(".")[0] == "tacit")
+
+
+def imported_packages(tree: ast.AST, module: Path) -> Iterator[str]:
+    """Top-level packages of tacit that the module imports."""
+    for stem, name in imports(tree, module):
+        parts = f"{stem}.{name}".split(".")
+        if len(parts) > 1 and parts[1] and not parts[1].startswith("__"):
+            yield parts[1]
 
 
 def violations(source: str, module: Path) -> list[str]:
@@ -64,6 +111,62 @@ def violations(source: str, module: Path) -> list[str]:
         for other in imported_packages(ast.parse(source), module)
         if other != own and FLOOR_OF[other] >= FLOOR_OF[own]
     ]
+
+
+def borrowed(source: str, module: Path) -> list[str]:
+    """Private modules or names of another package that the module imports."""
+    own = package_of(module)
+    taken = []
+    for stem, name in imports(ast.parse(source), module):
+        parts = [*stem.split(".")[1:], *([name] if name else [])]
+        if not parts or parts[0] in (own, "_ground") or parts[0].startswith("__"):
+            continue
+        if any(part.startswith("_") and not part.startswith("__") for part in parts):
+            taken.append(f"{stem}.{name}")
+    return taken
+
+
+def graph() -> dict[str, set[str]]:
+    """The modules that each module needs to be imported or to run."""
+    names = {dotted(module) for module in MODULES}
+    edges: dict[str, set[str]] = {}
+    for module in MODULES:
+        tree = ast.parse((SOURCE / module).read_text(encoding="utf-8"))
+        own = dotted(module)
+        needed = set()
+        for stem, name in imports(tree, module, types=False):
+            target = f"{stem}.{name}" if f"{stem}.{name}" in names else stem
+            needed.add(target)
+        edges[own] = {target for target in needed if target in names and target != own}
+    return edges
+
+
+def circles(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Strongly connected modules (Tarjan), more than one at a time."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for target in edges.get(node, ()):
+            if target not in order:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], order[target])
+        if low[node] == order[node]:
+            group = set(stack[stack.index(node) :])
+            del stack[stack.index(node) :]
+            if len(group) > 1:
+                found.append(group)
+
+    for node in edges:
+        if node not in order:
+            visit(node)
+    return found
 
 
 def test_every_package_has_a_floor():
@@ -76,12 +179,63 @@ def test_imports_go_down(module):
     assert not violations((SOURCE / module).read_text(encoding="utf-8"), module)
 
 
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_no_private_name_crosses_a_package(module):
+    assert not borrowed((SOURCE / module).read_text(encoding="utf-8"), module)
+
+
+def test_no_circle():
+    assert not circles(graph())
+
+
+def test_a_circle_is_found():
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}
+    assert circles(edges) == [{"b", "c"}]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_package_shows_its_names_and_nothing_else(name):
+    package = importlib.import_module(f"tacit.{name}")
+    assert package.__doc__
+    assert sorted(package.__all__) == sorted(set(package.__all__))
+    assert dir(package) == sorted(package.__all__)
+    for public in package.__all__:
+        assert getattr(package, public) is not None
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_no_name_hides_a_module(name):
+    modules = {path.stem for path in (SOURCE / name.replace(".", "/")).iterdir()}
+    package = importlib.import_module(f"tacit.{name}")
+    hidden = {
+        public
+        for public in package.__all__
+        if public in modules and not isinstance(getattr(package, public), type(ast))
+    }
+    assert not hidden
+
+
+def test_the_documented_floors_are_these():
+    contributing = SOURCE.parent.parent / "CONTRIBUTING.md"
+    if not contributing.is_file():
+        pytest.skip("CONTRIBUTING.md is not beside an installed package")
+    text = re.sub(r"\s+", " ", contributing.read_text(encoding="utf-8"))
+    assert floors_in_words() in text, f"write in {contributing.name}: {floors_in_words()}"
+
+
+def floors_in_words() -> str:
+    """The floors as CONTRIBUTING lists them, those that stand."""
+    standing = {package_of(module) for module in MODULES}
+    levels = [sorted(names & standing) for names in FLOORS]
+    return " < ".join(", ".join(f"`{name}`" for name in level) for level in levels if level)
+
+
 @pytest.mark.parametrize(
     ("source", "module"),
     [
         ("from tacit.design import ball", "linalg.py"),
         ("import tacit.cli", "ledger/store.py"),
-        ("from tacit import attacks", "design/ball.py"),
+        ("from tacit import attacks", "design/kl.py"),
         ("from tacit.design import ball", "information/bounds.py"),
         ("def late():\n    from ..report import page", "statistics/workflow.py"),
     ],
@@ -93,8 +247,8 @@ def test_an_upward_import_is_found(source, module):
 @pytest.mark.parametrize(
     ("source", "module"),
     [
-        ("from tacit.linalg import sqrt_psd", "design/ball.py"),
-        ("from .base import Design", "design/ball.py"),
+        ("from tacit.linalg import sqrt_psd", "design/kl.py"),
+        ("from .base import Design", "design/kl.py"),
         ("from tacit import __version__", "compute.py"),
         ("import numpy.linalg", "linalg.py"),
     ],
@@ -103,7 +257,20 @@ def test_a_downward_import_passes(source, module):
     assert not violations(source, Path(module))
 
 
-@pytest.mark.parametrize("heavy", ["torch", "matplotlib", "sqlalchemy", "pandas", "sklearn"])
+@pytest.mark.parametrize(
+    "source", ["from tacit.linalg import _square", "import tacit.covariance._hidden"]
+)
+def test_a_borrowed_private_name_is_found(source):
+    assert borrowed(source, Path("design/kl.py"))
+
+
+@pytest.mark.parametrize(
+    "heavy", ["numpy", "torch", "matplotlib", "sqlalchemy", "pandas", "sklearn", "transformers"]
+)
 def test_import_stays_light(heavy):
-    script = f"import sys, tacit; sys.exit({heavy!r} in sys.modules)"
+    script = f"import sys, tacit; dir(tacit); sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    print(floors_in_words())

@@ -12,11 +12,11 @@ pytest.importorskip("torch")
 
 from tacit.cli import run
 from tacit.gate import check_release
-from tacit.hidden_states.cell_points import cell_attack
-from tacit.hidden_states.codebook_certificates import certify
-from tacit.hidden_states.findings import Audit
-from tacit.hidden_states.points import Measured, Point
-from tacit.hidden_states.recommend import Wish, recommend
+from tacit.hidden_states.audit.cell_points import cell_attack
+from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.audit.points import Measured, Point
+from tacit.hidden_states.audit.recommendation import Wish, recommend
+from tacit.hidden_states.codebooks.certificates import certify
 
 CELLS = [i % 3 for i in range(60)]
 

@@ -15,8 +15,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tacit.hidden_states import Prefixes, Sizes, load, sweep  # noqa: E402
-from tacit.hidden_states.sweep import Bench  # noqa: E402
+from tacit.hidden_states import Sizes, sweep  # noqa: E402
+from tacit.hidden_states.audit.sweep import Bench  # noqa: E402
+from tacit.models import Prefixes, load  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "experiments" / "results"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit._rounding import rounded_down, rounded_up
+from tacit._ground.numbers import rounded_down, rounded_up
 from tacit.ledger import (
     Budget,
     BudgetExceededError,

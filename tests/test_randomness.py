@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit import _randomness
-from tacit._randomness import normals_from_words, released_normal, standard_normal
-from tacit.design.discrete_gaussian import discrete_gaussian, random_bits
+from tacit._ground import random as _randomness
+from tacit._ground.random import normals_from_words, released_normal, standard_normal
+from tacit.design.grid.sampling import discrete_gaussian, random_bits
 
 TOP = 2**63
 ALL = 2**64 - 1

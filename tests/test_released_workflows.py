@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from tacit.classifiers import privatize_logits
 from tacit.covariance import Factored
 from tacit.covariance.publication import grid_of, rounded_sum
 from tacit.design import isotropic
-from tacit.statistics import classifier, privatize, workflow
+from tacit.statistics import privatize, workflow
 
 from .soundness.reachable import success_rate
 
@@ -66,7 +67,7 @@ def test_logits():
     truth = np.random.default_rng(1).integers(2, size=1500)
     logits = np.stack([np.array(PAIR)[truth], np.zeros(truth.size)], axis=1)
     logits[:, 1] = np.linspace(0.0, 1.0, truth.size)
-    release = classifier(
+    release = privatize_logits(
         logits, np.zeros((truth.size, 1)), mi_budget=0.05, attack=False, rng=2, method="diagonal"
     )
     check(release.logits[:, 0], truth, PAIR, release.design)
@@ -75,7 +76,7 @@ def test_logits():
 @pytest.mark.parametrize("variance", [0.5, 1e-20, 1e20])
 def test_hidden_states(variance):
     pytest.importorskip("torch")
-    from tacit.hidden_states.release import release
+    from tacit.hidden_states.noise.release import release
 
     design = isotropic(np.ones(1), variance)
     deviation = float(design.law._sizes()[0][0])
@@ -96,7 +97,7 @@ def test_hidden_states(variance):
 
 def test_hidden_states_saturate_where_an_error_would_tell():
     pytest.importorskip("torch")
-    from tacit.hidden_states.release import release
+    from tacit.hidden_states.noise.release import release
 
     found = release([[1e300, -1e300, 0.0]], isotropic(np.ones(3), 1.0), rng=0)
     largest = float(np.finfo(np.float32).max)
@@ -106,7 +107,7 @@ def test_hidden_states_saturate_where_an_error_would_tell():
 
 
 def test_an_estimate_publishes_the_same_way():
-    from tacit.statistics.stackelberg.noise import GaussianNoise
+    from tacit.estimates.stackelberg.noise import GaussianNoise
 
     noise = GaussianNoise(lift=np.eye(2), factor=np.array([[1.0, 0.0], [0.5, 2.0]]))
     released = noise.release(np.full((1000, 2), 1 / 3), rng=1)

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.report import Provenance, read_release, render_report, verdict, write_report
+from tacit.releases import Provenance
+from tacit.report import read_release, render_report, verdict, write_report
 from tacit.report.drawing import NARROW, WIDE
-from tacit.report.figures import success_figure, variance_figure
-from tacit.report.words import (
+from tacit.report.statistic.figures import success_figure, variance_figure
+from tacit.report.statistic.words import (
     beside,
     percent_up,
     significant,

@@ -12,14 +12,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tacit.hidden_states.findings import Audit
-from tacit.hidden_states.points import AttackPoint, Measured, Point
-from tacit.hidden_states.recommend import Wish, recommend
-from tacit.report import Provenance
+from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.audit.points import AttackPoint, Measured, Point
+from tacit.hidden_states.audit.recommendation import Wish, recommend
+from tacit.releases import Provenance
 from tacit.report.drawing import NARROW, WIDE
-from tacit.report.hidden_figures import curve_figure, map_figure, spectrum_figure
-from tacit.report.hidden_page import compared, render_audit, write_audit
-from tacit.report.hidden_words import hidden_verdict
+from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
+from tacit.report.hidden.page import compared, render_audit, write_audit
+from tacit.report.hidden.words import hidden_verdict
 from tests.test_gate_audit import found
 
 PROVENANCE = Provenance.capture("tacit audit model --layer 1", data_rows=60)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from tacit import guarantees, residual
+from tacit import guarantees
 from tacit.covariance import Dense, Diagonal, Isotropic, LowRank
-from tacit.information import mixture
+from tacit.information import mixture, residual
 
 UNIFORM = residual.IntrinsicPrivacy(nats=0.0, reference="the uniform law")
 

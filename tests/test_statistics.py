@@ -12,9 +12,10 @@ from tacit.conversions import success_from_information
 from tacit.design import gaussian_information
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.information import log_det_information
+from tacit.releases.outputs import output_covariance
 from tacit.statistics import Query, StatisticRelease, privatize, workflow
 from tacit.statistics.candidates import draw_family, subset_rate
-from tacit.statistics.simulation import output_covariance, simulate
+from tacit.statistics.simulation import simulate
 
 
 @pytest.fixture

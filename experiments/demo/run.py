@@ -8,10 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from tacit.hidden_states import Audit, Prefixes, Sizes, Wish, audit, docstring_corpus, load
-from tacit.report import Provenance
-from tacit.report.hidden_page import write_audit
-from tacit.report.hidden_words import hidden_verdict
+from tacit.hidden_states import Audit, Sizes, Wish, audit_layer
+from tacit.models import Prefixes, docstring_corpus, load
+from tacit.releases import Provenance
+from tacit.report.hidden.page import write_audit
+from tacit.report.hidden.words import hidden_verdict
 
 LAYER = 3
 LENGTH = 16
@@ -50,7 +51,7 @@ def main() -> int:
         length=LENGTH,
         rng=SEED,
     )
-    found = audit(
+    found = audit_layer(
         model,
         LAYER,
         prefixes=prefixes,

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_iris
 
-from tacit.report import Provenance, write_report
+from tacit.releases import Provenance
+from tacit.report import write_report
 from tacit.statistics import StatisticRelease, privatize
 
 SUCCESS = 0.55

@@ -14,18 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from hidden_shared.guarded import Guarded, GuardedRow, GuardedTable
 from hidden_shared.results import RESULTS, write_result
 from reproductions.page import render
-from tacit.hidden_states import (
-    LanguageModel,
-    Point,
-    Prefixes,
-    Sizes,
-    docstring_corpus,
-    load,
-    read_text,
-    sweep,
-    train,
-)
-from tacit.hidden_states.sweep import Bench
+from tacit.hidden_states import Point, Sizes, sweep
+from tacit.hidden_states.audit.sweep import Bench
+from tacit.models import LanguageModel, Prefixes, docstring_corpus, load, read_text, train
 
 HERE = Path(__file__).resolve()
 IMAGES = HERE.parents[2] / "docs" / "images"

@@ -15,8 +15,9 @@ from hidden_shared.measure import Scale, geometry_facts, kept_facts, measure_lay
 from hidden_shared.results import RESULTS, write_result
 from hidden_shared.rows import packed
 from reproductions.page import render
-from tacit.hidden_states import Prefixes, Sizes, docstring_corpus, load, read_text
-from tacit.hidden_states.sweep import Bench
+from tacit.hidden_states import Sizes
+from tacit.hidden_states.audit.sweep import Bench
+from tacit.models import Prefixes, docstring_corpus, load, read_text
 
 LENGTH, SEED = 32, 0
 FULL = Scale(

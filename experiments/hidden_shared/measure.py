@@ -13,9 +13,10 @@ import numpy as np
 
 from hidden_shared.equal import budgets_for
 from hidden_shared.rows import Row, row
-from tacit.hidden_states import LanguageModel, Prefixes, Sizes, sweep
-from tacit.hidden_states.laboratory import Laboratory
-from tacit.hidden_states.sweep import Bench
+from tacit.hidden_states import Sizes, sweep
+from tacit.hidden_states.audit.laboratory import Laboratory
+from tacit.hidden_states.audit.sweep import Bench
+from tacit.models import LanguageModel, Prefixes
 
 DESIGNS = ("isotropic", "inverse-fisher", "inverse-fisher-diagonal", "mahalanobis-optimal")
 SCALED = ("isotropic", "inverse-fisher-diagonal", "mahalanobis-optimal")

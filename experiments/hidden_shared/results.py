@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit._files import write_text_atomic
+from tacit._ground.files import write_text_atomic
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 

@@ -24,9 +24,9 @@ from tacit.attacks import bayes, membership_attack
 from tacit.conversions import success_from_information, success_from_profile
 from tacit.covariance import Covariance, Dense, Isotropic
 from tacit.design import gaussian_information, true_information
+from tacit.estimates.stackelberg import estimate_stackelberg
 from tacit.information import mixture
 from tacit.statistics.candidates import CandidateFamily, draw_family, subset_rate
-from tacit.statistics.stackelberg import stackelberg
 
 SEED = 20_260
 CONFIDENCE = 0.99
@@ -170,7 +170,7 @@ class _Task:
 
     def as_published(self, beta: float, rng: np.random.Generator) -> dict[str, Any]:
         """Return SR-PAC's noise with a Gaussian decoder of the mean."""
-        estimate = stackelberg(
+        estimate = estimate_stackelberg(
             self.outputs,
             self.outputs,
             mi_budget=beta,

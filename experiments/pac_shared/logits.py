@@ -21,10 +21,11 @@ from pac_shared.state import RESULTS, Study, write
 from reproductions.page import render
 from tacit.attacks import bayes
 from tacit.attacks.intervals import proportion_interval
+from tacit.conversions import fano_information
 from tacit.covariance import Covariance, Dense
 from tacit.design import Design, gaussian_information, true_information
-from tacit.information import fano_information, mixture
-from tacit.statistics.stackelberg import stackelberg
+from tacit.estimates.stackelberg import estimate_stackelberg
+from tacit.information import mixture
 
 SECRETS, SEED = 1_000, 20_260
 DRAWS, TRIALS, SAMPLES = 100, 20_000, 100_000
@@ -124,7 +125,7 @@ class _Task:
 
     def as_published(self, beta: float, rng: np.random.Generator) -> dict[str, Any]:
         """Return SR-PAC's noise: Gaussian decoder of the logits, nearest-neighbour H(X)."""
-        estimate = stackelberg(
+        estimate = estimate_stackelberg(
             self.all,
             self.all,
             mi_budget=beta,

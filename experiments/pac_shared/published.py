@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tacit.information import fano_information
+from tacit.conversions import fano_information
 
 TABLES: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "published.json").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import joblib
 from threadpoolctl import threadpool_limits
 
-from tacit._validation import integer
+from tacit._ground.checks import integer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

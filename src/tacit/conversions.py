@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from scipy.special import expit
 
-from tacit._rounding import rounded_up
-from tacit._validation import Array, as_float, in_interval, integer, non_negative, vector
+from tacit._ground.checks import Array, as_float, in_interval, integer, non_negative, vector
+from tacit._ground.numbers import rounded_up
 
 EPS = 2.0**-52
 SERIES_BELOW = 0.1

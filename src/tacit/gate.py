@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit._validation import in_interval, positive
+from tacit._ground.checks import in_interval, positive
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.hidden_states.findings import KIND, Audit
-from tacit.hidden_states.points import Point
-from tacit.report.record import ReleaseRecord, read_json, read_release
-from tacit.report.words import (
+from tacit.hidden_states.audit.findings import KIND, Audit
+from tacit.hidden_states.audit.points import Point
+from tacit.report.statistic.record import ReleaseRecord, read_json, read_release
+from tacit.report.statistic.words import (
     percent,
     percent_up,
     significant,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as scipy_linalg
 
-from tacit._validation import Array, check_psd, in_interval, matrix, symmetric
+from tacit._ground.checks import Array, check_psd, in_interval, matrix, symmetric
 
 MACHINE_EPSILON = float(np.finfo(np.float64).eps)
 

@@ -17,9 +17,9 @@ from tacit.accounting import (
     randomized_response,
     subsampled_gaussian,
 )
-from tacit.accounting._moments import capped
-from tacit.accounting.composition import Part, compose
-from tacit.accounting.discretisation import discretise
+from tacit.accounting.curves.composition import Part, compose
+from tacit.accounting.curves.discretisation import discretise
+from tacit.accounting.curves.moments import capped
 from tests.accounting.oracles import (
     gaussian_delta,
     hockey_stick,

@@ -6,8 +6,8 @@ from scipy.special import gammaln, ndtr
 from scipy.stats import chi2, norm
 
 from tacit.accounting import gaussian, projected_plus_noise, vector_projection
-from tacit.accounting._lengths import projected_length
-from tacit.accounting.projected_noise import _revealed_length, chi_square_nodes
+from tacit.accounting.mechanisms.projected_noise import _revealed_length, chi_square_nodes
+from tacit.accounting.numerics.lengths import projected_length
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
 

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from tacit.accounting import gaussian, published
-from tacit.accounting.projection import vector_projection
+from tacit.accounting.mechanisms.projection import vector_projection
 from tacit.divergences import renyi_gaussians, shift_divergence
 
 RATE, STEPS = 1024 / 50_000, 1000

@@ -6,7 +6,7 @@ from mpmath import mp, mpf
 from scipy.stats import multivariate_normal
 
 from tacit.accounting import sketch, sketch_from_ratio
-from tacit.accounting._contour import CentredLoss, Contours, log_integrals
+from tacit.accounting.numerics.contour import CentredLoss, Contours, log_integrals
 from tacit.divergences import renyi_gaussians
 
 from . import quadrature

@@ -5,10 +5,10 @@ import pytest
 
 from tacit.attacks import bayes, bayes_success, likelihood_ratio, lira, roc
 from tacit.attacks.intervals import chernoff_interval
-from tacit.attacks.retrieval import retrieval, zipf
+from tacit.attacks.retrieval.attack import retrieve, zipf
+from tacit.classifiers import privatize_logits
+from tacit.conversions import fano_information
 from tacit.covariance import Diagonal, Isotropic
-from tacit.information import fano_information
-from tacit.statistics import classifier
 
 from ..test_hostile_arguments import check
 
@@ -30,7 +30,7 @@ CALLS = {
     ),
     chernoff_interval: ([0.5, 10, 0.9], {}),
     fano_information: ([0.9, 4, 1.0], {}),
-    classifier: (
+    privatize_logits: (
         [SCORES, np.arange(9)],
         {
             "mi_budget": 0.5,
@@ -81,7 +81,7 @@ def test_nothing_but_value_errors(function):
 
 @pytest.mark.parametrize("metric", RETRIEVALS)
 def test_retrieval_raises_nothing_but_value_errors(metric):
-    check(retrieval, [BANK, RELEASED, np.arange(4)], {"metric": metric, **RETRIEVALS[metric]})
+    check(retrieve, [BANK, RELEASED, np.arange(4)], {"metric": metric, **RETRIEVALS[metric]})
 
 
 def test_retrieval_tuned_on_hostile_states_raises_nothing_but_value_errors():
@@ -89,7 +89,7 @@ def test_retrieval_tuned_on_hostile_states_raises_nothing_but_value_errors():
 
     def tuned(queries, truth, other, own):
         held_out = (other, own)
-        return retrieval(
+        return retrieve(
             BANK, queries, truth, metric="mahalanobis", covariance=noise, held_out=held_out
         )
 
@@ -97,6 +97,6 @@ def test_retrieval_tuned_on_hostile_states_raises_nothing_but_value_errors():
 
 
 def test_what_an_attack_among_fewer_reached_raises_nothing_but_value_errors():
-    found = retrieval(BANK, RELEASED, np.arange(4))
+    found = retrieve(BANK, RELEASED, np.arange(4))
     check(found.among, [[2, 5]], {})
     check(zipf, [9], {"exponent": 1.0, "rng": 0})

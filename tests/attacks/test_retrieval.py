@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from tacit.attacks.retrieval import retrieval, zipf
+from tacit.attacks.retrieval.attack import retrieve, zipf
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank
 
 
@@ -83,7 +83,7 @@ def test_ranks_are_those_of_the_obvious_way(options, precision, kind):
     bank, truth, _ = problem()
     released = bank[truth] + DENSE.sample(len(truth), 2)
     bank, released = bank.astype(kind), released.astype(kind)
-    found = retrieval(bank, released, truth, **options)
+    found = retrieve(bank, released, truth, **options)
     better, tied = slow_ranks(bank.astype(float), released.astype(float), truth, precision)
     assert (found.better == better).all()
     assert (found.tied == tied).all()
@@ -95,12 +95,12 @@ def test_ranks_are_those_of_the_obvious_way(options, precision, kind):
 def test_blocks_and_memory_maps_are_one_bank(tmp_path):
     bank, truth, _ = problem(count=5000)
     released = bank[truth] + 2.0 * DENSE.sample(len(truth), 2)
-    whole = retrieval(bank, released, truth, last_tokens=np.arange(5000) % 4)
+    whole = retrieve(bank, released, truth, last_tokens=np.arange(5000) % 4)
     np.save(tmp_path / "bank.npy", bank)
     mapped = np.load(tmp_path / "bank.npy", mmap_mode="r")
     parts = [bank[:17], bank[17:3000], bank[3000:]]
     for other in (mapped, parts):
-        found = retrieval(other, released, truth, last_tokens=np.arange(5000) % 4)
+        found = retrieve(other, released, truth, last_tokens=np.arange(5000) % 4)
         assert (found.better == whole.better).all()
         assert found.last_token == whole.last_token
 
@@ -111,7 +111,7 @@ def test_single_precision_never_decides():
     own = source.standard_normal((40, 16)) + 1e4
     bank = np.concatenate([own, own + 1e-6 * source.standard_normal(own.shape), own + 1e-6])
     released = own + 1e-2 * source.standard_normal(own.shape)
-    found = retrieval(bank, released, np.arange(40))
+    found = retrieve(bank, released, np.arange(40))
     gaps = ((released[:, None].astype(np.longdouble) - bank[None]) ** 2).sum(axis=2)
     better = (gaps < gaps[np.arange(40), np.arange(40)][:, None]).sum(axis=1)
     assert (found.better == better).all()
@@ -122,7 +122,7 @@ def test_single_precision_never_decides():
 def test_scales_that_single_precision_cannot_hold():
     bank, truth, _ = problem()
     noise = Isotropic(1e-44, 6)
-    found = retrieval(
+    found = retrieve(
         bank, bank[truth] * (1 + 1e-15), truth, metric="mahalanobis", covariance=noise, floor=None
     )
     assert found.top1 == 1.0
@@ -131,7 +131,7 @@ def test_scales_that_single_precision_cannot_hold():
 def test_ties_count_by_expectation():
     bank = np.repeat(np.random.default_rng(0).standard_normal((25, 4)), 8, axis=0)
     truth = np.arange(0, 200, 3)
-    found = retrieval(bank, bank[truth], truth, last_tokens=np.arange(200) % 2)
+    found = retrieve(bank, bank[truth], truth, last_tokens=np.arange(200) % 2)
     assert (found.tied == 7).all()
     assert found.top1 == pytest.approx(1 / 8)
     assert found.top10 == 1.0
@@ -148,7 +148,7 @@ def test_two_candidates_match_the_closed_form():
     bank = np.array([[0.0, 0.0], [1.5, 3.0]])
     truth = source.integers(0, 2, count)
     released = bank[truth] + noise.sample(count, source)
-    found = retrieval(bank, released, truth, metric="mahalanobis", covariance=noise, floor=None)
+    found = retrieve(bank, released, truth, metric="mahalanobis", covariance=noise, floor=None)
     exact = norm.cdf(0.5 * math.hypot(1.5, 1.0))
     stderr = math.sqrt(exact * (1 - exact) / count)
     assert abs(found.top1 - exact) < 5 * stderr
@@ -169,11 +169,11 @@ def test_a_rank_deficient_release_is_found_always(kind):
         "diagonal": Diagonal([1e6] * 11 + [0.0]),
     }[kind]
     released = bank[truth] + noise.sample(len(truth), source)
-    blind = retrieval(bank, released, truth)
-    told = retrieval(bank, released, truth, metric="mahalanobis", covariance=noise, floor=None)
+    blind = retrieve(bank, released, truth)
+    told = retrieve(bank, released, truth, metric="mahalanobis", covariance=noise, floor=None)
     assert blind.top1 < 0.1
     assert told.top1 == 1.0
-    tuned = retrieval(bank, released, truth, metric="mahalanobis", covariance=noise, rng=0)
+    tuned = retrieve(bank, released, truth, metric="mahalanobis", covariance=noise, rng=0)
     assert tuned.floor == 0.0
     assert tuned.top1 == 1.0
 
@@ -183,13 +183,13 @@ def test_candidates_equal_in_the_bare_directions_compete_in_the_others():
     bank[:, 0] = np.arange(400) % 2
     noise = Diagonal([0.0, 1.0, 1.0, 1.0, 1.0])
     released = bank[truth] + noise.sample(len(truth), source)
-    found = retrieval(bank, released, truth, metric="mahalanobis", covariance=noise, floor=None)
+    found = retrieve(bank, released, truth, metric="mahalanobis", covariance=noise, floor=None)
     gaps = ((released[:, None, 1:] - bank[None, :, 1:]) ** 2).sum(axis=2)
     gaps[released[:, None, 0] != bank[None, :, 0]] = np.inf
     better = (gaps < gaps[np.arange(len(truth)), truth][:, None]).sum(axis=1)
     assert (found.better == better).all()
     with pytest.raises(ValueError, match="directions without noise"):
-        retrieval(bank, released + 0.1, truth, metric="mahalanobis", covariance=noise, floor=None)
+        retrieve(bank, released + 0.1, truth, metric="mahalanobis", covariance=noise, floor=None)
 
 
 def test_the_floor_is_tuned_on_other_states():
@@ -201,14 +201,14 @@ def test_the_floor_is_tuned_on_other_states():
     held_out = (bank[others] + real.sample(300, source), others)
     released = bank[truth] + real.sample(400, source)
     options = {"metric": "mahalanobis", "covariance": told}
-    tuned = retrieval(bank, released, truth, held_out=held_out, **options)
-    bare = retrieval(bank, released, truth, floor=None, **options)
+    tuned = retrieve(bank, released, truth, held_out=held_out, **options)
+    bare = retrieve(bank, released, truth, floor=None, **options)
     assert tuned.floor > 0
     assert tuned.mrr > bare.mrr + 0.1
     with pytest.raises(ValueError, match="held_out"):
-        retrieval(bank, released, truth, held_out=(released, truth), **options)
+        retrieve(bank, released, truth, held_out=(released, truth), **options)
     with pytest.raises(ValueError, match="held_out"):
-        retrieval(bank, released, truth, held_out=(bank[others], others), **options)
+        retrieve(bank, released, truth, held_out=(bank[others], others), **options)
 
 
 def test_a_prior_ranks_by_the_posterior():
@@ -218,11 +218,11 @@ def test_a_prior_ranks_by_the_posterior():
     noise = Isotropic(40.0, 6)
     released = bank[truth] + noise.sample(3000, source)
     options = {"metric": "mahalanobis", "covariance": noise, "floor": None}
-    found = retrieval(bank, released, truth, prior=prior, **options)
+    found = retrieve(bank, released, truth, prior=prior, **options)
     better, tied = slow_ranks(bank, released, truth, np.eye(6) / 40.0, np.log(prior))
     assert (found.better == better).all()
     assert (found.tied == tied).all()
-    assert found.top1 > retrieval(bank, released, truth, **options).top1 + 0.05
+    assert found.top1 > retrieve(bank, released, truth, **options).top1 + 0.05
     assert found.top1_interval[1] > prior.max()
 
 
@@ -230,7 +230,7 @@ def test_success_among_fewer_candidates_is_the_hypergeometric_expectation():
     bank, truth, source = problem(count=40, queries=12)
     bank[20:] = bank[:20]
     released = bank[truth] + 1.5 * source.standard_normal((12, 6))
-    found = retrieval(bank, released, truth)
+    found = retrieve(bank, released, truth)
     for point in found.among([1, 2, 7, 40]):
         exact = np.mean(
             [
@@ -258,7 +258,7 @@ def test_the_last_token_of_the_first_candidate():
     bank, truth, source = problem(count=3000, queries=200)
     released = bank[truth] + 1.0 * source.standard_normal((200, 6))
     tokens = source.integers(0, 7, 3000)
-    found = retrieval(bank, released, truth, last_tokens=tokens)
+    found = retrieve(bank, released, truth, last_tokens=tokens)
     first = ((released[:, None] - bank[None]) ** 2).sum(axis=2).argmin(axis=1)
     assert found.last_token == pytest.approx(float((tokens[first] == tokens[truth]).mean()))
     assert found.top1 < found.last_token < 1.0
@@ -271,15 +271,15 @@ def test_an_index_states_its_recall(index):
     noise = Dense(spread(6))
     released = bank[truth] + noise.sample(150, source)
     options = {"metric": "mahalanobis", "covariance": noise, "floor": None}
-    exact = retrieval(bank, released, truth, **options)
-    found = retrieval(bank, released, truth, index=index, **options)
+    exact = retrieve(bank, released, truth, **options)
+    found = retrieve(bank, released, truth, index=index, **options)
     assert found.index == index
     if index == "flat":
         assert found.recall == 1.0
         assert (found.better == exact.better)[exact.better < 100].all()
     else:
-        every = retrieval(bank, released, truth, index=index, probes=63, **options)
-        one = retrieval(bank, released, truth, index=index, probes=1, **options)
+        every = retrieve(bank, released, truth, index=index, probes=63, **options)
+        one = retrieve(bank, released, truth, index=index, probes=1, **options)
         assert one.recall < every.recall == 1.0
         assert abs(found.top1 - exact.top1) <= 1.0 - found.recall + 0.02
     with pytest.raises(ValueError, match="index"):
@@ -296,37 +296,37 @@ def test_bad_input_is_refused():
     copied = bank.copy()
     copied[np.setdiff1d(np.arange(300), truth)[0]] = released[3]
     cases = [
-        ("bank", lambda: retrieval(holed, released, truth)),
-        ("bank", lambda: retrieval([], released, truth)),
-        ("bank", lambda: retrieval(np.empty((0, 6)), released, truth)),
-        ("bank", lambda: retrieval([bank, bank[:, :3]], released, truth)),
-        ("bank", lambda: retrieval(copied, released, truth, **told)),
-        ("queries", lambda: retrieval(bank, released[:, :3], truth)),
-        ("queries", lambda: retrieval(bank, released * np.nan, truth)),
-        ("queries", lambda: retrieval(bank, bank[truth], truth, **told)),
-        ("truth", lambda: retrieval(bank, released, truth + 300)),
-        ("truth", lambda: retrieval(bank, released, truth[:-1])),
-        ("metric", lambda: retrieval(bank, released, truth, metric="cosine")),
-        ("covariance", lambda: retrieval(bank, released, truth, metric="mahalanobis")),
-        ("covariance", lambda: retrieval(bank, released, truth, covariance=noise)),
+        ("bank", lambda: retrieve(holed, released, truth)),
+        ("bank", lambda: retrieve([], released, truth)),
+        ("bank", lambda: retrieve(np.empty((0, 6)), released, truth)),
+        ("bank", lambda: retrieve([bank, bank[:, :3]], released, truth)),
+        ("bank", lambda: retrieve(copied, released, truth, **told)),
+        ("queries", lambda: retrieve(bank, released[:, :3], truth)),
+        ("queries", lambda: retrieve(bank, released * np.nan, truth)),
+        ("queries", lambda: retrieve(bank, bank[truth], truth, **told)),
+        ("truth", lambda: retrieve(bank, released, truth + 300)),
+        ("truth", lambda: retrieve(bank, released, truth[:-1])),
+        ("metric", lambda: retrieve(bank, released, truth, metric="cosine")),
+        ("covariance", lambda: retrieve(bank, released, truth, metric="mahalanobis")),
+        ("covariance", lambda: retrieve(bank, released, truth, covariance=noise)),
         (
             "covariance",
-            lambda: retrieval(
+            lambda: retrieve(
                 bank, released, truth, metric="mahalanobis", covariance=Isotropic(1.0, 5)
             ),
         ),
-        ("basis", lambda: retrieval(bank, released, truth, metric="complement")),
-        ("basis", lambda: retrieval(bank, released, truth, metric="complement", basis=np.eye(6))),
-        ("weights", lambda: retrieval(bank, released, truth, metric="weighted", weights=-WEIGHTS)),
-        ("floor", lambda: retrieval(bank, released, truth, floor=-1.0, **told)),
-        ("floor", lambda: retrieval(bank, released, truth, floor="best", **told)),
-        ("prior", lambda: retrieval(bank, released, truth, prior=np.ones(300))),
-        ("prior", lambda: retrieval(bank, released, truth, prior=np.zeros(300), **told)),
-        ("last_tokens", lambda: retrieval(bank, released, truth, last_tokens=[1, 2])),
-        ("confidence", lambda: retrieval(bank, released, truth, confidence=1.0)),
-        ("index", lambda: retrieval(bank, released, truth, index="tree")),
+        ("basis", lambda: retrieve(bank, released, truth, metric="complement")),
+        ("basis", lambda: retrieve(bank, released, truth, metric="complement", basis=np.eye(6))),
+        ("weights", lambda: retrieve(bank, released, truth, metric="weighted", weights=-WEIGHTS)),
+        ("floor", lambda: retrieve(bank, released, truth, floor=-1.0, **told)),
+        ("floor", lambda: retrieve(bank, released, truth, floor="best", **told)),
+        ("prior", lambda: retrieve(bank, released, truth, prior=np.ones(300))),
+        ("prior", lambda: retrieve(bank, released, truth, prior=np.zeros(300), **told)),
+        ("last_tokens", lambda: retrieve(bank, released, truth, last_tokens=[1, 2])),
+        ("confidence", lambda: retrieve(bank, released, truth, confidence=1.0)),
+        ("index", lambda: retrieve(bank, released, truth, index="tree")),
     ]
     for name, call in cases:
         with pytest.raises(ValueError, match=name):
             call()
-    assert retrieval(bank, bank[truth], truth).clean == len(truth)
+    assert retrieve(bank, bank[truth], truth).clean == len(truth)

@@ -3,7 +3,7 @@
 import torch
 import transformers
 
-from tacit.hidden_states.models import load
+from tacit.models.language import load
 
 WIDTH, VOCABULARY, CONTEXT, LAYERS = 32, 61, 24, 3
 COMMON = {

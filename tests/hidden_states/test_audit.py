@@ -11,9 +11,10 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
-from tacit.hidden_states import Audit, Prefixes, Sizes, Wish, audit
-from tacit.hidden_states.points import Measured
-from tacit.hidden_states.recommend import recommend
+from tacit.hidden_states import Audit, Sizes, Wish, audit_layer
+from tacit.hidden_states.audit.points import Measured
+from tacit.hidden_states.audit.recommendation import recommend
+from tacit.models import Prefixes
 from tests.hidden_states.networks import small_network
 
 SIZES = Sizes(
@@ -31,7 +32,7 @@ def asked():
 @pytest.fixture(scope="module")
 def found(asked):
     model, prefixes = asked
-    return audit(
+    return audit_layer(
         model,
         1,
         prefixes=prefixes,
@@ -115,7 +116,7 @@ def test_a_wish_that_cannot_be_is_refused(bad):
 
 def test_a_gaussian_release_is_recommended_with_its_renyi_guarantee(asked):
     model, prefixes = asked
-    noise = audit(
+    noise = audit_layer(
         model,
         1,
         prefixes=prefixes,

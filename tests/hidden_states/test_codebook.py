@@ -5,17 +5,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tacit.attacks.retrieval import retrieval  # noqa: E402
-from tacit.hidden_states.codebook import Codebook  # noqa: E402
-from tacit.hidden_states.codebook_behaviours import Behaviours  # noqa: E402
-from tacit.hidden_states.codebook_clustering import (  # noqa: E402
+from tacit.attacks.retrieval.attack import retrieve  # noqa: E402
+from tacit.hidden_states.codebooks.clustering import (  # noqa: E402
     assign_behaviours,
     cell_behaviours,
     kl_cells,
     nearest,
     seeds,
 )
-from tacit.hidden_states.codebook_training import mean_cost  # noqa: E402
+from tacit.hidden_states.codebooks.codebook import Codebook  # noqa: E402
+from tacit.hidden_states.codebooks.training import mean_cost  # noqa: E402
+from tacit.models.behaviours import Behaviours  # noqa: E402
 
 
 class UpperNetwork:
@@ -263,9 +263,9 @@ def test_retrieval_from_codes_attains_the_bound_and_never_passes_it():
     codes = book.assign(bank)
     bound = book.certify(codes).success.success
     released = book.decode(codes)
-    found = retrieval(released, released, np.arange(len(bank)))
+    found = retrieve(released, released, np.arange(len(bank)))
     assert found.top1 == pytest.approx(bound, rel=1e-12)
-    informed = retrieval(bank, released, np.arange(len(bank)))
+    informed = retrieve(bank, released, np.arange(len(bank)))
     assert informed.top1 <= bound + 1e-12
 
 
@@ -315,7 +315,7 @@ def test_bad_input_is_refused():
 
 def test_a_language_model_trains_its_own_codewords():
     transformers = pytest.importorskip("transformers")
-    from tacit.hidden_states import LanguageModel
+    from tacit.models import LanguageModel
 
     sizes = {"vocab_size": 30, "n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 8}
     torch.manual_seed(0)

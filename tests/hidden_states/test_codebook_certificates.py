@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch")
 
 from tacit.accounting import randomized_response
-from tacit.hidden_states.codebook_certificates import certify, compose
-from tacit.hidden_states.codebook_response import RandomizedCodes
+from tacit.hidden_states.codebooks.certificates import certify, compose
+from tacit.hidden_states.codebooks.response import RandomizedCodes
 
 
 def enumerated(joint):

@@ -9,9 +9,7 @@ torch = pytest.importorskip("torch")
 
 from scipy.optimize import minimize  # noqa: E402
 
-from tacit.hidden_states.codebook import Codebook  # noqa: E402
-from tacit.hidden_states.codebook_behaviours import Behaviours  # noqa: E402
-from tacit.hidden_states.codebook_clustering import (  # noqa: E402
+from tacit.hidden_states.codebooks.clustering import (  # noqa: E402
     _closer,
     _raised,
     assign_behaviours,
@@ -19,7 +17,9 @@ from tacit.hidden_states.codebook_clustering import (  # noqa: E402
     kl_cells,
     likeliest_codes,
 )
-from tacit.hidden_states.codebook_training import mean_cost  # noqa: E402
+from tacit.hidden_states.codebooks.codebook import Codebook  # noqa: E402
+from tacit.hidden_states.codebooks.training import mean_cost  # noqa: E402
+from tacit.models.behaviours import Behaviours  # noqa: E402
 from tests.hidden_states.test_codebook import divergence, prompts  # noqa: E402
 
 

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from tacit.covariance import Dense, Diagonal, Isotropic, LowRank  # noqa: E402
 from tacit.guarantees import ApproximateDP  # noqa: E402
-from tacit.hidden_states.denoiser import Denoiser  # noqa: E402
+from tacit.hidden_states.noise.denoiser import Denoiser  # noqa: E402
 
 
 def psd(width, seed):

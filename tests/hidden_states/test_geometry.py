@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states.fisher import Fisher, fisher_information  # noqa: E402
-from tacit.hidden_states.geometry import _summary, geometry  # noqa: E402
-from tacit.hidden_states.spread import (  # noqa: E402
+from tacit.hidden_states.geometry.estimation import _summary, measure_geometry  # noqa: E402
+from tacit.hidden_states.geometry.fisher import Fisher, fisher_information  # noqa: E402
+from tacit.hidden_states.geometry.spread import (  # noqa: E402
     adjacency_differences,
     spread_of_differences,
     spread_of_directions,
@@ -97,7 +97,7 @@ def test_fisher_is_the_second_order_of_the_divergence(model, prompts):
 
 
 def load_double(network, prompts):
-    from tacit.hidden_states.models import LanguageModel
+    from tacit.models.language import LanguageModel
 
     return LanguageModel(network).continuation(prompts, LAYER)
 
@@ -259,7 +259,9 @@ def test_equal_shapes_gain_nothing():
 
 
 def test_notes_say_when_prompts_are_too_few(model, prompts):
-    found = geometry(model, LAYER, prompts[:4], labels="true", next_tokens=[1, 2, 3, 4], rng=0)
+    found = measure_geometry(
+        model, LAYER, prompts[:4], labels="true", next_tokens=[1, 2, 3, 4], rng=0
+    )
     assert found.fisher_rank <= 4
     text = " ".join(found.notes)
     assert "rank 4 of 12, for it sums 4 gradients" in text
@@ -274,7 +276,7 @@ def test_notes_say_when_prompts_are_too_few(model, prompts):
 
 
 def test_whole_geometry_is_consistent(model, prompts):
-    found = geometry(model, LAYER, prompts, labels="model-exact", rank=3, rng=0)
+    found = measure_geometry(model, LAYER, prompts, labels="model-exact", rank=3, rng=0)
     assert found.mahalanobis_gain >= found.projector_bound >= 1 - 1e-12
     assert found.euclidean_gain_top >= found.euclidean_gain >= 1 - 1e-9
     basis = found.basis()
@@ -283,12 +285,14 @@ def test_whole_geometry_is_consistent(model, prompts):
     )
     bound = found.rank / found.width * found.isotropy_error
     assert abs(found.projected_trace - found.rank / found.width) <= bound
-    diagonal = geometry(
+    diagonal = measure_geometry(
         model, LAYER, prompts, labels="model-exact", fisher="diagonal", rank=3, rng=0
     )
     assert diagonal.fisher.shape == (WIDTH,)
     assert diagonal.energy <= found.energy + 1e-12  # Schur: eigenvalues majorise the diagonal
-    raw = geometry(model, LAYER, prompts, labels="model-exact", differences="raw", rank=3, rng=0)
+    raw = measure_geometry(
+        model, LAYER, prompts, labels="model-exact", differences="raw", rank=3, rng=0
+    )
     truth = spread_of_differences(model.states(prompts, LAYER))
     np.testing.assert_allclose(raw.spread, truth, rtol=0, atol=1e-6 * np.abs(truth).max())
 
@@ -322,4 +326,4 @@ def test_whole_geometry_is_consistent(model, prompts):
 def test_refusals(model, prompts, change, name):
     arguments = {"layer": LAYER, "prefixes": prompts, **change}
     with pytest.raises(ValueError, match=f"^{name}"):
-        geometry(model, **arguments)
+        measure_geometry(model, **arguments)

@@ -10,34 +10,30 @@ pytest.importorskip("transformers")
 
 import torch
 
+from tacit.attacks import margin_threshold, sequential_decoder
+from tacit.attacks.sequential.margin_law import step_law
 from tacit.covariance import Isotropic
 from tacit.design import isotropic
 from tacit.hidden_states import (
-    Behaviours,
     Codebook,
     Denoiser,
-    Prefixes,
     Sizes,
     Wish,
     adjacency_differences,
     designs_at_budget,
     fisher_information,
-    geometry,
-    margin_threshold,
-    margins,
-    projections,
+    measure_geometry,
+    measure_margins,
+    measure_projections,
+    measure_utility,
     release,
-    sample_prefixes,
-    sequential_decoder,
-    split,
     transplantation,
-    utility,
 )
-from tacit.hidden_states.codebook_certificates import certify, compose
-from tacit.hidden_states.codebook_response import RandomizedCodes
-from tacit.hidden_states.margin_law import step_law
-from tacit.hidden_states.spread import spread_of_differences, spread_of_directions
-from tacit.hidden_states.utility import median_interval
+from tacit.hidden_states.codebooks.certificates import certify, compose
+from tacit.hidden_states.codebooks.response import RandomizedCodes
+from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
+from tacit.hidden_states.geometry.utility import median_interval
+from tacit.models import Behaviours, Prefixes, sample_prefixes, split
 from tests.hidden_states.networks import small_network
 from tests.test_hostile_arguments import check
 
@@ -145,7 +141,11 @@ def test_models_raise_nothing_but_value_errors(model, prompts):
     check(model.continuation, [few, LAYER], {"batch_size": 2})
     check(model.generate, [few, LAYER, states, 2], {"batch_size": 2})
     check(run.logits, [states], {"batch_size": 2})
-    check(partial(utility, run), [states], {"predicted": 0.1, "confidence": 0.9, "batch_size": 2})
+    check(
+        partial(measure_utility, run),
+        [states],
+        {"predicted": 0.1, "confidence": 0.9, "batch_size": 2},
+    )
 
 
 def test_measurements_raise_nothing_but_value_errors(model, prompts):
@@ -162,12 +162,12 @@ def test_measurements_raise_nothing_but_value_errors(model, prompts):
         {"next_tokens": np.arange(14) % 9},
     )
     check(
-        partial(geometry, model),
+        partial(measure_geometry, model),
         [LAYER, prompts],
         {"rank": 2, "differences": "raw", "pairs": 9, "ridge": 1e-3, "draws": 1, **shared},
     )
     check(
-        partial(projections, model),
+        partial(measure_projections, model),
         [LAYER, prompts, basis],
         {"rank": 2, "confidence": 0.9, **shared},
     )
@@ -177,14 +177,14 @@ def test_measurements_raise_nothing_but_value_errors(model, prompts):
         {"rank": 2, "mixes": [0.0, 1.0], "confidence": 0.9, "rng": 0},
     )
     check(
-        partial(margins, model),
+        partial(measure_margins, model),
         [LAYER, prompts[:2], [1, 2], basis],
         {"calibration": ROWS, "rank": 2, "bits": (4,), "candidates": [1, 2, 3], **shared},
     )
 
 
 def test_designs_raise_nothing_but_value_errors(model, prompts):
-    found = geometry(model, LAYER, prompts, labels="model-exact", rank=2, rng=0)
+    found = measure_geometry(model, LAYER, prompts, labels="model-exact", rank=2, rng=0)
     check(
         partial(designs_at_budget, found),
         [0.1],

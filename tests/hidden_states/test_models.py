@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tacit.hidden_states import load  # noqa: E402
+from tacit.models import load  # noqa: E402
 from tests.hidden_states.networks import (  # noqa: E402
     CONFIGURATIONS,
     LAYERS,
@@ -257,7 +257,7 @@ def test_other_models_are_refused(tmp_path):
     ],
 )
 def test_a_damaged_folder_is_named(file, content, tmp_path):
-    from tacit.hidden_states import train
+    from tacit.models import train
 
     folder = tmp_path / "model"
     train("To be, or not to be. " * 200, steps=1, width=16, layers=1, heads=2, context=8,

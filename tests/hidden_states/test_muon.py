@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tacit.hidden_states.muon import Muon, orthogonalised  # noqa: E402
+from tacit.models.small.muon import Muon, orthogonalised  # noqa: E402
 
 
 @pytest.mark.parametrize("shape", [(2, 24, 60), (3, 60, 24), (1, 16, 16)])

@@ -10,16 +10,16 @@ pytest.importorskip("transformers")
 
 from scipy import stats  # noqa: E402
 
-from tacit.hidden_states.geometry import geometry  # noqa: E402
-from tacit.hidden_states.margins import margins  # noqa: E402
-from tacit.hidden_states.next_states import next_states  # noqa: E402
-from tacit.hidden_states.projections import (  # noqa: E402
+from tacit.hidden_states.geometry.estimation import measure_geometry  # noqa: E402
+from tacit.hidden_states.geometry.margins import measure_margins  # noqa: E402
+from tacit.hidden_states.geometry.projections import (  # noqa: E402
     PROJECTORS,
     PROTOCOLS,
-    projections,
+    measure_projections,
     transplantation,
 )
-from tacit.hidden_states.utility import compare, median_interval  # noqa: E402
+from tacit.hidden_states.geometry.utility import compare, median_interval  # noqa: E402
+from tacit.models.next_states import next_states  # noqa: E402
 from tests.hidden_states.networks import CONFIGURATIONS, random_model  # noqa: E402
 
 WIDTH, VOCABULARY, LAYER = 32, 61, 1
@@ -46,7 +46,7 @@ def kl_rows(clean, changed):
 
 
 def test_projections_by_hand(model, prompts, basis):
-    found = projections(model, LAYER, prompts, basis, batch_size=5, rng=0)
+    found = measure_projections(model, LAYER, prompts, basis, batch_size=5, rng=0)
     assert {(row.protocol, row.projector) for row in found.rows} == {
         (protocol, projector) for protocol in PROTOCOLS for projector in PROJECTORS
     }
@@ -67,21 +67,21 @@ def test_projections_by_hand(model, prompts, basis):
 
 def test_the_whole_space_changes_nothing_and_random_subspaces_are_haar(model, prompts, basis):
     wide = np.linalg.qr(np.random.default_rng(1).normal(size=(WIDTH, WIDTH - 1)))[0]
-    found = projections(model, model.layers, prompts, wide, rng=0)
+    found = measure_projections(model, model.layers, prompts, wide, rng=0)
     # at the last layer the readout and the full forward pass are one computation
     for projector in PROJECTORS:
         one, other = (found.utility(protocol, projector) for protocol in PROTOCOLS[:2])
         assert one.kl == pytest.approx(other.kl, rel=1e-4)
-    first = projections(model, LAYER, prompts, basis, rng=7)
-    again = projections(model, LAYER, prompts, basis, rng=7)
-    other = projections(model, LAYER, prompts, basis, rng=8)
+    first = measure_projections(model, LAYER, prompts, basis, rng=7)
+    again = measure_projections(model, LAYER, prompts, basis, rng=7)
+    other = measure_projections(model, LAYER, prompts, basis, rng=8)
     assert first == again
     assert first.utility("full forward", "random") != other.utility("full forward", "random")
     assert first.utility("full forward", "fisher") == other.utility("full forward", "fisher")
 
 
 def test_random_projectors_keep_the_expected_share(model):
-    from tacit.hidden_states.projections import _projectors
+    from tacit.hidden_states.geometry.projections import _projectors
 
     rows = torch.randn(4000, 12, generator=torch.Generator().manual_seed(0))
     keep = _projectors(torch.eye(12)[:, :3], rows, np.random.default_rng(0))
@@ -135,7 +135,7 @@ def test_next_states_are_those_of_the_longer_prompt(family):
 def test_margins_by_brute_force(model, prompts, basis):
     followers = torch.arange(4) + 5
     calibration = model.states(prompts, LAYER)
-    found = margins(
+    found = measure_margins(
         model,
         LAYER,
         prompts[:4],
@@ -170,7 +170,7 @@ def test_margins_by_brute_force(model, prompts, basis):
 
 def test_rounded_margins_stay_above_their_bound(model, prompts, basis):
     calibration = model.states(prompts, LAYER)
-    found = margins(
+    found = measure_margins(
         model, LAYER, prompts[:5], prompts[5:10, 0], basis, calibration=calibration, rng=0
     )
     plain = {
@@ -185,7 +185,7 @@ def test_rounded_margins_stay_above_their_bound(model, prompts, basis):
         if row.bits == 16 and row.clipped == 0:
             assert (row.bounds > 0.9 * plain[row.projection]).all()
     # a state within range moves ε_b at most, so an unclipped bound is m − 2 ε_b
-    wide = margins(
+    wide = measure_margins(
         model,
         LAYER,
         prompts[:5],
@@ -241,19 +241,19 @@ def test_compare_by_hand():
 def test_refusals(model, prompts, basis, change, name):
     arguments = {"layer": LAYER, "prefixes": prompts, "geometry": basis, **change}
     with pytest.raises(ValueError, match=f"^{name}"):
-        projections(model, **arguments)
+        measure_projections(model, **arguments)
 
 
 def test_a_geometry_of_another_layer_is_refused(model, prompts):
-    found = geometry(model, LAYER, prompts, rank=4, rng=0)
-    assert projections(model, LAYER, prompts, found, rng=0).rank == 4
-    assert projections(model, LAYER, prompts, found, rank=2, rng=0).rank == 2
+    found = measure_geometry(model, LAYER, prompts, rank=4, rng=0)
+    assert measure_projections(model, LAYER, prompts, found, rng=0).rank == 4
+    assert measure_projections(model, LAYER, prompts, found, rank=2, rng=0).rank == 2
     with pytest.raises(ValueError, match=r"^geometry: expected one of layer 2"):
-        projections(model, 2, prompts, found)
+        measure_projections(model, 2, prompts, found)
     with pytest.raises(ValueError, match=r"^mixes"):
         transplantation(model, LAYER, prompts, found, mixes=(2.0,))
     with pytest.raises(ValueError, match=r"^candidates"):
-        margins(
+        measure_margins(
             model,
             LAYER,
             prompts,
@@ -263,6 +263,6 @@ def test_a_geometry_of_another_layer_is_refused(model, prompts):
             candidates=[0],
         )
     with pytest.raises(ValueError, match=r"^bits"):
-        margins(
+        measure_margins(
             model, LAYER, prompts, prompts[:, 0], found, calibration=np.ones((2, WIDTH)), bits=[1]
         )

@@ -8,10 +8,10 @@ torch = pytest.importorskip("torch")
 
 from tacit.covariance import Dense, Isotropic, LowRank  # noqa: E402
 from tacit.guarantees import ApproximateDP  # noqa: E402
-from tacit.hidden_states import posterior, reading_alone  # noqa: E402
-from tacit.hidden_states.codebook_behaviours import Behaviours  # noqa: E402
-from tacit.hidden_states.denoiser import Denoiser  # noqa: E402
-from tacit.hidden_states.reading_alone import PosteriorBehaviour  # noqa: E402
+from tacit.hidden_states.noise import posterior, reading_alone  # noqa: E402
+from tacit.hidden_states.noise.denoiser import Denoiser  # noqa: E402
+from tacit.hidden_states.noise.reading_alone import PosteriorBehaviour  # noqa: E402
+from tacit.models.behaviours import Behaviours  # noqa: E402
 
 CENTRES = np.array([[2.0, 0.0, 0.0], [-2.0, 1.0, 0.0], [0.0, -2.0, 1.0], [1.0, 2.0, -2.0]])
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])

@@ -16,10 +16,10 @@ from scipy import stats  # noqa: E402
 from tacit.covariance import Isotropic, ScaleMixture  # noqa: E402
 from tacit.design import isotropic  # noqa: E402
 from tacit.divergences import renyi_gaussians  # noqa: E402
-from tacit.hidden_states.designs import designs_at_budget  # noqa: E402
-from tacit.hidden_states.geometry import geometry  # noqa: E402
-from tacit.hidden_states.release import HiddenRelease, release  # noqa: E402
-from tacit.hidden_states.spread import adjacency_differences  # noqa: E402
+from tacit.hidden_states.geometry.estimation import measure_geometry  # noqa: E402
+from tacit.hidden_states.geometry.spread import adjacency_differences  # noqa: E402
+from tacit.hidden_states.noise.designs import designs_at_budget  # noqa: E402
+from tacit.hidden_states.noise.release import HiddenRelease, release  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
 LAYER, RANK, BUDGET, VOCABULARY = 1, 4, 0.3, 23
@@ -43,7 +43,7 @@ def prompts():
 
 @pytest.fixture(scope="module")
 def measured(model, prompts):
-    return geometry(
+    return measure_geometry(
         model, LAYER, prompts, labels="model-exact", rank=RANK, differences="raw", rng=0
     )
 

@@ -11,9 +11,9 @@ pytest.importorskip("transformers")
 
 from scipy import stats  # noqa: E402
 
+from tacit.attacks.sequential.decoder import sequential_decoder  # noqa: E402
+from tacit.attacks.sequential.margin_law import margin_threshold, step_law  # noqa: E402
 from tacit.covariance import Isotropic, LowRank  # noqa: E402
-from tacit.hidden_states.margin_law import margin_threshold, step_law  # noqa: E402
-from tacit.hidden_states.sequential import sequential_decoder  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
 WIDTH, VOCABULARY, LAYER = 12, 9, 1

@@ -10,8 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states import LanguageModel, load, small, train  # noqa: E402
-from tacit.hidden_states.learning import Budget, fit, perplexity  # noqa: E402
+from tacit.models import LanguageModel, load, train  # noqa: E402
+from tacit.models.small import training as small  # noqa: E402
+from tacit.models.small.optimisation import Budget, fit, perplexity  # noqa: E402
 
 TINY = {
     "width": 32,
@@ -142,7 +143,7 @@ def test_an_interruption_writes_nothing(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(numbered_text(200), steps=1, out=tmp_path / "model", **TINY)
         monkeypatch.undo()
-    monkeypatch.setattr("tacit.hidden_states.storage._move", interrupted)
+    monkeypatch.setattr("tacit.models.small.storage._move", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train(numbered_text(200), steps=1, out=tmp_path / "model", **TINY)
     assert not list(tmp_path.iterdir())

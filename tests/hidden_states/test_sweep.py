@@ -9,14 +9,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states.cell_points import cell_attack, within  # noqa: E402
-from tacit.hidden_states.codebook_certificates import certify  # noqa: E402
-from tacit.hidden_states.laboratory import Laboratory, Sizes  # noqa: E402
-from tacit.hidden_states.noise_points import NoiseRelease  # noqa: E402
-from tacit.hidden_states.points import Point, Table, columns  # noqa: E402
-from tacit.hidden_states.prefixes import Prefixes  # noqa: E402
-from tacit.hidden_states.readings import Reading  # noqa: E402
-from tacit.hidden_states.sweep import design_at, sweep  # noqa: E402
+from tacit.hidden_states.audit.cell_points import cell_attack, within  # noqa: E402
+from tacit.hidden_states.audit.laboratory import Laboratory, Sizes  # noqa: E402
+from tacit.hidden_states.audit.noise_points import NoiseRelease  # noqa: E402
+from tacit.hidden_states.audit.points import Point, Table, columns  # noqa: E402
+from tacit.hidden_states.audit.sweep import design_at, sweep  # noqa: E402
+from tacit.hidden_states.codebooks.certificates import certify  # noqa: E402
+from tacit.models.readings import Reading  # noqa: E402
+from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
 VOCABULARY, WIDTH, LAYER = 40, 16, 1

@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tacit.hidden_states  # noqa: E402
-from tacit.hidden_states import Prefixes, corpus, read_text, sample_prefixes, split  # noqa: E402
-from tacit.hidden_states.storage import cache_folder  # noqa: E402
+from tacit.models import Prefixes, read_text, sample_prefixes, split  # noqa: E402
+from tacit.models.small.storage import cache_folder  # noqa: E402
+from tacit.models.texts import corpus  # noqa: E402
 
 
 def test_files_and_folders_are_read(tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit import conversions
-from tacit.information import fano_information
+from tacit.conversions import fano_information
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 1000])

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import norm
 
 from tacit.covariance import Dense, Diagonal, Isotropic, ScaleMixture
-from tacit.information import likelihood, mixture
+from tacit.information import mixture
+from tacit.information.finite import likelihood
 
 from . import oracles
 

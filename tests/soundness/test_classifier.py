@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import xlogy
 
+from tacit.classifiers import privatize_logits
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.statistics import classifier
 
 from .registry import certifies
 
@@ -56,7 +56,7 @@ def pools(seed):
 def test_released_logits_tell_no_more_than_certified(seed, method):
     logits, labels = pools(seed)
     for budget in (0.02, 0.5, 1.5):
-        release = classifier(
+        release = privatize_logits(
             logits, labels, mi_budget=budget, labels=labels, method=method, attack=False
         )
         truth = exact_values(logits, release.design.covariance.to_dense(), labels)
@@ -68,7 +68,7 @@ def test_released_logits_tell_no_more_than_certified(seed, method):
 def test_the_oracle_tells_a_bound_that_is_too_small():
     """At a tenth of the certified noise the same number of nats would be wrong."""
     logits, labels = pools(0)
-    release = classifier(logits, labels, mi_budget=0.5, labels=labels, attack=False)
+    release = privatize_logits(logits, labels, mi_budget=0.5, labels=labels, attack=False)
     thin = 0.1 * release.design.covariance.to_dense()
     information, identified, _ = exact_values(logits, thin, labels)
     assert information > release.guarantee.nats

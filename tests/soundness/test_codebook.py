@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.hidden_states.codebook_certificates import certify, compose
+from tacit.hidden_states.codebooks.certificates import certify, compose
 
 from .registry import certifies
 

@@ -9,16 +9,16 @@ from scipy.stats import norm
 
 from tacit.covariance import Isotropic, ScaleMixture
 from tacit.design import true_information as designs
+from tacit.estimates import estimate_stackelberg
+from tacit.estimates.stackelberg import checks
 from tacit.guarantees import InformationBound
 from tacit.information import compose_joint, composition, concentration, mixture
 from tacit.information.bounds import InformationBound as Bracket
-from tacit.statistics import stackelberg
-from tacit.statistics.stackelberg import checks
 
 from ..information.oracles import largest_miss_count
 from .registry import certifies
 
-MODULE = __import__("sys").modules["tacit.design.true_information"]
+MODULE = __import__("sys").modules["tacit.design.information.exact"]
 POINTS = np.array([[-1.0], [1.0]])
 REPEATS = 400
 
@@ -164,7 +164,7 @@ def test_releases_together_share_one_failure_probability(monkeypatch, count):
 def test_checks_of_an_estimate_share_one_failure_probability(monkeypatch):
     """Fano for two labels, and both sides of the posterior: four statements."""
     pytest.importorskip("torch")
-    found = stackelberg(
+    found = estimate_stackelberg(
         np.linspace(-1.0, 1.0, 6)[:, None],
         mi_budget=0.5,
         steps=20,

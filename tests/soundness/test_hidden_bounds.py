@@ -12,12 +12,12 @@ pytest.importorskip("transformers")
 
 import torch
 
+from tacit.attacks.sequential.decoder import SequentialAttack, sequential_decoder
+from tacit.attacks.sequential.margin_law import StepLaw, margin_threshold, step_law
 from tacit.covariance import Isotropic
-from tacit.hidden_states.fisher import Fisher
-from tacit.hidden_states.geometry import Geometry, _summary
-from tacit.hidden_states.margin_law import StepLaw, margin_threshold, step_law
-from tacit.hidden_states.margins import QuantisedMargin, margins
-from tacit.hidden_states.sequential import SequentialAttack, sequential_decoder
+from tacit.hidden_states.geometry.estimation import Geometry, _summary
+from tacit.hidden_states.geometry.fisher import Fisher
+from tacit.hidden_states.geometry.margins import QuantisedMargin, measure_margins
 from tests.hidden_states.networks import small_network
 
 from . import oracles
@@ -92,7 +92,7 @@ def test_rounding_leaves_at_least_the_margin_promised(model, scale):
     followers = torch.randint(VOCABULARY, (6,), generator=source)
     basis = np.linalg.qr(np.random.default_rng(1).standard_normal((WIDTH, 4)))[0]
     known = scale * model.states(prompts, LAYER).double().numpy()
-    found = margins(
+    found = measure_margins(
         model, LAYER, prompts, followers, basis, calibration=known, bits=(2, 3, 6, 12), rng=0
     )
     inside = basis @ basis.T

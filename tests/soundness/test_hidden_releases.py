@@ -13,7 +13,7 @@ pytest.importorskip("safetensors")
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank
 from tacit.design import Design
 from tacit.guarantees import ApproximateDP, RenyiDP
-from tacit.hidden_states.release import release
+from tacit.hidden_states.noise.release import release
 
 from . import oracles
 from .registry import certifies

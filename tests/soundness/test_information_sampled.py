@@ -14,7 +14,7 @@ from tacit.information import (
     improve,
     leave_one_out,
 )
-from tacit.residual import finite_intrinsic
+from tacit.information.residual import finite_intrinsic
 
 from . import oracles
 from .registry import certifies

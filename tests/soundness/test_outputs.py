@@ -8,11 +8,12 @@ import pytest
 from mpmath import mp, mpf
 
 from tacit.attacks import bayes, bayes_success, membership_attack
+from tacit.classifiers import privatize_logits
 from tacit.covariance import Diagonal
 from tacit.design import Design
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.hidden_states.release import release as release_states
-from tacit.statistics import StatisticRelease, classifier, privatize, resolve_query
+from tacit.hidden_states.noise.release import release as release_states
+from tacit.statistics import StatisticRelease, privatize, resolve_query
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.simulation import simulate
 
@@ -61,7 +62,7 @@ def test_nothing_is_told_where_nothing_is_certified(name):
 
 def test_constant_logits_are_the_same_byte_for_byte():
     zeros = np.where(np.arange(8) % 2, 0.0, -0.0)[:, None]
-    release = classifier(np.c_[zeros, zeros + 3.0], np.arange(8), mi_budget=0.1)
+    release = privatize_logits(np.c_[zeros, zeros + 3.0], np.arange(8), mi_budget=0.1)
     assert release.guarantee.nats == 0.0
     assert len({row.tobytes() for row in release.logits}) == 1
 
@@ -213,7 +214,7 @@ def test_logits_that_repeat(method):
     logits = np.repeat([[0.0, 5.0], [5.0, 0.0], [1.0, 1.0], [-0.0, 5.0]], [5, 10, 20, 5], axis=0)
     labels = np.r_[np.zeros(5), np.ones(10), np.arange(20) % 2, np.zeros(5)].astype(int)
     exact = math.log(40) - sum(n * math.log(n) for n in (10, 10, 20)) / 40
-    free = classifier(logits, labels, mi_budget=1.1, labels=labels, method=method, rng=9)
+    free = privatize_logits(logits, labels, mi_budget=1.1, labels=labels, method=method, rng=9)
     assert free.method == "no-noise"
     assert exact <= free.guarantee.nats <= exact * (1 + 1e-12)
     assert free.identification.success == pytest.approx(3 / 40, rel=1e-12)
@@ -221,7 +222,7 @@ def test_logits_that_repeat(method):
     assert free.attack.identification.interval[0] <= free.identification.success
     assert free.attack.label.interval[0] <= free.label_bound.success
     np.testing.assert_array_equal(free.logits, logits + 0.0)
-    noisy = classifier(logits, labels, mi_budget=0.5, labels=labels, method=method, rng=9)
+    noisy = privatize_logits(logits, labels, mi_budget=0.5, labels=labels, method=method, rng=9)
     assert noisy.design.rank == 2
     assert noisy.guarantee.nats <= 0.5
 

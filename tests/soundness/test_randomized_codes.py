@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 pytest.importorskip("torch")
 
 from tacit.guarantees import ApproximateDP, InformationBound, SuccessBound
-from tacit.hidden_states.codebook_response import RandomizedCodes
+from tacit.hidden_states.codebooks.response import RandomizedCodes
 
 from . import oracles
 from .registry import certifies

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from tacit._randomness import normals_from_words
+from tacit._ground.random import normals_from_words
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank, ScaleMixture
 from tacit.covariance.publication import grid_of, publish, rounded_sum
 from tacit.design import Design, worst_case

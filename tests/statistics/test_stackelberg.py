@@ -13,12 +13,12 @@ import torch
 
 from tacit.covariance import Dense
 from tacit.design import gaussian_information
+from tacit.estimates.stackelberg import StackelbergEstimate, decoder_margin, estimate_stackelberg
 from tacit.gate import check_release
 from tacit.guarantees import Guarantee, guarantee_from_dict
 from tacit.information import mixture
 from tacit.ledger import Ledger
-from tacit.report.record import read_release
-from tacit.statistics.stackelberg import StackelbergEstimate, decoder_margin, stackelberg
+from tacit.report.statistic.record import read_release
 
 SECRETS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 1.0], [1.0, 1.0]])
 
@@ -36,13 +36,15 @@ def clusters(seed=0, rows=400, spread=0.3):
 
 @pytest.fixture(scope="module")
 def finite():
-    return stackelberg(SECRETS, mi_budget=0.3, rng=1, steps=300, labels={"left": SECRETS[:, 0] < 1})
+    return estimate_stackelberg(
+        SECRETS, mi_budget=0.3, rng=1, steps=300, labels={"left": SECRETS[:, 0] < 1}
+    )
 
 
 @pytest.fixture(scope="module")
 def flawed():
     outputs, labels, entropy = clusters()
-    return stackelberg(
+    return estimate_stackelberg(
         outputs, outputs, mi_budget=0.02, entropy=entropy, labels={"class": labels}, rng=1
     )
 
@@ -50,7 +52,7 @@ def flawed():
 def test_gaussian_decoder_reaches_the_log_det_optimum():
     outputs = np.random.default_rng(0).normal(size=(4000, 3)) * [1.0, 2.0, 0.5]
     optimum = gaussian_information(np.cov(outputs.T, bias=True), 0.5).cost
-    estimate = stackelberg(outputs, outputs, mi_budget=0.5, rng=1)
+    estimate = estimate_stackelberg(outputs, outputs, mi_budget=0.5, rng=1)
     assert estimate.cost == pytest.approx(optimum, rel=0.05)
     assert estimate.estimated_information == pytest.approx(0.5, rel=0.03)
     # The start is that optimum, so the end must differ from a start at another budget.
@@ -59,7 +61,7 @@ def test_gaussian_decoder_reaches_the_log_det_optimum():
 
 def test_cost_moves_the_noise():
     outputs = np.random.default_rng(0).normal(size=(2000, 2))
-    estimate = stackelberg(outputs, outputs, mi_budget=0.5, cost=[1.0, 16.0], rng=1)
+    estimate = estimate_stackelberg(outputs, outputs, mi_budget=0.5, cost=[1.0, 16.0], rng=1)
     exact = gaussian_information(np.cov(outputs.T, bias=True), 0.5, cost=[1.0, 16.0])
     assert estimate.cost == pytest.approx(exact.cost, rel=0.06)
     weighted = estimate.noise.covariance
@@ -90,7 +92,7 @@ def test_checks_of_a_finite_secret_hold(finite):
 
 @pytest.mark.parametrize("noise", ["mixture", "elliptical"])
 def test_other_noise_families_meet_the_budget(noise):
-    estimate = stackelberg(SECRETS, mi_budget=0.3, noise=noise, rng=1, steps=300)
+    estimate = estimate_stackelberg(SECRETS, mi_budget=0.3, noise=noise, rng=1, steps=300)
     check = estimate.checks[0]
     assert estimate.noise.family == noise
     assert check.lower <= 0.3 * 1.06
@@ -115,7 +117,7 @@ def test_a_weak_decoder_reports_a_budget_that_it_does_not_keep(flawed):
 
 def test_mixture_density_decoder_finds_the_class():
     outputs, labels, _ = clusters(rows=1000)
-    estimate = stackelberg(
+    estimate = estimate_stackelberg(
         outputs,
         outputs,
         mi_budget=0.5,
@@ -136,7 +138,7 @@ def test_flow_decoder_sees_what_a_gaussian_does_not():
     entropy = math.log(2.0) + 0.5 * math.log(2.0 * math.pi * math.e * 0.01)
     costs = {}
     for decoder in ("gaussian", "flow"):
-        estimate = stackelberg(
+        estimate = estimate_stackelberg(
             outputs, outputs, mi_budget=0.3, entropy=entropy, decoder=decoder, rng=1, steps=300
         )
         costs[decoder] = estimate.cost
@@ -148,7 +150,9 @@ def test_flow_decoder_sees_what_a_gaussian_does_not():
 
 def test_few_values_of_the_secret_are_grouped():
     outputs, labels, _ = clusters(rows=60)
-    estimate = stackelberg(outputs, labels, mi_budget=0.2, decoder="categorical", rng=1, steps=200)
+    estimate = estimate_stackelberg(
+        outputs, labels, mi_budget=0.2, decoder="categorical", rng=1, steps=200
+    )
     share = np.bincount(labels) / 60
     assert estimate.entropy == pytest.approx(-(share @ np.log(share)))
     assert estimate.checks[0].lower <= 0.2 * 1.1
@@ -156,8 +160,8 @@ def test_few_values_of_the_secret_are_grouped():
 
 
 def test_pac_adjusted_penalty_stays_below_the_budget():
-    plain = stackelberg(SECRETS, mi_budget=0.3, rng=1, steps=200)
-    careful = stackelberg(
+    plain = estimate_stackelberg(SECRETS, mi_budget=0.3, rng=1, steps=200)
+    careful = estimate_stackelberg(
         SECRETS, mi_budget=0.3, penalty="pac-adjusted", margin=0.1, rng=1, steps=200
     )
     assert careful.estimated_information < 0.25
@@ -172,7 +176,7 @@ def test_margin_is_the_formula_of_the_lemma():
 
 def test_outputs_in_a_plane_get_noise_in_the_plane():
     outputs = SECRETS @ np.array([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]]) + 3.0
-    estimate = stackelberg(outputs, mi_budget=0.5, rng=0, steps=30)
+    estimate = estimate_stackelberg(outputs, mi_budget=0.5, rng=0, steps=30)
     assert estimate.noise.lift.shape == (2, 3)
     assert np.linalg.matrix_rank(estimate.noise.covariance) == 2
     normal = np.cross([1.0, 0.0, 2.0], [0.0, 1.0, -1.0])
@@ -182,7 +186,7 @@ def test_outputs_in_a_plane_get_noise_in_the_plane():
 def test_a_seed_fixes_everything_and_torch_is_left_alone():
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     first, second, other = (
-        stackelberg(SECRETS, mi_budget=0.5, steps=20, rng=seed) for seed in (3, 3, 4)
+        estimate_stackelberg(SECRETS, mi_budget=0.5, steps=20, rng=seed) for seed in (3, 3, 4)
     )
     assert first.summary() == second.summary()
     assert first.cost != other.cost
@@ -216,7 +220,7 @@ def test_an_estimate_is_no_guarantee(finite, tmp_path):
 
 def test_verdicts_without_a_refutation():
     outputs = np.random.default_rng(0).normal(size=(40, 1))
-    unchecked = stackelberg(outputs, outputs, mi_budget=0.5, steps=10, rng=0)
+    unchecked = estimate_stackelberg(outputs, outputs, mi_budget=0.5, steps=10, rng=0)
     assert "is unchecked" in unchecked.verdict
     assert not unchecked.contradicted
 
@@ -256,13 +260,13 @@ def test_bad_input_is_named(name, value):
     secrets = given.pop("secrets", None)
     wanted = {"gaussian": "secrets", "pac-adjusted": "margin"}.get(str(value), name)
     with pytest.raises(ValueError, match=wanted):
-        stackelberg(outputs, secrets, **given)
+        estimate_stackelberg(outputs, secrets, **given)
 
 
 def test_an_entropy_that_no_noise_can_meet_is_refused():
     outputs, _, _ = clusters(rows=50)
     with pytest.raises(ValueError, match="entropy: expected less than"):
-        stackelberg(outputs, outputs, mi_budget=0.1, entropy=50.0, steps=10, rng=0)
+        estimate_stackelberg(outputs, outputs, mi_budget=0.1, entropy=50.0, steps=10, rng=0)
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
@@ -271,7 +275,7 @@ def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.delattr(package, "game", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'tacit\[torch\]'"):
-        stackelberg(SECRETS, mi_budget=0.3, rng=0)
+        estimate_stackelberg(SECRETS, mi_budget=0.3, rng=0)
 
 
 def test_the_estimate_type_is_the_only_thing_returned(finite):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tacit.statistics.stackelberg import EllipticalNoise, GaussianNoise, MixtureNoise
-from tacit.statistics.stackelberg.checks import Subject, finite_information, run_checks
+from tacit.estimates.stackelberg import EllipticalNoise, GaussianNoise, MixtureNoise
+from tacit.estimates.stackelberg.checks import Subject, finite_information, run_checks
 
 POINTS = np.array([[-2.0], [-1.0], [0.5], [2.5]])
 ONE = np.eye(1)

@@ -6,7 +6,7 @@ import math
 
 from scipy import special, stats
 
-from tacit._validation import Array, in_interval, integer, vector
+from tacit._ground.checks import Array, in_interval, integer, vector
 
 
 def mean_interval(values: Array, confidence: float) -> tuple[float, float]:

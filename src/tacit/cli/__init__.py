@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from tacit import __version__
-from tacit.cli import account, audit, gate, hidden, ledger, statistic
+from tacit.cli import gate, ledger, statistic
+from tacit.cli.account import commands as account
+from tacit.cli.hidden import audit
+from tacit.cli.hidden import commands as hidden
 
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
 PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]

@@ -13,13 +13,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit._validation import integer
+from tacit._ground.checks import integer
 from tacit.cli.console import command_line, consoles, dump, line, print_json
 
 if TYPE_CHECKING:
     from tacit.guarantees import InformationBound
     from tacit.ledger import Reservation
-    from tacit.report import Provenance, ReleaseRecord
+    from tacit.releases import Provenance
+    from tacit.report import ReleaseRecord
     from tacit.statistics import StatisticRelease
     from tacit.statistics.table import Table
 
@@ -119,7 +120,7 @@ def statistic(
     ] = False,
 ) -> None:
     """Release a statistic of a table with designed noise, a guarantee and a measured attack."""
-    from tacit.report import Provenance
+    from tacit.releases import Provenance
     from tacit.statistics import privatize
     from tacit.statistics.table import read_table
 
@@ -189,7 +190,7 @@ def _destination(
     reproducible: bool,
     no_budget: bool,
 ) -> _Destination:
-    from tacit._files import check_writable
+    from tacit._ground.files import check_writable
 
     report_path = None if report is None else check_writable("--report", report)
     to_stdout = json == "-"
@@ -244,7 +245,7 @@ def _checked_secret(
     no_budget: bool,
 ) -> str:
     """Return the secret's name; refuse now what the reservation would after the simulations."""
-    from tacit._files import check_writable
+    from tacit._ground.files import check_writable
     from tacit.cli.ledger import name_of_rows
     from tacit.ledger import Ledger
     from tacit.ledger.filters import uncounted
@@ -281,7 +282,7 @@ def _checked_secret(
 
 def _store(release: StatisticRelease, destination: _Destination, provenance: Provenance) -> None:
     """Write the ledger first: if a file cannot be written after all, the release is not lost."""
-    from tacit._files import write_text_atomic
+    from tacit._ground.files import write_text_atomic
     from tacit.report import write_report
 
     content: dict[str, Any] = {**release.to_dict(), "provenance": provenance.to_dict()}
@@ -322,7 +323,7 @@ def _tell(
 
 
 def _outputs(record: ReleaseRecord) -> str:
-    from tacit.report.words import beside, significant
+    from tacit.report.statistic.words import beside, significant
 
     parts = [
         f"{name} = {beside(value, spread)} (noise {significant(spread, 2)})"
@@ -338,7 +339,7 @@ def _outputs(record: ReleaseRecord) -> str:
 
 
 def _numbers(record: ReleaseRecord) -> list[tuple[str, str]]:
-    from tacit.report.words import (
+    from tacit.report.statistic.words import (
         percent,
         percent_up,
         plus_minus,

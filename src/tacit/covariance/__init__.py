@@ -1,48 +1,5 @@
 """Covariances of released noise: sampled and measured without forming a d×d matrix."""
 
-from __future__ import annotations
+from tacit._ground.lazy import attach
 
-from typing import Any
-
-from tacit.covariance.base import Covariance
-from tacit.covariance.full import Dense, Diagonal, Isotropic
-from tacit.covariance.low_rank import Factored, LowRank
-from tacit.covariance.scale_mixture import ScaleMixture
-from tacit.covariance.whitening import whiten
-
-__all__ = [
-    "Covariance",
-    "Dense",
-    "Diagonal",
-    "Factored",
-    "Isotropic",
-    "LowRank",
-    "ScaleMixture",
-    "covariance_from_dict",
-    "whiten",
-]
-
-
-def covariance_from_dict(description: Any) -> Covariance:
-    """Return the covariance that ``Covariance.to_dict`` described.
-
-    Raises:
-        ValueError: the description is not a mapping with a known ``type`` and its fields.
-
-    Example:
-        >>> covariance_from_dict({"type": "isotropic", "variance": 2.0, "dim": 3}).trace()
-        6.0
-    """
-    kinds: dict[str, type[Covariance]] = {
-        c.kind: c for c in (Isotropic, Diagonal, LowRank, Dense, Factored)
-    }
-    if not isinstance(description, dict) or description.get("type") not in kinds:
-        found = description.get("type") if isinstance(description, dict) else description
-        raise ValueError(f"description: expected a type among {sorted(kinds)}, got {found!r}")
-    fields = {key: value for key, value in description.items() if key != "type"}
-    try:
-        return kinds[description["type"]](**fields)
-    except TypeError as error:
-        raise ValueError(
-            f"description: fields do not fit {description['type']!r}: {error}"
-        ) from None
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

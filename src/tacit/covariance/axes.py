@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 from tacit.covariance.base import Covariance
 from tacit.covariance.full import Dense, Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored, LowRank

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit._randomness import standard_normal
-from tacit._validation import (
+from tacit._ground.checks import (
     Array,
     RandomSource,
     array,
@@ -19,6 +18,7 @@ from tacit._validation import (
     symmetric,
     vector,
 )
+from tacit._ground.random import standard_normal
 from tacit.covariance.publication import Normals, publish
 from tacit.linalg import MACHINE_EPSILON, default_tolerance, eigh_psd
 

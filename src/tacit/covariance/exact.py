@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 
 SIGNIFICANT_BITS = 53
 LARGEST_DOUBLE = float(np.finfo(np.float64).max)

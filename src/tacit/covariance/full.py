@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit._validation import (
+from tacit._ground.checks import (
     Array,
     check_psd,
     integer,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import linalg as scipy_linalg
 
-from tacit._validation import (
+from tacit._ground.checks import (
     Array,
     matrix,
     non_negative,

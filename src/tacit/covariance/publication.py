@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from tacit._randomness import released_normal
-from tacit._validation import Array, RandomSource, array, generator, plain
+from tacit._ground.checks import Array, RandomSource, array, generator, plain
+from tacit._ground.random import released_normal
 
 GRID_BITS = 20
 # The rounding of the noise, 2⁻⁵³ of the terms it sums, stays below 2⁻²² of the grid.

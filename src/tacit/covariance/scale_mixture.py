@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from tacit._randomness import standard_normal
-from tacit._validation import Array, RandomSource, generator, integer, positive, vector
+from tacit._ground.checks import Array, RandomSource, generator, integer, positive, vector
+from tacit._ground.random import standard_normal
 from tacit.covariance.base import Covariance, frozen
 from tacit.covariance.publication import Normals, publish
 

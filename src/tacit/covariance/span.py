@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 from tacit.linalg import MACHINE_EPSILON, default_tolerance
 
 # A coordinate of z that A u misses by more than this many units in the last place is bare.

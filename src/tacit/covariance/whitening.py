@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as scipy_linalg
 
-from tacit._validation import Array, matrix
+from tacit._ground.checks import Array, matrix
 from tacit.covariance.base import Covariance
 from tacit.covariance.full import Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._validation import Array, RandomSource
+from tacit._ground.checks import Array, RandomSource
 from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture, covariance_from_dict
 
 

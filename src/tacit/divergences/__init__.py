@@ -1,16 +1,5 @@
 """Divergences between Gaussians: of a shift (any f-divergence) and of different covariances."""
 
-from tacit.divergences.gaussians import kl_gaussians, renyi_gaussians
-from tacit.divergences.kinds import Kind, NamedKind, check_kind, check_named_kind
-from tacit.divergences.shift import shift_distance, shift_divergence
+from tacit._ground.lazy import attach
 
-__all__ = [
-    "Kind",
-    "NamedKind",
-    "check_kind",
-    "check_named_kind",
-    "kl_gaussians",
-    "renyi_gaussians",
-    "shift_distance",
-    "shift_divergence",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

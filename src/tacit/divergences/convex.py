@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import ndtr
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 
 EPS = float(np.finfo(np.float64).eps)
 LOG_LIMIT = 700.0  # e^±700 are floats

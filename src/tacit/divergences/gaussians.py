@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from tacit._validation import Array, check_psd, positive, symmetric, vector
+from tacit._ground.checks import Array, check_psd, positive, symmetric, vector
 
 EPS = float(np.finfo(np.float64).eps)
 SERIES_BELOW = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from tacit._validation import non_negative, positive
+from tacit._ground.checks import non_negative, positive
 
 NamedKind: TypeAlias = str | tuple[str, float]
 Kind: TypeAlias = NamedKind | Callable[[float], float]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from scipy.special import erf, erfcx, ndtr
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 from tacit.divergences.convex import ConvexFunction
 from tacit.divergences.kinds import Kind, check_kind
 

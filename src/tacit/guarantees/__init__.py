@@ -1,35 +1,5 @@
 """What a certificate is: frozen values with their evidence, assumptions, source and JSON."""
 
-from tacit.guarantees.base import (
-    Evidence,
-    Guarantee,
-    guarantee_from_dict,
-    guarantee_from_json,
-)
-from tacit.guarantees.differential import (
-    ApproximateDP,
-    GaussianDP,
-    Indistinguishability,
-    RenyiDP,
-)
-from tacit.guarantees.information import (
-    InformationBound,
-    ResidualPrivacy,
-    SuccessBound,
-    membership_bound,
-)
+from tacit._ground.lazy import attach
 
-__all__ = [
-    "ApproximateDP",
-    "Evidence",
-    "GaussianDP",
-    "Guarantee",
-    "Indistinguishability",
-    "InformationBound",
-    "RenyiDP",
-    "ResidualPrivacy",
-    "SuccessBound",
-    "guarantee_from_dict",
-    "guarantee_from_json",
-    "membership_bound",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
-from tacit._validation import choice, in_interval
+from tacit._ground.checks import choice, in_interval
 from tacit.guarantees.words import percent_down
 
 SCHEMA = 1

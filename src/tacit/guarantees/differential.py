@@ -9,8 +9,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from tacit._rounding import rounded_up
-from tacit._validation import in_interval, non_negative, positive
+from tacit._ground.checks import in_interval, non_negative, positive
+from tacit._ground.numbers import rounded_up
 from tacit.conversions import epsilon_from_renyi, success_from_dp, success_from_profile
 from tacit.divergences import NamedKind, check_named_kind, shift_divergence
 from tacit.guarantees.base import Guarantee, items, text, texts

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from tacit._rounding import rounded_down
-from tacit._validation import as_float, in_interval, non_negative
+from tacit._ground.checks import as_float, in_interval, non_negative
+from tacit._ground.numbers import rounded_down
 from tacit.conversions import success_from_information
 from tacit.guarantees.base import Guarantee, text
 from tacit.guarantees.words import number_down, number_up, percent_nearest, percent_up

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit import guarantees
-from tacit._validation import in_interval, integer, non_negative
+from tacit._ground.checks import in_interval, integer, non_negative
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tacit._validation import Array, RandomSource, generator, in_interval, integer, matrix
+from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer, matrix
 from tacit.covariance import Covariance, Isotropic
 from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBound, least
 from tacit.information.concentration import confidence_share
-from tacit.information.deterministic import covered
 from tacit.information.distinct import distinct_outputs, entropy
-from tacit.information.mixture import mixture, prior_weights
-from tacit.information.scale_mixture import ENTROPY
+from tacit.information.finite.deterministic import covered
+from tacit.information.finite.mixture import mixture, prior_weights
+from tacit.information.finite.scale_mixture import ENTROPY
 from tacit.information.simulated import MOST_VALUES
 from tacit.linalg import MACHINE_EPSILON
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit._validation import Array, as_float, in_interval, vector
+from tacit._ground.checks import Array, as_float, in_interval, vector
 from tacit.linalg import MACHINE_EPSILON
 
 # Relative to the bet that is best when the pilot's moments are right; e-values may be averaged.

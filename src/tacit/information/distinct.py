@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 from tacit.linalg import MACHINE_EPSILON
 
 ROUNDING_UNITS = 32.0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg as scipy_linalg
 
-from tacit._validation import Array, array, check_psd, symmetric
+from tacit._ground.checks import Array, array, check_psd, symmetric
 from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
 from tacit.linalg import MACHINE_EPSILON
 

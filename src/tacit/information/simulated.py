@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit._validation import Array, matrix
+from tacit._ground.checks import Array, matrix
 from tacit.covariance import Covariance
 
 Sampler: TypeAlias = Callable[[int, np.random.Generator], Any]

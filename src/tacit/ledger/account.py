@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from tacit._rounding import rounded_down, rounded_up
+from tacit._ground.numbers import rounded_down, rounded_up
 from tacit.ledger.notions import (
     APPROXIMATE_DP,
     GAUSSIAN_DP,

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-from tacit._rounding import rounded_down
+from tacit._ground.numbers import rounded_down
 from tacit.conversions import epsilon_from_renyi
 from tacit.ledger.account import DELTA, EPSILON, NATS, SQUARE, STATES, Account, Total, root_down
 from tacit.ledger.notions import (

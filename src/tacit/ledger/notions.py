@@ -9,8 +9,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from typing import Any
 
-from tacit._rounding import rounded_up
-from tacit._validation import in_interval, non_negative, positive
+from tacit._ground.checks import in_interval, non_negative, positive
+from tacit._ground.numbers import rounded_up
 from tacit.guarantees import ApproximateDP, GaussianDP, Guarantee, InformationBound, RenyiDP
 
 INFORMATION = "information"

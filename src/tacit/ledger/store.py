@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from tacit._files import absolute, is_marked_read_only, link_new
+from tacit._ground.files import absolute, is_marked_read_only, link_new
 from tacit.ledger.chain import check_head, initial_rows
 from tacit.ledger.migration import OLD_SCHEMA, migrate
 from tacit.ledger.queue import turn

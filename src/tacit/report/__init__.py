@@ -1,19 +1,5 @@
 """One HTML page per release: the verdict, the figure, the numbers, the assumptions."""
 
-from __future__ import annotations
+from tacit._ground.lazy import attach
 
-from tacit.report.page import render_report, write_report
-from tacit.report.provenance import Provenance
-from tacit.report.record import AttackRecord, ReleaseRecord, read_release
-from tacit.report.words import Verdict, verdict
-
-__all__ = [
-    "AttackRecord",
-    "Provenance",
-    "ReleaseRecord",
-    "Verdict",
-    "read_release",
-    "render_report",
-    "verdict",
-    "write_report",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

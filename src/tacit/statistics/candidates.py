@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._rounding import rounded_up
+from tacit._ground.numbers import rounded_up
 
 FIRST_CYCLE = 10
 ENTRIES_PER_CHUNK = 4_000_000

@@ -10,7 +10,7 @@ from scipy import linalg as scipy_linalg
 from scipy.spatial.distance import cdist
 from scipy.special import expit
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 
 
 @dataclass(frozen=True)

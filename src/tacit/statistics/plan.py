@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from scipy import linalg as scipy_linalg
 
-from tacit._validation import Array, choice
+from tacit._ground.checks import Array, choice
 from tacit.conversions import success_from_information
 from tacit.design import gaussian_information, log_det_information, true_information
 from tacit.design.base import Design, no_noise
 from tacit.design.cost import cost_matrix
-from tacit.design.true_information import NO_NOISE, entropy_sentence
+from tacit.design.information.exact import NO_NOISE, entropy_sentence
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.information.distinct import EqualRows, entropy
+from tacit.releases.outputs import described_covariance, output_covariance
 from tacit.statistics.candidates import CandidateFamily
 from tacit.statistics.release import StatisticDiagnostics
-from tacit.statistics.simulation import described_covariance, output_covariance
 
 METHODS = ("auto", "true-information", "exact", "linear", "diagonal")
 # Above this many outputs the shape of the log-det optimum is kept and only its size is chosen.

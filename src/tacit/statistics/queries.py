@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 from tacit.statistics.models import Centroids, LeastSquares, Logistic
 
 Rows: TypeAlias = Array

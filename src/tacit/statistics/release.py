@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit._validation import Array
+from tacit._ground.checks import Array
 from tacit.attacks import MembershipAttack
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.guarantees.base import guarantee_of
-from tacit.statistics.publication import read_description
+from tacit.releases.publication import read_description
 
 FORMAT = "tacit.statistic"
 FORMAT_VERSION = 1

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit._files import read_bytes
-from tacit._validation import Array
+from tacit._ground.checks import Array
+from tacit._ground.files import read_bytes
 
 DELIMITERS = (",", ";", "\t")
 

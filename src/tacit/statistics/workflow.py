@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit._randomness import uniform_index
-from tacit._validation import (
+from tacit._ground.checks import (
     Array,
     RandomSource,
     array,
@@ -19,11 +18,12 @@ from tacit._validation import (
     integer,
     is_reproducible,
 )
+from tacit._ground.random import uniform_index
 from tacit.attacks import MembershipAttack, membership_attack
 from tacit.guarantees import InformationBound
+from tacit.releases.publication import allowed_nats
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.plan import METHODS, Plan, Request, certified_plan
-from tacit.statistics.publication import allowed_nats
 from tacit.statistics.queries import Query, RowFunction, resolve_query
 from tacit.statistics.release import StatisticRelease
 from tacit.statistics.simulation import simulate

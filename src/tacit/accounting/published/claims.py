@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tacit._validation import Array, in_interval, non_negative, positive
+from tacit._ground.checks import Array, in_interval, non_negative, positive
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tacit._validation import Array, vector
+from tacit._ground.checks import Array, vector
 from tacit.divergences import Kind, shift_divergence
 
 WEIGHT_TOLERANCE = 1e-9

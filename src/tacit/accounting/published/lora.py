@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 from scipy.stats import beta, chi2, t
 
-from tacit._validation import Array, in_interval, integer, non_negative, positive
+from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit.accounting.published.claims import Claim, open_unit, refuse_large_classical
 
 CAPTURE_GRID = 400

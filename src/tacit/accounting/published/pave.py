@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from tacit._validation import in_interval, integer, non_negative, positive
-from tacit.accounting.gaussian import gaussian
+from tacit._ground.checks import in_interval, integer, non_negative, positive
+from tacit.accounting.mechanisms.gaussian import gaussian
 from tacit.accounting.published.claims import Claim, lower_envelope, open_unit
 
 ORDERS = 1 + np.geomspace(1e-3, 1e5, 4001)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from tacit._validation import integer, positive
+from tacit._ground.checks import integer, positive
+from tacit.accounting.mechanisms.steps import least_noise
+from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
 from tacit.accounting.published.claims import Claim, open_unit
 from tacit.accounting.published.lora import captured_share
-from tacit.accounting.steps import least_noise
-from tacit.accounting.subsampled import subsampled_gaussian
 
 FAILURE_SHARE = 0.1
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 from scipy.spatial.distance import cdist
 
-from tacit._validation import (
+from tacit._ground.checks import (
     Array,
     RandomSource,
     generator,
@@ -19,7 +19,7 @@ from tacit._validation import (
     matrix,
 )
 from tacit.attacks.intervals import mean_interval, proportion_interval
-from tacit.attacks.mixtures import in_noise_units, told_apart
+from tacit.attacks.membership.mixtures import in_noise_units, told_apart
 from tacit.covariance import Covariance
 
 ENTRIES_PER_CHUNK = 4_000_000

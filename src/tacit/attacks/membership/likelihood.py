@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit._validation import Array, matrix
-from tacit.attacks.mixtures import in_noise_units, log_density, prior_weights
+from tacit._ground.checks import Array, matrix
+from tacit.attacks.membership.mixtures import in_noise_units, log_density, prior_weights
 from tacit.covariance import Covariance
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._validation import Array, array, choice
+from tacit._ground.checks import Array, array, choice
 from tacit.attacks.membership.roc import truth_values
 from tacit.linalg import MACHINE_EPSILON
 

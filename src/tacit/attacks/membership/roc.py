@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from tacit._validation import Array, RandomSource, generator, in_interval, vector
+from tacit._ground.checks import Array, RandomSource, generator, in_interval, vector
 from tacit.attacks.intervals import chernoff_interval, proportion_interval
 
 SMALLEST_GROUP = 4

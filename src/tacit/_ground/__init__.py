@@ -1,0 +1,1 @@
+"""What every floor stands on: checks, randomness, numbers, files, threads."""

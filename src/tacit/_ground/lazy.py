@@ -1,0 +1,36 @@
+"""Packages whose names are imported when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lazy_loader
+
+EXTRAS = {"torch": "torch", "transformers": "llm", "tokenizers": "llm", "opacus": "opacus"}
+
+
+def attach(
+    package: str, path: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` from the stub beside a package.
+
+    Args:
+        package: its ``__name__``.
+        path: its ``__file__``; the stub says where each public name lives.
+    """
+    get, _, every = lazy_loader.attach_stub(package, path)
+    public = sorted(every)
+
+    def lookup(name: str) -> Any:
+        try:
+            return get(name)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in EXTRAS:
+                raise
+            raise ImportError(
+                f'{package}.{name} needs {missing}: pip install "tacit[{EXTRAS[missing]}]"'
+            ) from None
+
+    return lookup, lambda: list(public), list(public)

@@ -1,0 +1,60 @@
+"""Randomness that is released: drawn from the operating system unless the caller gives a source."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from tacit._ground.checks import Array, RandomSource, generator, integer
+
+WORDS_TOGETHER = 2**17
+LOWER_BITS = np.uint64(2**63 - 1)
+
+
+def standard_normal(shape: tuple[int, ...], rng: RandomSource = None) -> Array:
+    """Draw independent N(0, 1) values of the given shape for a simulation.
+
+    Without ``rng`` they are ``released_normal``; with it, NumPy's own, which are faster and whose
+    low bits are nobody's secret.
+    """
+    return released_normal(shape) if rng is None else generator(rng).standard_normal(shape)
+
+
+def released_normal(shape: tuple[int, ...], rng: RandomSource = None) -> Array:
+    """Draw independent N(0, 1) values of the given shape for a release.
+
+    Every value is made of two fresh 64-bit words of ``os.urandom``, or of the generator where one
+    is given: no state is kept, so no draw says anything about another.
+    """
+    values = np.empty(int(np.prod(shape, dtype=np.int64)))
+    source = None if rng is None else generator(rng)
+    for start in range(0, values.size, WORDS_TOGETHER):
+        part = values[start : start + WORDS_TOGETHER]
+        drawn = os.urandom(16 * part.size) if source is None else source.bytes(16 * part.size)
+        words = np.frombuffer(drawn, dtype="<u8")
+        part[:] = normals_from_words(words[: part.size], words[part.size :])
+    return values.reshape(shape)
+
+
+def normals_from_words(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> Array:
+    """Return the N(0, 1) value of each pair of words: a sign, and 127 bits of one tail.
+
+    The magnitude is ``−Φ⁻¹((k + ½) 2⁻¹²⁸)``, at most 13.1: small tails keep all their digits on
+    both sides, none is infinite, and k and its complement in the sign bit give ±z exactly.
+    """
+    tail = (high & LOWER_BITS).astype(np.float64) * 2.0**-64
+    tail += (low.astype(np.float64) + 0.5) * 2.0**-128
+    values: Array = ndtri(tail, out=tail)
+    return np.negative(values, out=values, where=high <= LOWER_BITS)
+
+
+def uniform_index(count: int, rng: RandomSource = None) -> int:
+    """Draw an index uniformly from 0 … ``count`` − 1."""
+    integer("count", count, minimum=1)
+    if rng is None:
+        return secrets.randbelow(count)
+    return int(generator(rng).integers(count))

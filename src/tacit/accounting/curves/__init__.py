@@ -1,0 +1,1 @@
+"""Privacy profiles and what is done with them: composed, amplified, calibrated."""

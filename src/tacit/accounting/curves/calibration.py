@@ -1,0 +1,165 @@
+"""The smallest parameter whose profile keeps a promise, found in few evaluations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tacit._ground.checks import in_interval, positive
+from tacit.accounting.curves.profile import PrivacyProfile
+
+TOLERANCE = 1e-5  # of ln ε below the target
+NARROW = 1e-6  # of ln s
+STEEP = 2.5
+MOST_EVALUATIONS = 80
+
+
+def calibrate(
+    build: Callable[[float], PrivacyProfile],
+    *,
+    epsilon: float,
+    delta: float,
+    bracket: tuple[float, float],
+) -> float:
+    """Return the smallest parameter whose profile is (ε, δ)-private, on the safe side.
+
+    min {s in bracket : build(s).epsilon(δ) <= ε}, for a family that grows more private with s,
+    by inverse interpolation of ln ε in ln s. The value returned was itself built and found to
+    satisfy the inequality; its ε is within 1e-5 of the target, or it is within 1e-6 of one that
+    fails.
+    The ends of the bracket are built only where the search is driven to them.
+
+    Args:
+        build: From a parameter s > 0, such as a noise multiplier, to a profile.
+        epsilon: Target ε > 0 in nats.
+        delta: Target δ in [0, 1).
+        bracket: (low, high) with 0 < low < high; high must be private enough and low not.
+
+    Returns:
+        The parameter s.
+
+    Raises:
+        ValueError: ``build`` is not callable, a number is out of range, or the bracket does not
+            contain the answer.
+
+    Example:
+        >>> from tacit.accounting import gaussian
+        >>> std = calibrate(lambda s: gaussian(1.0, s), epsilon=1.0, delta=1e-5, bracket=(0.1, 100))
+        >>> round(std, 4), gaussian(1.0, std).epsilon(1e-5) <= 1.0
+        (3.7306, True)
+    """
+    if not callable(build):
+        raise ValueError(f"build: expected a function of one number, got {type(build).__name__}")
+    target = positive("epsilon", epsilon)
+    failure = in_interval("delta", delta, 0.0, 1.0, open_high=True)
+    low, high = _bracket(bracket)
+    search = _Search(math.log(low), math.log(high))
+    for _ in range(MOST_EVALUATIONS):
+        place = search.proposal()
+        # the ends are the caller's numbers, not their logarithms' exponentials
+        ends = {search.low: low, search.high: high}
+        parameter = ends.get(place, math.exp(place))
+        if search.add(place, parameter, _excess(build(parameter), target, failure)):
+            break
+    if search.private is None:
+        raise ValueError(
+            f"bracket: expected an upper end that is private enough, got {high!r} "
+            f"(its epsilon at delta = {failure:g} is above the target {target:g})"
+        )
+    if search.leaking is None and search.private[0] <= search.low:
+        raise ValueError(
+            f"bracket: expected a lower end that is not yet private enough, got {low!r} "
+            f"(it is ({target:g}, {failure:g})-private)"
+        )
+    return search.parameter
+
+
+@dataclass
+class _Search:
+    """Inverse interpolation of the points (ln s, ln ε − ln target), kept within their bracket."""
+
+    low: float
+    high: float
+    points: list[tuple[float, float]] = field(default_factory=list)
+    private: tuple[float, float] | None = None
+    leaking: tuple[float, float] | None = None
+    parameter: float = math.nan
+    stalled: bool = False
+
+    def proposal(self) -> float:
+        """Where to look next: at the middle, then where the points so far put the target."""
+        if not self.points and self.private is None and self.leaking is None:
+            return (self.low + self.high) / 2
+        left = self.low if self.leaking is None else self.leaking[0]
+        right = self.high if self.private is None else self.private[0]
+        aim = self._aim()
+        if self.leaking is None or self.private is None:
+            end = left if self.leaking is None else right
+            start = right if self.leaking is None else left
+            if aim is None or (aim - start) * (end - start) <= 0:
+                aim = (start + end) / 2
+            aim = min(max(aim, left), right)
+            return end if abs(end - aim) < abs(end - start) / 64 else aim
+        if aim is None or not left < aim < right or self.stalled:
+            return (left + right) / 2
+        return aim
+
+    def _aim(self) -> float | None:
+        """Put ln s at half the tolerance below the target, by the last points' parabola in ln ε."""
+        if not self.points:
+            return None
+        target = -TOLERANCE / 2
+        near = sorted(self.points, key=lambda point: abs(point[1]))[:3]
+        if len(near) == 1:
+            place, excess = near[0]
+            # large losses fall with the square of the noise or faster
+            return place + min(excess - target, 1 + (excess - 1) / STEEP)
+        (a, u), (b, v) = near[:2]
+        if (a - b) * (u - v) >= 0:
+            return None
+        slope = (b - a) / (v - u)
+        aim = a + (target - u) * slope
+        if len(near) == 3 and near[2][1] not in (u, v):
+            c, w = near[2]
+            bend = ((c - b) / (w - v) - slope) / (w - u)
+            curved = aim + bend * (target - u) * (target - v)
+            # a parabola is for three points close together
+            return curved if abs(curved - aim) < abs(aim - a) / 2 else aim
+        return aim
+
+    def add(self, place: float, parameter: float, excess: float) -> bool:
+        """Take in a point; return whether the search is over."""
+        width, best = self._width(), min((abs(y) for _, y in self.points), default=math.inf)
+        if math.isfinite(excess):
+            self.points.append((place, excess))
+        if excess > 0:
+            self.leaking = (place, excess)
+            over = place >= self.high
+        else:
+            self.private, self.parameter = (place, excess), parameter
+            over = place <= self.low or excess >= -TOLERANCE
+        self.stalled = self._width() > width / 2 and abs(excess) > best / 2
+        return over or self._width() <= NARROW
+
+    def _width(self) -> float:
+        if self.private is None or self.leaking is None:
+            return math.inf
+        return self.private[0] - self.leaking[0]
+
+
+def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:
+    """ln ε(δ) − ln target, > 0 exactly where the profile is not private enough."""
+    reached = profile.epsilon(failure)
+    if reached <= target:
+        return math.log(reached / target) if reached > 1e-300 * target else -math.inf
+    return math.log(reached / target) if math.isfinite(reached) else math.inf
+
+
+def _bracket(bracket: tuple[float, float]) -> tuple[float, float]:
+    if not isinstance(bracket, (tuple, list)) or len(bracket) != 2:
+        raise ValueError(f"bracket: expected two numbers (low, high), got {bracket!r}")
+    low, high = positive("bracket[0]", bracket[0]), positive("bracket[1]", bracket[1])
+    if low >= high:
+        raise ValueError(f"bracket: expected low < high, got {low!r} and {high!r}")
+    return low, high

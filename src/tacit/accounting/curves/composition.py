@@ -1,0 +1,372 @@
+"""Composition of discretised losses by tilted Fourier transforms, every error added to δ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.optimize import minimize_scalar
+
+from tacit._ground.checks import Array
+from tacit.accounting.curves.discretisation import (
+    EPS,
+    Curve,
+    LossMasses,
+    discretise,
+    loss_range,
+    mean_loss,
+)
+
+STEP = 1e-4
+UPPER_TAIL = 1e-28
+LOWER_TAIL = 1e-16
+MOST_POINTS = 2**21
+MOST_FINE = 2**19  # for the sake of losses much shorter than their range
+FEWEST_POINTS = 2**16
+ENOUGH_POINTS = 2**17
+DRIFT = 2e-5
+SMALL_DRIFT = 5.01e-6
+SPREAD = 2.5e-4  # of the variance of the sum, added by each lattice
+MANY_LENGTHS = 8  # of one loss in the range of the sum, where groups are shorter than it
+NORMAL_WIDTH = 20.0  # standard deviations in the range of a sum of many
+MOST_WHOLE = 2**18  # points of a sum that is convolved at once
+MOST_FOLDS = 6
+SKETCH_POINTS = 2**11
+SKETCH_WIDTHS = 40.0
+TILTED_TAILS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-10)  # a normal sum tilted by 2 to 7 standard deviations
+COARSE = 32
+NOTHING = 1e-290
+SILENCE = -100.0  # of a product of transforms, in logarithm: added to the error
+FOURIER_ROUNDING = 4 * EPS  # of a transform of length N: this · log2 N times the sum of |input|
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One direction of a profile, and how often it enters a composition.
+
+    Args:
+        forward: Its curve.
+        backward: The curve of the other direction.
+        count: How many releases it stands for.
+        masses: Its losses where they are already discrete.
+    """
+
+    forward: Curve
+    backward: Curve
+    count: int
+    masses: LossMasses | None = None
+
+    def on(self, step: float, tail: float) -> LossMasses:
+        """Return its losses on the lattice of ``step``."""
+        if self.masses is not None and self.masses.step == step:
+            return self.masses
+        return discretise(self.forward, self.backward, step, tail)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """The sum of independent losses on one lattice, and its cumulant generating function."""
+
+    terms: Sequence[tuple[LossMasses, int]]
+
+    def cumulants(self, tilt: float) -> tuple[float, ...]:
+        """ln E exp(tilt · L) over the finite losses of each term, upper bounds."""
+        return tuple(_log_moment(term, tilt) for term, _ in self.terms)
+
+    def cumulant(self, tilt: float) -> float:
+        """ln E exp(tilt · S) over the finite losses, an upper bound."""
+        return self.added(self.cumulants(tilt))
+
+    def added(self, cumulants: Sequence[float]) -> float:
+        """The cumulant of the sum from those of its terms."""
+        pairs = zip(cumulants, self.terms, strict=True)
+        return math.fsum(count * cumulant for cumulant, (_, count) in pairs)
+
+    def ends(self) -> tuple[int, int]:
+        """Lowest and highest index of the sum."""
+        low = sum(count * term.first for term, count in self.terms)
+        width = sum(count * (term.masses.size - 1) for term, count in self.terms)
+        return low, low + width
+
+    @cached_property
+    def sketch(self) -> tuple[tuple[Array, Array, int], ...]:
+        """Losses and masses of each term, many lattice points to one: good for a choice only."""
+        sketches = []
+        for term, count in self.terms:
+            group = max(1, min(COARSE, term.masses.size // COARSE))
+            starts = np.arange(0, term.masses.size, group)
+            masses = np.add.reduceat(term.masses, starts)
+            some = masses > 0
+            losses = np.add.reduceat(term.masses * term.losses, starts)[some] / masses[some]
+            sketches.append((losses, masses[some], count))
+        return tuple(sketches)
+
+    def best_tilt(self, mass: float, sign: int) -> float:
+        """The tilt of Chernoff's bound for the loss beyond which about ``mass`` lies."""
+        needed = -math.log(mass)
+        spread = 0.0
+        for losses, masses, count in self.sketch:
+            share = masses / masses.sum()
+            spread += count * float((share * (losses - (share * losses).sum()) ** 2).sum())
+
+        def bound(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            total = 0.0
+            for losses, masses, count in self.sketch:
+                exponents = sign * tilt * losses
+                shift = float(exponents.max())
+                total += count * (
+                    shift + math.log(float((np.exp(exponents - shift) * masses).sum()))
+                )
+            return (total + needed) / tilt
+
+        step = self.terms[0][0].step
+        guess = math.log(2 * needed / max(spread, step * step / 4)) / 2
+        low, high = self.ends()
+        widest = math.log(needed / (max(high - low, 1) * step))
+        with np.errstate(under="ignore"):
+            best = minimize_scalar(
+                bound,
+                bounds=(min(guess - 6, widest), min(guess + 6, math.log(needed / step))),
+                method="bounded",
+                options={"xatol": 0.01},
+            )
+        return sign * math.exp(float(best.x))
+
+    def reach(self, mass: float, sign: int) -> float:
+        """Return a loss beyond which at most ``mass`` lies, by Chernoff's bound."""
+        tilt = self.best_tilt(mass, sign)
+        return (self.cumulant(tilt) - math.log(mass)) / tilt
+
+
+def compose(parts: Sequence[Part]) -> LossMasses:
+    """Return losses whose curve is at least that of all the parts released together.
+
+    Args:
+        parts: The same direction of each profile.
+
+    Returns:
+        The masses on a lattice of step 1e-4 times a power of two, coarser or finer where the
+        range of the sum or the size of one loss needs it.
+
+    Source: Koskela, Jälkö and Honkela (2020); Gopi, Lee and Wutschitz (2021).
+    """
+    releases = sum(part.count for part in parts)
+    tail = UPPER_TAIL / releases
+    step = lattice_step(parts, tail)
+    return _by_groups([(part.on(step, tail), part.count) for part in parts])
+
+
+def _by_groups(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
+    """Convolve in groups of 4^j first, each put on a lattice 2^j times as coarse as its losses.
+
+    n losses on a step h add n h²/4 to the variance at most, and n/4^j groups on a step 2^j h as
+    much again: the lattice of a sum need not be as fine as one of its losses.
+    """
+    longest = max(term.masses.size for term, _ in terms)
+    points = NORMAL_WIDTH * math.sqrt(math.fsum(n * term.variance for term, n in terms))
+    points /= terms[0][0].step
+    fold = min(math.ceil(math.log2(max(points / MOST_WHOLE, 1.0))), MOST_FOLDS)
+    if fold < 1 or points < MANY_LENGTHS * longest:
+        return convolve(terms)
+    groups: list[tuple[LossMasses, int]] = []
+    for term, count in terms:
+        whole, rest = divmod(count, 4**fold)
+        for size, times in ((4**fold, whole), (rest, 1)):
+            if size and times:
+                group = convolve([(term, size)], 1.0 / times) if size > 1 else term
+                groups.append((group.coarsened(2**fold), times))
+    return _by_groups(groups)
+
+
+def lattice_step(parts: Sequence[Part], tail: float) -> float:
+    """Return a step that suits the range of the sum and the size of one loss."""
+    ranges = [_range(part, tail) for part in parts]
+    width = _sketched_width(parts, ranges, tail)
+    points = width / STEP
+    if points <= 0:
+        return STEP
+    releases = sum(part.count for part in parts)
+    # each release adds up to step²/8 to ε
+    coarser = min(points / ENOUGH_POINTS, math.sqrt(8 * SMALL_DRIFT / releases) / STEP)
+    if points > MOST_POINTS:
+        power = math.ceil(math.log2(points / MOST_POINTS))
+    elif coarser >= 2:
+        power = math.floor(math.log2(coarser))
+    else:
+        finer = max(FEWEST_POINTS / points, STEP * math.sqrt(releases / (8 * DRIFT)), 1.0)
+        power = -math.ceil(math.log2(min(finer, MOST_POINTS / points)))
+    # and up to step²/4 to the variance, which is about twice the mean
+    mean = sum(part.count * mean_loss(part.forward, part.backward, tail) for part in parts)
+    if mean > 0:
+        longest = max(ranges) if width >= MANY_LENGTHS * max(ranges) else width
+        finest = math.ceil(math.log2(longest / STEP / MOST_FINE))
+        wanted = math.floor(math.log2(math.sqrt(8 * SPREAD * mean / releases) / STEP))
+        power = min(power, max(wanted, finest))
+    return float(STEP * 2.0**power)
+
+
+def _sketched_width(parts: Sequence[Part], ranges: Sequence[float], tail: float) -> float:
+    """The range of the sum, from a coarse lattice."""
+    some = [width for width in ranges if width > 0]
+    if not some:
+        return 0.0
+    # one lattice for the sketch of all, as fine as the narrowest of them
+    step = max(min(some) / SKETCH_POINTS, max(some) / 2**16)
+    releases = sum(part.count for part in parts)
+    while True:
+        sketch = Sum([(discretise(p.forward, p.backward, step, tail), p.count) for p in parts])
+        low, high = _window(sketch)
+        width = max((high - low) * step, *some)
+        # a sketch too coarse for so many releases widens their sum
+        settled = releases * step**2 <= min(width, width**2 / SKETCH_WIDTHS) / 8
+        if settled or max(some) / step > FEWEST_POINTS:
+            return width
+        step /= 8
+
+
+def convolve(terms: Sequence[tuple[LossMasses, int]], share: float = 1.0) -> LossMasses:
+    """Return the law of the sum of independent losses, each mass rounded up.
+
+    For a tilt θ the masses p_j exp(θ ℓ_j)/M(θ) are convolved by real Fourier transforms. The
+    error of each entry of the result is bounded and added; untilting turns it into a bound
+    relative to M exp(−θ ℓ), so that far tails keep their relative precision. Every loss takes
+    the tilt with the smallest bound.
+
+    Args:
+        terms: Losses on one lattice with how often each is added.
+        share: What part of the mass that may be cut off is left to this sum.
+
+    Returns:
+        Masses on the same lattice. What Chernoff's bound leaves above the window is at infinite
+        loss, what it leaves below is at the lowest.
+    """
+    total = Sum(terms)
+    step = terms[0][0].step
+    if any(float(term.masses.sum()) < NOTHING for term, _ in terms):
+        return LossMasses(step, total.ends()[0], np.zeros(1), 1.0)
+    upper, lower = UPPER_TAIL * share, LOWER_TAIL * share
+    low, high = _window(total, share)
+    size = next_fast_len(high - low + 1, real=True)
+    losses = (low + np.arange(high - low + 1)) * step
+    # what is rare in one of many such sums is not rare in all of them
+    rare = np.arange(-3, math.log10(share), -3)
+    tails = [*TILTED_TAILS, *(TILTED_TAILS[-1] * 10.0**rare)]
+    tilts = [0.0, *(total.best_tilt(mass, 1) for mass in tails)]
+    top = total.best_tilt(upper, 1)
+    top_cumulant = total.cumulant(top)
+    best = np.full(losses.shape, math.inf)
+    masses = np.zeros(losses.shape)
+    for tilt in tilts:
+        cumulants = total.cumulants(tilt)
+        cumulant = total.added(cumulants)
+        entries, error = tilted(terms, tilt, cumulants, low, size, losses.size)
+        with np.errstate(under="ignore", over="ignore"):
+            untilt = np.exp(cumulant - tilt * losses)
+            wrapped = np.exp(min(top_cumulant - cumulant - (top - tilt) * losses[-1], 0.0))
+        bound = (error + wrapped / size) * untilt
+        better = bound < best
+        best = np.where(better, bound, best)
+        masses = np.where(better, (np.maximum(entries, 0.0) + error) * untilt, masses)
+    # rounding of the exponent of the untilting
+    exponent = abs(cumulant) + tilts[-1] * float(np.abs(losses).max())
+    masses *= 1 + 8 * EPS * (1 + exponent)
+    lowest, highest = total.ends()
+    masses[0] += lower if low > lowest else 0.0
+    cut = upper if high < highest else 0.0
+    return LossMasses(step, low, masses, _infinite(terms) + cut)
+
+
+def tilted(
+    terms: Sequence[tuple[LossMasses, int]],
+    tilt: float,
+    cumulants: Sequence[float],
+    low: int,
+    size: int,
+    kept: int,
+) -> tuple[Array, float]:
+    """The convolution of the tilted laws on the window, and a bound on the error of each entry.
+
+    Wrapping round the window only adds mass.
+    """
+    depth = FOURIER_ROUNDING * (math.log2(size) + 1)
+    logs = np.zeros(size // 2 + 1)
+    factors = []
+    first = 0
+    for (term, count), moment in zip(terms, cumulants, strict=True):
+        # a tiny mass may need a factor beyond the largest float, so half of it at a time;
+        # a mass > 0 allows no factor above e^745
+        half = np.exp(np.minimum((tilt * term.losses - moment) / 2, 373.0))
+        transform = rfft(_wrapped(half * term.masses * half, size))
+        # |F̂ − F| <= depth, and the tilt itself is rounded relative to its exponent
+        error = depth + 8 * EPS * (1 + abs(tilt) * float(np.abs(term.losses[[0, -1]]).max()))
+        logs += count * np.log(np.abs(transform) + error)
+        factors.append((transform, count, error))
+        first += count * term.first
+    heard = np.flatnonzero(logs > SILENCE)
+    upper = np.exp(logs[heard])
+    angles, relative = np.zeros(heard.size), np.zeros(heard.size)
+    for transform, count, error in factors:
+        active = transform[heard]
+        angles += count * np.angle(active)
+        relative += count * (error / (np.abs(active) + error) + 16 * EPS)
+    spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
+    spectrum[heard] = upper * np.exp(1j * angles)
+    # the product moves by at most upper · relative, in modulus and through the angle
+    moved = float((upper * (2 * np.minimum(relative, 1.0) + depth)).sum())
+    error = (2 * moved + size * math.exp(SILENCE)) / size
+    entries = irfft(spectrum, size)
+    start = (low - first) % size
+    return np.roll(entries, -start)[:kept], error * (1 + 1e-9)
+
+
+def _wrapped(weights: Array, size: int) -> Array:
+    if weights.size <= size:
+        return np.concatenate([weights, np.zeros(size - weights.size)])
+    folded = np.bincount(np.arange(weights.size) % size, weights=weights, minlength=size)
+    return folded.astype(np.float64)
+
+
+def _window(total: Sum, share: float = 1.0) -> tuple[int, int]:
+    lowest, highest = total.ends()
+    step = total.terms[0][0].step
+    if any(float(term.masses.sum()) < NOTHING for term, _ in total.terms):
+        return lowest, lowest
+    upper, lower = total.reach(UPPER_TAIL * share, 1), total.reach(LOWER_TAIL * share, -1)
+    high = min(math.ceil(upper / step) + 1, highest)
+    low = max(math.floor(lower / step) - 1, lowest)
+    return min(low, high), high
+
+
+def _log_moment(term: LossMasses, tilt: float) -> float:
+    """ln Σ p_j exp(tilt ℓ_j), rounded up."""
+    exponents = tilt * term.losses
+    positive = term.masses > 0
+    if not positive.any():
+        return -math.inf
+    shift = float(exponents[positive].max())
+    with np.errstate(under="ignore"):
+        moment = float((np.exp(np.minimum(exponents - shift, 0.0)) * term.masses).sum())
+    return (shift + math.log(moment)) + 8 * EPS * (4 + float(np.abs(exponents).max()))
+
+
+def _infinite(terms: Sequence[tuple[LossMasses, int]]) -> float:
+    """(F + I)^n − F^n over all terms, for finite mass F and infinite mass I."""
+    finite = math.fsum(n * math.log(max(float(t.masses.sum()), 1e-300)) for t, n in terms)
+    grown = math.fsum(
+        n * math.log1p(t.infinite / max(float(t.masses.sum()), 1e-300)) for t, n in terms
+    )
+    if finite + grown > 1:
+        return 1.0
+    if grown > 700:
+        return math.exp(finite + grown)
+    return math.exp(finite) * math.expm1(grown) * (1 + 1e-9)
+
+
+def _range(part: Part, tail: float) -> float:
+    low, high = loss_range(part.forward, part.backward, tail)
+    return high - low

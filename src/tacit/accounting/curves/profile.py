@@ -1,0 +1,407 @@
+"""Privacy profiles: δ(ε) of a pair of output laws, with what can be done to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from tacit._ground.checks import Array, as_float, in_interval, integer, vector
+from tacit.accounting.curves.adaptive import composed
+from tacit.accounting.curves.amplification import ANY_NEIGHBOURS, subsample
+from tacit.accounting.curves.composition import Part
+from tacit.accounting.curves.discretisation import Curve, LossMasses, guarded, smallest_epsilon
+from tacit.conversions import success_from_profile
+from tacit.guarantees import ApproximateDP, SuccessBound
+from tacit.guarantees.base import Evidence, text, texts
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    from matplotlib.figure import Figure
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyProfile:
+    """The privacy profile δ(ε) = H_{e^ε}(P‖Q) = sup_A P(A) − e^ε Q(A), and the same for (Q, P).
+
+    Values are built by the functions of `tacit.accounting`, or by `profile_from_curves`. Every δ
+    and ε reported is an upper bound, for the worse of the two directions.
+
+    Args:
+        name: The mechanism in a few words.
+        forward: Upper bound of H_{e^ε}(P‖Q) at any real ε, vectorised.
+        backward: The same for (Q, P); the same object when the two are equal.
+        infinite_mass: Upper bound of the limit of δ(ε) as ε grows.
+        source: Where the curves come from.
+        assumptions: What must hold for them to be true, one sentence each.
+        evidence: ``"theorem"`` or ``"numerical"``.
+        adjacency: Which inputs P and Q come from.
+        renyi_curve: Upper bound of the Rényi divergence of both directions at each order, or None.
+        masses: Discretised losses of a composed profile, for each direction; None for others.
+    """
+
+    name: str
+    forward: Curve
+    backward: Curve
+    infinite_mass: float
+    source: str
+    assumptions: tuple[str, ...]
+    evidence: Evidence
+    adjacency: str
+    renyi_curve: Curve | None = field(default=None, repr=False)
+    masses: tuple[LossMasses, LossMasses] | None = field(default=None, repr=False)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the two directions have the same curve."""
+        return self.forward is self.backward
+
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+    @overload
+    def delta(self, epsilon: Array | Sequence[float]) -> Array: ...
+    def delta(self, epsilon: float | Array | Sequence[float]) -> float | Array:
+        """Return δ(ε) = max(H_{e^ε}(P‖Q), H_{e^ε}(Q‖P)), rounded up.
+
+        Args:
+            epsilon: ε in nats, any real number or inf; a number or an array.
+
+        Returns:
+            δ in [0, 1], of the shape of ``epsilon``.
+
+        Raises:
+            ValueError: ``epsilon`` is not a number.
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> round(gaussian(1.0, 1.0).delta(1.0), 6)
+            0.126937
+        """
+        try:
+            points = np.asarray(epsilon, dtype=np.float64)
+        except (TypeError, ValueError):
+            found = type(epsilon).__name__
+            raise ValueError(f"epsilon: expected numbers, got {found}") from None
+        if np.isnan(points).any():
+            raise ValueError("epsilon: expected numbers, got NaN")
+        values = self._worse(points.ravel()).reshape(points.shape)
+        return float(values) if points.ndim == 0 else values
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest ε >= 0 with δ(ε) <= ``delta``, as the upper end of its bracket.
+
+        Args:
+            delta: δ in [0, 1].
+
+        Returns:
+            ε in nats with ``profile.delta(ε) <= delta``; inf when there is none.
+
+        Raises:
+            ValueError: ``delta`` is outside [0, 1].
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> round(gaussian(1.0, 1.0).epsilon(1e-5), 4)
+            4.3772
+        """
+        target = in_interval("delta", delta, 0.0, 1.0)
+        return smallest_epsilon(self._worse, target)
+
+    def advantage(self) -> float:
+        """Return the total variation distance δ(0): true minus false positives of any test.
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> round(gaussian(1.0, 1.0).advantage(), 6)
+            0.382925
+        """
+        return self.delta(0.0)
+
+    def success(self, prior: float = 0.5) -> SuccessBound:
+        """Bound the success of telling P from Q: (1 − p) + p δ(ln((1 − p)/p)), for p and 1 − p.
+
+        Args:
+            prior: Probability p of one of the two inputs, in (0, 1).
+
+        Returns:
+            The bound, exact for this profile, rounded up.
+
+        Raises:
+            ValueError: ``prior`` is outside (0, 1).
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> round(gaussian(1.0, 1.0).success().success, 4)
+            0.6915
+        """
+        chance = in_interval("prior", prior, 0.0, 1.0, open_low=True, open_high=True)
+        return SuccessBound(
+            success=success_from_profile(self.delta, chance),
+            prior=max(chance, 1 - chance),
+            task=f"which of two neighbouring inputs ({self.adjacency}) was used",
+            evidence=self.evidence,
+            assumptions=self.assumptions,
+            source=self.source,
+        )
+
+    def renyi(self, orders: Array | Sequence[float]) -> Array:
+        """Return upper bounds of the Rényi divergence, the larger of the two directions.
+
+        Args:
+            orders: Orders α > 1, shape (k,).
+
+        Returns:
+            Divergences in nats, shape (k,); inf where nothing is known.
+
+        Raises:
+            ValueError: An order is not a finite number > 1.
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> gaussian(1.0, 1.0).renyi([2.0, 4.0]).round(6).tolist()
+            [1.0, 2.0]
+        """
+        alphas = vector("orders", orders)
+        if not (alphas > 1).all():
+            raise ValueError(f"orders: expected numbers > 1, got {float(alphas.min())!r}")
+        if self.renyi_curve is None:
+            return np.full(alphas.shape, math.inf)
+        return np.asarray(self.renyi_curve(alphas), dtype=np.float64)
+
+    def guarantee(
+        self, *, delta: float | None = None, epsilon: float | None = None
+    ) -> ApproximateDP:
+        """Return the (ε, δ) guarantee at a given δ or at a given ε.
+
+        Args:
+            delta: δ in [0, 1]; or
+            epsilon: ε >= 0 in nats.
+
+        Returns:
+            The guarantee; its evidence is numerical unless ε is given and the profile's is not.
+
+        Raises:
+            ValueError: Not exactly one of the two is given, it is out of range, or no finite ε
+                reaches δ.
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> gaussian(1.0, 1.0).guarantee(delta=1e-5).evidence
+            'numerical'
+        """
+        if (delta is None) == (epsilon is None):
+            raise ValueError("delta, epsilon: expected exactly one of the two")
+        evidence: Evidence = "numerical"
+        if delta is not None:
+            loss, failure = self.epsilon(delta), float(delta)
+            if math.isinf(loss):
+                least = max(self.infinite_mass, self.delta(2.0**40))
+                raise ValueError(
+                    f"delta: expected more than {least:.6g}, below which no epsilon is finite "
+                    f"(infinite mass {self.infinite_mass:.6g}), got {failure!r}"
+                )
+        else:
+            loss = in_interval("epsilon", epsilon, 0.0, math.inf)
+            failure, evidence = self.delta(loss), self.evidence
+        return ApproximateDP(
+            epsilon=loss,
+            delta=failure,
+            adjacency=self.adjacency,
+            evidence=evidence,
+            assumptions=self.assumptions,
+            source=self.source,
+        )
+
+    def compose(self, other: PrivacyProfile) -> PrivacyProfile:
+        """Return the profile of both releases together, both profiles fixed in advance.
+
+        Pessimistic discretisation of the two losses and their convolution; the result can be
+        composed again.
+
+        Args:
+            other: A profile for the same neighbours.
+
+        Raises:
+            ValueError: ``other`` is not a profile, or its adjacency is another one.
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> both = gaussian(1.0, 1.0).compose(gaussian(1.0, 2.0))
+            >>> round(both.delta(1.0), 6)  # a shift by (1 + 1/4)^½
+            0.170087
+        """
+        if not isinstance(other, PrivacyProfile):
+            raise ValueError(f"other: expected a PrivacyProfile, got {type(other).__name__}")
+        names = [p.adjacency for p in (self, other) if p.adjacency != ANY_NEIGHBOURS]
+        if len(set(names)) > 1:
+            raise ValueError(f"other: expected adjacency {names[0]!r}, got {names[1]!r}")
+        parts = ((self, 1), (other, 1))
+        return composed(parts, f"{self.name}, then {other.name}", [*names, ANY_NEIGHBOURS][0])
+
+    def __mul__(self, count: int) -> PrivacyProfile:
+        """Return the profile of ``count`` releases; each may use the ones before it.
+
+        Args:
+            count: Number of releases >= 1.
+
+        Raises:
+            ValueError: ``count`` is not an integer >= 1.
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> round((gaussian(1.0, 10.0) * 100).delta(1.0), 5)  # a shift by √100/10
+            0.12694
+        """
+        times = integer("count", count, minimum=1)
+        if times == 1:
+            return self
+        return composed(((self, times),), f"{times} × {self.name}", self.adjacency)
+
+    __rmul__ = __mul__
+
+    def poisson_subsample(
+        self,
+        sampling_rate: float,
+        *,
+        neighbours: str | None = None,
+        without: PrivacyProfile | None = None,
+    ) -> PrivacyProfile:
+        """Return the profile when every record enters the release with probability q.
+
+        ``"add-remove"``: P is the law with the record and Q without it. The sampled law
+        (1 − q)Q + qP against Q, exactly, in both directions.
+        ``"replace"``: q δ(ln(1 + (e^ε − 1)/q)) for ε >= 0 in both directions; sound where δ bounds
+        every pair among the record, its replacement, and neither. ``without`` makes it tighter
+        where a record is closer to none than to another: the least over s in [0, 1] of
+        q[s δ_without(ln((γ − 1)(1 − q)/(qs))) + (1 − s) δ(ln(γ/(1 − s)))] with γ = e^ε.
+
+        Args:
+            sampling_rate: q in [0, 1].
+            neighbours: ``"add-remove"`` or ``"replace"``; the default is the one the profile's
+                adjacency names, and ``"add-remove"`` where it names none.
+            without: For ``"replace"``, a profile that bounds any record against no record.
+
+        Raises:
+            ValueError: ``sampling_rate`` is outside [0, 1], ``neighbours`` is unknown, or it
+                contradicts an adjacency, or ``without`` is given for ``"add-remove"``.
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> round(gaussian(1.0, 1.0).poisson_subsample(0.1).delta(0.5), 6)
+            0.002033
+
+        Source: Balle, Barthe and Gaboardi (2018), Theorem 2; Zhu, Dong and Wang (2022),
+        Theorem 11; docs/sampling.md.
+        """
+        return subsample(self, sampling_rate, neighbours, without)
+
+    def to_dp_accounting(self) -> PrivacyLossDistribution:
+        """Return a pessimistic `dp_accounting` privacy loss distribution, to compose there.
+
+        Compose here, with ``*`` and `compose`, where the number must hold: distributions of that
+        library have been seen below the truth (`docs/accounting.md`).
+
+        Raises:
+            ValueError: The losses need a lattice coarser than that library can hold.
+
+        Example:
+            >>> from tacit.accounting import gaussian
+            >>> profile = gaussian(1.0, 1.0)
+            >>> bool(profile.to_dp_accounting().get_delta_for_epsilon(1.0) >= profile.delta(1.0))
+            True
+        """
+        from tacit.accounting.exchange.interchange import to_dp_accounting
+
+        return to_dp_accounting(self.parts(1))
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Draw δ against ε on a logarithmic axis, a solid line since it is a bound.
+
+        Args:
+            path: Also write the matplotlib figure here; the name's ending gives the format.
+
+        Raises:
+            ValueError: The ending is not a format matplotlib writes.
+        """
+        from tacit.accounting.exchange.interchange import draw
+
+        return draw(self.name, self.delta, self.epsilon, path)
+
+    def parts(self, count: int) -> tuple[Part, Part]:
+        """Return both directions of ``count`` such releases, for a composition."""
+        ahead, back = self.masses if self.masses is not None else (None, None)
+        return (
+            Part(self.forward, self.backward, count, ahead),
+            Part(self.backward, self.forward, count, back),
+        )
+
+    def _worse(self, points: Array) -> Array:
+        values = self.forward(points)
+        if not self.symmetric:
+            values = np.maximum(values, self.backward(points))
+        return np.minimum(values, 1.0)
+
+
+def profile_from_curves(
+    forward: Curve,
+    backward: Curve | None = None,
+    *,
+    name: str,
+    infinite_mass: float = 0.0,
+    renyi: Curve | None = None,
+    source: str,
+    assumptions: Sequence[str],
+    evidence: Evidence = "numerical",
+    adjacency: str = ANY_NEIGHBOURS,
+) -> PrivacyProfile:
+    """Build a profile from upper bounds of its hockey-stick curves.
+
+    Args:
+        forward: Upper bound of H_{e^ε}(P‖Q) for an array of any real ε, already rounded up,
+            never NaN, in [0, 1].
+        backward: The same for (Q, P); None when the two are equal, in which case
+            δ(−ε) = 1 − e^{−ε}(1 − δ(ε)) up to rounding.
+        name: The mechanism in a few words.
+        infinite_mass: Upper bound of the limit of both curves at ε = inf.
+        renyi: Upper bound of the Rényi divergence of both directions at an array of orders > 1.
+        source: Where the curves come from.
+        assumptions: What must hold for them to be true.
+        evidence: ``"theorem"`` or ``"numerical"``.
+        adjacency: Which inputs P and Q come from.
+
+    Returns:
+        The profile.
+
+    Raises:
+        ValueError: A text is empty, ``infinite_mass`` is outside [0, 1], or a curve is not
+            callable.
+
+    Example:
+        >>> flip = profile_from_curves(
+        ...     lambda e: np.maximum(0.75 - 0.25 * np.exp(e), np.maximum(1 - np.exp(e), 0)),
+        ...     name="a coin that lies a quarter of the time", source="example", assumptions=(),
+        ... )
+        >>> round(flip.epsilon(0.0), 6)
+        1.098612
+    """
+    for label, curve in (("forward", forward), ("backward", backward), ("renyi", renyi)):
+        if not callable(curve) and (curve is not None or label == "forward"):
+            raise ValueError(f"{label}: expected a function of ε, got {type(curve).__name__}")
+    ahead = guarded("forward", forward)
+    return PrivacyProfile(
+        name=text("name", name),
+        forward=ahead,
+        backward=ahead if backward is None else guarded("backward", backward),
+        infinite_mass=in_interval("infinite_mass", as_float("infinite_mass", infinite_mass), 0, 1),
+        source=text("source", source),
+        assumptions=texts("assumptions", assumptions),
+        evidence=evidence,
+        adjacency=text("adjacency", adjacency),
+        renyi_curve=renyi,
+    )

@@ -1,0 +1,1 @@
+"""Profiles to and from other libraries' accountants."""

@@ -1,0 +1,158 @@
+"""Profiles of the mechanisms with pure differential privacy: Laplace noise, k-ary response."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from scipy.special import expit
+
+from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
+from tacit.accounting.curves.discretisation import Curve
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def laplace(sensitivity: float, scale: float) -> PrivacyProfile:
+    """Return the profile of a number released with Laplace noise of scale b.
+
+    δ(ε) = 1 − exp((ε − Δ/b)/2) for |ε| <= Δ/b and max(1 − e^ε, 0) beyond; equal in both
+    directions. For a vector whose l1 distance is Δ it is the exact profile of its worst
+    difference, one along a coordinate.
+
+    Args:
+        sensitivity: Δ >= 0, largest distance of the values of two neighbours.
+        scale: b > 0; the noise has density exp(−|x|/b)/(2b).
+
+    Returns:
+        The exact profile, rounded up; δ(Δ/b) = 0.
+
+    Raises:
+        ValueError: ``sensitivity`` is negative or infinite, or ``scale`` is not positive.
+
+    Example:
+        >>> round(laplace(1.0, 1.0).delta(0.5), 6)
+        0.221199
+
+    Source: Balle, Barthe and Gaboardi (2018), Theorem 3.
+    """
+    difference = non_negative("sensitivity", sensitivity)
+    width = positive("scale", scale)
+    with np.errstate(over="ignore"):
+        loss = float(np.divide(difference, width)) * (1 + 2 * EPS)
+    largest = math.inf if difference > 0 and math.isinf(loss) else loss
+
+    def curve(epsilon: Array) -> Array:
+        trivial = -np.expm1(np.minimum(epsilon, 0.0))
+        gap = np.minimum(epsilon, largest) - largest if math.isfinite(largest) else -np.inf
+        inside = -np.expm1(gap / 2)
+        value = np.where(epsilon > -largest, inside, trivial)
+        return np.minimum(np.maximum(value, trivial) * (1 + 16 * EPS), 1.0)
+
+    def renyi(orders: Array) -> Array:
+        # exp((α − 1) D) = (α e^{(α−1)L} + (α − 1) e^{−αL})/(2α − 1)
+        smaller = (orders - 1) * np.exp(-(2 * orders - 1) * largest)
+        inner = np.log1p((smaller - orders + 1) / (2 * orders - 1))
+        bound = largest + inner / (orders - 1) + 16 * EPS * (largest + 1 / (orders - 1))
+        return np.minimum(bound, largest)
+
+    return profile_from_curves(
+        curve,
+        name=f"Laplace noise {width:g} on sensitivity {difference:g}",
+        infinite_mass=float(math.isinf(largest)),
+        renyi=renyi if math.isfinite(largest) else None,
+        source="Balle, Barthe and Gaboardi (2018), Theorem 3; Mironov (2017), Proposition 6",
+        assumptions=(f"neighbours' values are at l1 distance at most {difference:g}",),
+        evidence="theorem",
+    )
+
+
+def randomized_response(
+    epsilon: float | None = None,
+    categories: int = 2,
+    *,
+    truth_probability: float | None = None,
+) -> PrivacyProfile:
+    """Return the profile of k-ary randomised response.
+
+    The truth is reported with probability p and each of the other k − 1 answers with
+    r = (1 − p)/(k − 1), so that e^ε = p/r. With odds L = |ln(p/r)|:
+    δ(t) = max(p − e^t r, 0) + max(r − e^t p, 0) + (k − 2) r max(1 − e^t, 0).
+
+    Args:
+        epsilon: ln(p/r) >= 0 in nats; give this or ``truth_probability``.
+        categories: Number k >= 2 of answers.
+        truth_probability: p in [0, 1]; below 1/k the truth is the rarest answer.
+
+    Returns:
+        The exact profile, rounded up.
+
+    Raises:
+        ValueError: Not exactly one of ``epsilon`` and ``truth_probability`` is given, or a number
+            is out of range.
+
+    Example:
+        >>> profile = randomized_response(1.0, categories=4)
+        >>> round(profile.epsilon(0.0), 6), round(profile.advantage(), 6)
+        (1.0, 0.300489)
+
+    Source: Kairouz, Oh and Viswanath (2016), Section 3.
+    """
+    count = integer("categories", categories, minimum=2)
+    if (epsilon is None) == (truth_probability is None):
+        raise ValueError("epsilon, truth_probability: expected exactly one of the two")
+    if epsilon is not None:
+        loss = non_negative("epsilon", epsilon, allow_inf=True)
+        truth = float(expit(loss - math.log(count - 1)))
+        other = float(expit(math.log(count - 1) - loss)) / (count - 1)
+    else:
+        truth = in_interval("truth_probability", truth_probability, 0.0, 1.0)
+        other = (1 - truth) / (count - 1)
+        loss = math.inf if min(truth, other) == 0 else abs(math.log(truth) - math.log(other))
+        even = Fraction(truth) * count == 1
+        loss = 0.0 if even else max(loss, 4 * EPS)
+    high, low = max(truth, other), min(truth, other)
+    return profile_from_curves(
+        _response_curve(loss, high, other, count - 2),
+        name=f"randomised response among {count} answers, truth with probability {truth:.4g}",
+        infinite_mass=high if low == 0 and math.isinf(loss) else 0.0,
+        renyi=_response_renyi(loss, high, low, other * (count - 2)),
+        source="Kairouz, Oh and Viswanath (2016), Section 3",
+        assumptions=("neighbours differ in the true answer, and one answer is given",),
+        evidence="theorem",
+    )
+
+
+def _response_curve(loss: float, high: float, other: float, rest: int) -> Curve:
+    largest = loss * (1 + 4 * EPS) + (8 * EPS if loss > 0 else 0.0)  # logarithms near equal
+
+    def curve(epsilon: Array) -> Array:
+        common = -np.expm1(np.minimum(epsilon, 0.0))
+        if math.isinf(largest):
+            exposed = np.full(epsilon.shape, high)
+            hidden = np.zeros(epsilon.shape)
+        else:
+            # p − e^t r = p (1 − e^{t − L}) and r − e^t p = r (1 − e^{t + L})
+            exposed = -high * np.expm1(np.minimum(epsilon - largest, 0.0))
+            hidden = -high * math.exp(-loss) * np.expm1(np.minimum(epsilon + loss, 0.0))
+        value = (exposed + hidden + rest * other * common) * (1 + 32 * EPS)
+        return np.minimum(np.maximum(value, common), 1.0) + 0.0
+
+    return curve
+
+
+def _response_renyi(loss: float, high: float, low: float, rest: float) -> Curve:
+    def renyi(orders: Array) -> Array:
+        if math.isinf(loss):
+            return np.full(orders.shape, math.inf)
+        # exp((α − 1) D) = p e^{(α−1)L} + r e^{−(α−1)L} + (k − 2) r
+        exponents = (orders - 1) * loss
+        with np.errstate(divide="ignore"):
+            terms = [exponents + np.log(high), np.log(low) - exponents, np.log(rest) + 0 * orders]
+        total = np.logaddexp.reduce(terms)
+        bound = total / (orders - 1) + 32 * EPS * (loss + 1 / (orders - 1))
+        return np.asarray(np.clip(bound, 0.0, loss))
+
+    return renyi

@@ -1,0 +1,178 @@
+"""Noise after a random projection: MV + Ξ."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+from scipy.special import gammaln
+
+from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.numerics.lengths import projected_length
+from tacit.accounting.numerics.mixtures import (
+    SpectrumCurve,
+    gaussian_square,
+    rank_one_curve,
+)
+from tacit.accounting.numerics.quadrature import Curve, Index, curve_pair, integrate, rounded_up
+from tacit.accounting.numerics.wishart import WishartLoss
+
+EPS = float(np.finfo(np.float64).eps)
+LOG_NEGLIGIBLE = -55.0
+UNSEEN = 1e-22  # more than the mass of the nodes left out
+STEPS_PER_WIDTH = 2.2
+WIDEST_STEP = 0.2  # the curve is analytic in ln T in a strip of half width π/4
+REACH = 14.0
+PANELS = 8
+
+
+def projected_plus_noise(
+    dim: int,
+    rank: int,
+    sensitivity: float,
+    noise_std: float,
+    *,
+    alignment: float | None = None,
+    difference_rank: int | None = None,
+) -> PrivacyProfile:
+    """Return the profile of MV + Ξ, the noise added after the projection.
+
+    M = ZZᵀ, Z of shape (d, r) with independent N(0, 1/r) entries, so that E M = I; V of shape
+    (d, n); Ξ with independent N(0, σ²) entries. Several bounds hold and the smallest is returned.
+
+    **M revealed.** Telling M makes the release a Gaussian mechanism at squared distance
+    ‖MΔV‖²/σ². For a unit vector ‖Mu‖² = X T²/r², X ~ Beta(r/2, (d−1)/2) and T ~ χ²_{d+r−1}
+    independent (Mu = (‖g‖² u + ‖g‖ w)/r, g = √r Zᵀu, w ⊥ u Gaussian). For one changed column
+    δ <= E δ_G(ε; (Δ/σ)² X T²/r²); for any number of columns Σ w_j ‖Mu_j‖² is below it in convex
+    order and the tangent bound of `noisy_projection` applies, with no chain of single columns.
+
+    **One column of known alignment** (``alignment`` given: V is one column, of equal norm β for
+    both neighbours, at cosine ρ = cos φ). MV + Ξ is made from MV, so δ is at most that of
+    `vector_projection`. And telling only t = v̂ᵀM v̂ ~ χ²_r/r, whose law is the same for both,
+    leaves two Gaussians that are mirror images in the plane of v and v', where the loss is
+    2 sin(φ/2) y₂ (t/s² − κ cos(φ/2) y₁) and y₂ is Gaussian given y₁: with s = σ/β, η = t/r and
+    N ~ N(0, 1),
+
+    δ <= E δ_G(ε; 4 sin²(φ/2) [t √(s² + η sin²(φ/2)) − η cos(φ/2) N]² / (s² (s² + η))).
+
+    Args:
+        dim: d >= 2, rows of V.
+        rank: r >= 1.
+        sensitivity: Δ >= 0, largest Frobenius norm of the difference of two neighbours' V.
+        noise_std: σ > 0, standard deviation of each entry of Ξ.
+        alignment: ρ in [−1, 1), the smallest cosine of two neighbours' column; its norm is then
+            β = Δ/√(2 − 2ρ). None for matrices.
+        difference_rank: Rank of ΔV: 1 where one column changes; None for any.
+
+    Returns:
+        The profile, equal in both directions.
+
+    Raises:
+        ValueError: An argument is out of range.
+
+    Example:
+        >>> matrix = projected_plus_noise(100, 50, 0.1, 0.1)
+        >>> column = projected_plus_noise(100, 50, 0.1, 0.1, alignment=0.995)
+        >>> bool(column.epsilon(1e-5) < matrix.epsilon(1e-5))
+        True
+
+    Source: lora-privacy, Definition 3 (M1), in place of Theorems 3 and 4: their Lemma 14 takes
+    the entries of Z in the row space of UᵀZ for independent Gaussians, which holds for the
+    columns of Z outside span U only, so it understates ‖M∥ u‖ when s < r.
+    """
+    size = integer("dim", dim, minimum=2)
+    width = integer("rank", rank, minimum=1)
+    difference = non_negative("sensitivity", sensitivity)
+    std = positive("noise_std", noise_std)
+    if difference_rank is not None:
+        integer("difference_rank", difference_rank, minimum=1, maximum=size)
+    assumptions = [
+        f"neighbours differ by at most {difference:g} in Frobenius norm",
+        "the projection is Gaussian with mean I, drawn afresh and independently of the data",
+    ]
+    bounds: list[Curve] = []
+    one = difference_rank == 1 or alignment is not None
+    if difference > 0:
+        bounds.append(_revealed_projection(size, width, difference / std, one))
+    if difference_rank == 1:
+        assumptions.append("neighbours differ by a matrix of rank one")
+    if alignment is not None:
+        cosine = in_interval("alignment", alignment, -1.0, 1.0, open_high=True)
+        assumptions.append(
+            f"the release is one column, neighbours' have equal norms and cosine {cosine:g} or "
+            "more, and the projection stays secret"
+        )
+        if cosine > -1 and difference > 0:
+            angle = math.acos(cosine)
+            norm = difference / (2 * math.sin(angle / 2))
+            bounds.append(WishartLoss(size, width, angle).positive)
+            bounds.append(_revealed_length(width, angle, std / norm))
+
+    def smallest(epsilon: Array) -> Array:
+        values = [bound(epsilon) for bound in bounds]
+        return np.asarray(np.min(values, axis=0)) if values else np.zeros(epsilon.shape)
+
+    return profile_from_curves(
+        curve_pair(smallest)[0],
+        name=f"rank-{width} projection in {size} dimensions, then noise {std:g}",
+        source="lora-privacy, Definition 3 (M1): Gaussian mixtures, by quadrature",
+        assumptions=assumptions,
+    )
+
+
+def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Curve:
+    """Bound with M public, distance = Δ/σ."""
+    law = projected_length(dim, rank, distance**2 * (1 + 8 * EPS))
+    curve = partial(rank_one_curve, law=law) if one else SpectrumCurve(law)
+    return lambda epsilon: np.minimum(curve(epsilon) + UNSEEN, 1.0)
+
+
+def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
+    """Bound with t = v̂ᵀM v̂ public, noise = σ/β."""
+    sine, cosine = math.sin(angle / 2), math.cos(angle / 2)
+
+    points, masses = chi_square_nodes(rank, 2.0)
+    lengths = points / rank
+    shares = lengths / rank
+    spread = np.sqrt(noise**2 + shares * sine**2)
+    factor = 2 * sine / (noise * np.sqrt(noise**2 + shares))
+    # the distance vanishes where y₂ has mean zero given y₁
+    zero = np.clip(lengths * spread / np.maximum(shares * cosine, 1e-300), -REACH, REACH)
+    grid = np.tile(np.linspace(-REACH, REACH, PANELS + 1), (lengths.size, 1))
+    edges = np.sort(np.concatenate([grid, zero[:, None]], axis=1), axis=1)
+    node = np.arange(lengths.size)
+
+    def curve(epsilon: Array) -> Array:
+        losses, at = np.repeat(epsilon, node.size), np.tile(node, epsilon.size)
+
+        def integrand(rows: Index, points: Array) -> Array:
+            here = at[rows][:, None]
+            mean = lengths[here] * spread[here] - shares[here] * cosine * points
+            loss = gaussian_square(losses[rows][:, None], np.square(factor[here] * mean))
+            density = masses[here] * np.exp(-points * points / 2) / math.sqrt(2 * math.pi)
+            return np.asarray(density * loss)
+
+        # the trapezoidal rule on every second node, twice
+        halves = 2 * np.repeat(np.arange(epsilon.size), node.size) + at % 2
+        even, odd = integrate(integrand, np.tile(edges, (epsilon.size, 1)), halves).reshape(-1, 2).T
+        return rounded_up(even + odd + np.abs(even - odd) + UNSEEN)
+
+    return curve
+
+
+def chi_square_nodes(degrees: int, fineness: float) -> tuple[Array, Array]:
+    """Return nodes T and weights of a law χ²_n, by the trapezoidal rule in ln T."""
+    half = degrees / 2
+    peak = math.log(degrees)
+
+    step = min(1 / (STEPS_PER_WIDTH * math.sqrt(half)), WIDEST_STEP) / fineness
+    low = -(math.sqrt(-2 * LOG_NEGLIGIBLE / half) + -LOG_NEGLIGIBLE / half)
+    high = math.log1p(math.sqrt(-4 * LOG_NEGLIGIBLE / half) + -2 * LOG_NEGLIGIBLE / half)
+    points = np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step
+    logs = half * (points - np.expm1(points))  # with u counted from the peak
+    points, logs = points[logs > LOG_NEGLIGIBLE], logs[logs > LOG_NEGLIGIBLE]
+    norm = half * math.log(half) - half - float(gammaln(half))
+    weights = np.exp(logs + norm) * step
+    return np.asarray(np.exp(points + peak)), np.asarray(weights)

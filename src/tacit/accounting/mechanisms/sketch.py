@@ -1,0 +1,169 @@
+"""Secret Gaussian sketches: centred Gaussian columns whose covariances are close."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tacit._ground.checks import Array, in_interval, integer, vector
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.numerics.contour import CentredLoss, log_excess
+from tacit.accounting.numerics.quadrature import RELATIVE_SLACK, SMALLEST, Curve, curve_pair
+from tacit.accounting.numerics.splits import log_worst_split
+
+EPS = float(np.finfo(np.float64).eps)
+SMALLEST_GAMMA = 1e-200  # a larger γ bounds a smaller one
+NOT_PUBLISHED = "the sketching matrix stays secret, and the query does not depend on it"
+
+
+def sketch(rank: int, dim: int, gamma: float, *, both_orders: bool = True) -> PrivacyProfile:
+    """Return the profile of a secret Gaussian sketch under covariance stability γ.
+
+    r columns of N(0, Σ) in k dimensions against N(0, Σ'), (1−γ) Σ' ⪯ Σ ⪯ (1+γ) Σ'. The eigenvalues
+    l of Σ'^-½ Σ Σ'^-½ lie in [1−γ, 1+γ], and the loss is −½ Σ ln l + ½ Σ (l−1) χ²₁ over the r k
+    coordinates. N(0, l) and N(0, 1) can be made from N(0, l') and N(0, 1) by shrinking and adding
+    noise whenever l is between 1 and l' (x ↦ tx + √(1−t²) ξ, t² = (l−1)/(l'−1)), so the worst
+    eigenvalues are at the two ends and
+
+    δ(ε) = max over m = 0 … k of H_{e^ε}, m eigenvalues at 1+γ and k − m at 1−γ,
+
+    each exact by a contour integral of the moment generating function of the loss.
+
+    Args:
+        rank: r >= 1, columns released.
+        dim: k >= 1, dimension of the public subspace.
+        gamma: γ in [0, 1), how far a neighbour moves the covariance.
+        both_orders: Whether stability holds for (Σ, Σ') and for (Σ', Σ). If it holds in one order
+            only, the eigenvalues of the reverse ratio reach 1/(1−γ), and that curve is used for
+            the reverse direction.
+
+    Returns:
+        The profile; its directions differ when ``both_orders`` is False.
+
+    Raises:
+        ValueError: An argument is out of range.
+
+    Example:
+        >>> round(sketch(8, 8, 0.01).epsilon(1e-5), 4)
+        0.2221
+        >>> sketch(8, 8, 0.01).advantage() < 0.05
+        True
+
+    Source: pave, Theorem 3.5 and Lemma 7.6 (the whole profile in place of order 2).
+    """
+    columns = integer("rank", rank, minimum=1)
+    size = integer("dim", dim, minimum=1)
+    stability = in_interval("gamma", gamma, 0.0, 1.0, open_high=True)
+    if stability > 0:
+        stability = max(stability, SMALLEST_GAMMA)
+    forward = (stability, -stability)
+    reverse = (stability / (1 - stability) * (1 + 4 * EPS), -stability / (1 + stability))
+    directions = [forward] if both_orders else [forward, reverse]
+    curves = [_worst_vertex(columns, size, ends) for ends in directions]
+    ahead, back = curve_pair(curves[0], None if both_orders else curves[1])
+    order = "in both orders" if both_orders else "in one order"
+
+    def renyi(orders: Array) -> Array:
+        terms = [np.maximum(*(_renyi(orders, x) for x in ends)) for ends in directions]
+        return np.asarray(columns * size * np.max(terms, axis=0) * (1 + 4 * EPS))
+
+    return profile_from_curves(
+        ahead,
+        None if both_orders else back,
+        name=f"sketch of {columns} columns in {size} dimensions, γ = {stability:g}",
+        renyi=renyi,
+        source="pave, Theorem 3.5 and Lemma 7.6, by contour integration",
+        assumptions=(
+            f"neighbours' covariances are stable with γ = {stability:g} {order}",
+            "the columns lie in one public subspace",
+            NOT_PUBLISHED,
+        ),
+    )
+
+
+def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> PrivacyProfile:
+    """Return the exact profile of r columns of N(0, Σ) against r columns of N(0, Σ').
+
+    With l_i the eigenvalues of Σ'^-½ Σ Σ'^-½ the loss is Σ_i [−(r/2) ln l_i + ½ (l_i − 1) χ²_r],
+    a weighted sum of chi-squares; its curve is the contour integral of its moment generating
+    function. The reverse direction has the eigenvalues 1/l_i.
+
+    Args:
+        eigenvalues: l_i > 0, shape (k,).
+        rank: r >= 1, columns released.
+
+    Returns:
+        The profile of this one pair.
+
+    Raises:
+        ValueError: An eigenvalue is not a finite number > 0, or ``rank`` is not an integer >= 1.
+
+    Example:
+        >>> profile = sketch_from_ratio([0.9, 1.0, 1.2], rank=4)
+        >>> round(profile.advantage(), 4)
+        0.1122
+
+    Source: pave, Theorem 3.5, Lemma 7.6 and Eq. 102.
+    """
+    ratios = vector("eigenvalues", eigenvalues)
+    columns = integer("rank", rank, minimum=1)
+    if not (ratios > 0).all():
+        raise ValueError(f"eigenvalues: expected numbers > 0, got {float(ratios.min())!r}")
+    excess, counts = np.unique(ratios[ratios != 1.0] - 1.0, return_counts=True)
+    weights = columns * counts.astype(np.float64)
+    inverse = -excess / (1 + excess)
+    forward, backward = CentredLoss(excess, weights), CentredLoss(inverse, weights)
+    ahead, back = curve_pair(
+        lambda epsilon: _raised(forward.log_positive(epsilon)),
+        lambda epsilon: _raised(backward.log_positive(epsilon)),
+    )
+
+    def renyi(orders: Array) -> Array:
+        totals = [
+            np.sum([n * _renyi(orders, x) for x, n in zip(law, weights, strict=True)], axis=0)
+            for law in (excess, inverse)
+        ]
+        return np.asarray(np.max(totals, axis=0) * (1 + 64 * EPS)) + np.zeros(orders.shape)
+
+    return profile_from_curves(
+        ahead,
+        back,
+        name=f"sketch of {columns} columns with {ratios.size} covariance ratios",
+        renyi=renyi,
+        source="pave, Lemma 7.6 and Eq. 102, by contour integration",
+        assumptions=(
+            "neighbours' covariances have these ratios, in one public subspace",
+            NOT_PUBLISHED,
+        ),
+    )
+
+
+def _worst_vertex(columns: int, dim: int, ends: tuple[float, float]) -> Curve:
+    """Maximum of the curves over how many of the eigenvalues are at the upper end."""
+    high, low = ends
+
+    if high == 0:
+        return np.zeros_like
+
+    def positive(epsilon: Array) -> Array:
+        return _raised(log_worst_split(high, low, columns, dim, epsilon))
+
+    return positive
+
+
+def _raised(logs: Array) -> Array:
+    """δ from its logarithm, rounded up, and not to 0 where it underflows."""
+    with np.errstate(under="ignore"):
+        value = np.exp(logs) * (1 + RELATIVE_SLACK)
+    return np.where(logs > -math.inf, np.minimum(value + SMALLEST, 1.0), 0.0)
+
+
+def _renyi(orders: Array, excess: float) -> Array:
+    """D_α(N(0, l) ‖ N(0, 1)) = ½ [−ln l − ln(1 − (α−1)x)/(α−1)] with x = l − 1; inf beyond."""
+    shifts = (orders - 1) * excess
+    finite = shifts < 1
+    curved = -log_excess(-np.where(finite, shifts, 0.0)) / (orders - 1)
+    value = (curved - float(log_excess(np.array([excess]))[0])) / 2
+    return np.where(finite, np.maximum(value, 0.0) * (1 + 32 * EPS), math.inf)

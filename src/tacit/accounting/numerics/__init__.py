@@ -1,0 +1,1 @@
+"""Sums and integrals that are never below the truth."""

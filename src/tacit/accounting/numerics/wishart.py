@@ -1,0 +1,143 @@
+"""The exact privacy curve of a Wishart projection of a unit vector."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammainc, gammaincc, gammaln, stdtr
+
+from tacit._ground.checks import Array
+from tacit.accounting.numerics.mixtures import stirling
+from tacit.accounting.numerics.quadrature import Index, integrate, rounded_up
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+EPS = float(np.finfo(np.float64).eps)
+TAIL_ROUNDING = 3e-13  # relative error of the incomplete gamma functions and their product
+LOG_NEGLIGIBLE = 85.0
+LOG_DIRECT = -640.0
+PANELS = 12
+TERMS = 400
+
+
+@dataclass(frozen=True)
+class WishartLoss:
+    """Law of the loss of Mv against Mv', M = ZᵀZ, Z an r × d Gaussian matrix, vᵀv' = cos φ.
+
+    With tan θ = w/‖Zv‖ the loss is c ln a + (B/2)(1/a − 1): a = cos(θ − φ)/cos θ, B ~ χ²_n
+    independent of θ, n = d + r − 1, c = (d − r + 1)/2, and θ has density
+    f(θ) = Γ((r + 1)/2)/(√π Γ(r/2)) cos^{r−1} θ.
+
+    Args:
+        dim: d >= 2.
+        rank: r >= 1.
+        angle: φ in (0, π].
+    """
+
+    dim: int
+    rank: int
+    angle: float
+
+    @property
+    def infinite(self) -> float:
+        """P(a <= 0) = P(tan θ < −cot φ), tan θ·√r ~ t_r; rounded up."""
+        level = -math.sqrt(self.rank) * math.cos(self.angle) / math.sin(self.angle)
+        return min(float(stdtr(self.rank, level)) * (1 + 1e-12), 1.0)
+
+    def positive(self, epsilon: Array) -> Array:
+        """Return δ(ε) for ε >= 0, rounded up; shape (n,)."""
+
+        # differences of nearly equal tails are all rounding at such angles
+        noise = TAIL_ROUNDING * math.sqrt(self.rank) if self.angle < 1e-4 else 0.0
+
+        def integrand(rows: Index, theta: Array) -> Array:
+            return self._conditional(epsilon[rows][:, None], theta)
+
+        return rounded_up(self.infinite + integrate(integrand, self._edges(epsilon), noise=noise))
+
+    def _edges(self, epsilon: Array) -> Array:
+        """Panels over the support of θ, split where a = 1 and where b changes sign."""
+        reach = math.pi / 2
+        if self.rank > 1:
+            reach = math.acos(math.exp(-LOG_NEGLIGIBLE / (self.rank - 1)))
+        low, high = max(self.angle - math.pi / 2, -reach), reach
+        edges = np.tile(np.linspace(low, max(low, high), PANELS + 1), (epsilon.size, 1))
+        shape = (self.dim - self.rank + 1) / 2
+        splits = [np.full(epsilon.shape, self.angle / 2)]
+        if shape != 0:
+            ratio = np.exp(np.clip(epsilon / shape, -700.0, 700.0))
+            bend = np.arctan((ratio - math.cos(self.angle)) / math.sin(self.angle))
+            splits.append(bend)
+        inner = np.clip(np.stack(splits, axis=1), low, max(low, high))
+        return np.sort(np.concatenate([edges, inner], axis=1), axis=1)
+
+    def _conditional(self, epsilon: Array, theta: Array) -> Array:
+        """f(θ) [G(b) − e^ε a^{r−1} G(b/a)]: the hockey stick of the loss given θ."""
+        cosine = np.cos(theta)
+        # a − 1 = tan θ sin φ − 2 sin²(φ/2)
+        excess = np.tan(theta) * math.sin(self.angle) - 2 * math.sin(self.angle / 2) ** 2
+        log_ratio = np.log1p(np.maximum(excess, -1 + EPS * EPS))
+        ratio = np.maximum(1 + excess, 1e-300)
+        shape = (self.dim - self.rank + 1) / 2
+        apart = np.where(excess == 0, 1.0, -excess)
+        bound = np.where(excess == 0, -math.inf, 2 * (epsilon - shape * log_ratio) * ratio / apart)
+        above = excess < 0
+        half = (self.dim + self.rank - 1) / 2
+        here = np.maximum(bound / 2, 0.0)
+        there = np.maximum((epsilon - shape * log_ratio) / apart, 0.0)
+        mass = np.where(above, gammaincc(half, here), gammainc(half, here))
+        weight = epsilon + (self.rank - 1) * log_ratio
+        other = np.exp(np.minimum(weight + _log_tail(half, there, above, weight), 700.0))
+        log_density = (
+            float(gammaln((self.rank + 1) / 2) - gammaln(self.rank / 2))
+            - math.log(math.pi) / 2
+            + (self.rank - 1) * np.log(np.maximum(cosine, 1e-300))
+        )
+        value = np.maximum(mass - other, 0.0) + TAIL_ROUNDING * np.minimum(mass, 1.0)
+        return np.asarray(np.exp(log_density) * np.where(bound == -math.inf, 0.0, value))
+
+
+def _log_tail(half: float, points: Array, above: Mask, weight: Array) -> Array:
+    """Return ln of the upper (where ``above``) or lower regularised incomplete gamma function."""
+    direct = np.where(above, gammaincc(half, points), gammainc(half, points))
+    with np.errstate(divide="ignore"):
+        value = np.log(direct)
+    deep = (value < LOG_DIRECT) & (weight > -LOG_DIRECT - 60) & (points > 0)
+    if deep.any():
+        value[deep] = _log_deep_tail(half, points[deep], above[deep])
+    return np.asarray(value)
+
+
+def _log_deep_tail(half: float, points: Array, above: Mask) -> Array:
+    if half < 20:
+        power = half * np.log(points) - points - float(gammaln(half))
+    else:
+        gap = points / half - 1
+        power = half * (np.log1p(gap) - gap) + math.log(half / (2 * math.pi)) / 2 - stirling(half)
+    value = np.empty(points.shape)
+    for upper, tail in ((True, _upper_fraction), (False, _lower_series)):
+        some = above == upper
+        value[some] = power[some] + np.log(tail(half, points[some]))
+    return value
+
+
+def _upper_fraction(half: float, points: Array) -> Array:
+    """Γ(s, y) e^y y^{−s}, for y > s, by its continued fraction."""
+    base = points + 1 - half
+    fraction = np.zeros(points.shape)
+    for k in range(TERMS, 0, -1):
+        fraction = k * (half - k) / (base + 2 * k + fraction)
+    return np.asarray(1 / (base + fraction))
+
+
+def _lower_series(half: float, points: Array) -> Array:
+    """γ(s, y) e^y y^{−s} = Σ y^k / (s (s + 1) … (s + k)), for y < s."""
+    series, term = np.full(points.shape, 1 / half), np.full(points.shape, 1 / half)
+    for k in range(1, TERMS):
+        term = term * points / (half + k)
+        series = series + term
+    return series

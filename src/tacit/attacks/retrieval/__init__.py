@@ -1,0 +1,1 @@
+"""Which prompt of a bank a released state belongs to."""

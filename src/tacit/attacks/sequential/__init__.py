@@ -1,0 +1,1 @@
+"""Token by token, from a released trajectory of states."""

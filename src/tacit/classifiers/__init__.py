@@ -1,0 +1,5 @@
+"""Release a classifier's logits for inputs that are secrets drawn from a declared pool."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,0 +1,1 @@
+"""``tacit account``."""

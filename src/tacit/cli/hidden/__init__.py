@@ -1,0 +1,1 @@
+"""``tacit hidden`` and ``tacit audit``."""

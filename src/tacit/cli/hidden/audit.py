@@ -1,0 +1,118 @@
+"""``tacit audit model``: measure a layer, sweep releases of it, write one report."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tacit.cli.console import command_line, consoles, dump, line, print_json
+from tacit.cli.hidden.inputs import (
+    Bank,
+    Calibration,
+    Codewords,
+    KlBudgets,
+    Layer,
+    Prompts,
+    Source,
+    listed,
+    points_bar,
+    sizes_of,
+)
+from tacit.cli.options import grouped
+
+app = typer.Typer(
+    help="Audit what a model would store: measure it, attack it, recommend what to keep.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command("model")
+@grouped
+def model_layer(
+    layer: Layer,
+    bank: Bank = 5000,
+    calibration: Calibration = 20_000,
+    max_attack: Annotated[
+        float, typer.Option(help="Largest success at naming the prompt, in (0, 1].")
+    ] = 0.1,
+    min_agreement: Annotated[
+        float, typer.Option(help="Least share of prompts whose next token stays, in [0, 1].")
+    ] = 0.5,
+    max_kl: Annotated[
+        float | None, typer.Option(help="Largest mean KL from the clean prediction, in nats.")
+    ] = None,
+    protocol: Annotated[
+        str,
+        typer.Option(help="A: the consumer also holds clean earlier positions; B: it does not."),
+    ] = "A",
+    prompts: Prompts = 1000,
+    kl_budgets: KlBudgets = "1,4,16",
+    codewords: Codewords = "64,256,1024",
+    report: Annotated[str | None, typer.Option(help="HTML report to write.")] = None,
+    points: Annotated[
+        str | None, typer.Option(help="JSON lines of the points, to resume from.")
+    ] = None,
+    json: Annotated[
+        str | None, typer.Option("--json", help="JSON to write; - for standard output.")
+    ] = None,
+    *,
+    source: Source,
+) -> None:
+    """Audit one layer of a language model: which release of its last state to store, and why."""
+    from tacit._ground.files import check_writable, write_text_atomic
+    from tacit.hidden_states.audit.recommendation import Wish
+    from tacit.releases import Provenance
+    from tacit.report.hidden.page import write_audit
+    from tacit.report.hidden.words import hidden_verdict
+
+    for flag, path in (("--report", report), ("--points", points)):
+        if path is not None:
+            check_writable(flag, path)
+    if json is not None and json != "-":
+        check_writable("--json", json)
+    budgets = listed("--kl-budgets", kl_budgets, float)
+    cells = listed("--codewords", codewords, int)
+    wish = Wish(
+        max_attack=max_attack, min_agreement=min_agreement, max_kl=max_kl, protocol=protocol
+    )
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
+    from tacit.hidden_states import audit_layer
+
+    with points_bar(None) as progress:
+        result = audit_layer(
+            found,
+            layer,
+            prefixes=prefixes,
+            wish=wish,
+            budgets=budgets,
+            codewords=cells,
+            sizes=sizes_of(prompts),
+            out=points,
+            rng=source.seed,
+            progress=progress,
+        )
+    provenance = Provenance.capture(
+        command_line(), data_name=source.texts or "docstrings of this installation", data_rows=bank
+    )
+    content = {**result.to_dict(), "provenance": provenance.to_dict()}
+    if json is not None and json != "-":
+        write_text_atomic("--json", json, dump(content))
+    if json == "-":
+        print_json(content)
+    console = consoles(json == "-")
+    conclusion = hidden_verdict(result)
+    style = "bold" if conclusion.kind != "none" else "bold red"
+    console.print(Text(conclusion.sentence, style))
+    for reason in result.recommendation.reasons:
+        line(console, "because", reason)
+    for guarantee in result.guarantees:
+        line(console, "guarantee", guarantee.describe())
+    if report is not None:
+        line(console, "report", str(write_audit(result, report, provenance)))

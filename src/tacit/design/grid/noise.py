@@ -1,0 +1,283 @@
+"""Release by a discrete Gaussian: integers are published, and every rounding is in the bound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.checks import (
+    Array,
+    RandomSource,
+    array,
+    as_float,
+    is_reproducible,
+    vector,
+)
+from tacit.accounting import PrivacyProfile, gaussian_shift
+from tacit.covariance.axes import principal_axes
+from tacit.covariance.base import Covariance, frozen
+from tacit.covariance.exact import Scaled, linear_image, scaled_integers, to_doubles
+from tacit.covariance.publication import doubles
+from tacit.design.base import Design
+from tacit.design.grid.sampling import discrete_gaussian, random_bits
+from tacit.linalg import MACHINE_EPSILON
+
+COARSEST_BITS, FINEST_BITS = 4, 60
+# Of its variance s² the discrete Gaussian gives 4² to the rounding that makes it of a continuous
+# one, exactly up to factors exp(±7 exp(−2π² 4²)); the slack below covers them.
+ROUNDING_VARIANCE = 16.0
+SLACK = 1.0 + 2.0**-48
+WIDENING_SLACK = 1.0 + 1e-9
+SOURCE = (
+    "Canonne, Kamath and Steinke (2020), Proposition 5; domination by the Gaussian of variance "
+    "s² − 16: docs/released-floats.md"
+)
+ASSUMPTIONS = (
+    "the two values differ by one of the listed differences, as real numbers",
+    "the covariance, the step and the centre were chosen without the value",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteRelease:
+    """What a discrete Gaussian release publishes.
+
+    Attributes:
+        integers: (p,) noisy integers, of any size; the whole release.
+        value: (d,) ``centre + step · A integers``, the nearest doubles: the integers in the units
+            of the value, for whoever holds the noise as doubles.
+        reproducible: whether a seed or generator fixed the randomness, which voids the guarantee.
+        seed: the integer seed, when one was given.
+    """
+
+    integers: tuple[int, ...]
+    value: Array
+    reproducible: bool
+    seed: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteNoise:
+    """Integer noise on a grid of the coordinates in which N(0, Σ) is N(0, I).
+
+    A value f is published as the integers ``k = round(W (f − c)/g) + N``, where W are p × d doubles
+    with ``W Σ Wᵀ ≈ I``, c is a public centre, g the step, and every entry of N a discrete Gaussian,
+    ``P(N = n) ∝ exp(−n² g²/2)``. The product and the rounding are computed in integers, and N is
+    sampled exactly, so that nothing else tells of f.
+
+    Attributes:
+        covariance: Σ.
+        forward: W, (p, d); its diagonal, (d,), where Σ is diagonal.
+        backward: A, (d, p), with ``W A ≈ I``, or its diagonal.
+        centre: c, (d,).
+        step_bits: g = 2^−step_bits.
+        widening: factor by which Σ exceeds the design's, for the budgets that were to be kept.
+    """
+
+    covariance: Covariance
+    forward: Array
+    backward: Array
+    centre: Array
+    step_bits: int
+    widening: float
+
+    @property
+    def step(self) -> float:
+        """The step g, in standard deviations of the noise."""
+        return 2.0**-self.step_bits
+
+    @property
+    def rank(self) -> int:
+        """Number p of integers published."""
+        return int(self.forward.shape[0])
+
+    def mahalanobis(self, z: Any) -> Any:
+        """Return the certified squared distance of a difference, with all rounding in it.
+
+        ``(‖Wz‖ + g √r)² / (1 − 16 g²)``, r the number of coordinates that z moves: the rounded
+        coordinates of two values differ by integers within 1 of ``(Wz)_j/g``, and the discrete
+        Gaussian of variance 1/g² tells no more of such a shift than a Gaussian of variance
+        1/g² − 16. A direction without noise is not published, and counts as nothing.
+
+        Args:
+            z: (d,) or (m, d).
+
+        Returns:
+            float for a vector, (m,) for rows; rounded up.
+
+        Raises:
+            ValueError: wrong shape or a non-finite entry.
+        """
+        rows = array("z", z, ndim=(1, 2))
+        if rows.shape[-1] != self.centre.size:
+            raise ValueError(f"z: expected {self.centre.size} columns, got shape {rows.shape}")
+        squares = self._distances(np.atleast_2d(rows)) ** 2 * SLACK
+        return float(squares[0]) if rows.ndim == 1 else squares
+
+    def profile(self, differences: Any) -> PrivacyProfile:
+        """Return the privacy profile over the listed differences, rounded up.
+
+        Args:
+            differences: (m, d), or one (d,).
+
+        Returns:
+            δ(ε) of the farthest of them; ``.success()``, ``.epsilon(delta)``, ``.renyi(orders)``
+            and composition follow. The KL divergence is at most ``mahalanobis/2``.
+
+        Raises:
+            ValueError: wrong shape or a non-finite entry.
+
+        Source: docs/released-floats.md; Balle and Wang (2018), Theorem 8.
+        """
+        rows = np.atleast_2d(array("differences", differences, ndim=(1, 2)))
+        farthest = float(np.max(self.mahalanobis(rows)))
+        return replace(
+            gaussian_shift(math.sqrt(farthest) * SLACK),
+            name=f"discrete Gaussian of step {self.step:g}",
+            source=SOURCE,
+            assumptions=ASSUMPTIONS,
+        )
+
+    def release(self, value: Any, *, rng: RandomSource = None) -> DiscreteRelease:
+        """Draw the integers to publish.
+
+        Args:
+            value: f, (d,), finite.
+            rng: None draws from the operating system. A seed or generator can be repeated by
+                whoever knows it, which voids the guarantee and is recorded.
+
+        Returns:
+            The release; it holds nothing of the value but the noisy integers.
+
+        Raises:
+            ValueError: a value of another length or not finite.
+        """
+        clean = vector("value", doubles(value), size=self.centre.size)
+        both = scaled_integers(np.stack([clean, self.centre]))
+        moved = Scaled(both.integers[0] - both.integers[1], both.exponent)
+        coordinates = linear_image(self._forward_integers, moved).rounded(self.step_bits)
+        bits = random_bits(rng)
+        variance = 4**self.step_bits
+        integers = tuple(int(k) + discrete_gaussian(variance, bits) for k in coordinates)
+        return DiscreteRelease(
+            integers=integers,
+            value=self._reconstructed(integers),
+            reproducible=is_reproducible(rng),
+            seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
+        )
+
+    @cached_property
+    def _forward_integers(self) -> Scaled:
+        return scaled_integers(self.forward)
+
+    def _reconstructed(self, integers: tuple[int, ...]) -> Array:
+        """Return ``c + g A k`` in integers, rounded once: nothing between can overflow."""
+        noisy = Scaled(np.array(integers, dtype=object), -self.step_bits)
+        image = linear_image(scaled_integers(self.backward), noisy)
+        return frozen(to_doubles(image.plus(scaled_integers(self.centre))))
+
+    def _distances(self, rows: Array) -> Array:
+        """Return ``(‖Wz‖ + g √r)/√(1 − 16 g²)``, above the rounding of every product."""
+        weights, moved = np.abs(self.forward), np.abs(rows)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            if self.forward.ndim == 1:
+                images, sizes = np.abs(rows * self.forward), moved * weights
+                touched = (moved > 0.0).sum(axis=1)
+            else:
+                images, sizes = np.abs(rows @ self.forward.T), moved @ weights.T
+                touched = ((moved > 0.0).astype(float) @ (weights > 0.0).T > 0.0).sum(axis=1)
+            error = (rows.shape[1] + 4) * MACHINE_EPSILON * sizes
+            # What underflows is below 2⁻¹⁰⁰⁰ a product: the step is far above it.
+            norms = np.linalg.norm(np.nan_to_num(images + error, nan=np.inf), axis=1)
+            norms = norms * (1.0 + rows.shape[1] * MACHINE_EPSILON)
+            shifts = norms + self.step * np.sqrt(touched) * (1.0 + 2.0**-40)
+        spread = math.sqrt(1.0 - ROUNDING_VARIANCE * self.step**2)
+        distances: Array = np.where(touched > 0, shifts, 0.0) / spread * SLACK
+        return distances
+
+
+def discrete(
+    design: Design,
+    *,
+    step: float = 2.0**-20,
+    centre: Any = None,
+    budgets: Any = None,
+) -> DiscreteNoise:
+    """Return the design's noise as integers on a grid, with exact accounting of the rounding.
+
+    Args:
+        design: what to release with; its noise must be Gaussian.
+        step: g, a power of two between 2⁻⁶⁰ and 2⁻⁴, in standard deviations of the noise. Rounding
+            adds g √p to every distance and g²/12 of the variance to the error.
+        centre: (d,) public, chosen without the value; what the release says where there is no
+            noise. None for 0, which only noise of full rank allows.
+        budgets: squared distances under Σ, a number or (m,), that are to hold with the rounding
+            too: Σ is widened just enough. None leaves Σ as it is.
+
+    Returns:
+        The ``DiscreteNoise``.
+
+    Raises:
+        ValueError: noise that is not Gaussian, is absent, or leaves a direction bare without a
+            centre; a step that is no such power of two or too coarse for the budgets.
+
+    Example:
+        >>> from tacit.design import discrete, worst_case
+        >>> differences = [[3.0, 0.0], [0.0, 4.0]]
+        >>> noise = discrete(worst_case(differences, 1.0), budgets=1.0)
+        >>> bool((noise.mahalanobis(differences) <= 1.0).all())
+        True
+        >>> len(noise.release([10.0, 20.0]).integers)
+        2
+
+    Source: Canonne, Kamath and Steinke (2020), "The discrete Gaussian for differential privacy".
+    """
+    if not isinstance(design, Design):
+        raise ValueError(f"design: expected a Design, got {type(design).__name__}")
+    if design.noise is not None:
+        raise ValueError("design: expected Gaussian noise, got a scale mixture")
+    bits = _step_bits(step)
+    size = design.covariance.dim
+    middle = np.zeros(size) if centre is None else vector("centre", centre, size=size)
+    forward, backward = principal_axes(design.covariance)
+    if len(forward) < size and centre is None:
+        raise ValueError(
+            f"centre: expected a public point, since the noise covers {len(forward)} of {size} "
+            "directions and says nothing of the others, got None"
+        )
+    widening = 1.0 if budgets is None else _widening(budgets, len(forward), bits)
+    root = math.sqrt(widening)
+    return DiscreteNoise(
+        covariance=design.covariance if widening == 1.0 else design.covariance.scaled(widening),
+        forward=frozen(forward / root),
+        backward=frozen(backward * root),
+        centre=frozen(middle),
+        step_bits=bits,
+        widening=widening,
+    )
+
+
+def _step_bits(step: float) -> int:
+    fraction, exponent = math.frexp(as_float("step", step))
+    if fraction != 0.5 or not COARSEST_BITS <= 1 - exponent <= FINEST_BITS:
+        raise ValueError(f"step: expected a power of two from 2^-60 to 2^-4, got {step!r}")
+    return 1 - exponent
+
+
+def _widening(budgets: Any, rank: int, bits: int) -> float:
+    """Return c with ``(√(b/c) + g √p)/√(1 − 16 g²) <= √b`` for the least budget b."""
+    least = float(np.min(array("budgets", budgets, ndim=(0, 1))))
+    if least <= 0.0:
+        raise ValueError(f"budgets: expected numbers > 0, got {least!r}")
+    step = 2.0**-bits
+    room = math.sqrt(1.0 - ROUNDING_VARIANCE * step**2) - step * math.sqrt(rank / least)
+    if room <= 0.0:
+        raise ValueError(
+            f"step: expected one below {math.sqrt(least / rank):.3g} for a budget of {least:.3g} "
+            f"in {rank} directions, got {step:g}"
+        )
+    return WIDENING_SLACK / room**2

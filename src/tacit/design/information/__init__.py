@@ -1,0 +1,1 @@
+"""Least noise within a budget of information."""

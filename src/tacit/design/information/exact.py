@@ -1,0 +1,366 @@
+"""Least noise for a finite secret under its true information, certified on draws never seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import (
+    Array,
+    RandomSource,
+    array,
+    choice,
+    generator,
+    in_interval,
+    matrix,
+    positive,
+)
+from tacit.compute import progress_bar
+from tacit.covariance import Covariance, Diagonal, Factored, ScaleMixture, whiten
+from tacit.design.base import Design, no_noise
+from tacit.design.cost import CostFrame, cost_matrix
+from tacit.design.information.fixed_point import (
+    SCALE_TOLERANCE,
+    SHAPE_STEPS,
+    Measured,
+    Noise,
+    Problem,
+)
+from tacit.design.information.gaussian import gaussian_information
+from tacit.design.information.scale_family import SCALES, ScaleProblem
+from tacit.guarantees.words import number_up
+from tacit.information import InformationBound, mixture
+from tacit.information.concentration import confidence_share
+from tacit.information.distinct import distinct_outputs, entropy
+from tacit.information.finite.mixture import prior_weights
+from tacit.linalg import MACHINE_EPSILON
+
+Noises: TypeAlias = Covariance | ScaleMixture
+
+FAMILIES = ("full", "diagonal", "scale", "mixture")
+TURNING = ("full", "mixture")
+MIXTURE = "true-information-mixture"
+PROTECTION = 100.0
+OPTIMISER_WORK, CERTIFIER_WORK = 15_000_000, 300_000_000
+FEWEST_DRAWS, MOST_DRAWS = 4_000, 40_000
+FEWEST_CERTIFYING, MOST_CERTIFYING, MOST_NUMBERS = 100_000, 500_000, 20_000_000
+ATTEMPTS = 8
+SLOWER_BY_SCALE = 4
+REHEARSAL = 0.25
+TIGHT, LAST_TIGHTENING = 2e-3, 2
+# Share of the confidence width that a certificate on fresh draws is allowed to fluctuate.
+MARGIN = 0.5
+SMALLEST_SLOPE = 1e-3
+STILL = 1e-13
+# Squares of the outputs stay within double precision.
+SMALLEST_SPREAD, LARGEST_SPREAD = 1e-120, 1e120
+# With less than this share of the budget unused, the log-det design cannot be improved noticeably.
+WORTH_IMPROVING = 2e-3
+FRESH = "certified on draws that were not used to choose the noise"
+NO_NOISE = "no-noise"
+NOT_IMPROVED = "the log-det optimum spends the true information too: no cheaper noise was found"
+
+
+def true_information(
+    outputs: Any,
+    mi_budget: float,
+    *,
+    family: str = "full",
+    weights: Any = None,
+    cost: Any = None,
+    protect: Any = None,
+    confidence: float = 0.99,
+    rng: RandomSource = None,
+    progress: bool | None = None,
+) -> Design:
+    """Choose the least Gaussian noise whose information bound for a finite secret fits a budget.
+
+    Minimise ``tr(F Σ)`` subject to ``I(X; Y) <= β``, Y = output of X + N(0, Σ). With E the
+    covariance of the error of the best estimate of the output from Y, ``∂I/∂Σ⁻¹ = E/2``, so that
+    ``Σ = c F^-½ (F^½ E F^½)^½ F^-½`` at the optimum: a fixed point, found by repeating it on
+    common random numbers from the log-det optimum. Its upper confidence bound by ``mixture`` on
+    fresh draws is within the budget, or the noise is enlarged and certified on fresh draws again.
+
+    Args:
+        outputs: (N, d), one per secret.
+        mi_budget: β in nats.
+        family: ``"full"`` covariance, ``"diagonal"``, ``"scale"``: a multiple of the log-det
+            optimum, or ``"mixture"``: noise of the best full shape whose size is drawn too, a
+            ``ScaleMixture``, which saves most where β is near the entropy of the outputs.
+        weights: (N,) prior probabilities; None for equally likely.
+        cost: F, what noise costs: None (squared error), a scalar, (d,) or (d, d).
+        protect: (d, k) basis of a task subspace that should get least noise: within it, noise
+            costs 100 times its mean price.
+        confidence: of the certificate, in (0, 1).
+        rng: source of the draws.
+        progress: whether to show a bar on a terminal; None and True do.
+
+    Returns:
+        A ``Design``. ``information`` is certified, at most ``mi_budget``, with ``confidence``,
+        which is that of all certificates tried, together; it is None where the log-det optimum is
+        returned because nothing cheaper was found, and where β is at or above the entropy of the
+        distinct outputs: then there is no noise, and ``information`` is that entropy.
+
+    Raises:
+        ValueError: a bad argument, outputs that never differ, or a spread of a column that double
+            precision cannot square.
+
+    Example:
+        >>> clusters = np.array([[-3.0, 0.0], [-3.0, 1.0], [3.0, 0.0], [3.0, 1.0]])
+        >>> design = true_information(clusters, 0.5, rng=0)
+        >>> exact = gaussian_information(np.cov(clusters.T, bias=True), 0.5)
+        >>> design.information <= 0.5 and design.cost < exact.cost
+        True
+
+    Source: residual-pac, Sec. 5 (the goal of SR-PAC); Palomar and Verdú, "Gradient of mutual
+    information in linear vector Gaussian channels" (2006), Thm 2, for the gradient.
+    """
+    given = matrix("outputs", outputs)
+    budget = positive("mi_budget", mi_budget)
+    choice("family", family, FAMILIES)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    law = None if weights is None else prior_weights(weights, len(given))
+    points, priors = distinct_outputs(given, law)
+    if len(points) == 1:
+        raise ValueError("outputs: expected outputs that differ, got the same one for every secret")
+    prices = cost_matrix(cost, points.shape[1])
+    charged = prices if protect is None else _protected(prices, protect)
+    source = generator(rng)
+    ceiling = entropy(priors)
+    if ceiling <= budget:
+        return no_noise(points.shape[1], ceiling, NO_NOISE, entropy_sentence(len(points), ceiling))
+    _check_spread(points)
+    upper = _covariance_upwards(points, priors)
+    gaussian = gaussian_information(
+        upper, budget, cost=charged, method="diagonal" if family == "diagonal" else "exact"
+    )
+    frame = _Frame.of(upper, charged, gaussian, turns=family != "diagonal")
+    shown = progress is not False
+    with progress_bar(SHAPE_STEPS + 3, "choosing the noise", shown=shown) as advance:
+        task = _Task(points, priors, ceiling, budget, frame, source, lambda: advance(1))
+        designs = [gaussian, *task.improved(family, level)]
+    chosen = min(designs, key=lambda design: design.covariance.weighted_trace(charged))
+    if chosen is gaussian:
+        chosen = replace(gaussian, notes=(*gaussian.notes, NOT_IMPROVED))
+    return replace(chosen, cost=chosen.covariance.weighted_trace(prices))
+
+
+def _check_spread(points: Array) -> None:
+    with np.errstate(over="ignore"):
+        spreads = np.ptp(points, axis=0)
+    lowest, highest = float(spreads[spreads > 0.0].min()), float(spreads.max())
+    if lowest < SMALLEST_SPREAD or highest > LARGEST_SPREAD:
+        raise ValueError(
+            f"outputs: expected outputs that spread over {SMALLEST_SPREAD:g} to "
+            f"{LARGEST_SPREAD:g}, got {lowest:.3g} to {highest:.3g}: choose other units"
+        )
+
+
+def entropy_sentence(count: int, nats: float) -> str:
+    """Say why ``count`` different outputs of so many nats are left as they are."""
+    return (
+        f"no noise: the {count:,} different outputs have an entropy of at most {number_up(nats)} "
+        "nats, which is within the budget"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """Coordinates u, ``x = directions u``, in which noise costs its trace.
+
+    Only ``moving`` coordinates are searched; the others, in which outputs do not differ but for
+    rounding, keep the variances ``still`` of the log-det design.
+    """
+
+    directions: Array
+    inverse: Array
+    moving: npt.NDArray[np.bool_]
+    variances: Array
+    turns: bool
+
+    @staticmethod
+    def of(upper: Array, charged: Array, gaussian: Design, *, turns: bool) -> _Frame:
+        """Return the principal axes of F^½ S F^½, or the coordinates where noise may not turn."""
+        if turns:
+            frame = CostFrame.of(upper, charged)
+            assert frame.directions is not None
+            directions, ratios = frame.directions, frame.ratios
+            inverse = directions.T @ (np.diag(charged) if charged.ndim == 1 else charged)
+        else:
+            roots = np.sqrt(charged if charged.ndim == 1 else np.diagonal(charged))
+            directions, inverse = np.diag(1.0 / roots), np.diag(roots)
+            ratios = np.diagonal(upper) * roots**2
+        variances = np.einsum(
+            "ij,jk,ik->i", inverse, gaussian.covariance.to_dense(), inverse, optimize=True
+        )
+        return _Frame(directions, inverse, ratios > STILL * ratios.max(), variances, turns)
+
+    def inward(self, points: Array, priors: Array) -> Array:
+        """Return the moving coordinates of the outputs, centred."""
+        moved = (points - points[0]) @ self.inverse[self.moving].T
+        centred: Array = moved - priors @ moved
+        return centred
+
+    def outward(self, noise: Noise) -> Covariance:
+        """Return Σ of a noise given in the moving coordinates."""
+        if not self.turns:
+            variances = self.variances.copy()
+            variances[self.moving] = noise.variances
+            return Diagonal(variances * np.diagonal(self.directions) ** 2)
+        moving = self.directions[:, self.moving] @ (noise.axes * np.sqrt(noise.variances))
+        still = self.directions[:, ~self.moving] * np.sqrt(self.variances[~self.moving])
+        return Factored(np.concatenate([moving, still], axis=1).T)
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One run: the secret, its budget, and the source of all draws."""
+
+    points: Array
+    priors: Array
+    ceiling: float
+    budget: float
+    frame: _Frame
+    source: np.random.Generator
+    tick: Callable[[], None]
+
+    def search(self, family: str) -> Measured | None:
+        """Return the cheapest noise found; None where the log-det optimum spends the budget."""
+        outputs = self.frame.inward(self.points, self.priors)
+        size = outputs.shape[1]
+        draws = max(FEWEST_DRAWS, OPTIMISER_WORK // (len(outputs) * (1 + size // 16)))
+        problem = Problem.of(
+            outputs, self.priors, min(draws, MOST_DRAWS), self.source, free=family in TURNING
+        )
+        start = Noise(np.eye(size), self.frame.variances[self.frame.moving])
+        if problem.measure(start).information >= self.budget * (1.0 - WORTH_IMPROVING):
+            return None
+        if family == "scale":
+            return problem.at_budget(start, self.budget)
+        found = list(problem.descend(start, self.budget, self.tick))
+        if family in TURNING:
+            level = Noise(np.eye(size), np.full(size, start.cost / size))
+            found += problem.descend(level, self.budget, self.tick)
+        within = [m for m in found if m.information <= self.budget * (1.0 + 2.0 * SCALE_TOLERANCE)]
+        return min(within or found, key=lambda measured: measured.noise.cost)
+
+    def improved(self, family: str, level: float) -> list[Design]:
+        """Return certified designs that may cost less than the log-det optimum.
+
+        All certificates hold together at ``level``, so that the cheapest may be kept.
+        """
+        if self.budget >= self.ceiling * (1.0 - WORTH_IMPROVING):
+            return []
+        best = self.search(family)
+        if best is None:
+            return []
+        form = self.frame.outward(best.noise)
+        forms: list[tuple[Noises, str]] = [
+            (form, f"true-information-{'full' if family == 'mixture' else family}")
+        ]
+        if family == "mixture":
+            forms.append((self.spread(form), MIXTURE))
+        each = confidence_share(level, 1.0 / len(forms))
+        found = [self.certified(noise, best.slope, each, method) for noise, method in forms]
+        return [
+            design if design.confidence is None else replace(design, confidence=level)
+            for design in found
+            if design is not None
+        ]
+
+    def spread(self, form: Covariance) -> ScaleMixture:
+        """Return the noise of the same shape whose size is drawn from the best law."""
+        whitened, _ = whiten(self.points - self.points[0], form)
+        problem = ScaleProblem.of(whitened - self.priors @ whitened, self.priors, self.source)
+        probabilities = problem.least_noise(self.budget)
+        kept = probabilities > 0.0
+        return ScaleMixture(form, SCALES[kept], probabilities[kept])
+
+    def certified(self, form: Noises, slope: float, level: float, method: str) -> Design | None:
+        """Return the noise, enlarged until a bound on fresh draws is within the budget.
+
+        Attempt k spends ``(1 − confidence)/(k (k + 1))``, whatever comes of it; the rehearsal
+        before them only sets the margin, and its draws are not used again. A certificate that
+        leaves budget over is followed by an attempt with less noise.
+        """
+        found = None
+        for attempt in range(ATTEMPTS + 1):
+            spent = 1.0 / (max(attempt, 1) * (max(attempt, 1) + 1))
+            bound = self._bound(form, confidence_share(level, spent), rehearsal=attempt == 0)
+            self.tick()
+            if attempt and bound.upper <= self.budget:
+                found = _design(form, bound, level, method, attempt)
+                if bound.upper >= self.budget * (1.0 - TIGHT) or attempt >= LAST_TIGHTENING:
+                    break
+            elif found is not None:
+                break
+            width = (bound.upper - bound.estimate) * (REHEARSAL**0.5 if attempt == 0 else 1.0)
+            excess = bound.estimate + (1.0 + MARGIN) * width - self.budget
+            form = form.scaled(math.exp(excess / max(-slope, SMALLEST_SLOPE * self.budget)))
+        return found
+
+    def _bound(self, form: Noises, confidence: float, *, rehearsal: bool) -> InformationBound:
+        mixed = form.scales.size if isinstance(form, ScaleMixture) else 0
+        draws = CERTIFIER_WORK // (len(self.points) * (1 + SLOWER_BY_SCALE * mixed))
+        most = max(FEWEST_DRAWS, MOST_NUMBERS // self.points.shape[1])
+        draws = min(max(draws, FEWEST_CERTIFYING), MOST_CERTIFYING, most)
+        return mixture(
+            self.points,
+            form,
+            weights=self.priors,
+            samples=int(draws * REHEARSAL) if rehearsal else draws,
+            confidence=confidence,
+            rng=self.source,
+        )
+
+
+def _design(
+    form: Noises, bound: InformationBound, level: float, method: str, attempt: int
+) -> Design:
+    covariance = form.covariance if isinstance(form, ScaleMixture) else form
+    return Design(
+        covariance=covariance,
+        cost=math.nan,
+        gap=math.nan,
+        method=method,
+        multipliers=np.empty(0),
+        iterations=attempt,
+        information=bound.upper,
+        confidence=None if bound.deterministic else level,
+        notes=(FRESH,),
+        noise=form if isinstance(form, ScaleMixture) else None,
+    )
+
+
+def _covariance_upwards(points: Array, priors: Array) -> Array:
+    """Return a matrix that S, the covariance of the outputs, does not exceed despite rounding."""
+    moved = points - points[0]
+    centred = moved - priors @ moved
+    covariance = (centred * priors[:, None]).T @ centred
+    # Entries of a product of N terms are off by (N + 4) 2⁻⁵² √(S_ii S_jj).
+    slack = points.shape[1] * (len(points) + 4) * MACHINE_EPSILON
+    upper: Array = (covariance + covariance.T) / 2.0 + slack * np.diag(np.diagonal(covariance))
+    return upper
+
+
+def _protected(prices: Array, protect: Any) -> Array:
+    """Return F with 99 more of its mean price on the subspace spanned by the columns given."""
+    size = len(prices)
+    basis = array("protect", protect, ndim=(1, 2))
+    basis = basis[:, None] if basis.ndim == 1 else basis
+    if basis.shape[0] != size or not basis.any():
+        raise ValueError(
+            f"protect: expected ({size}, k), the columns a basis that is not zero, "
+            f"got shape {basis.shape}"
+        )
+    vectors, singular, _ = np.linalg.svd(basis, full_matrices=False)
+    vectors = vectors[:, singular > size * MACHINE_EPSILON * singular[0]]
+    dense = np.diag(prices) if prices.ndim == 1 else prices
+    mean = float(np.trace(dense)) / size
+    charged: Array = dense + (PROTECTION - 1.0) * mean * vectors @ vectors.T
+    return charged

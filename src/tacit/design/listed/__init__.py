@@ -1,0 +1,1 @@
+"""Least noise that covers every listed difference."""

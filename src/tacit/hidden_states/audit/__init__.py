@@ -1,0 +1,1 @@
+"""Every mechanism measured on one layer, and one recommended."""

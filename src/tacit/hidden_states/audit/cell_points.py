@@ -1,0 +1,171 @@
+"""A codebook fitted once, read under both protocols, and attacked exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import gammaln
+
+from tacit._ground.checks import Array, vector
+from tacit.hidden_states.audit.laboratory import Laboratory, curve_sizes
+from tacit.hidden_states.audit.mechanisms import CODEBOOKS
+from tacit.hidden_states.audit.points import CODEBOOK, AttackPoint, Measured
+from tacit.hidden_states.codebooks.certificates import CodeCertificate
+from tacit.hidden_states.codebooks.codebook import Codebook
+
+Cells = npt.NDArray[np.int64]
+
+
+class CodebookReleases:
+    """The codebooks of one layer; certificates are kept, and the last one fitted.
+
+    Args:
+        laboratory: the layer.
+    """
+
+    def __init__(self, laboratory: Laboratory) -> None:
+        self.laboratory = laboratory
+        self._fitted: tuple[tuple[str, int, int], Codebook, Cells] | None = None
+        self._certificates: dict[tuple[str, int, int], CodeCertificate] = {}
+
+    def fit(self, mechanism: str, size: int, seed: int) -> tuple[Codebook, Cells]:
+        """Return the codebook fitted on calibration prompts, and the code of every bank prompt."""
+        if self._fitted is None or self._fitted[0] != (mechanism, size, seed):
+            laboratory = self.laboratory
+            metric, codewords, decision_cost = CODEBOOKS[mechanism]
+            learnt = laboratory.learnt
+            book = Codebook.fit(
+                laboratory.calibration,
+                size=None if metric == "argmax" else size,
+                metric=metric,
+                codewords=codewords,
+                behaviours=laboratory.calibration_behaviours,
+                fisher=laboratory.geometry.ridged_fisher if metric == "fisher" else None,
+                continuation=learnt if codewords == "trained" else None,
+                decision_cost=decision_cost,
+                rng=np.random.default_rng(seed),
+                progress=False,
+            )
+            cells = book.assign(laboratory.bank, behaviours=laboratory.bank_behaviours)
+            self._fitted = ((mechanism, size, seed), book, cells)
+            self._certificates[mechanism, size, seed] = book.certify(cells)
+        return self._fitted[1], self._fitted[2]
+
+    def certificate(self, mechanism: str, size: int, seed: int) -> CodeCertificate:
+        """Return what is proven of the codes of the bank."""
+        if (mechanism, size, seed) not in self._certificates:
+            self.fit(mechanism, size, seed)
+        return self._certificates[mechanism, size, seed]
+
+    def point(self, mechanism: str, size: int, reading: str, seed: int) -> dict[str, Any]:
+        """Return what one reading of a codebook adds to a point."""
+        laboratory = self.laboratory
+        book, cells = self.fit(mechanism, size, seed)
+        codes = torch.from_numpy(cells[: laboratory.sizes.prompts])
+        certificate = self.certificate(mechanism, size, seed)
+        generated = None
+        if reading == "states":
+            states = book.decode(codes).to(laboratory.bank)
+            reader = laboratory.reads_states(states)
+            generated = laboratory.generated(states)
+        else:
+            reader = lambda _, rows: book.distributions(codes[rows]).to(laboratory.bank)  # noqa: E731
+        kl, agreement = laboratory.utility(reader)
+        return {
+            "family": CODEBOOK,
+            "kl_budget": None,
+            "target_epsilon": None,
+            "codewords": book.size,
+            "rank": certificate.occupied,
+            "predicted_kl": None,
+            "kl": kl,
+            "agreement": agreement,
+            "generated": generated,
+            "attacks": (within(cell_attack(cells, laboratory.last_tokens), certificate),),
+            "bound": certificate.success.success,
+            "information": certificate.information.nats,
+            "epsilon_nearest": None,
+            "epsilon_random": None,
+        }
+
+
+def within(attack: AttackPoint, certificate: CodeCertificate) -> AttackPoint:
+    """Return the attack when it stays under the bound, as a theorem says it must.
+
+    Raises:
+        ArithmeticError: it does not, so that one of the two is wrong.
+    """
+    bound = certificate.success.success
+    if attack.top1.value > bound:
+        raise ArithmeticError(
+            f"an attack reached {attack.top1.value!r} where a theorem says {bound!r}"
+        )
+    return attack
+
+
+def cell_attack(cells: Any, last_tokens: Any) -> AttackPoint:
+    """Return what the best attacker reaches who sees the cell of a uniform prompt of the bank.
+
+    All prompts of a cell are equally likely, so it names one of them: over the whole bank it is
+    right with probability (occupied cells)/N, and no attacker is right more often. Expectations
+    are exact over prompts and over how ties are broken, so the intervals have no width.
+
+    Args:
+        cells: (N,) the cell of every prompt of the bank.
+        last_tokens: (N,) the last token of every prompt; the attacker names the commonest one of
+            the cell.
+
+    Returns:
+        The attack; among m candidates it succeeds with the mean over prompts of
+        ``(N/(c m)) (1 − C(N − c, m)/C(N, m))``, c the size of the prompt's cell.
+
+    Example:
+        >>> cell_attack([0, 0, 1, 1], [7, 7, 8, 9]).top1.value
+        0.5
+    """
+    index = _integers("cells", cells)
+    endings = _integers("last_tokens", last_tokens)
+    if endings.shape != index.shape:
+        raise ValueError(f"last_tokens: expected shape {index.shape}, got {endings.shape}")
+    _, places, counts = np.unique(index, return_inverse=True, return_counts=True)
+    total, occupied = index.size, counts.size
+    pairs, together = np.unique(np.stack([places, endings]), axis=1, return_counts=True)
+    commonest = np.zeros(occupied)
+    np.maximum.at(commonest, pairs[0], together)
+    return AttackPoint(
+        name="exact",
+        top1=_exact(occupied / total),
+        top10=_exact(np.minimum(counts, 10).sum() / total),
+        top100=_exact(np.minimum(counts, 100).sum() / total),
+        last_token=_exact(commonest.sum() / total),
+        candidates=tuple((size, _among(counts, total, size)) for size in curve_sizes(total)),
+    )
+
+
+def _among(counts: Cells, total: int, size: int) -> float:
+    """Mean over prompts of the chance to be named among ``size`` candidates, rounded to [0, 1]."""
+    outside = np.asarray(total - counts, dtype=np.float64)
+    possible = outside >= size
+    top = np.where(possible, outside, size)
+    log_none = gammaln(top + 1) - gammaln(top - size + 1) - gammaln(total + 1.0)
+    log_none += gammaln(total - size + 1.0)
+    some = np.where(possible, -np.expm1(np.minimum(log_none, 0.0)), 1.0)
+    # Σ over cells of (c/N) (N/(c m)) (…): the cell's size cancels
+    return min(1.0, float(some.sum() / size))
+
+
+def _exact(value: float) -> Measured:
+    share = float(value)
+    return Measured(share, share, share)
+
+
+def _integers(name: str, value: Any) -> Cells:
+    values: Array = vector(name, np.asarray(value))
+    if not np.array_equal(values, np.round(values)) or values.min() < 0:
+        raise ValueError(f"{name}: expected integers >= 0, got others")
+    if values.size < 2:
+        raise ValueError(f"{name}: expected at least 2 entries, got {values.size}")
+    return values.astype(np.int64)

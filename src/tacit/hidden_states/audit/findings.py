@@ -1,0 +1,95 @@
+"""What an audit of a layer found, as a value that is written and read without the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tacit.guarantees import guarantee_from_dict
+from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
+
+KIND = "hidden-audit"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Audit:
+    """What was measured of one layer, and what follows.
+
+    Attributes:
+        model: name of the language model.
+        layer: 1 … L.
+        layers: L.
+        width: d.
+        length: tokens of each prompt.
+        calibration: public prompts that designs, codebooks and denoisers were fitted on.
+        points: every release measured.
+        recommendation: the release to choose, or none.
+        guarantees: of the recommended release, none when nothing is recommended.
+        fisher_spectrum: eigenvalues of F, largest first, (d,).
+        spread_spectrum: eigenvalues of the second moment of prompt differences, largest first.
+        notes: where the measurement is too small for what is asked.
+        seed: what every draw of the measurement depends on.
+    """
+
+    model: str
+    layer: int
+    layers: int
+    width: int
+    length: int
+    calibration: int
+    points: tuple[Point, ...]
+    recommendation: Recommendation
+    guarantees: tuple[Guarantee, ...]
+    fisher_spectrum: tuple[float, ...]
+    spread_spectrum: tuple[float, ...]
+    notes: tuple[str, ...]
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary that ``from_dict`` reads back."""
+        found = self.recommendation
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        chosen = None if found.point is None else self.points.index(found.point)
+        return {
+            "kind": KIND,
+            **content,
+            "points": [point.to_dict() for point in self.points],
+            "recommendation": {
+                "point": chosen,
+                "wish": asdict(found.wish),
+                "kept": found.kept,
+                "reasons": list(found.reasons),
+            },
+            "guarantees": [guarantee.to_dict() for guarantee in self.guarantees],
+            "fisher_spectrum": list(self.fisher_spectrum),
+            "spread_spectrum": list(self.spread_spectrum),
+            "notes": list(self.notes),
+        }
+
+    @staticmethod
+    def from_dict(content: Any) -> Audit:
+        """Return the audit that ``to_dict`` wrote; what it recommends is worked out anew.
+
+        Raises:
+            ValueError: it is not an audit, or a field is missing or out of range.
+        """
+        if not isinstance(content, Mapping) or content.get("kind") != KIND:
+            raise ValueError(f"audit: expected an audit of hidden states of kind {KIND!r}")
+        try:
+            points = tuple(Point.from_dict(entry) for entry in content["points"])
+            wish = Wish(**content["recommendation"]["wish"])
+            return Audit(
+                **{name: content[name] for name in ("model", "layer", "layers", "width")},
+                **{name: content[name] for name in ("length", "calibration", "seed")},
+                points=points,
+                recommendation=recommend(points, wish),
+                guarantees=tuple(guarantee_from_dict(held) for held in content["guarantees"]),
+                fisher_spectrum=tuple(map(float, content["fisher_spectrum"])),
+                spread_spectrum=tuple(map(float, content["spread_spectrum"])),
+                notes=tuple(map(str, content["notes"])),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"audit: a field is missing or malformed: {error}") from None

@@ -1,0 +1,302 @@
+"""One layer made ready for measurement: its states, its consumer and its attackers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from tacit._ground.checks import Array, choice, integer
+from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
+from tacit.attacks.intervals import mean_interval, proportion_interval
+from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
+from tacit.covariance import Covariance
+from tacit.guarantees import RenyiDP
+from tacit.hidden_states.audit.mechanisms import Designs
+from tacit.hidden_states.audit.points import AttackPoint, Measured
+from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
+from tacit.hidden_states.geometry.spread import adjacency_differences
+from tacit.hidden_states.noise.release import ORDERS
+from tacit.models.behaviours import Behaviours
+from tacit.models.continuation import Continuation
+from tacit.models.language import LanguageModel
+from tacit.models.readings import Readings
+from tacit.models.texts.prefixes import Prefixes
+
+ATTACKERS = ("euclidean", "complement", "weighted", "mahalanobis")
+PROMPTS_TOGETHER = 1000
+STEPS = 8
+CONFIDENCE = 0.95
+ORDER = 2.0
+BARE = 1e-6
+CURVE = (2, 10, 100, 1000, 10_000, 100_000)
+
+Reader = Callable[[Continuation, slice], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How much of everything a sweep measures.
+
+    Attributes:
+        geometry: calibration prompts from which F and S are measured.
+        pairs: differences in each adjacency set.
+        prompts: bank prompts on which KL and agreement are measured.
+        generated: of these, how many are continued by 8 tokens; 0 for none.
+        queries: bank prompts whose releases are attacked.
+        trained: calibration prompts through which codewords are trained.
+        held_out: further bank prompts on whose releases attackers are tuned.
+    """
+
+    geometry: int = 2000
+    pairs: int = 2000
+    prompts: int = 2000
+    generated: int = 500
+    queries: int = 2000
+    held_out: int = 256
+    trained: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            integer(name, value, minimum=0 if name == "generated" else 2)
+
+    def within(self, prefixes: Prefixes) -> Sizes:
+        """Return the sizes that these prompts allow.
+
+        Raises:
+            ValueError: the bank has too few prompts to attack and to tune on.
+        """
+        bank, calibration = len(prefixes.bank), len(prefixes.calibration)
+        if bank < 8:
+            raise ValueError(f"prefixes: expected a bank of at least 8 prompts, got {bank}")
+        if calibration < 4:
+            raise ValueError(f"prefixes: expected at least 4 to calibrate on, got {calibration}")
+        held_out = min(self.held_out, bank // 4)
+        prompts = min(self.prompts, bank)
+        return Sizes(
+            geometry=min(self.geometry, calibration),
+            pairs=min(self.pairs, bank),
+            prompts=prompts,
+            generated=min(self.generated, prompts),
+            queries=min(self.queries, bank - held_out),
+            held_out=held_out,
+            trained=min(self.trained, calibration),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Laboratory:
+    """What the points of one layer share.
+
+    Attributes:
+        model: the language model.
+        layer: 1 … L.
+        prefixes: bank, calibration and held-out prompts.
+        sizes: how much is measured.
+        bank: states of the bank, (N, d) float32.
+        bank_behaviours: what the model predicts for it.
+        calibration: states of the calibration prompts, (M, d) float32.
+        calibration_behaviours: what the model predicts for them.
+        geometry: F and S, from calibration prompts.
+        nearest: differences of nearest neighbours in the bank, (m, d).
+        random: differences of random pairs of the bank, (m, d).
+        readers: the layers above, ready for the first prompts of the bank.
+    """
+
+    model: LanguageModel
+    layer: int
+    prefixes: Prefixes
+    sizes: Sizes
+    bank: Tensor
+    bank_behaviours: Behaviours
+    calibration: Tensor
+    calibration_behaviours: Behaviours
+    geometry: Geometry
+    nearest: Array
+    random: Array
+    readers: tuple[Continuation, ...] = field(repr=False)
+
+    @classmethod
+    def prepare(
+        cls,
+        model: LanguageModel,
+        layer: int,
+        prefixes: Prefixes,
+        sizes: Sizes,
+        *,
+        seed: int,
+        readings: Readings | None = None,
+    ) -> Laboratory:
+        """Measure the geometry of one layer, and read its states where they were not before."""
+        kept = sizes.within(prefixes)
+        level = integer("layer", layer, minimum=1, maximum=model.layers)
+        room = prefixes.bank.shape[1] + STEPS - 1
+        if kept.generated and room > model.context:
+            raise ValueError(
+                f"generated: expected prompts of at most {model.context - STEPS + 1} tokens to "
+                f"continue, got {prefixes.bank.shape[1]}"
+            )
+        read = Readings.of(model, prefixes, [level]) if readings is None else readings
+        bank = read.bank.states[level]
+        source = np.random.default_rng([seed, level])
+        measured = measure_geometry(
+            model, level, prefixes.calibration[: kept.geometry], differences="raw", rng=source
+        )
+        rows = bank.double().cpu().numpy()
+        return cls(
+            model=model,
+            layer=level,
+            prefixes=prefixes,
+            sizes=kept,
+            bank=bank,
+            bank_behaviours=read.bank.behaviours,
+            calibration=read.calibration.states[level],
+            calibration_behaviours=read.calibration.behaviours,
+            geometry=measured,
+            nearest=adjacency_differences(rows, kept.pairs, kind="nearest", rng=source),
+            random=adjacency_differences(rows, kept.pairs, kind="random", rng=source),
+            readers=tuple(
+                model.continuation(part, level)
+                for part in torch.split(prefixes.bank[: kept.prompts], PROMPTS_TOGETHER)
+            ),
+        )
+
+    @cached_property
+    def learnt(self) -> Continuation:
+        """The layers above, ready for the calibration prompts codewords are trained on."""
+        tokens = self.prefixes.calibration[: self.sizes.trained]
+        return self.model.continuation(tokens, self.layer)
+
+    @cached_property
+    def designs(self) -> Designs:
+        """The Gaussian designs of this layer."""
+        return Designs(self.geometry, self.nearest)
+
+    @cached_property
+    def last_tokens(self) -> Any:
+        """The last token of every prompt of the bank, (N,)."""
+        return self.prefixes.bank[:, -1].numpy()
+
+    @cached_property
+    def clean_text(self) -> Tensor:
+        """What the model itself generates after the first prompts, (n, 8)."""
+        return self.model.generate(self._continued, self.layer, None, STEPS)
+
+    @property
+    def _continued(self) -> Tensor:
+        return self.prefixes.bank[: self.sizes.generated]
+
+    @property
+    def attacked(self) -> slice:
+        """Rows of the bank whose releases are attacked, from the first."""
+        return slice(0, self.sizes.queries)
+
+    @property
+    def tuned(self) -> slice:
+        """Rows of the bank on whose releases attackers are tuned."""
+        return slice(self.sizes.queries, self.sizes.queries + self.sizes.held_out)
+
+    def renyi(self, covariance: Covariance) -> RenyiDP:
+        """Rényi guarantee of one state over nearest neighbours of the bank."""
+        return renyi_over_adjacency(self.nearest, covariance, ORDERS)
+
+    def epsilon(self, differences: Array, covariance: Covariance) -> float:
+        """Rényi ε of order 2 over an adjacency set, rounded up; inf where Σ is bare."""
+        return renyi_over_adjacency(differences, covariance, (ORDER,)).epsilons[0]
+
+    def reads_states(self, states: Tensor) -> Reader:
+        """Return the consumer of protocol A: the layers above read these states, (n, d)."""
+        return lambda run, rows: run.logits(states[rows]).log_softmax(dim=-1)
+
+    @torch.no_grad()
+    def utility(self, reader: Reader) -> tuple[Measured, Measured]:
+        """Measure KL from the clean prediction, nats, and top-1 agreement with it."""
+        divergences: list[Tensor] = []
+        hits = 0
+        for run, rows in self.batches():
+            clean, read = run.clean_logits.log_softmax(dim=-1), reader(run, rows)
+            divergences.append((clean.exp() * (clean - read)).sum(dim=-1).double().cpu())
+            hits += int((clean.argmax(dim=-1) == read.argmax(dim=-1)).sum())
+        nats = torch.cat(divergences).numpy()
+        low, high = proportion_interval(hits, nats.size, CONFIDENCE)
+        return normal_mean(nats), Measured(hits / nats.size, low, high)
+
+    def generated(self, states: Tensor) -> Measured | None:
+        """Measure the share of 8 greedily generated tokens that stay the same (protocol A)."""
+        count = self.sizes.generated
+        if not count:
+            return None
+        text = self.model.generate(self._continued, self.layer, states[:count], STEPS)
+        shares = (text == self.clean_text).double().mean(dim=1).cpu().numpy()
+        low, high = mean_interval(shares, CONFIDENCE)
+        return Measured(float(shares.mean()), low, high)
+
+    def batches(self) -> Iterator[tuple[Continuation, slice]]:
+        """Yield the layers above for some prompts, and which rows of the bank those are."""
+        start = 0
+        for run in self.readers:
+            yield run, slice(start, start + len(run))
+            start += len(run)
+
+    def attack(
+        self, name: str, released: Array, held_out: Array, covariance: Covariance, seed: int
+    ) -> AttackPoint:
+        """Run one retrieval attacker, who knows Σ, on the released states of the attacked rows.
+
+        ``complement`` ignores the k noisiest directions, ``weighted`` divides by each coordinate's
+        variance.
+        """
+        choice("attackers", name, ATTACKERS)
+        options: dict[str, Any] = {"metric": name}
+        if name == "complement":
+            _, vectors = np.linalg.eigh(covariance.to_dense())
+            options["basis"] = vectors[:, -self.geometry.rank :].T
+        if name == "weighted":
+            variances = covariance.diagonal()
+            options["weights"] = 1.0 / (variances + BARE * variances.mean())
+        if name == "mahalanobis":
+            tuning = np.arange(self.tuned.start, self.tuned.stop)
+            options |= {"covariance": covariance, "held_out": (held_out, tuning), "rng": seed}
+        found = retrieve(
+            self.bank,
+            released,
+            np.arange(self.sizes.queries),
+            last_tokens=self.last_tokens,
+            confidence=CONFIDENCE,
+            **options,
+        )
+        return _attack_point(name, found, len(self.bank))
+
+
+def normal_mean(values: Array) -> Measured:
+    """Return a mean with its normal interval, not below zero."""
+    error = float(stats.norm.isf((1 - CONFIDENCE) / 2) * values.std(ddof=1) / np.sqrt(values.size))
+    mean = max(0.0, float(values.mean()))
+    return Measured(mean, max(0.0, mean - error), mean + error)
+
+
+def curve_sizes(bank: int) -> tuple[int, ...]:
+    """Return the numbers of candidates at which attacks are reported, the whole bank last."""
+    return (*(size for size in CURVE if size < bank), bank)
+
+
+def _attack_point(name: str, found: RetrievalAttack, bank: int) -> AttackPoint:
+    assert found.last_token is not None
+    assert found.last_token_interval is not None
+    return AttackPoint(
+        name=name,
+        top1=Measured(found.top1, *found.top1_interval),
+        top10=Measured(found.top10, *found.top10_interval),
+        top100=Measured(found.top100, *found.top100_interval),
+        last_token=Measured(found.last_token, *found.last_token_interval),
+        candidates=tuple(
+            (point.size, min(1.0, point.success)) for point in found.among(curve_sizes(bank))
+        ),
+        floor=found.floor,
+    )

@@ -1,0 +1,339 @@
+"""The points of a sweep, and the file they are kept in: one JSON line each, resumable."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
+from tacit._ground.files import check_writable, read_bytes
+
+GAUSSIAN, CODEBOOK = "gaussian", "codebook"
+# what the consumer of each reading holds: A, the clean earlier positions too; B, the release alone
+PROTOCOLS = {
+    "raw": "A",
+    "posterior-mean": "A",
+    "wiener": "A",
+    "trained": "A",
+    "posterior-behaviour": "B",
+    "states": "A",
+    "table": "B",
+}
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured mean with its confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high"):
+            object.__setattr__(self, name, as_float(name, getattr(self, name)))
+        if not self.low <= self.value <= self.high:
+            raise ValueError(
+                f"value: expected low <= value <= high, got {self.low}, {self.value}, {self.high}"
+            )
+
+    @classmethod
+    def read(cls, name: str, content: Any) -> Measured:
+        """Return what ``[value, low, high]`` in a file says."""
+        if not isinstance(content, (list, tuple)) or len(content) != 3:
+            raise ValueError(f"{name}: expected [value, low, high], got {content!r}")
+        value, low, high = (as_float(name, _number(entry)) for entry in content)
+        if not low <= value <= high:
+            raise ValueError(f"{name}: expected low <= value <= high, got {content!r}")
+        return cls(value, low, high)
+
+    def to_list(self) -> list[float]:
+        """Return [value, low, high]."""
+        return [self.value, self.low, self.high]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackPoint:
+    """What one attacker reached against a release, as shares of the releases attacked.
+
+    Attributes:
+        name: the attacker.
+        top1: the prompt is its first candidate.
+        top10: the prompt is among its first 10.
+        top100: the prompt is among its first 100.
+        last_token: its first candidate ends with the prompt's last token.
+        candidates: (m, success among the prompt and m − 1 others of the bank).
+        floor: τ it added to the covariance; 0 for none.
+    """
+
+    name: str
+    top1: Measured
+    top10: Measured
+    top100: Measured
+    last_token: Measured
+    candidates: tuple[tuple[int, float], ...]
+    floor: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_dict(cls, content: Any) -> AttackPoint:
+        """Return the attack that ``to_dict`` wrote."""
+        values = _known(cls, "attack", content)
+        for name in ("top1", "top10", "top100", "last_token"):
+            values[name] = Measured.read(f"attack.{name}", values[name])
+            in_interval(f"attack.{name}", values[name].value, 0.0, 1.0)
+        values["candidates"] = tuple(
+            (
+                integer("attack.candidates", size, minimum=1),
+                in_interval("attack.candidates", share, 0.0, 1.0),
+            )
+            for size, share in values["candidates"]
+        )
+        return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One release mechanism at one setting, as a consumer reads it and as attackers see it.
+
+    Attributes:
+        model: name of the language model.
+        layer: 1 … L.
+        family: ``"gaussian"`` or ``"codebook"``.
+        mechanism: its name within the family.
+        reading: what the consumer does: ``"raw"``, ``"posterior-mean"``, ``"wiener"``,
+            ``"trained"`` or ``"posterior-behaviour"`` for a noisy state, ``"states"`` or
+            ``"table"`` for a code.
+        protocol: ``"A"``, the earlier positions stay clean, or ``"B"``, the release alone.
+        kl_budget: K = ½ tr(FΣ) spent by design, nats; None for codebooks.
+        target_epsilon: Rényi ε of order 2 the noise was scaled to; None otherwise.
+        codewords: C; None for Gaussian noise.
+        rank: directions that receive noise, or occupied cells.
+        predicted_kl: ½ tr(FΣ), nats: what the KL is while it is quadratic; None for codebooks.
+        kl: mean KL of the prediction from the clean one, nats.
+        agreement: share of prompts whose likeliest next token stays the same.
+        generated: share of the next greedily generated tokens that stay the same, or None.
+        attacks: what each attacker reached.
+        bound: proven largest success of any attacker over the equally likely bank, or None.
+        information: proven bound on I(prompt; release), nats, or None.
+        epsilon_nearest: Rényi ε of order 2 over pairs of nearest neighbours; None for codebooks.
+        epsilon_random: the same over random pairs.
+        bank: N, candidates.
+        prompts: n, prompts on which utility was measured.
+        seed: of the sweep.
+        draw: seed of this release's own draws.
+        seconds: how long the point took.
+    """
+
+    model: str
+    layer: int
+    family: str
+    mechanism: str
+    reading: str
+    protocol: str
+    kl_budget: float | None
+    target_epsilon: float | None
+    codewords: int | None
+    rank: int
+    predicted_kl: float | None
+    kl: Measured
+    agreement: Measured
+    generated: Measured | None
+    attacks: tuple[AttackPoint, ...]
+    bound: float | None
+    information: float | None
+    epsilon_nearest: float | None
+    epsilon_random: float | None
+    bank: int
+    prompts: int
+    seed: int
+    draw: int
+    seconds: float
+
+    @property
+    def label(self) -> str:
+        """Mechanism, setting and reading in a few words."""
+        if self.family == CODEBOOK:
+            setting = "" if self.mechanism == "argmax" else f", C = {self.codewords:,}"
+        elif self.target_epsilon is not None:
+            setting = f", ε = {self.target_epsilon:g}"
+        else:
+            setting = f", K = {self.kl_budget:g}"
+        return f"{self.mechanism}{setting}, {self.reading}, {self.protocol}"
+
+    @property
+    def best_attack(self) -> AttackPoint:
+        """The attacker with the largest top-1 success."""
+        return max(self.attacks, key=lambda attack: attack.top1.value)
+
+    @property
+    def leak(self) -> float:
+        """The bound where there is one, else the largest upper end of an attack's interval.
+
+        That is above what the best of the attackers reaches as surely as its own interval is:
+        nothing is lost by taking the largest upper end. The largest lower end has no such law.
+        """
+        if self.bound is not None:
+            return self.bound
+        return max(attack.top1.high for attack in self.attacks)
+
+    @property
+    def in_middle(self) -> bool:
+        """Whether agreement is >= ½ and the bound, or else the best attack, is <= ½."""
+        attack = self.best_attack.top1.value if self.bound is None else self.bound
+        return self.agreement.value >= 0.5 and attack <= 0.5
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+        content = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"schema": SCHEMA, **content}
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Point:
+        """Return the point that ``to_dict`` wrote.
+
+        Raises:
+            ValueError: a field is missing, unknown or out of range.
+        """
+        if not isinstance(content, Mapping) or content.get("schema") != SCHEMA:
+            raise ValueError(f"point: expected a sweep's point of schema {SCHEMA}")
+        values = _known(cls, "point", {k: v for k, v in content.items() if k != "schema"})
+        choice("point.family", values["family"], (GAUSSIAN, CODEBOOK))
+        reading = choice("point.reading", values["reading"], tuple(PROTOCOLS))
+        choice("point.protocol", values["protocol"], (PROTOCOLS[reading],))
+        values["kl"] = Measured.read("point.kl", values["kl"])
+        values["agreement"] = Measured.read("point.agreement", values["agreement"])
+        if values["generated"] is not None:
+            values["generated"] = Measured.read("point.generated", values["generated"])
+        values["attacks"] = tuple(AttackPoint.from_dict(entry) for entry in values["attacks"])
+        if not values["attacks"]:
+            raise ValueError("point.attacks: expected at least one attack, got none")
+        for name in ("predicted_kl", "information", "epsilon_nearest", "epsilon_random"):
+            if values[name] is not None:
+                values[name] = non_negative(f"point.{name}", _number(values[name]), allow_inf=True)
+        if values["bound"] is not None:
+            in_interval("point.bound", values["bound"], 0.0, 1.0)
+        return cls(**values)
+
+
+class Table:
+    """Points by key, in memory or in a file of JSON lines that an interruption cannot spoil.
+
+    A line stands in the file whole or is cut off when the file is next opened, so that what an
+    interruption loses is the one point being computed.
+
+    Args:
+        path: the file; None keeps the points in memory alone.
+
+    Raises:
+        ValueError: the file cannot be written, or a whole line of it is no point.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = None if path is None else check_writable("out", path)
+        self._points: dict[str, Point] = {}
+        if self.path is not None and self.path.exists():
+            self._read(self.path)
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self._points.values())
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._points
+
+    def __getitem__(self, key: str) -> Point:
+        return self._points[key]
+
+    def add(self, key: str, point: Point) -> None:
+        """Keep a point, in the file first."""
+        if self.path is not None:
+            line = json.dumps({"key": key, **point.to_dict()}, allow_nan=False, ensure_ascii=False)
+            with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
+                stream.write(line + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+        self._points[key] = point
+
+    def _read(self, path: Path) -> None:
+        content = read_bytes("out", path)
+        whole = content[: content.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                entry = json.loads(line)
+                key = entry.pop("key")
+                self._points[str(key)] = Point.from_dict(entry)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise ValueError(f"out: line {number} of {path} is no point ({error})") from None
+        if len(whole) < len(content):
+            os.truncate(path, len(whole))
+
+
+def columns(points: Iterable[Point]) -> dict[str, list[Any]]:
+    """Return a tidy table: one list per column, one entry per point and attacker.
+
+    Args:
+        points: what ``sweep`` returned.
+
+    Returns:
+        Columns of plain numbers and words, each interval as ``…_low`` and ``…_high``.
+
+    Example:
+        >>> columns([])
+        {}
+    """
+    rows: list[dict[str, Any]] = []
+    for point in points:
+        shared = {k: v for k, v in vars(point).items() if k not in ("attacks",)}
+        for attack in point.attacks:
+            row = _flat(shared)
+            own = {k: v for k, v in vars(attack).items() if k not in ("candidates",)}
+            row.update({f"attack_{name}": value for name, value in _flat(own).items()})
+            rows.append(row)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Measured):
+            row.update({name: value.value, f"{name}_low": value.low, f"{name}_high": value.high})
+        else:
+            row[name] = value
+    return row
+
+
+def _known(kind: type[Any], name: str, content: Any) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{name}: expected an object, got {type(content).__name__}")
+    expected = [field.name for field in fields(kind)]
+    if set(content) != set(expected):
+        wrong = sorted(set(content) ^ set(expected))
+        raise ValueError(f"{name}: missing or unknown fields {', '.join(wrong)}")
+    return dict(content)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Measured):
+        return value.to_list()
+    if isinstance(value, AttackPoint):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    return "Infinity" if isinstance(value, float) and math.isinf(value) else value
+
+
+def _number(value: Any) -> Any:
+    return math.inf if value == "Infinity" else value

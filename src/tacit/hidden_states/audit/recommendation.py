@@ -1,0 +1,147 @@
+"""Which of the measured releases to choose, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tacit._ground.checks import choice, in_interval, positive
+from tacit.hidden_states.audit.points import Point
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a release has to keep to.
+
+    Attributes:
+        max_attack: largest success at naming the prompt among the bank: of any attacker where a
+            theorem bounds it, else of the strongest that was run.
+        min_agreement: least share of prompts whose likeliest next token stays.
+        max_kl: largest mean KL from the clean prediction in nats, or None.
+        protocol: what the consumer holds: ``"A"``, the clean earlier positions as well, or
+            ``"B"``, the release alone.
+    """
+
+    max_attack: float = 0.1
+    min_agreement: float = 0.5
+    max_kl: float | None = None
+    protocol: str = "A"
+
+    def __post_init__(self) -> None:
+        in_interval("max_attack", self.max_attack, 0.0, 1.0, open_low=True)
+        in_interval("min_agreement", self.min_agreement, 0.0, 1.0)
+        if self.max_kl is not None:
+            positive("max_kl", self.max_kl)
+        choice("protocol", self.protocol, ("A", "B"))
+
+    def holds(self, point: Point) -> bool:
+        """Whether a point keeps to it with every interval at its bad end."""
+        return (
+            point.protocol == self.protocol
+            and point.leak <= self.max_attack
+            and point.agreement.low >= self.min_agreement
+            and (self.max_kl is None or point.kl.high <= self.max_kl)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """The release to choose, or none, and the reasons, a sentence each.
+
+    Attributes:
+        point: what was chosen; None when no release keeps to the wish.
+        wish: what it had to keep to.
+        kept: how many of the releases read under the protocol do.
+        reasons: why this one, or why none.
+    """
+
+    point: Point | None
+    wish: Wish
+    kept: int
+    reasons: tuple[str, ...]
+
+
+def recommend(points: Iterable[Point], wish: Wish | None = None) -> Recommendation:
+    """Choose the release that keeps most of the prediction among those that keep to the wish.
+
+    Releases whose privacy a theorem bounds come before those that were only attacked. Among
+    them the least mean KL decides, not agreement: releasing the likeliest token agrees always and
+    says little else.
+
+    Args:
+        points: what ``sweep`` measured.
+        wish: what the release has to keep to.
+
+    Returns:
+        The choice, with its reasons.
+
+    Raises:
+        ValueError: no points.
+    """
+    asked = Wish() if wish is None else wish
+    every = list(points)
+    if not every:
+        raise ValueError("points: expected at least one, got none")
+    kept = [point for point in every if asked.holds(point)]
+    if not kept:
+        return Recommendation(point=None, wish=asked, kept=0, reasons=_why_none(every, asked))
+    proven = [point for point in kept if point.bound is not None]
+    chosen = min(proven or kept, key=lambda point: (point.kl.value, point.leak))
+    reasons = _why(chosen, kept, len(every))
+    return Recommendation(point=chosen, wish=asked, kept=len(kept), reasons=reasons)
+
+
+def _why(chosen: Point, kept: list[Point], compared: int) -> tuple[str, ...]:
+    reasons = [
+        f"{len(kept)} of the releases measured keep every limit asked for with their intervals at "
+        "the bad end."
+    ]
+    if chosen.bound is not None:
+        reasons.append(
+            "Its privacy is proven by counting cells, not by the failure of the attacks we ran."
+        )
+    else:
+        reasons.append(
+            "No release with a proof keeps the limits: this one rests on the attacks we ran, and a "
+            "stronger attack may do better."
+        )
+    rivals = [p for p in kept if (p.bound is None) == (chosen.bound is None) and p is not chosen]
+    if rivals:
+        second = min(rivals, key=lambda point: point.kl.value)
+        reasons.append(
+            f"Of those it changes the prediction least: {chosen.kl.value:.2f} nats of KL on "
+            f"average, {second.kl.value:.2f} for the next ({second.label})."
+        )
+    trivial = [p for p in kept if p.mechanism == "argmax" and p is not chosen]
+    if trivial:
+        reasons.append(
+            "The control, which releases the likeliest token, agrees "
+            f"{trivial[0].agreement.value:.0%} of the time but is {trivial[0].kl.value:.2f} nats "
+            "away from the whole prediction."
+        )
+    if compared > 1:
+        reasons.append(
+            f"Every interval holds by itself, not all of them at once: the best of {compared} "
+            "releases looks better than it is, so measure the chosen one again on fresh prompts."
+        )
+    return tuple(reasons)
+
+
+def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
+    read = [point for point in every if point.protocol == wish.protocol]
+    if not read:
+        return (f"No release was read under protocol {wish.protocol}.",)
+    private = [point for point in read if point.leak <= wish.max_attack]
+    if not private:
+        nearest = min(read, key=lambda point: point.leak)
+        return (
+            f"No release keeps attacks to {wish.max_attack:.1%}; the most private "
+            f"({nearest.label}) is held to {nearest.leak:.1%}.",
+        )
+    useful = max(private, key=lambda point: point.agreement.value)
+    gentle = min(private, key=lambda point: point.kl.value)
+    return (
+        f"Of the releases that keep attacks to {wish.max_attack:.1%}, the one that agrees most "
+        f"({useful.label}) agrees on {useful.agreement.value:.1%} of prompts, and the least KL is "
+        f"{gentle.kl.value:.2f} nats ({gentle.label}).",
+    )

@@ -1,0 +1,1 @@
+"""Codes of states: fitted, read and certified by counting."""

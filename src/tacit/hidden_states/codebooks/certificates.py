@@ -1,0 +1,213 @@
+"""What a published code can tell: theorems that count cells, whatever the attacker knows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import Array, integer, plain, vector
+from tacit._ground.numbers import rounded_up
+from tacit.guarantees import InformationBound, SuccessBound
+from tacit.linalg import MACHINE_EPSILON
+
+Codes = npt.NDArray[np.int64]
+
+FITTED_APART = "the codebook was fitted on data independent of the secret"
+SOURCE = "the posterior of a deterministic code: Σ over codes of the largest prior in its cell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeCertificate:
+    """Two theorems about a release of codes of a finite bank.
+
+    Attributes:
+        success: no attacker names the prompt right more often.
+        information: I(prompt; codes) in nats.
+        candidates: N.
+        occupied: distinct codes, or sequences of codes, that occur in the bank; None where the
+            bank was not looked at.
+        releases: T.
+    """
+
+    success: SuccessBound
+    information: InformationBound
+    candidates: int
+    occupied: int | None
+    releases: int
+
+
+def certify(codes: Any, size: int, *, prior: Any = None) -> CodeCertificate:
+    """Bound what the code of one of N candidates, or its codes in T releases, tells about it.
+
+    ``P(success) <= Σ_cells max_{x in cell} p(x)``, which is occupied/N for a uniform prior, and
+    ``I(X; code) = H(code) <= ln occupied``. A cell of T releases is a sequence of T codes.
+
+    Args:
+        codes: the code of every candidate, (N,), or (N, T) for T releases about the same one.
+        size: C, codes there are.
+        prior: (N,) probabilities up to a factor; uniform when None.
+
+    Returns:
+        Both bounds, rounded up.
+
+    Raises:
+        ValueError: fewer than two candidates, a code outside 0 … C − 1, or a prior that is not one.
+
+    Example:
+        >>> found = certify([0, 0, 1, 1, 1, 2, 2, 2, 2, 2], size=4)
+        >>> round(found.success.success, 6), found.occupied, round(found.information.nats, 4)
+        (0.3, 3, 1.0297)
+
+    Source: Bayes' rule for a deterministic release; the bound is attained.
+    """
+    values = checked_codes("codes", codes, size)
+    joint = values if values.ndim == 2 else values[:, None]
+    count, releases = joint.shape
+    cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
+    occupied = int(cells.max()) + 1
+    largest, masses, chance = _cell_masses(cells, occupied, prior)
+    law = "the uniform law on" if prior is None else "the stated prior over"
+    if prior is None:
+        success = rounded_up(Fraction(occupied, count))
+    else:
+        success = min(1.0, _up(math.fsum(largest.tolist())))
+    nats = min(_entropy_up(masses), _up(math.log(occupied)) if occupied > 1 else 0.0)
+    return CodeCertificate(
+        **_bounds(success, nats, chance, count, law, releases),
+        candidates=count,
+        occupied=occupied,
+        releases=releases,
+    )
+
+
+def compose(size: int, releases: int, candidates: int, *, prior: Any = None) -> CodeCertificate:
+    """Bound T releases of codes about one of N candidates without looking at the bank.
+
+    ``I <= T ln C`` and ``P(success) <= Σ of the min(N, C^T) largest priors``.
+
+    Args:
+        size: C, codes there are.
+        releases: T.
+        candidates: N.
+        prior: (N,) probabilities up to a factor; uniform when None.
+
+    Returns:
+        Both bounds, rounded up; where C^T >= N they say nothing.
+
+    Raises:
+        ValueError: a number below 1, fewer than two candidates, or a prior that is not one.
+
+    Example:
+        >>> round(compose(4, 2, 50_000).success.success, 8)
+        0.00032
+
+    Source: a function of one of C^T values.
+    """
+    codes = integer("size", size, minimum=1)
+    times = integer("releases", releases, minimum=1)
+    count = integer("candidates", candidates, minimum=2)
+    cells = min(count, codes**times) if times * math.log(codes) < 60.0 else count
+    if prior is None:
+        success, chance = rounded_up(Fraction(cells, count)), 1.0 / count
+        whole = math.log(count)
+    else:
+        masses = checked_prior(prior, count)
+        success = min(1.0, _up(math.fsum(np.sort(masses)[::-1][:cells].tolist())))
+        chance = float(masses.max())
+        whole = _entropy_up(masses)
+    nats = min(_up(times * math.log(codes)), _up(whole))
+    law = "the uniform law on" if prior is None else "the stated prior over"
+    return CodeCertificate(
+        **_bounds(success, nats, chance, count, law, times),
+        candidates=count,
+        occupied=None,
+        releases=times,
+    )
+
+
+def _bounds(
+    success: float, nats: float, chance: float, count: int, law: str, releases: int
+) -> dict[str, Any]:
+    secret = f"which of {count} candidates it is"
+    times = "one code is released" if releases == 1 else f"{releases} codes are released"
+    assumptions = (f"the candidate is drawn from {law} {count}", times, FITTED_APART)
+    return {
+        "success": SuccessBound(
+            success=max(success, chance),
+            prior=chance,
+            task=secret,
+            evidence="theorem",
+            assumptions=assumptions,
+            source=SOURCE,
+        ),
+        "information": InformationBound(
+            nats=nats,
+            secret=secret,
+            evidence="theorem",
+            assumptions=assumptions,
+            source="I(X; code) = H(code)",
+        ),
+    }
+
+
+def _cell_masses(cells: Codes, occupied: int, prior: Any) -> tuple[Array, Array, float]:
+    """Largest prior and mass of every cell, and the largest prior of all."""
+    if prior is None:
+        sizes = np.bincount(cells, minlength=occupied).astype(np.float64)
+        return np.full(occupied, 1.0 / len(cells)), sizes / len(cells), 1.0 / len(cells)
+    masses = checked_prior(prior, len(cells))
+    largest = np.zeros(occupied)
+    np.maximum.at(largest, cells, masses)
+    inside = np.zeros(occupied)
+    np.add.at(inside, cells, masses)
+    return largest, inside, float(masses.max())
+
+
+def checked_codes(name: str, codes: Any, size: int, *, least: int = 2) -> Codes:
+    """Return codes (N,) or (N, T) in 0 … ``size`` − 1, of at least so many candidates."""
+    count = integer("size", size, minimum=1)
+    try:
+        found = np.asarray(plain(codes))
+    except ValueError:
+        raise ValueError(f"{name}: expected integers, got ragged rows") from None
+    if found.dtype.kind not in "iu" or found.ndim not in (1, 2) or found.size == 0:
+        raise ValueError(
+            f"{name}: expected integers of shape (N,) or (N, T), got {found.dtype} of shape "
+            f"{found.shape}"
+        )
+    if len(found) < least:
+        raise ValueError(f"{name}: expected at least {least} candidates, got {len(found)}")
+    if int(found.min()) < 0 or int(found.max()) >= count:
+        raise ValueError(
+            f"{name}: expected integers in 0 … {count - 1}, got {found.min()} … {found.max()}"
+        )
+    return found.astype(np.int64)
+
+
+def checked_prior(prior: Any, count: int) -> Array:
+    """Return N probabilities, each at least what the weights given make it, to the last bit."""
+    weights = vector("prior", prior, size=count)
+    if weights.min() < 0:
+        raise ValueError(f"prior: expected numbers >= 0, got {weights.min():.6g}")
+    if np.count_nonzero(weights) < 2:
+        raise ValueError("prior: expected at least two candidates of positive probability")
+    total = math.nextafter(math.fsum(weights.tolist()), 0.0)
+    masses: Array = weights / total * (1.0 + 2.0 * MACHINE_EPSILON)
+    return np.minimum(masses, 1.0 - MACHINE_EPSILON)
+
+
+def _up(value: float) -> float:
+    return math.nextafter(value * (1.0 + 4.0 * MACHINE_EPSILON), math.inf)
+
+
+def _entropy_up(masses: Array) -> float:
+    kept = masses[masses > 0]
+    total = math.fsum((-kept * np.log(kept)).tolist())
+    # −m ln m moves by (1 + |ln m|) per relative rounding of m.
+    slack = 64.0 * MACHINE_EPSILON * math.fsum((kept * (1.0 + np.abs(np.log(kept)))).tolist())
+    return max(0.0, total) + slack

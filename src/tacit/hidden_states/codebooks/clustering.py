@@ -1,0 +1,287 @@
+"""Cells of states near each other, or of prompts after which the model does nearly the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.models.behaviours import Behaviours, logarithms
+from tacit.models.small.precision import half_precision_is_faster
+
+ROWS_TOGETHER = 8192
+ENTRIES_TOGETHER = 2**25
+SEEDING_ROUNDS = 64
+ROWS_PER_CELL_FIRST = 16
+SKETCH_WIDTH = 256
+FIRST_ROUNDS, FULL_ROUNDS = 8, 6
+SETTLED = 1e-3
+# Relative lead of a token that was raised to the likeliest: above float32 rounding of logarithms.
+HAIR = 1e-3
+
+Advance = Callable[[int], None]
+
+
+def nearest(rows: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the nearest centre of every row and the squared distance, ``(n,)`` both."""
+    offset = 0.5 * (centres**2).sum(dim=1)
+    size = max(1, min(ROWS_TOGETHER, ENTRIES_TOGETHER // len(centres)))
+    found, distance = [], []
+    for part in torch.split(rows, size):
+        score = torch.addmm(offset, part, centres.T, beta=-1.0)
+        best = score.max(dim=1)
+        found.append(best.indices)
+        distance.append(((part**2).sum(dim=1) - 2.0 * best.values).clamp_min(0.0))
+    return torch.cat(found), torch.cat(distance)
+
+
+def k_means(rows: Tensor, size: int, source: np.random.Generator, advance: Advance) -> Tensor:
+    """Lloyd's algorithm from k-means++ seeds: on a part of the rows first, then on all of them."""
+    part = rows
+    if len(rows) > ROWS_PER_CELL_FIRST * size:
+        chosen = source.choice(len(rows), ROWS_PER_CELL_FIRST * size, replace=False)
+        part = rows[torch.from_numpy(chosen)]
+    centres = seeds(part, size, source)
+    advance(1)
+    if part is not rows:
+        centres = _lloyd(part, centres, FIRST_ROUNDS, advance)
+    return _lloyd(rows, centres, FULL_ROUNDS, advance)
+
+
+def seeds(rows: Tensor, size: int, source: np.random.Generator) -> Tensor:
+    """k-means++ with several seeds a round: drawn in proportion to the distance so far."""
+    chosen = [int(source.integers(len(rows)))]
+    distance = ((rows - rows[chosen[0]]) ** 2).sum(dim=1).double().numpy()
+    distance[chosen] = 0.0
+    batch = max(1, -(-size // SEEDING_ROUNDS))
+    while len(chosen) < size:
+        wanted = min(batch, size - len(chosen))
+        free = np.ones(len(rows), dtype=bool)
+        free[chosen] = False
+        weights = np.where(free, distance, 0.0)
+        if np.count_nonzero(weights) < wanted:
+            weights = free.astype(np.float64)
+        new = source.choice(len(rows), wanted, replace=False, p=weights / weights.sum())
+        chosen += [int(row) for row in new]
+        closer = nearest(rows, rows[torch.from_numpy(new)])[1].double().numpy()
+        distance = np.minimum(distance, closer)
+    return rows[torch.tensor(chosen)].clone()
+
+
+def _lloyd(rows: Tensor, centres: Tensor, rounds: int, advance: Advance) -> Tensor:
+    before = float("inf")
+    for left in range(rounds, 0, -1):
+        cells, distance = nearest(rows, centres)
+        cost = float(distance.double().mean())
+        if before - cost <= SETTLED * cost:
+            advance(left)
+            return centres
+        before = cost
+        centres = _means(rows, cells, distance, centres)
+        advance(1)
+    return centres
+
+
+def _means(rows: Tensor, cells: Tensor, distance: Tensor, centres: Tensor) -> Tensor:
+    """Mean of every cell; an empty one takes the row that is farthest from its own centre."""
+    means, counts = cell_means(rows, cells, centres)
+    empty = (counts == 0).nonzero()[:, 0]
+    if len(empty):
+        means[empty] = rows[distance.topk(min(len(empty), len(rows))).indices[: len(empty)]]
+    return means
+
+
+def cell_means(rows: Tensor, cells: Tensor, otherwise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (C, d) means of the rows of each cell, ``otherwise`` where there are none, counts."""
+    counts = torch.bincount(cells, minlength=len(otherwise))
+    sums = torch.zeros_like(otherwise).index_add_(0, cells, rows)
+    full = counts > 0
+    means = otherwise.clone()
+    means[full] = sums[full] / counts[full, None]
+    return means, counts
+
+
+def kl_cells(
+    behaviours: Behaviours,
+    size: int,
+    source: np.random.Generator,
+    *,
+    rounds: int,
+    advance: Advance,
+    decision_cost: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Cluster by ``KL(p_i ‖ q_c) + λ·1[argmax p_i ≠ argmax q_c]``, λ the decision cost.
+
+    Cells start as k-means of √p in a random projection, where ``‖√p − √q‖²`` is at most KL, beside
+    a projected ``√(λ/2) e_argmax``, where another token is λ away; then each round assigns by the
+    cost itself, which the table of a round never raises.
+
+    Returns:
+        Cells (n,), and ln q, (C, V).
+    """
+    sketch = _sketch(behaviours, source, decision_cost)
+    cells = nearest(sketch, k_means(sketch, size, source, advance))[0]
+    table = cell_behaviours(behaviours, cells, size, None, decision_cost)
+    quick = half_precision_is_faster()
+    for left in range(rounds, 0, -1):
+        moved = _closer(behaviours, table, cells, decision_cost, exactly=not quick)
+        changed = float((moved != cells).float().mean())
+        cells = moved
+        table = cell_behaviours(behaviours, cells, size, table, decision_cost)
+        advance(1)
+        if changed <= SETTLED:
+            advance(left - 1)
+            break
+    return cells, table
+
+
+def _sketch(behaviours: Behaviours, source: np.random.Generator, decision_cost: float) -> Tensor:
+    width = min(SKETCH_WIDTH, behaviours.vocabulary)
+    shape = (behaviours.vocabulary, width)
+    projection = _projection(shape, source)
+    decided = (0.5 * decision_cost) ** 0.5 * _projection(shape, source) if decision_cost else None
+    tokens, parts = behaviours.argmax(), []
+    for part in _parts(len(behaviours)):
+        rows = behaviours.probabilities(part).sqrt() @ projection
+        parts.append(rows if decided is None else torch.cat([rows, decided[tokens[part]]], dim=1))
+    return torch.cat(parts)
+
+
+def _projection(shape: tuple[int, int], source: np.random.Generator) -> Tensor:
+    return torch.from_numpy(source.standard_normal(shape, dtype=np.float32) / shape[1] ** 0.5)
+
+
+def assign_behaviours(
+    behaviours: Behaviours, table: Tensor, decision_cost: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Return the code of least cost for every row, and that cost in nats.
+
+    It is ``KL(p_i ‖ q_c) + λ·1[argmax p_i ≠ argmax q_c]``, λ the decision cost.
+    """
+    cells, costs = [], []
+    decisions, tokens = table.argmax(dim=1), behaviours.argmax()
+    for part in _parts(len(behaviours)):
+        rows = behaviours.probabilities(part)
+        best = _scores(rows, tokens[part], table, decisions, decision_cost).max(dim=1)
+        cells.append(best.indices)
+        costs.append(torch.special.xlogy(rows, rows).sum(dim=1) + decision_cost - best.values)
+    return torch.cat(cells), torch.cat(costs).clamp_min(0.0)
+
+
+def _scores(
+    rows: Tensor, tokens: Tensor, table: Tensor, decisions: Tensor, decision_cost: float
+) -> Tensor:
+    """Return ``Σ p ln q + λ·1[argmax p = argmax q]`` of every row and code, (n, C)."""
+    scores = rows @ table.T
+    if decision_cost:
+        scores += decision_cost * (tokens[:, None] == decisions[None])
+    return scores
+
+
+def _closer(
+    behaviours: Behaviours, table: Tensor, cells: Tensor, decision_cost: float, *, exactly: bool
+) -> Tensor:
+    """Assign by cost; with products in half precision a row moves only where float32 agrees."""
+    if exactly:
+        return assign_behaviours(behaviours, table, decision_cost)[0]
+    decisions, tokens = table.argmax(dim=1), behaviours.argmax()
+    short, moved = table.bfloat16(), cells.clone()
+    for part in _parts(len(behaviours)):
+        rows, own, token = behaviours.probabilities(part), cells[part], tokens[part]
+        scores = _scores(rows.bfloat16(), token, short, decisions, decision_cost)
+        found = scores.max(dim=1).indices
+        gain = (rows * (table[found] - table[own])).sum(dim=1)
+        if decision_cost:
+            agrees = (decisions[found] == token).float() - (decisions[own] == token).float()
+            gain += decision_cost * agrees
+        moved[part] = torch.where(gain > 0, found, own)
+    return moved
+
+
+def likeliest_codes(
+    behaviours: Behaviours, table: Tensor, count: int, decision_cost: float = 0.0
+) -> Tensor:
+    """Return the ``count`` codes of least cost for every row, (n, count)."""
+    decisions, tokens = table.argmax(dim=1), behaviours.argmax()
+    parts = []
+    for part in _parts(len(behaviours)):
+        rows = behaviours.probabilities(part)
+        scores = _scores(rows, tokens[part], table, decisions, decision_cost)
+        parts.append(scores.topk(count, dim=1).indices)
+    return torch.cat(parts)
+
+
+def cell_behaviours(
+    behaviours: Behaviours,
+    cells: Tensor,
+    size: int,
+    otherwise: Tensor | None,
+    decision_cost: float = 0.0,
+) -> Tensor:
+    """Return ln q of least mean cost for each cell, (C, V).
+
+    That is the mean distribution, or where its likeliest token is not the cell's commonest and λ
+    makes that dearer, the distribution nearest to the mean among those that decide so.
+    """
+    sums = torch.zeros(size, behaviours.vocabulary)
+    for part in _parts(len(behaviours)):
+        sums.index_add_(0, cells[part], behaviours.probabilities(part))
+    counts = torch.bincount(cells, minlength=size)
+    overall = sums.sum(dim=0) / len(behaviours)
+    means = sums / counts.clamp_min(1)[:, None]
+    if decision_cost:
+        means = _deciding(means, cells, behaviours.argmax(), counts, decision_cost)
+    table = logarithms(means)
+    empty = counts == 0
+    table[empty] = logarithms(overall) if otherwise is None else otherwise[empty]
+    return table
+
+
+def _deciding(
+    means: Tensor, cells: Tensor, tokens: Tensor, counts: Tensor, decision_cost: float
+) -> Tensor:
+    """Tilt the means of cells where the likeliest token changes more decisions than it is worth."""
+    size, vocabulary = means.shape
+    pairs, votes = torch.unique(cells * vocabulary + tokens, return_counts=True)
+    order = votes.argsort(stable=True)
+    commonest, most = torch.full((size,), -1), torch.zeros(size)
+    # Later pairs overwrite earlier ones, so that the commonest token of a cell is written last.
+    commonest[pairs[order] // vocabulary] = pairs[order] % vocabulary
+    most[pairs[order] // vocabulary] = votes[order].float()
+    likeliest = means.argmax(dim=1)
+    rows = ((counts > 0) & (commonest != likeliest)).nonzero()[:, 0]
+    if not len(rows):
+        return means
+    kept = torch.bincount(cells, (tokens == likeliest[cells]).float(), minlength=size)
+    tilted = _raised(means[rows], commonest[rows])
+    distance = torch.special.xlogy(means[rows], means[rows] / tilted).sum(dim=1)
+    saved = decision_cost * (most - kept)[rows] / counts[rows]
+    worth = distance < saved
+    means[rows[worth]] = tilted[worth]
+    return means
+
+
+def _raised(rows: Tensor, tokens: Tensor) -> Tensor:
+    """Return q of least ``KL(p ‖ q)`` in which a given token is the likeliest, by a hair.
+
+    Tokens likelier than it are pooled with it: all of them get their mean probability.
+    """
+    own = rows.gather(1, tokens[:, None])
+    others = rows.scatter(1, tokens[:, None], -1.0)
+    top, places = others.sort(dim=1, descending=True)
+    pooled = (own + top.cumsum(dim=1)) / torch.arange(2, rows.shape[1] + 2)
+    # Take one more while it lies above the mean of those taken before it.
+    before = torch.cat([own, pooled[:, :-1]], dim=1)
+    taken = (top > before).cumprod(dim=1).bool()
+    last = taken.sum(dim=1, keepdim=True) - 1
+    level = torch.where(last >= 0, pooled.gather(1, last.clamp_min(0)), own)
+    raised = rows.clone()
+    raised.scatter_(1, places, torch.where(taken, level, top.clamp_min(0.0)))
+    raised.scatter_(1, tokens[:, None], level * (1.0 + HAIR))
+    return raised / raised.sum(dim=1, keepdim=True)
+
+
+def _parts(count: int) -> list[slice]:
+    return [slice(low, low + ROWS_TOGETHER) for low in range(0, count, ROWS_TOGETHER)]

@@ -1,0 +1,311 @@
+"""Release which of C codewords a state is nearest to: a bound on every attacker by counting."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit._ground.checks import RandomSource, generator, integer
+from tacit.compute import progress_bar
+from tacit.hidden_states.codebooks.certificates import (
+    CodeCertificate,
+    Codes,
+    certify,
+    checked_codes,
+    compose,
+)
+from tacit.hidden_states.codebooks.clustering import assign_behaviours, likeliest_codes, nearest
+from tacit.hidden_states.codebooks.fitting import Effort, Plan, fit_cells
+from tacit.hidden_states.codebooks.response import RandomizedCodes
+from tacit.hidden_states.codebooks.storage import TENSORS, read_codebook, write_codebook
+from tacit.hidden_states.codebooks.training import (
+    Predictor,
+    Upper,
+    train_predictor,
+    try_codewords,
+)
+from tacit.models.behaviours import Behaviours, as_states
+
+
+@dataclass(frozen=True, eq=False)
+class Codebook:
+    """C cells, a state that stands for each, and what the model does next in each.
+
+    Consumer protocol A continues from ``decode(code)`` with the earlier positions clean; protocol
+    B has the code alone and reads ``distributions(code)``.
+
+    Attributes:
+        metric: what makes two prompts near: ``"euclidean"``, ``"fisher"``, ``"behaviour"`` (KL of
+            the model's output) or ``"argmax"`` (the code is the model's likeliest token).
+        kind: ``"centroid"``, ``"medoid"`` or ``"trained"`` codewords.
+        codewords: (C, d) of float32.
+        table: (C, V) log-probabilities of the next token, or None.
+        centres: (C, k) what states are assigned by, or None where behaviours decide.
+        root: (d, k), the root of the Fisher information, or None.
+        predictor: reads the code off a state alone, or None.
+        calibration: prompts it was fitted on.
+        decision_cost: λ >= 0 in nats, what a changed likeliest token counts besides KL.
+    """
+
+    metric: str
+    kind: str
+    codewords: Tensor
+    table: Tensor | None
+    centres: Tensor | None
+    root: Tensor | None
+    predictor: Predictor | None
+    calibration: int
+    decision_cost: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """C."""
+        return len(self.codewords)
+
+    @classmethod
+    def fit(
+        cls,
+        states: Any,
+        *,
+        size: int | None = None,
+        metric: str = "euclidean",
+        codewords: str = "centroid",
+        behaviours: Any = None,
+        fisher: Any = None,
+        continuation: Upper | None = None,
+        epochs: int = 6,
+        rounds: int = 3,
+        joint_rounds: int = 0,
+        predictor_epochs: int = 0,
+        decision_cost: float = 0.0,
+        rng: RandomSource = None,
+        progress: bool | None = None,
+    ) -> Codebook:
+        """Fit cells and codewords on public calibration prompts, disjoint from what is released.
+
+        Args:
+            states: (n, d) clean states of the calibration prompts.
+            size: C; the vocabulary with ``"argmax"``.
+            metric: as the attribute.
+            codewords: the mean state of a cell, the state nearest to it, or trained by KL through
+                the layers above with the cells fixed.
+            behaviours: (n, V) logits or log-probabilities, or ``Behaviours``; with the last two
+                metrics and with trained codewords.
+            fisher: (d, d) or (d,), with ``"fisher"``.
+            continuation: of the first m <= n calibration prompts, with trained codewords.
+            epochs: passes over them.
+            rounds: rounds of assignment by KL.
+            joint_rounds: times that cells are assigned anew by trial and codewords trained again.
+            predictor_epochs: passes in which the predictor learns; 0 for none.
+            decision_cost: λ >= 0, with ``"behaviour"``: cells, codewords and assignment minimise
+                ``KL(p ‖ q) + λ·1[argmax p ≠ argmax q]``. A large one makes a product code: the
+                likeliest token times cells of behaviour, as many of a token as are worth it.
+            rng: source of the choices.
+            progress: whether a bar is shown; None for when stderr is a terminal.
+
+        Returns:
+            The codebook.
+
+        Raises:
+            ValueError: a bad argument, or one that the metric does not need.
+
+        Example:
+            >>> rows = torch.randn(500, 4, generator=torch.Generator().manual_seed(0))
+            >>> book = Codebook.fit(rows, size=16, rng=0)
+            >>> book.certify(book.assign(rows)).success.success
+            0.032
+
+        Source: k-means++ (Arthur and Vassilvitskii, 2007); Bregman clustering (Banerjee et al.,
+        2005) for cells of behaviour.
+        """
+        plan = Plan.check(
+            states, size, metric, codewords, behaviours, fisher, continuation, decision_cost
+        )
+        effort = Effort.check(epochs, rounds, joint_rounds, predictor_epochs)
+        source = generator(rng)
+        steps = effort.steps(codewords)
+        with progress_bar(steps, "codebook", shown=progress is not False) as advance:
+            found = fit_cells(plan, effort, codewords, source, advance)
+            predictor = None
+            if effort.predictor_epochs:
+                predictor = train_predictor(
+                    plan.states,
+                    found.cells,
+                    plan.size,
+                    epochs=effort.predictor_epochs,
+                    source=source,
+                    advance=advance,
+                )
+        return cls(
+            metric=metric,
+            kind=codewords,
+            codewords=found.codewords,
+            table=found.table,
+            centres=found.centres,
+            root=plan.root,
+            predictor=predictor,
+            calibration=len(plan.states),
+            decision_cost=plan.decision_cost,
+        )
+
+    def assign(
+        self,
+        states: Any = None,
+        *,
+        behaviours: Any = None,
+        continuation: Upper | None = None,
+        tries: int = 1,
+    ) -> Codes:
+        """Return the code of every prompt, (n,).
+
+        By the nearest centre where a metric of states was fitted; by the least cost, or the
+        likeliest token, where behaviours decide. With ``tries`` > 1 the codewords of least cost in
+        the table are run through the layers above and the one of least cost there is taken.
+
+        Args:
+            states: (n, d); nothing else is needed by ``"euclidean"`` and ``"fisher"``.
+            behaviours: (n, V), as for ``fit``.
+            continuation: of the same prompts, with ``tries`` > 1.
+            tries: codewords tried for each prompt.
+
+        Raises:
+            ValueError: what the metric needs is missing, or a bad argument.
+        """
+        count = integer("tries", tries, minimum=1, maximum=self.size)
+        if (count > 1) != (continuation is not None):
+            raise ValueError("continuation: expected together with tries > 1")
+        known = None if behaviours is None else self._behaviours(behaviours)
+        if continuation is not None:
+            return self._by_trial(known, continuation, count).numpy()
+        if self.centres is not None:
+            if states is None:
+                raise ValueError(f"states: expected some with metric {self.metric!r}")
+            return nearest(self._mapped(states), self.centres)[0].numpy()
+        if known is None:
+            raise ValueError(
+                f"behaviours: expected some with metric {self.metric!r}; predict(states) reads "
+                "codes off states alone"
+            )
+        if self.metric == "argmax":
+            return known.argmax().numpy()
+        assert self.table is not None
+        return assign_behaviours(known, self.table, self.decision_cost)[0].numpy()
+
+    def _by_trial(self, known: Behaviours | None, continuation: Upper, tries: int) -> Tensor:
+        if known is None or self.table is None:
+            raise ValueError("behaviours: expected together with tries > 1, here and in fit")
+        if len(known) != len(continuation):
+            raise ValueError(
+                f"continuation: expected {len(known)} prompts, got {len(continuation)}"
+            )
+        cost = self.decision_cost
+        candidates = likeliest_codes(known, self.table, tries, cost)
+        return try_codewords(continuation, known, self.codewords, candidates, cost)
+
+    def predict(self, states: Any) -> Codes:
+        """Read the code of every state off the state alone, (n,): the predictor's guess.
+
+        Raises:
+            ValueError: no predictor was fitted.
+        """
+        if self.predictor is None:
+            raise ValueError("predictor: none was fitted; fit with predictor_epochs > 0")
+        rows = as_states("states", states, width=self.codewords.shape[1])
+        return self.predictor.codes(rows).numpy()
+
+    def decode(self, codes: Any) -> Tensor:
+        """Return the state that stands for each code, (n, d): consumer protocol A."""
+        return self.codewords[self._checked(codes)]
+
+    def distributions(self, codes: Any) -> Tensor:
+        """Return log-probabilities of the next token for each code, (n, V): protocol B.
+
+        Raises:
+            ValueError: a bad code, or no behaviours were given to ``fit``.
+        """
+        if self.table is None:
+            raise ValueError("table: none without behaviours in fit")
+        return self.table[self._checked(codes)]
+
+    def certify(self, codes: Any, *, prior: Any = None) -> CodeCertificate:
+        """Bound what the codes of a bank tell: see ``codebook_certificates.certify``."""
+        return certify(codes, self.size, prior=prior)
+
+    def compose(self, releases: int, candidates: int, *, prior: Any = None) -> CodeCertificate:
+        """Bound T releases without a bank: see ``codebook_certificates.compose``."""
+        return compose(self.size, releases, candidates, prior=prior)
+
+    def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedCodes:
+        """Return randomised response over the ``near`` codes most like the true one.
+
+        Nearness is KL between rows of the table where behaviours decide, and distance of centres
+        otherwise.
+        """
+        count = integer("near", near, minimum=1, maximum=self.size - 1)
+        if count == 1:
+            return RandomizedCodes(epsilon, np.arange(self.size)[:, None])
+        rows = torch.arange(self.size)
+        if self.centres is not None:
+            distance = torch.cdist(self.centres, self.centres)
+        else:
+            assert self.table is not None
+            distance = -(self.table.exp() @ self.table.T)
+        distance[rows, rows] = -torch.inf
+        return RandomizedCodes(epsilon, distance.topk(count, largest=False).indices.numpy())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the codebook as safetensors, whole or not at all.
+
+        Raises:
+            ValueError: the file cannot be written.
+        """
+        tensors = {
+            name: value for name in TENSORS if isinstance(value := getattr(self, name), Tensor)
+        }
+        names = ("metric", "kind", "calibration", "decision_cost")
+        about = {name: getattr(self, name) for name in names}
+        return write_codebook(path, tensors, self.predictor, about)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Codebook:
+        """Read what ``save`` wrote.
+
+        Raises:
+            ValueError: no such file, or not a codebook.
+        """
+        tensors, predictor, about = read_codebook(path)
+        return cls(
+            metric=str(about["metric"]),
+            kind=str(about["kind"]),
+            calibration=int(about["calibration"]),
+            decision_cost=float(about.get("decision_cost", 0.0)),
+            codewords=tensors["codewords"],
+            table=tensors.get("table"),
+            centres=tensors.get("centres"),
+            root=tensors.get("root"),
+            predictor=predictor,
+        )
+
+    def _behaviours(self, value: Any) -> Behaviours:
+        known = Behaviours.of(value)
+        if self.table is not None and known.vocabulary != self.table.shape[1]:
+            raise ValueError(
+                f"behaviours: expected {self.table.shape[1]} columns, got {known.vocabulary}"
+            )
+        return known
+
+    def _mapped(self, states: Any) -> Tensor:
+        rows = as_states("states", states, width=self.codewords.shape[1])
+        return rows if self.root is None else rows @ self.root
+
+    def _checked(self, codes: Any) -> Tensor:
+        found = checked_codes("codes", codes, self.size, least=1)
+        if found.ndim != 1:
+            raise ValueError(f"codes: expected shape (n,), got {found.shape}")
+        return torch.from_numpy(found)

@@ -1,0 +1,228 @@
+"""The stages of fitting a codebook: check, cluster, choose what stands for each cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit._ground.checks import choice, integer, non_negative
+from tacit.hidden_states.codebooks.clustering import (
+    FIRST_ROUNDS,
+    FULL_ROUNDS,
+    Advance,
+    cell_behaviours,
+    cell_means,
+    k_means,
+    kl_cells,
+    likeliest_codes,
+    nearest,
+)
+from tacit.hidden_states.codebooks.training import Upper, train_codewords, try_codewords
+from tacit.linalg import sqrt_psd
+from tacit.models.behaviours import Behaviours, as_states, logarithms
+
+METRICS = ("euclidean", "fisher", "behaviour", "argmax")
+CODEWORDS = ("centroid", "medoid", "trained")
+TRIES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What was asked for, checked."""
+
+    states: Tensor
+    size: int
+    metric: str
+    behaviours: Behaviours | None
+    root: Tensor | None
+    upper: Upper | None
+    decision_cost: float
+
+    @classmethod
+    def check(
+        cls,
+        states: Any,
+        size: int | None,
+        metric: str,
+        codewords: str,
+        behaviours: Any,
+        fisher: Any,
+        upper: Upper | None,
+        decision_cost: float,
+    ) -> Plan:
+        """Check that every argument fits the metric."""
+        rows = as_states("states", states)
+        choice("metric", metric, METRICS)
+        choice("codewords", codewords, CODEWORDS)
+        known = None if behaviours is None else Behaviours.of(behaviours)
+        if known is None and (metric in ("behaviour", "argmax") or codewords == "trained"):
+            raise ValueError(f"behaviours: expected with metric {metric!r} and {codewords!r}")
+        if known is not None and len(known) != len(rows):
+            raise ValueError(f"behaviours: expected {len(rows)} rows, got {len(known)}")
+        if (fisher is not None) != (metric == "fisher"):
+            raise ValueError("fisher: expected with metric 'fisher' and with no other")
+        if (upper is not None) != (codewords == "trained"):
+            raise ValueError("continuation: expected with codewords 'trained' and with no others")
+        if upper is not None and not 2 <= len(upper) <= len(rows):
+            raise ValueError(f"continuation: expected 2 … {len(rows)} prompts, got {len(upper)}")
+        if metric == "argmax":
+            assert known is not None
+            if size not in (None, known.vocabulary):
+                raise ValueError(f"size: expected {known.vocabulary} with argmax, got {size}")
+            count = known.vocabulary
+        else:
+            count = integer("size", size, minimum=1, maximum=len(rows))
+        cost = non_negative("decision_cost", decision_cost)
+        if cost and metric != "behaviour":
+            raise ValueError(f"decision_cost: expected 0 with metric {metric!r}, got {cost:g}")
+        root = None if fisher is None else _fisher_root(fisher, rows.shape[1])
+        return cls(rows, count, metric, known, root, upper, cost)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Rounds and passes of each stage."""
+
+    epochs: int
+    rounds: int
+    joint_rounds: int
+    predictor_epochs: int
+
+    @classmethod
+    def check(cls, epochs: int, rounds: int, joint_rounds: int, predictor_epochs: int) -> Effort:
+        """Return the four as integers >= 0."""
+        return cls(
+            integer("epochs", epochs, minimum=0),
+            integer("rounds", rounds, minimum=0),
+            integer("joint_rounds", joint_rounds, minimum=0),
+            integer("predictor_epochs", predictor_epochs, minimum=0),
+        )
+
+    def steps(self, codewords: str) -> int:
+        """Steps of the progress bar."""
+        trained = (1 + self.joint_rounds) * self.epochs if codewords == "trained" else 0
+        return 1 + FIRST_ROUNDS + FULL_ROUNDS + self.rounds + trained + self.predictor_epochs
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Cells of the calibration prompts and what stands for each."""
+
+    cells: Tensor
+    codewords: Tensor
+    table: Tensor | None
+    centres: Tensor | None
+
+
+def fit_cells(
+    plan: Plan, effort: Effort, codewords: str, source: np.random.Generator, advance: Advance
+) -> Fitted:
+    """Cluster, take the mean state and behaviour of every cell, and choose the codewords."""
+    found = _clustered(plan, effort.rounds, source, advance)
+    if codewords == "medoid":
+        return replace(found, codewords=_medoids(plan.states, found.cells, found.codewords))
+    if codewords == "trained":
+        for again in range(1 + effort.joint_rounds):
+            found = _trained(plan, found, again, effort.epochs, source, advance)
+    return found
+
+
+def _clustered(plan: Plan, rounds: int, source: np.random.Generator, advance: Advance) -> Fitted:
+    centres = table = None
+    known = plan.behaviours
+    if plan.metric == "argmax":
+        assert known is not None
+        cells = known.argmax()
+    elif plan.metric == "behaviour":
+        assert known is not None
+        cells, table = kl_cells(
+            known,
+            plan.size,
+            source,
+            rounds=rounds,
+            advance=advance,
+            decision_cost=plan.decision_cost,
+        )
+    else:
+        mapped = plan.states if plan.root is None else plan.states @ plan.root
+        centres = k_means(mapped, plan.size, source, advance)
+        cells = nearest(mapped, centres)[0]
+    if table is None and known is not None:
+        table = cell_behaviours(known, cells, plan.size, None)
+        if plan.metric == "argmax":
+            table = _argmax_rows(table, cells)
+    overall = plan.states.mean(dim=0).expand(plan.size, -1)
+    return Fitted(cells, cell_means(plan.states, cells, overall)[0], table, centres)
+
+
+def _trained(
+    plan: Plan,
+    found: Fitted,
+    again: int,
+    epochs: int,
+    source: np.random.Generator,
+    advance: Advance,
+) -> Fitted:
+    """Train codewords; from the second time on, cells are assigned by trial first."""
+    assert plan.upper is not None
+    assert plan.behaviours is not None
+    assert found.table is not None
+    seen = len(plan.upper)
+    known = plan.behaviours.select(torch.arange(seen))
+    cells = found.cells
+    if again:
+        cost, tries = plan.decision_cost, min(TRIES, plan.size)
+        candidates = likeliest_codes(known, found.table, tries, cost)
+        moved = try_codewords(plan.upper, known, found.codewords, candidates, cost)
+        cells = torch.cat([moved, cells[seen:]])
+    learnt = train_codewords(
+        plan.upper,
+        known,
+        cells[:seen],
+        found.codewords,
+        epochs=epochs,
+        source=source,
+        advance=advance,
+        decision_cost=plan.decision_cost,
+    )
+    return replace(found, codewords=learnt, cells=cells)
+
+
+def _medoids(states: Tensor, cells: Tensor, means: Tensor) -> Tensor:
+    """The state of every cell that is nearest to its mean; the mean of an empty one."""
+    distance = ((states - means[cells]) ** 2).sum(dim=1)
+    order = distance.argsort(descending=True)
+    medoids = means.clone()
+    # Later rows overwrite earlier ones, so that the nearest of a cell is written last.
+    chosen = torch.full((len(means),), -1).scatter_reduce_(
+        0, cells[order], torch.arange(len(order)), "amax"
+    )
+    full = chosen >= 0
+    medoids[full] = states[order[chosen[full]]]
+    return medoids
+
+
+def _argmax_rows(table: Tensor, cells: Tensor) -> Tensor:
+    """A token that never was likeliest gets half of its own mass, so that its row says so."""
+    empty = torch.bincount(cells, minlength=len(table)) == 0
+    rows = empty.nonzero()[:, 0]
+    mixed = 0.5 * table[rows].exp()
+    mixed[torch.arange(len(rows)), rows] += 0.5
+    table[rows] = logarithms(mixed)
+    return table
+
+
+def _fisher_root(fisher: Any, width: int) -> Tensor:
+    values = np.asarray(fisher.cpu() if isinstance(fisher, Tensor) else fisher)
+    if values.ndim == 1:
+        if values.shape != (width,) or values.dtype.kind not in "fiu" or not (values >= 0).all():
+            raise ValueError(f"fisher: expected {width} numbers >= 0, got shape {values.shape}")
+        values = np.diag(values)
+    root = sqrt_psd(values)
+    if root.shape != (width, width):
+        raise ValueError(f"fisher: expected shape {(width, width)}, got {root.shape}")
+    return torch.from_numpy(root.astype(np.float32))

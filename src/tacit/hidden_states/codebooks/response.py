@@ -1,0 +1,199 @@
+"""Codes with local differential privacy: randomised response over the nearest codes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.checks import RandomSource, as_float, generator, integer, positive
+from tacit._ground.random import uniform_index
+from tacit.guarantees import ApproximateDP, InformationBound, SuccessBound
+from tacit.hidden_states.codebooks.certificates import (
+    FITTED_APART,
+    CodeCertificate,
+    Codes,
+    checked_codes,
+    checked_prior,
+)
+from tacit.linalg import MACHINE_EPSILON
+
+RESOLUTION = 2**53
+LARGEST_EPSILON = 700.0
+
+
+@dataclass(frozen=True, eq=False)
+class RandomizedCodes:
+    """Report one of the k codes nearest to the true one with weight e^ε each, any other with 1.
+
+    ``P(y | c) = e^ε/Z`` for the k nearest y and ``1/Z`` otherwise, ``Z = k e^ε + C − k``. Every
+    code has the same Z, so ``P(y | c) <= e^ε P(y | c')`` always; k = 1 is k-ary randomised
+    response over all C codes.
+
+    Args:
+        epsilon: ε > 0 in nats.
+        neighbours: (C, k), row c the k codes nearest to c, c itself among them, without repetition.
+
+    Raises:
+        ValueError: a bad ε, or neighbours that are not as said.
+
+    Example:
+        >>> mechanism = RandomizedCodes(2.0, np.array([[0], [1], [2]]))
+        >>> round(mechanism.inside, 4)
+        0.787
+        >>> mechanism.release([0, 1, 2], rng=0)
+        array([0, 1, 2])
+
+    Source: Kairouz, Oh and Viswanath (2016), Sec. 3 (k = 1).
+    """
+
+    epsilon: float
+    neighbours: Codes
+
+    def __post_init__(self) -> None:
+        loss = positive("epsilon", self.epsilon)
+        if loss > LARGEST_EPSILON:
+            raise ValueError(f"epsilon: expected a number in (0, {LARGEST_EPSILON}], got {loss}")
+        table = np.asarray(self.neighbours)
+        if table.ndim != 2 or table.dtype.kind not in "iu" or table.size == 0:
+            raise ValueError(
+                f"neighbours: expected integers of shape (C, k), got {table.dtype} of shape "
+                f"{table.shape}"
+            )
+        count, near = table.shape
+        ordered = np.sort(table, axis=1)
+        repeated = bool((ordered[:, 1:] == ordered[:, :-1]).any())
+        own = bool((table == np.arange(count)[:, None]).any(axis=1).all())
+        if near >= count or table.min() < 0 or table.max() >= count or repeated or not own:
+            raise ValueError(
+                f"neighbours: expected k < C = {count} distinct codes per row, the row's own among "
+                "them"
+            )
+        object.__setattr__(self, "epsilon", loss)
+        object.__setattr__(self, "neighbours", table.astype(np.int64))
+
+    @property
+    def size(self) -> int:
+        """C."""
+        return int(self.neighbours.shape[0])
+
+    @property
+    def near(self) -> int:
+        """Number k of codes reported more often."""
+        return int(self.neighbours.shape[1])
+
+    @property
+    def inside(self) -> float:
+        """Probability k e^ε/Z of a report among the k nearest, as drawn: rounded down to 2⁻⁵³."""
+        rest = (self.size - self.near) / self.near * math.exp(-self.epsilon)
+        share = (1.0 - 4.0 * MACHINE_EPSILON) / (1.0 + rest)
+        return math.floor(share * RESOLUTION) / RESOLUTION
+
+    def release(self, codes: Any, rng: RandomSource = None) -> Codes:
+        """Draw a report for every code, (N,); from the operating system unless ``rng`` is given.
+
+        Raises:
+            ValueError: a code outside 0 … C − 1.
+        """
+        true = checked_codes("codes", codes, self.size, least=1).reshape(-1)
+        source = rng if rng is None else generator(rng)
+        bar = int(self.inside * RESOLUTION)
+        reports = np.empty_like(true)
+        for place, code in enumerate(true):
+            nearest = self.neighbours[code]
+            if uniform_index(RESOLUTION, source) < bar:
+                reports[place] = nearest[uniform_index(self.near, source)]
+                continue
+            other = uniform_index(self.size - self.near, source)
+            # The other-th code that is not among the nearest.
+            for barred in np.sort(nearest):
+                other += int(barred <= other)
+            reports[place] = other
+        return reports
+
+    def guarantee(self, releases: int = 1) -> ApproximateDP:
+        """Return local (Tε, 0)-differential privacy of T reports about the same secret."""
+        times = integer("releases", releases, minimum=1)
+        total = self.epsilon if times == 1 else math.nextafter(times * self.epsilon, math.inf)
+        return ApproximateDP(
+            epsilon=total,
+            delta=0.0,
+            adjacency="any two prompts",
+            evidence="theorem",
+            assumptions=(
+                f"{times} report{'s' if times > 1 else ''} about the same prompt",
+                FITTED_APART,
+            ),
+            source="Kairouz, Oh and Viswanath (2016), Section 3",
+        )
+
+    def certify(self, codes: Any, *, prior: Any = None) -> CodeCertificate:
+        """Bound what one report tells about which of N candidates it is.
+
+        With m_c the largest prior in cell c: ``P(success) = Σ_y max_c m_c P(y | c)``, attained by
+        the Bayes attacker, and ``I = H(Y) − H(Y | code)`` is at most
+        ``ln C + k a ln a + (C − k) b ln b``, a = e^ε/Z and b = 1/Z, and at most ε.
+
+        Args:
+            codes: the true code of every candidate, (N,).
+            prior: (N,) probabilities up to a factor; uniform when None.
+
+        Returns:
+            Both bounds, rounded up.
+
+        Raises:
+            ValueError: as ``certify`` of the codes themselves.
+        """
+        cells = checked_codes("codes", codes, self.size)
+        if cells.ndim != 1:
+            raise ValueError(f"codes: expected shape (N,), got {cells.shape}")
+        masses = checked_prior(np.ones(len(cells)) if prior is None else prior, len(cells))
+        largest = np.zeros(self.size)
+        np.maximum.at(largest, cells, masses)
+        near, far = self._chances()
+        reached = np.full(self.size, far * largest.max())
+        for column in self.neighbours.T:
+            np.maximum.at(reached, column, near * largest)
+        success = math.fsum(reached.tolist()) * (1.0 + 16.0 * MACHINE_EPSILON)
+        count, chance = len(cells), float(masses.max())
+        secret = f"which of {count} candidates it is"
+        law = "the uniform law on" if prior is None else "the stated prior over"
+        shared: dict[str, Any] = {
+            "evidence": "theorem",
+            "assumptions": (
+                f"the candidate is drawn from {law} {count}",
+                "one report is released",
+                FITTED_APART,
+            ),
+        }
+        return CodeCertificate(
+            success=SuccessBound(
+                success=min(1.0, max(success, chance)),
+                prior=chance,
+                task=secret,
+                source="Bayes' rule: Σ over reports of the largest joint probability",
+                **shared,
+            ),
+            information=InformationBound(
+                nats=self._nats(), secret=secret, source="I = H(Y) − H(Y | code)", **shared
+            ),
+            candidates=count,
+            occupied=int(np.count_nonzero(largest)),
+            releases=1,
+        )
+
+    def _chances(self) -> tuple[float, float]:
+        """P(y | c) for a near and for a far y, rounded up."""
+        up = 1.0 + 8.0 * MACHINE_EPSILON
+        rest = (self.size - self.near) / self.near * math.exp(-self.epsilon)
+        outside = (1.0 - self.inside) / (self.size - self.near)
+        return up / (self.near * (1.0 + rest)), up * outside
+
+    def _nats(self) -> float:
+        share = self.inside
+        entropy = -share * math.log(share / self.near)
+        entropy -= (1.0 - share) * math.log((1.0 - share) / (self.size - self.near))
+        slack = 16.0 * MACHINE_EPSILON * (1.0 + math.log(self.size) + self.epsilon)
+        return as_float("nats", min(self.epsilon, max(0.0, math.log(self.size) - entropy) + slack))

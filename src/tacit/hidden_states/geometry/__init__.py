@@ -1,0 +1,1 @@
+"""Where a change of a state costs, and where prompts differ."""

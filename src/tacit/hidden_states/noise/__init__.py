@@ -1,0 +1,1 @@
+"""Gaussian releases of states and what a reader makes of them."""

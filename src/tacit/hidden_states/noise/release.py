@@ -1,0 +1,259 @@
+"""Noisy states that may leave the building, with what is known about them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_safetensors
+from safetensors.numpy import save as to_safetensors
+
+from tacit._ground.checks import RandomSource, is_reproducible, matrix
+from tacit._ground.files import check_writable, read_bytes, write_bytes_atomic
+from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
+from tacit.design import Design
+from tacit.guarantees import RenyiDP
+from tacit.guarantees.base import guarantee_of
+from tacit.hidden_states.geometry.utility import Utility, measure_utility
+from tacit.models.continuation import Continuation
+
+FORMAT = "tacit.hidden_states"
+FORMAT_VERSION = 1
+ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
+STATES = "states"
+PART = "covariance."
+FROM_SYSTEM = "the noise is the operating system's"
+REPRODUCIBLE = (
+    "VOID: a seed or generator was given, so whoever knows it can take the noise off; the bound "
+    "describes the same release with the operating system's randomness"
+)
+CHOSEN_BEFORE = "covariance and listed differences were chosen without the released states"
+ONE_STATE = "it covers one state; the orders' bounds of several states of one prompt add up"
+
+# what of a design is not written
+UNSAVED = {"multipliers": (), "iterations": 0, "information": None, "confidence": None}
+
+LARGEST_STATE = float(np.finfo(np.float32).max)
+LARGEST_DEVIATION = LARGEST_STATE / 64.0
+
+States = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenRelease:
+    """Noisy states and everything that may be said about them; no clean state inside.
+
+    Attributes:
+        states: what to publish, (n, d) float32.
+        design: the noise.
+        guarantee: Rényi bound per state over the listed differences; None when none were given.
+        utility: what the noise did to the prediction, for the holder of the clean states: it is
+            computed from them and is not saved; None without a model.
+        reproducible: whether a seed fixed the noise, which voids the guarantee.
+        seed: the integer seed, when one was given.
+        created: time of the draw, ISO 8601, UTC.
+    """
+
+    states: States
+    design: Design
+    guarantee: RenyiDP | None
+    utility: Utility | None
+    reproducible: bool
+    seed: int | None
+    created: str
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write noisy states, design and guarantee as safetensors, whole or not at all.
+
+        Args:
+            path: the file; its folder must exist.
+
+        Raises:
+            ValueError: it cannot be written.
+        """
+        target = check_writable("path", path)
+        description = self.design.covariance.to_dict()
+        arrays = {
+            name: np.asarray(value, dtype=np.float64)
+            for name, value in description.items()
+            if isinstance(value, list)
+        }
+        metadata = {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "covariance": {k: v for k, v in description.items() if k not in arrays},
+            "design": {
+                "cost": self.design.cost,
+                "gap": None if math.isnan(self.design.gap) else self.design.gap,
+                "method": self.design.method,
+                "notes": list(self.design.notes),
+            },
+            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+            "reproducible": self.reproducible,
+            "seed": self.seed,
+            "created": self.created,
+        }
+        tensors: dict[str, npt.NDArray[Any]] = {STATES: self.states}
+        tensors.update({PART + name: part for name, part in arrays.items()})
+        content = to_safetensors(tensors, {"tacit": json.dumps(metadata, allow_nan=False)})
+        write_bytes_atomic("path", target, content)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> HiddenRelease:
+        """Read what ``save`` wrote; PyTorch is not needed.
+
+        The design comes back without its multipliers and iterations.
+
+        Raises:
+            ValueError: no such file, or not a release of hidden states.
+        """
+        return _decoded(read_bytes("path", path), os.fspath(path))
+
+
+def release(
+    states: Any,
+    design: Design,
+    *,
+    differences: Any = None,
+    orders: Sequence[float] = ORDERS,
+    fisher: Any = None,
+    continuation: Continuation | None = None,
+    confidence: float = 0.95,
+    rng: RandomSource = None,
+) -> HiddenRelease:
+    """Add the design's noise to states, and say what that guarantees and costs.
+
+    ``h̃ = h + ξ, ξ ~ N(0, Σ)``, rounded as ``Design.release`` does and then to float32, which is
+    post-processing; what float32 cannot hold becomes its largest number.
+
+    Args:
+        states: clean states, (n, d), an array or a tensor.
+        design: Σ; its noise must be Gaussian.
+        differences: adjacency set, (m, d): the guarantee is ``ε(α) = (α/2) max ΔᵀΣ⁻¹Δ`` over it,
+            infinite where Σ leaves a difference bare. None for no guarantee.
+        orders: Rényi orders α > 1.
+        fisher: F, (d, d) or (d,), for the predicted KL ``½ tr(FΣ)``; needs ``continuation``.
+        continuation: the clean prompts these are the states of, to measure KL and agreement with
+            the earlier positions clean (protocol A).
+        confidence: of the intervals of what is measured.
+        rng: None draws from the operating system. A seed or generator makes the release
+            reproducible, which voids the guarantee and is recorded.
+
+    Returns:
+        The release. With n states of one prompt, n guarantees add up.
+
+    Raises:
+        ValueError: shapes that do not fit, or noise that is not Gaussian.
+
+    Example:
+        >>> from tacit.design import isotropic
+        >>> noisy = release([[1.0, 2.0]], isotropic([1.0, 1.0], 4.0), differences=[[2.0, 0.0]])
+        >>> noisy.states.shape, round(noisy.guarantee.epsilons[2], 9)
+        ((1, 2), 1.0)
+
+    Source: hidden-state, Sec. 4, 6 and Eq. 23.
+    """
+    clean = matrix("states", states)
+    if not isinstance(design, Design):
+        raise ValueError(f"design: expected a Design, got {type(design).__name__}")
+    if design.noise is not None:
+        raise ValueError(
+            "design: expected Gaussian noise, whose guarantee is known here, got a scale mixture"
+        )
+    if clean.shape[1] != design.covariance.dim:
+        raise ValueError(
+            f"states: expected {design.covariance.dim} columns, got shape {clean.shape}"
+        )
+    if fisher is not None and continuation is None:
+        raise ValueError("fisher: expected it beside a continuation, got it alone")
+    if continuation is not None and tuple(continuation.clean_states.shape) != clean.shape:
+        raise ValueError(
+            f"continuation: expected the prompts of {clean.shape[0]} states, got "
+            f"{len(continuation)}"
+        )
+    known = is_reproducible(rng)
+    guarantee = None
+    if differences is not None:
+        guarantee = _guarantee(differences, design, orders, reproducible=known)
+    predicted = None if fisher is None else 0.5 * design.covariance.weighted_trace(fisher)
+    if float(np.sqrt(design.covariance.diagonal().max())) > LARGEST_DEVIATION:
+        raise ValueError("design: expected noise that float32 can hold, got larger")
+    # Saturating, for an error that depends on the value would tell of it.
+    doubles = np.clip(design.release(clean, rng=rng), -LARGEST_STATE, LARGEST_STATE)
+    noisy: States = doubles.astype(np.float32)
+    noisy.flags.writeable = False
+    measured = None
+    if continuation is not None:
+        import torch
+
+        tensor = torch.tensor(noisy, device=continuation.clean_states.device)
+        measured = measure_utility(continuation, tensor, predicted=predicted, confidence=confidence)
+    return HiddenRelease(
+        states=noisy,
+        design=design,
+        guarantee=guarantee,
+        utility=measured,
+        reproducible=known,
+        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _guarantee(
+    differences: Any, design: Design, orders: Sequence[float], *, reproducible: bool
+) -> RenyiDP:
+    bound = renyi_over_adjacency(differences, design.covariance, orders)
+    return replace(
+        bound,
+        assumptions=(
+            *bound.assumptions,
+            CHOSEN_BEFORE,
+            ONE_STATE,
+            REPRODUCIBLE if reproducible else FROM_SYSTEM,
+        ),
+    )
+
+
+def _decoded(content: bytes, path: str) -> HiddenRelease:
+    try:
+        size = int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8 : 8 + size])["__metadata__"]
+        described = json.loads(metadata["tacit"])
+        parts = from_safetensors(content)
+    except (SafetensorError, ValueError, KeyError, TypeError):
+        raise ValueError(f"path: expected a release of hidden states, got {path}") from None
+    if described.get("format") != FORMAT or described.get("version") != FORMAT_VERSION:
+        raise ValueError(
+            f"path: expected format {FORMAT!r} of version {FORMAT_VERSION}, got "
+            f"{described.get('format')!r} of version {described.get('version')!r}"
+        )
+    try:
+        return _rebuilt(described, parts)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"path: a field is missing or malformed: {error!r}") from None
+
+
+def _rebuilt(described: Mapping[str, Any], parts: Mapping[str, npt.NDArray[Any]]) -> HiddenRelease:
+    arrays = {name.removeprefix(PART): part for name, part in parts.items() if name != STATES}
+    kept, held = described["design"], described["guarantee"]
+    states = parts[STATES]
+    matrix("states", states)
+    return HiddenRelease(
+        states=states.astype(np.float32, copy=False),
+        design=Design.from_dict(
+            {**UNSAVED, **kept, "covariance": {**described["covariance"], **arrays}}
+        ),
+        guarantee=None if held is None else guarantee_of(RenyiDP, "guarantee", held),
+        utility=None,
+        reproducible=described["reproducible"],
+        seed=described["seed"],
+        created=described["created"],
+    )

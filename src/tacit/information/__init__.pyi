@@ -1,0 +1,15 @@
+"""Bounds on the information I(X; Y) that a noisy release carries about a secret."""
+
+from .bounds import InformationBound as InformationBound
+from .composition import compose_additive as compose_additive
+from .composition import compose_joint as compose_joint
+from .concentration import mean_lower_bound as mean_lower_bound
+from .concentration import mean_upper_bound as mean_upper_bound
+from .finite.mixture import mixture as mixture
+from .gaps.donsker_varadhan import gap_donsker_varadhan as gap_donsker_varadhan
+from .gaps.gap import Gap as Gap
+from .gaps.gap import improve as improve
+from .gaps.sliced_wasserstein import gap_sliced_wasserstein as gap_sliced_wasserstein
+from .log_det import log_det_information as log_det_information
+from .sampled.contrastive import contrastive as contrastive
+from .sampled.leave_one_out import leave_one_out as leave_one_out

@@ -1,0 +1,1 @@
+"""Exact information about a secret of finitely many values."""

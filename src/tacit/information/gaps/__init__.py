@@ -1,0 +1,1 @@
+"""How far the Gaussian bound is above the true information."""

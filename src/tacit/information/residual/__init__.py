@@ -1,0 +1,5 @@
+"""Residual privacy: what a secret has to begin with, what a release takes, what is left."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

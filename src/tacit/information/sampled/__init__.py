@@ -1,0 +1,1 @@
+"""Information about a secret that can only be sampled."""

@@ -1,0 +1,12 @@
+"""A language model taken apart: loaded, read, replaced and continued at any layer."""
+
+from .behaviours import Behaviours as Behaviours
+from .continuation import Continuation as Continuation
+from .language import LanguageModel as LanguageModel
+from .language import load as load
+from .small.training import train as train
+from .texts.corpus import docstring_corpus as docstring_corpus
+from .texts.corpus import read_text as read_text
+from .texts.prefixes import Prefixes as Prefixes
+from .texts.prefixes import sample_prefixes as sample_prefixes
+from .texts.prefixes import split as split

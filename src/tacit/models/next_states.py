@@ -1,0 +1,132 @@
+"""States of the last position for many tokens that may follow one prompt."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+from tacit.models.anatomy import Anatomy, dissect
+from tacit.models.continuation import batch_rows
+from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
+
+
+def as_tokens(name: str, value: Any, *, ndim: int | tuple[int, ...] = 1) -> Tensor:
+    """Return ``value`` as a tensor with ``ndim`` dimensions; the model checks its entries."""
+    allowed = (ndim,) if isinstance(ndim, int) else ndim
+    try:
+        found = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ValueError(f"{name}: expected tokens, got {type(value).__name__}") from None
+    if found.ndim not in allowed:
+        wanted = " or ".join(str(each) for each in allowed)
+        raise ValueError(
+            f"{name}: expected tokens in {wanted} dimensions, got shape {tuple(found.shape)}"
+        )
+    return found
+
+
+def single_tokens(
+    model: LanguageModel, name: str, value: Any, *, count: int | None = None
+) -> Tensor:
+    """Return tokens of the model, (n,), ``count`` of them where given."""
+    found = as_tokens(name, value)
+    if count is not None and len(found) != count:
+        raise ValueError(f"{name}: expected shape ({count},), got {tuple(found.shape)}")
+    return model.check_tokens(found[:, None])[:, 0]
+
+
+class _ReachedError(Exception):
+    """Ends a forward pass once the highest wanted layer's state was read."""
+
+
+@torch.no_grad()
+def next_states(
+    model: LanguageModel,
+    prefix: Any,
+    candidates: Any,
+    layers: Sequence[int],
+    *,
+    batch_size: int | None = None,
+) -> Iterator[tuple[Tensor, ...]]:
+    """Read the state of ``prefix ⊕ v`` after each layer, for every candidate token v.
+
+    The prompt runs once; each candidate costs one position through the lower layers.
+
+    Args:
+        model: the language model.
+        prefix: tokens, (T,), T >= 0.
+        candidates: tokens, (m,).
+        layers: each 1 … L, or 0 for the embeddings.
+        batch_size: candidates run at a time.
+
+    Yields:
+        For consecutive batches of candidates, one (b, d) tensor a layer.
+
+    Raises:
+        ValueError: tokens or a layer outside the model, or T + 1 beyond its context.
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
+        >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
+        >>> [states.shape for (states,) in next_states(model, [1, 2], range(50), [1])]
+        [torch.Size([50, 16])]
+    """
+    ids = model.check_tokens(as_tokens("candidates", candidates)[:, None])
+    wanted = [model.check_layer(layer) for layer in layers]
+    past = as_tokens("prefix", prefix)
+    anatomy = dissect(model.network, model.name)
+    # the first layer's cache is what tells the body how long the prompt is
+    stop = max(1, *wanted)
+    cache = None
+    if len(past):
+        context = model.check_tokens(past[None], room=1)
+        cache = DynamicCache(config=model.network.config)
+        _run(anatomy, context, cache, wanted, stop)
+    size = batch_rows(batch_size, max(1, TOKENS_PER_BATCH // (len(past) + 1)))
+    for batch in torch.split(ids, size):
+        followed = DynamicCache(config=model.network.config)
+        if cache is not None:
+            followed = copy.deepcopy(cache)
+            followed.batch_repeat_interleave(len(batch))
+        yield tuple(state[:, -1] for state in _run(anatomy, batch, followed, wanted, stop))
+
+
+def _run(
+    anatomy: Anatomy, tokens: Tensor, cache: Any, layers: Sequence[int], stop: int
+) -> list[Tensor]:
+    with _reading(anatomy, layers, stop) as seen:
+        try:
+            anatomy.body(input_ids=tokens, past_key_values=cache, use_cache=True)
+        except _ReachedError:
+            return [seen[layer] for layer in layers]
+    raise AssertionError("the forward pass ended without passing its layers")
+
+
+@contextmanager
+def _reading(anatomy: Anatomy, layers: Sequence[int], stop: int) -> Iterator[dict[int, Tensor]]:
+    """Keep what each wanted stage is given, and end the pass at stage ``stop``."""
+    seen: dict[int, Tensor] = {}
+
+    def reader(layer: int) -> Any:
+        def read(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+            seen[layer] = arguments[0]
+            if layer == stop:
+                raise _ReachedError
+
+        return read
+
+    handles = [
+        anatomy.stages[layer].register_forward_pre_hook(reader(layer)) for layer in {*layers, stop}
+    ]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()

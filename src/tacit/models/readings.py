@@ -1,0 +1,58 @@
+"""What a model makes of many prompts: states after several layers and predictions, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.models.behaviours import Behaviours
+from tacit.models.language import LanguageModel
+from tacit.models.texts.prefixes import Prefixes
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The last position of n prompts.
+
+    Predictions are stored in half precision and measure nothing: codebooks are fitted on them.
+
+    Attributes:
+        states: by layer, (n, d) float32.
+        behaviours: what the model predicts.
+    """
+
+    states: Mapping[int, Tensor]
+    behaviours: Behaviours
+
+    @classmethod
+    def of(cls, model: LanguageModel, tokens: Tensor, layers: Iterable[int]) -> Reading:
+        """Run every prompt once."""
+        count, levels = len(tokens), sorted(set(layers))
+        states = {layer: torch.empty(count, model.width) for layer in levels}
+        logs = torch.empty(count, model.vocabulary, dtype=torch.float16)
+        start = 0
+        for found, logits in model.passes(tokens, levels):
+            rows = slice(start, start + len(logits))
+            logs[rows] = logits.log_softmax(dim=-1)
+            for layer in levels:
+                states[layer][rows] = found[layer]
+            start = rows.stop
+        return cls({layer: rows.to(model.device) for layer, rows in states.items()},
+                   Behaviours(logs))  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """Bank and calibration prompts read at the layers that are going to be measured."""
+
+    bank: Reading
+    calibration: Reading
+
+    @classmethod
+    def of(cls, model: LanguageModel, prefixes: Prefixes, layers: Iterable[int]) -> Readings:
+        """Run every prompt of both once."""
+        levels = tuple(layers)
+        return cls(*(Reading.of(model, t, levels) for t in (prefixes.bank, prefixes.calibration)))

@@ -1,0 +1,1 @@
+"""Tacit's own small language model and how it is trained."""

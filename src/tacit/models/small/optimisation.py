@@ -1,0 +1,191 @@
+"""The optimisation of a small language model within a budget of time or steps."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit.compute import progress_bar
+from tacit.models.small.muon import Muon
+from tacit.models.small.precision import half_precision_is_faster
+
+WARMUP_SHARE = 0.03
+MATRIX_RATE, OTHER_RATE = 0.02, 0.01
+MATRIX_MOMENTUM, MATRIX_DECAY, OTHER_DECAY = 0.95, 0.05, 0.01
+ROWS_EVALUATED_TOGETHER = 256
+OPTIMIZER = {
+    "matrices": {"name": "Muon", "rate": MATRIX_RATE, "decay": MATRIX_DECAY},
+    "others": {"name": "AdamW", "rate": OTHER_RATE, "decay": OTHER_DECAY},
+    "warmup": WARMUP_SHARE,
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds or optimiser steps, whichever is given."""
+
+    seconds: float | None
+    steps: int | None
+
+    @property
+    def total(self) -> float:
+        """The budget in its own unit."""
+        return float(self.seconds or 0.0) if self.steps is None else float(self.steps)
+
+    @property
+    def unit(self) -> str:
+        """What the budget is counted in."""
+        return "seconds" if self.steps is None else "steps"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an optimisation took: steps, tokens read and seconds, and in which precision."""
+
+    steps: int
+    tokens: int
+    seconds: float
+    precision: str
+
+
+def fit(
+    network: Any,
+    stream: Tensor,
+    *,
+    context: int,
+    batch: int,
+    budget: Budget,
+    seed: int,
+    precision: str,
+    progress: bool | None,
+) -> Outcome:
+    """Minimise the mean cross-entropy of the next token over windows of the stream."""
+    batches = _windows(stream, context + 1, batch, seed, next(network.parameters()).device)
+    if precision == "auto":
+        precision = faster_precision(network, next(batches))
+    optimizers = _optimizers(network, precision)
+    network.train()
+    steps, shown, done, start = 0, 0, 0.0, time.perf_counter()
+    title, total = f"training, {budget.unit}", math.ceil(budget.total)
+    with progress_bar(total, title, shown=progress is not False) as advance:
+        while done < budget.total:
+            _step(network, next(batches), optimizers, _rate(done / budget.total), precision)
+            steps += 1
+            done = steps if budget.steps is not None else time.perf_counter() - start
+            advance(min(int(done), total) - shown)
+            shown = min(int(done), total)
+    network.eval()
+    return Outcome(steps, steps * batch * context, time.perf_counter() - start, precision)
+
+
+def _rate(spent: float) -> float:
+    """Warm up linearly, then fall to zero as a half cosine of the budget spent."""
+    if spent < WARMUP_SHARE:
+        return max(spent / WARMUP_SHARE, 0.02)
+    return 0.5 * (1.0 + math.cos(math.pi * (spent - WARMUP_SHARE) / (1.0 - WARMUP_SHARE)))
+
+
+def _step(
+    network: Any,
+    windows: Tensor,
+    optimizers: list[torch.optim.Optimizer],
+    share: float,
+    precision: str,
+) -> None:
+    loss = _loss(network, windows, precision)
+    loss.backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = share * group["peak"]
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def _loss(network: Any, windows: Tensor, precision: str) -> Tensor:
+    with computing_in(precision, windows.device.type):
+        logits = network(windows[:, :-1], use_cache=False).logits
+    return nn.functional.cross_entropy(logits.float().flatten(0, 1), windows[:, 1:].flatten())
+
+
+def computing_in(precision: str, device: str) -> AbstractContextManager[Any]:
+    """Return the context in which products are computed in bfloat16, or none."""
+    if precision == "bfloat16":
+        return torch.autocast(device, dtype=torch.bfloat16)
+    return nullcontext()
+
+
+def faster_precision(network: Any, windows: Tensor) -> str:
+    """Time a forward and backward pass in float32 and in bfloat16; parameters stay float32.
+
+    Only where half precision multiplies faster at all: elsewhere a single pass takes minutes.
+    """
+    if windows.device.type == "cpu" and not half_precision_is_faster():
+        return "float32"
+
+    def seconds(precision: str) -> float:
+        start = time.perf_counter()
+        _loss(network, windows, precision).backward()  # type: ignore[no-untyped-call]
+        network.zero_grad()
+        return time.perf_counter() - start
+
+    both = ("float32", "bfloat16")
+    times = {name: [seconds(name) for _ in range(3)] for name in both}
+    return min(both, key=lambda name: min(times[name]))
+
+
+def _optimizers(network: nn.Module, precision: str) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, AdamW for embeddings, gains and biases."""
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for name, parameter in network.named_parameters():
+        inner = parameter.ndim == 2 and ".h." in name
+        (matrices if inner else others).append(parameter)
+    muon = Muon(
+        [{"params": matrices, "peak": MATRIX_RATE}],
+        momentum=MATRIX_MOMENTUM,
+        weight_decay=MATRIX_DECAY,
+        precision=torch.bfloat16 if precision == "bfloat16" else torch.float32,
+    )
+    adamw = torch.optim.AdamW(
+        [{"params": others, "peak": OTHER_RATE}],
+        betas=(0.9, 0.95),
+        weight_decay=OTHER_DECAY,
+    )
+    return [muon, adamw]
+
+
+def _windows(
+    stream: Tensor, length: int, batch: int, seed: int, device: torch.device
+) -> Iterator[Tensor]:
+    """Yield batches of windows, all of the stream once per round, from a new phase each round."""
+    source = torch.Generator().manual_seed(seed)
+    rows = stream.unfold(0, length, 1)
+    pending = torch.empty(0, dtype=torch.int64)
+    while True:
+        phase = int(torch.randint(min(length, len(rows)), (1,), generator=source))
+        starts = torch.arange(phase, len(rows), length)
+        pending = torch.cat([pending, starts[torch.randperm(len(starts), generator=source)]])
+        while len(pending) >= batch:
+            yield rows[pending[:batch]].to(device)
+            pending = pending[batch:]
+
+
+@torch.no_grad()
+def perplexity(network: Any, stream: Tensor, context: int) -> float:
+    """Return exp of the mean cross-entropy per token over consecutive windows of the stream."""
+    device = next(network.parameters()).device
+    length = min(context + 1, len(stream))
+    rows = stream[: len(stream) // length * length].view(-1, length)
+    total = sum(
+        float(_loss(network, part.to(device), "float32")) * len(part)
+        for part in torch.split(rows, ROWS_EVALUATED_TOGETHER)
+    )
+    return math.exp(total / len(rows))

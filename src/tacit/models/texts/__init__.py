@@ -1,0 +1,1 @@
+"""Texts to learn from and prompts cut from them."""

@@ -1,0 +1,5 @@
+"""The form that every workflow returns, and what every release does alike."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

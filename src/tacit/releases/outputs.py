@@ -1,0 +1,59 @@
+"""The spread of the outputs that a release could have had, rounded up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit._ground.checks import Array
+from tacit.linalg import MACHINE_EPSILON
+
+SMALLEST_SPREAD, LARGEST_SPREAD = 1e-120, 1e120
+LARGEST_SHOWN = 1e300
+
+
+def output_covariance(outputs: Array, shares: Array | None = None) -> tuple[Array, Array, float]:
+    """Return the mean (d,), the covariance S (d, d) and its slack, for K outputs.
+
+    Each has the probability in ``shares``, (K,), and 1/K where that is None.
+
+    The true covariance of the K stored outputs is at most ``S + slack · diag(S)``: an entry of
+    the product of K terms is off by at most ``(K + 8) 2⁻⁵² √(S_ii S_jj)``, and a matrix of such
+    entries is at most d times its diagonal. About any other point than the mean the second
+    moment is larger still, so the rounding of the mean is on the safe side.
+
+    Raises:
+        ValueError: the outputs spread so far, or so little, that their squares leave the range
+            of double precision.
+    """
+    count, size = outputs.shape
+    still = (outputs == outputs[0]).all(axis=0)
+    with np.errstate(over="ignore"):
+        spread = float(np.abs(outputs - outputs[0]).max())
+        lowest = float(np.ptp(outputs[:, ~still], axis=0).min(initial=np.inf))
+    if spread > LARGEST_SPREAD or lowest < SMALLEST_SPREAD:
+        raise ValueError(
+            f"query: expected outputs that spread over {SMALLEST_SPREAD:g} to {LARGEST_SPREAD:g}, "
+            f"got {min(spread, lowest):.3g}: choose other units"
+        )
+    middle = outputs.mean(axis=0) if shares is None else shares @ outputs
+    mean = np.where(still, outputs[0], middle)
+    centred = outputs - mean
+    if shares is None:
+        covariance = centred.T @ centred / count
+    else:
+        covariance = (centred * shares[:, None]).T @ centred
+    slack = size * (count + 8) * MACHINE_EPSILON
+    return mean, (covariance + covariance.T) / 2.0, slack
+
+
+def described_covariance(outputs: Array) -> tuple[Array, Array]:
+    """Return mean and covariance of outputs of any size, for display, within double precision."""
+    exponents = np.frexp(np.abs(outputs).max(axis=0))[1]
+    scaled = np.ldexp(outputs, -exponents)
+    mean = scaled.mean(axis=0)
+    centred = scaled - mean
+    both = exponents[:, None] + exponents[None, :]
+    with np.errstate(over="ignore", under="ignore"):
+        covariance = np.ldexp(centred.T @ centred / len(outputs), both)
+        shown = np.clip((covariance + covariance.T) / 2.0, -LARGEST_SHOWN, LARGEST_SHOWN)
+        return np.ldexp(mean, exponents), shown

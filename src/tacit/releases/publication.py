@@ -1,0 +1,43 @@
+"""What every release of this workflow does alike: its budget, its noise, its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from tacit._ground.checks import in_interval, positive
+from tacit.conversions import information_from_success, success_from_information
+
+Release = TypeVar("Release")
+
+
+def read_description(
+    description: Any, form: str, version: int, read: Callable[[Mapping[str, Any]], Release]
+) -> Release:
+    """Return what ``read`` makes of a description that is headed by this format and version."""
+    if not isinstance(description, Mapping) or description.get("format") != form:
+        raise ValueError(f"description: expected a release of format {form!r}")
+    if description.get("version") != version:
+        raise ValueError(
+            f"description: expected version {version}, got {description.get('version')!r}"
+        )
+    try:
+        return read(description)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"description: a field is missing or malformed: {error!r}") from None
+
+
+def allowed_nats(mi_budget: float | None, success: float | None, prior: float) -> float:
+    """Return the budget in nats; a success asked for is never exceeded by its conversion back."""
+    if (mi_budget is None) == (success is None):
+        raise ValueError(
+            "mi_budget, success: expected exactly one of the two, got "
+            f"mi_budget={mi_budget!r} and success={success!r}"
+        )
+    if mi_budget is not None:
+        return positive("mi_budget", mi_budget)
+    asked = in_interval("success", success, prior, 1.0, open_low=True, open_high=True)
+    budget = information_from_success(asked, prior)
+    while budget > 0.0 and success_from_information(budget, prior) > asked:
+        budget *= 1.0 - 1e-12
+    return positive("success", budget)

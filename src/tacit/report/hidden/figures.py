@@ -1,0 +1,206 @@
+"""The figures of an audit of hidden states, as SVG whose colours are the page's CSS classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from markupsafe import Markup
+
+from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.audit.points import CODEBOOK, Point
+from tacit.report import drawing as draw
+from tacit.report.drawing import WIDE, Scale
+from tacit.report.statistic.words import superscript
+
+MOST_DOTS = 128
+TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+MARKS = ("hollow", "point")
+LABEL_WIDTH, LABEL_HEIGHT, MARK_WIDTH = 34.0, 10.0, 20.0
+
+
+def map_figure(audit: Audit, *, width: int) -> Markup:
+    """Draw attack success over agreement under the protocol asked for, the empty middle shaded."""
+    narrow = width < WIDE
+    left, right, top, bottom = 46, 18, 20, 300 if narrow else 380
+    across, up = Scale(0, 1, left, width - right), Scale(0, 1, bottom, top)
+    middle = (across(0.5), up(0.5))
+    parts = [
+        draw.rect("excluded", middle[0], middle[1], width - right - middle[0], bottom - middle[1]),
+        # noise reaches the corner on the left, never the one on the right
+        draw.text("the empty middle", width - right - 8, middle[1] + 18, "quiet", "end"),
+    ]
+    for tick in TICKS:
+        parts += [
+            draw.line("grid", left, up(tick), width - right, up(tick)),
+            draw.text(f"{tick:.0%}", left - 8, up(tick) + 4, "tick", "end"),
+            draw.text(f"{tick:.0%}", across(tick), bottom + 20, "tick", "middle"),
+        ]
+    parts.append(draw.line("axis", left, bottom, width - right, bottom))
+    protocol = audit.recommendation.wish.protocol
+    read = [point for point in audit.points if point.protocol == protocol]
+    noisy = [point for point in read if point.family != CODEBOOK]
+    for point in noisy:
+        parts += _noise_mark(point, across, up)
+    books = sorted(
+        (point for point in read if point.family == CODEBOOK), key=lambda p: p.agreement.value
+    )
+    parts += _book_marks(books, across, up)
+    parts += _key(left, bottom + 62, narrow, protocol)
+    label = (
+        "prompts whose next token stays"
+        if narrow
+        else ("share of prompts whose next token stays the same")
+    )
+    parts.append(draw.text(label, left, bottom + 40, "quiet"))
+    parts.append(draw.text("attack names the prompt", left, top - 6, "quiet"))
+    title = (
+        f"Attack success over agreement of {len(read)} releases, protocol {protocol}; "
+        f"{sum(point.in_middle for point in read)} in the empty middle"
+    )
+    return draw.svg(width, bottom + (118 if narrow else 72), title, parts)
+
+
+def _noise_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
+    attack, agreement = point.best_attack.top1, point.agreement
+    x, y = across(agreement.value), up(attack.value)
+    kind = "measured-hollow" if point.reading == "raw" else "measured-point"
+    return [
+        draw.line("measured", across(agreement.low), y, across(agreement.high), y),
+        draw.line("measured", x, up(attack.low), x, up(attack.high)),
+        draw.circle(kind, x, y, 4.5),
+    ]
+
+
+def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
+    """Draw bounds as short lines, as wide as the agreement's interval; name the best of each C."""
+    parts: list[Markup] = []
+    taken: list[tuple[float, float, float]] = []
+    for point in books:
+        assert point.bound is not None
+        low, high = across(point.agreement.low), across(point.agreement.high)
+        centre, y = across(point.agreement.value), up(point.bound)
+        parts.append(draw.line("bound", min(low, centre - 5), y, max(high, centre + 5), y))
+        taken.append((centre, y - 3, MARK_WIDTH))
+    # ascending agreement: the last of each size is its best
+    named = {point.codewords: point for point in books}.values()
+    for point in named:
+        name = "argmax" if point.mechanism == "argmax" else f"{point.codewords:,}"
+        centre, y = across(point.agreement.value), up(point.bound or 0.0)
+        height = next(
+            (
+                y - lift
+                for lift in (8, 22, 36, 50)
+                if all(
+                    abs(x - centre) > wide or abs(other - (y - lift)) > LABEL_HEIGHT
+                    for x, other, wide in taken
+                    if (x, other) != (centre, y - 3)
+                )
+            ),
+            y - 8,
+        )
+        taken.append((centre, height - 4, LABEL_WIDTH))
+        parts.append(draw.text(name, centre, height, "bound-text", "middle"))
+    return parts
+
+
+def _key(left: float, y: float, narrow: bool, protocol: str) -> list[Markup]:
+    hollow, full = (draw.circle(f"measured-{kind}", left + 8, y - 4, 4.5) for kind in MARKS)
+    noise = [(hollow, "noise, read as it comes"), (full, "the same, denoised")]
+    if protocol == "B":
+        noise = [(full, "noise, decoded alone")]
+    entries = [(mark, label, "measured") for mark, label in noise]
+    bound = draw.line("bound", left, y - 4, left + 16, y - 4)
+    entries.append((bound, "codebooks of C cells: bound", "bound"))
+    parts = []
+    for index, (mark, label, kind) in enumerate(entries):
+        over, down = (0, 20 * index) if narrow else ((0, 225, 410)[index], 0)
+        shift = Markup('<g transform="translate({} {})">{}{}</g>')
+        parts.append(shift.format(over, down, mark, draw.text(label, left + 24, y, f"{kind}-text")))
+    return parts
+
+
+def spectrum_figure(audit: Audit, *, width: int) -> Markup | None:
+    """Draw the spectra of F and S as shares of their traces; logarithmic axis."""
+    series = [
+        ("fisher-dot", "Fisher information", _shares(audit.fisher_spectrum)),
+        ("spread-dot", "differences of prompts", _shares(audit.spread_spectrum)),
+    ]
+    drawn = [value for _, _, values in series for value in values if value > 0]
+    if not drawn:
+        return None
+    left, right, top, bottom = 56, 18, 50, 250
+    low, high = draw.decades(max(min(drawn), 1e-9), max(drawn))
+    size = max(len(values) for _, _, values in series)
+    across, up = Scale(0.5, size + 0.5, left, width - right), Scale(low, high, bottom, top)
+    parts = [
+        *draw.decade_ticks(up, left, width - right),
+        draw.line("axis", left, bottom, width - right, bottom),
+    ]
+    for row, (kind, label, values) in enumerate(series):
+        parts += [
+            draw.circle(kind, across(index + 1), up(math.log10(values[index])), 2.0)
+            for index in _thinned(len(values))
+            if math.log10(max(values[index], 1e-300)) >= low
+        ]
+        parts += [
+            draw.circle(kind, left + 6, 14 + 18 * row, 4.0),
+            draw.text(label, left + 18, 18 + 18 * row, f"{kind}-text"),
+        ]
+    for tick in {1, size // 4, size // 2, 3 * size // 4, size} - {0}:
+        parts.append(draw.text(str(tick), across(tick), bottom + 20, "tick", "middle"))
+    parts.append(
+        draw.text("direction, from the largest share to the least", left, bottom + 40, "quiet")
+    )
+    title = "Spectra of the Fisher information and of prompt differences, logarithmic axis"
+    return draw.svg(width, bottom + 50, title, parts)
+
+
+def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int) -> Markup:
+    """Draw attack success over the number of candidates; logarithmic horizontal axis."""
+    left, right, top, bottom = 46, 18, 20, 250
+    largest = max(point.bank for point in audit.points)
+    across = Scale(math.log10(2), math.log10(max(largest, 3)), left, width - right)
+    up = Scale(0, 1, bottom, top)
+    parts = []
+    for tick in TICKS:
+        parts.append(draw.line("grid", left, up(tick), width - right, up(tick)))
+        parts.append(draw.text(f"{tick:.0%}", left - 8, up(tick) + 4, "tick", "end"))
+    for power in range(1, math.floor(math.log10(largest)) + 1):
+        parts.append(
+            draw.text(f"10{superscript(power)}", across(power), bottom + 20, "tick", "middle")
+        )
+    listed = list(shown)
+    for row, (label, point) in enumerate(listed):
+        kind = "bound" if point.bound is not None else "measured"
+        dash = " dotted" if point.mechanism == "argmax" else ""
+        marks = [
+            (across(math.log10(size)), up(success))
+            for size, success in point.best_attack.candidates
+            if size >= 2
+        ]
+        path = " ".join(f"{x},{y}" for x, y in marks)
+        parts.append(
+            Markup('<polyline class="{}" points="{}"/>').format(f"curve {kind}{dash}", path)
+        )
+        if kind == "measured":
+            parts += [draw.circle("measured-point", x, y, 3.5) for x, y in marks]
+        y = bottom + 62 + 20 * row
+        parts.append(draw.line(f"curve {kind}{dash}", left, y - 4, left + 20, y - 4))
+        shown_label = label.partition(":")[0] if width < WIDE else label
+        parts.append(draw.text(shown_label, left + 28, y, f"{kind}-text"))
+    parts.append(draw.line("axis", left, bottom, width - right, bottom))
+    parts.append(draw.text("candidates the attacker chooses among", left, bottom + 40, "quiet"))
+    title = "Attack success over the number of candidates, logarithmic horizontal axis"
+    return draw.svg(width, bottom + 50 + 20 * len(listed), title, parts)
+
+
+def _shares(spectrum: tuple[float, ...]) -> list[float]:
+    total = sum(spectrum)
+    return [value / total if total > 0 else 0.0 for value in spectrum]
+
+
+def _thinned(count: int) -> list[int]:
+    if count <= MOST_DOTS:
+        return list(range(count))
+    return sorted({round(i * (count - 1) / (MOST_DOTS - 1)) for i in range(MOST_DOTS)})

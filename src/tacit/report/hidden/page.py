@@ -1,0 +1,144 @@
+"""The page of an audit of hidden states: what the template needs, filled in and written whole."""
+
+from __future__ import annotations
+
+import math
+import os
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from tacit._ground.files import check_writable, write_text_atomic
+from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.audit.points import CODEBOOK, Point
+from tacit.releases.provenance import Provenance
+from tacit.report.drawing import NARROW, WIDE
+from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
+from tacit.report.hidden.words import READ, hidden_verdict, setting, share, words
+from tacit.report.statistic.page import embedded_json
+from tacit.report.statistic.words import percent, percent_up, significant, significant_up
+
+
+def render_audit(audit: Audit, provenance: Provenance) -> str:
+    """Return the report on an audit of hidden states as one self-contained HTML page.
+
+    Args:
+        audit: what ``tacit.hidden_states.audit`` returned.
+        provenance: how it was made.
+    """
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    folder = resources.files("tacit.report")
+    page = (folder / "hidden" / "page.html.j2").read_text(encoding="utf-8")
+    template = environment.from_string(page)
+    style = "".join(
+        (folder / name).read_text(encoding="utf-8") for name in ("page.css", "hidden/page.css")
+    )
+    return template.render(style=Markup(style), **_content(audit, provenance))
+
+
+def write_audit(audit: Audit, path: str | os.PathLike[str], provenance: Provenance) -> Path:
+    """Write the report on an audit to ``path``, whole or not at all.
+
+    Args:
+        audit: what ``tacit.hidden_states.audit`` returned.
+        path: the HTML file to write; an older one is replaced.
+        provenance: how it was made.
+
+    Returns:
+        The absolute path written.
+
+    Raises:
+        ValueError: ``path`` cannot be written.
+    """
+    check_writable("path", path)
+    return write_text_atomic("path", path, render_audit(audit, provenance))
+
+
+def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
+    shown = compared(audit)
+    noisy = [point for point in audit.points if point.family != CODEBOOK]
+    raw = [point for point in noisy if point.reading == "raw"]
+    alone = [point for point in noisy if point.protocol == "B"]
+    denoised = [point for point in noisy if point.protocol == "A" and point.reading != "raw"]
+    return {
+        "audit": audit,
+        "verdict": hidden_verdict(audit),
+        "provenance": provenance,
+        "chosen": audit.recommendation.point,
+        "wish": audit.recommendation.wish,
+        "map_wide": map_figure(audit, width=WIDE),
+        "map_narrow": map_figure(audit, width=NARROW),
+        "spectrum_wide": spectrum_figure(audit, width=WIDE),
+        "spectrum_narrow": spectrum_figure(audit, width=NARROW),
+        "curve_wide": curve_figure(audit, shown, width=WIDE),
+        "curve_narrow": curve_figure(audit, shown, width=NARROW),
+        "raw_count": len(raw),
+        "raw_middle": sum(point.in_middle for point in raw),
+        "denoised_count": len(denoised),
+        "denoised_middle": sum(point.in_middle for point in denoised),
+        "alone_count": len(alone),
+        "alone_middle": sum(point.in_middle for point in alone),
+        "rows": [_row(point, audit) for point in audit.points],
+        "bank": audit.points[0].bank,
+        "ln_bank": math.log(audit.points[0].bank),
+        "prompts": audit.points[0].prompts,
+        "assumptions": list(
+            dict.fromkeys(line for held in audit.guarantees for line in held.assumptions)
+        ),
+        "guarantees": [held.describe() for held in audit.guarantees],
+        "sources": list(dict.fromkeys(held.source for held in audit.guarantees)),
+        "json": embedded_json({**audit.to_dict(), "provenance": provenance.to_dict()}),
+    }
+
+
+def _row(point: Point, audit: Audit) -> dict[str, Any]:
+    attack = point.best_attack
+    epsilon = "–" if point.epsilon_nearest is None else significant_up(point.epsilon_nearest)
+    return {
+        "name": words(point),
+        "setting": setting(point),
+        "read": READ[point.reading],
+        "protocol": point.protocol,
+        "agreement": share(point.agreement),
+        "kl": significant(point.kl.value),
+        "predicted": "–" if point.predicted_kl is None else significant(point.predicted_kl),
+        "generated": "–" if point.generated is None else percent(point.generated.value),
+        "attack": share(attack.top1),
+        "top10": percent(attack.top10.value),
+        "top100": percent(attack.top100.value),
+        "last": percent(attack.last_token.value),
+        "bound": "none" if point.bound is None else percent_up(point.bound),
+        "epsilon": epsilon,
+        "chosen": point is audit.recommendation.point,
+    }
+
+
+def compared(audit: Audit) -> list[tuple[str, Point]]:
+    """Return the releases whose attack curves are drawn: the choice, and what to hold it against.
+
+    The likeliest token stands beside it as the control, and the noise whose agreement, denoised
+    where that was measured, is nearest to the choice's: all under the protocol asked for.
+    """
+    protocol = audit.recommendation.wish.protocol
+    read = [point for point in audit.points if point.protocol == protocol]
+    chosen = audit.recommendation.point
+    target = 0.5 if chosen is None else chosen.agreement.value
+    found = [] if chosen is None else [chosen]
+    found += [p for p in read if p.mechanism == "argmax" and p is not chosen][:1]
+    noisy = [p for p in read if p.family != CODEBOOK and p is not chosen]
+    denoised = [p for p in noisy if p.reading != "raw"] or noisy
+    if denoised:
+        found.append(min(denoised, key=lambda p: abs(p.agreement.value - target)))
+    if not found:
+        found = read[:1] or list(audit.points[:1])
+    return [(_curve_label(point), point) for point in found]
+
+
+def _curve_label(point: Point) -> str:
+    level = "" if point.family == CODEBOOK else f", {setting(point)}"
+    return f"{words(point)}{level}: agreement {percent(point.agreement.value)}"

@@ -1,0 +1,96 @@
+"""What an audit of hidden states says, in words a manager can repeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.audit.points import CODEBOOK, Measured, Point
+from tacit.report.statistic.words import percent, percent_up
+
+NAMES = {
+    "isotropic": "noise alike in all directions",
+    "inverse-fisher": "noise by the inverse Fisher information",
+    "inverse-fisher-diagonal": "noise by the inverse diagonal Fisher information",
+    "mahalanobis-optimal": "Mahalanobis-optimal noise",
+    "worst-case": "worst-case noise",
+    "codebook-euclidean": "which of {C} states is nearest",
+    "codebook-fisher": "which of {C} states is nearest by Fisher information",
+    "codebook-behaviour": "which of {C} behaviours it shows",
+    "codebook-decision": "which of {C} behaviours it shows, decisions guarded",
+    "argmax": "the likeliest next token",
+}
+READ = {
+    "raw": "read as it comes",
+    "posterior-mean": "denoised by public states",
+    "wiener": "denoised linearly",
+    "trained": "denoised by a small network",
+    "posterior-behaviour": "decoded alone by public states",
+    "states": "read as a state",
+    "table": "looked up in a table",
+}
+
+
+@dataclass(frozen=True)
+class HiddenVerdict:
+    """The one sentence, and whether it is "bounded", "measured" or "none"."""
+
+    kind: str
+    sentence: str
+
+
+def hidden_verdict(audit: Audit) -> HiddenVerdict:
+    """Return the verdict on a layer: what to store, what it gives away, what it keeps."""
+    chosen = audit.recommendation.point
+    if chosen is None:
+        return HiddenVerdict(
+            "none",
+            "Store none of these releases: "
+            + _lowered(audit.recommendation.reasons[0]).rstrip(".")
+            + ".",
+        )
+    kept = percent(chosen.agreement.value)
+    keeps = f"the model’s next token stays the same for {kept} of prompts"
+    if chosen.protocol == "B":
+        keeps = f"the release alone gives the model’s next token for {kept} of prompts"
+    if chosen.bound is not None:
+        return HiddenVerdict(
+            "bounded",
+            f"Store only {words(chosen)}, not the state: whatever an attacker knows, it names the "
+            f"prompt among {chosen.bank:,} at most {percent_up(chosen.bound)} of the time, and "
+            f"{keeps}.",
+        )
+    return HiddenVerdict(
+        "measured",
+        f"Store the state with {words(chosen)}: the strongest attack we ran names the prompt "
+        f"among {chosen.bank:,} {percent(chosen.best_attack.top1.value)} of the time, and {keeps}; "
+        "nothing proves that a better attack does no better.",
+    )
+
+
+def words(point: Point) -> str:
+    """Say what is released."""
+    name = NAMES.get(point.mechanism, point.mechanism)
+    return name.replace("{C}", f"{point.codewords or 0:,}")
+
+
+def setting(point: Point) -> str:
+    """Return C, K or ε as the tables show it."""
+    if point.family == CODEBOOK:
+        return f"C = {point.codewords:,}"
+    if point.target_epsilon is not None:
+        return f"ε = {point.target_epsilon:g}"
+    return f"K = {point.kl_budget:.3g}"
+
+
+def share(found: Measured | None) -> str:
+    """Return a measured share with its interval."""
+    if found is None:
+        return "–"
+    if found.low == found.high:
+        return percent(found.value)
+    return f"{percent(found.value)} [{percent(found.low)[:-1]}, {percent(found.high)[:-1]}]"
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,203 @@
+"""The page: what the template needs, filled in and written whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup, escape
+
+from tacit._ground.files import check_writable, write_text_atomic
+from tacit.releases.provenance import Provenance
+from tacit.report.drawing import NARROW, WIDE
+from tacit.report.statistic.figures import MOST_POINTS, success_figure, variance_figure
+from tacit.report.statistic.record import ReleaseRecord, read_release
+from tacit.report.statistic.words import (
+    Verdict,
+    beside,
+    percent,
+    percent_up,
+    seed_words,
+    significant,
+    significant_up,
+    success_bound,
+    verdict,
+)
+
+SHOWN_ROWS = 30
+EMBEDDED_LIMIT = 4_000_000
+
+
+@dataclass(frozen=True)
+class OutputRow:
+    """One released number, as the table shows it."""
+
+    name: str
+    value: str
+    noise_std: str
+    output_std: str
+
+
+def render_report(release: Any, provenance: Provenance) -> str:
+    """Return the report on a release as one self-contained HTML page.
+
+    Args:
+        release: a ``StatisticRelease``, its dictionary, or the path of its JSON.
+        provenance: how the release was made.
+
+    Raises:
+        ValueError: when ``release`` is not a tacit release.
+    """
+    record = read_release(release)
+    conclusion = verdict(record)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["breakable"] = _breakable
+    folder = resources.files("tacit.report")
+    page = (folder / "statistic" / "page.html.j2").read_text(encoding="utf-8")
+    template = environment.from_string(page)
+    style = Markup((folder / "page.css").read_text(encoding="utf-8"))
+    return template.render(style=style, **_content(record, conclusion, provenance))
+
+
+def write_report(release: Any, path: str | os.PathLike[str], provenance: Provenance) -> Path:
+    """Write the report on a release to ``path``, whole or not at all.
+
+    Args:
+        release: a ``StatisticRelease``, its dictionary, or the path of its JSON.
+        path: the HTML file to write; an older one is replaced.
+        provenance: how the release was made.
+
+    Returns:
+        The absolute path written.
+
+    Raises:
+        ValueError: when ``release`` is not a tacit release or ``path`` cannot be written.
+    """
+    check_writable("path", path)
+    return write_text_atomic("path", path, render_report(release, provenance))
+
+
+def embedded_json(content: Any) -> Markup:
+    """Return strict JSON that is safe inside a script element.
+
+    Example:
+        >>> str(embedded_json({"name": "</script>"}))
+        '{"name": "\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(content, allow_nan=False, ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance) -> dict[str, Any]:
+    bound = success_bound(record)
+    rows = _rows(record)
+    directions = record.principal_noise_variance.size
+    assumptions = dict.fromkeys([*record.guarantee.assumptions, *record.membership.assumptions])
+    notes = dict.fromkeys([*record.notes])
+    return {
+        "record": record,
+        "verdict": conclusion,
+        "headline": conclusion.sentence.replace(" ± ", "\u00a0±\u00a0"),
+        "provenance": provenance,
+        "bound": percent_up(bound),
+        "prior": percent(record.prior),
+        "nats": significant_up(record.guarantee.nats),
+        "budget": significant(record.mi_budget),
+        "gaussian": None
+        if record.gaussian_information is None
+        else significant_up(record.gaussian_information),
+        "saved": None if record.noise_saved is None else percent(record.noise_saved),
+        "success_wide": success_figure(record, bound, width=WIDE),
+        "success_narrow": success_figure(record, bound, width=NARROW),
+        "variance_wide": variance_figure(record, width=WIDE),
+        "variance_narrow": variance_figure(record, width=NARROW),
+        "most": MOST_POINTS,
+        "thinned": directions if directions > MOST_POINTS else None,
+        "rows": rows[:SHOWN_ROWS],
+        "more_rows": rows[SHOWN_ROWS:],
+        "drowned": int(np.sum(np.abs(record.values) < np.sqrt(record.noise_variance))),
+        "assumptions": list(assumptions),
+        "notes": list(notes),
+        "attack": _attack_words(record),
+        "confidence": _confidence(record),
+        "draw": _draw(record),
+        "gap": None if record.gap is None else significant_up(max(record.gap, 0.0), 2),
+        "noise_power": significant(float(record.noise_variance.sum())),
+        **_embedded(record, provenance),
+    }
+
+
+def _embedded(record: ReleaseRecord, provenance: Provenance) -> dict[str, Any]:
+    """Return the embedded JSON, without the noise covariance when that alone makes a page heavy."""
+    content = {**record.content, "provenance": provenance.to_dict()}
+    text = embedded_json(content)
+    design = content.get("design")
+    if len(text) <= EMBEDDED_LIMIT or not isinstance(design, dict):
+        return {"json": text, "shortened": False}
+    text = embedded_json({**content, "design": {**design, "covariance": None}})
+    return {"json": text, "shortened": True}
+
+
+def _rows(record: ReleaseRecord) -> list[OutputRow]:
+    spreads = np.sqrt(record.noise_variance)
+    outputs = np.sqrt(record.output_variance)
+    return [
+        OutputRow(name, beside(value, spread), significant(spread), significant(output))
+        for name, value, spread, output in zip(
+            record.names,
+            record.values.tolist(),
+            spreads.tolist(),
+            outputs.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _breakable(name: str) -> Markup:
+    """Let a long label break after a comma or an underscore."""
+    text = escape(name)
+    for character in ",_":
+        text = text.replace(character, character + Markup("<wbr>"))
+    return text
+
+
+def _attack_words(record: ReleaseRecord) -> str:
+    attack = record.attack
+    if attack is None:
+        return "No attack was run on this release, so nothing is measured beside the bound."
+    low, high = (percent(end) for end in attack.interval)
+    worst_low, worst_high = (percent(end) for end in attack.worst_interval)
+    return (
+        f"The strongest attack we ran ({attack.name}, {attack.trials:,} fresh releases) guessed "
+        f"{percent(attack.success)} of memberships right, interval {low} to {high}; on its worst "
+        f"row {percent(attack.worst_success)}, interval {worst_low} to {worst_high} "
+        f"(confidence {attack.confidence:.0%} each). An attack is evidence, not a guarantee."
+    )
+
+
+def _confidence(record: ReleaseRecord) -> str:
+    kinds = {
+        "theorem": "a theorem",
+        "numerical": "a theorem, evaluated numerically and rounded up",
+        "statistical": "statistical",
+    }
+    words = kinds[record.guarantee.evidence]
+    if record.guarantee.confidence is not None:
+        words += f", it holds with probability {record.guarantee.confidence:g}"
+    return words
+
+
+def _draw(record: ReleaseRecord) -> str:
+    if record.reproducible:
+        return f"{seed_words(record)}: reproducible, so the guarantee is void"
+    return "operating system entropy: this draw cannot be repeated"

@@ -1,0 +1,8 @@
+"""Release a statistic of a table: design the noise, certify, attack, draw."""
+
+from .queries import Query as Query
+from .queries import built_in_queries as built_in_queries
+from .queries import resolve_query as resolve_query
+from .release import StatisticDiagnostics as StatisticDiagnostics
+from .release import StatisticRelease as StatisticRelease
+from .workflow import privatize as privatize
