@@ -18,8 +18,8 @@ SOURCE = Path(tacit.__file__).parent
 # guarantees put types on, and a design of least noise is certified by an information bound.
 FLOORS: list[set[str]] = [
     {"_ground"},
-    {"compute", "linalg"},
-    {"covariance", "divergences"},
+    {"compute", "linalg", "text"},
+    {"covariance", "divergences", "measured"},
     {"conversions"},
     {"guarantees"},
     {"information", "accounting", "models"},

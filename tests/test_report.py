@@ -17,18 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.releases import Provenance
-from tacit.report import read_release, render_report, verdict, write_report
+from tacit.report import read_release, render_report, write_report
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.statistic.figures import success_figure, variance_figure
-from tacit.report.statistic.words import (
-    beside,
-    percent_up,
-    significant,
-    significant_up,
-    success_bound,
-    superscript,
-)
+from tacit.report.statistic.words import success_bound, verdict
 from tacit.statistics import StatisticRelease, privatize
+from tacit.text import beside, percent_up, significant, significant_up, superscript
 
 VOID_ELEMENTS = {"meta", "line", "rect", "circle", "polyline", "wbr", "br"}
 PROVENANCE = Provenance.capture(

@@ -16,9 +16,10 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import AttackPoint, Measured, Point
 from tacit.hidden_states.audit.recommendation import Wish, recommend
 from tacit.releases import Provenance
+from tacit.report import write_report
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
-from tacit.report.hidden.page import compared, render_audit, write_audit
+from tacit.report.hidden.page import compared, render_audit
 from tacit.report.hidden.words import hidden_verdict
 from tests.test_gate_audit import found
 
@@ -74,7 +75,7 @@ def audit() -> Audit:
 
 
 def test_the_page_is_one_whole_file_that_loads_nothing(audit: Audit, tmp_path: Path) -> None:
-    page = write_audit(audit, tmp_path / "out.html", PROVENANCE).read_text(encoding="utf-8")
+    page = write_report(audit, tmp_path / "out.html", PROVENANCE).read_text(encoding="utf-8")
     structure = Structure()
     structure.feed(page)
     assert structure.open == []

@@ -11,7 +11,7 @@ from pathlib import Path
 from tacit.hidden_states import Audit, Sizes, Wish, audit_layer
 from tacit.models import Prefixes, docstring_corpus, load
 from tacit.releases import Provenance
-from tacit.report.hidden.page import write_audit
+from tacit.report import write_report
 from tacit.report.hidden.words import hidden_verdict
 
 LAYER = 3
@@ -68,7 +68,7 @@ def main() -> int:
     )
     text = json.dumps(found.to_dict(), allow_nan=False)
     (folder / "audit.json").write_text(text + "\n", encoding="utf-8")
-    print(write_audit(found, folder / "audit.html", provenance))
+    print(write_report(found, folder / "audit.html", provenance))
     print(*summary(found, time.perf_counter() - start), sep="\n")
     return 0
 

@@ -1,3 +1,7 @@
-"""Tacit: decide what a release says, prove it, attack it before you ship it."""
+"""Decide what a release says, prove it, attack it before you ship it."""
+
+from tacit._ground.lazy import attach
 
 __version__ = "0.1.0"
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -2,4 +2,6 @@
 
 from .release import ClassifierAttack as ClassifierAttack
 from .release import ClassifierRelease as ClassifierRelease
+from .workflow import PreparedLogits as PreparedLogits
+from .workflow import prepare_logits as prepare_logits
 from .workflow import privatize_logits as privatize_logits

@@ -13,11 +13,22 @@ from tacit.attacks import BayesAttack
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.guarantees.base import guarantee_of
+from tacit.measured import Interval
+from tacit.releases.form import Attack, Form, Release, Use
 from tacit.releases.publication import read_description
 
 FORMAT = "tacit.classifier"
 FORMAT_VERSION = 1
-HEADER = ("format", "version")
+HEADER = ("format", "version", "form")
+PUBLISHABLE = (
+    "logits",
+    "guarantee",
+    "identification",
+    "label_bound",
+    "method",
+    "reproducible",
+    "created",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +59,7 @@ class ClassifierAttack:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ClassifierRelease:
+class ClassifierRelease(Release):
     """Noisy logits and everything that may be said about them.
 
     Attributes:
@@ -94,6 +105,47 @@ class ClassifierRelease:
     seed: int | None
     created: str
 
+    FORMAT = FORMAT
+
+    @property
+    def form(self) -> Form:
+        """The release as report, gate, ledger and commands read it."""
+        rows, columns = self.logits.shape
+        bounds = [self.identification, *([] if self.label_bound is None else [self.label_bound])]
+        found = self.attack
+        attacks = [] if found is None else [(found.identification, self.identification.task)]
+        if found is not None and found.label is not None and self.label_bound is not None:
+            attacks.append((found.label, self.label_bound.task))
+        return Form(
+            kind="classifier",
+            title=f"logits of {rows:,} inputs in {columns:,} classes",
+            secret=self.guarantee.secret,
+            method=self.method,
+            guarantees=(*bounds, self.guarantee),
+            attacks=tuple(_attack(measured, task) for measured, task in attacks),
+            use=self._use(),
+            assumptions=(f"the input was drawn uniformly from {self.pool_size:,} known ones",),
+            publishable=PUBLISHABLE,
+            reproducible=self.reproducible,
+            seed=self.seed,
+            created=self.created,
+        )
+
+    def _use(self) -> tuple[Use, ...]:
+        if self.accuracy_noisy is None or self.accuracy_interval is None:
+            return ()
+        low, high = self.accuracy_interval
+        return (
+            Use(
+                name="accuracy",
+                unit="share",
+                better="higher",
+                measured=Interval(
+                    value=self.accuracy_noisy, low=low, high=high, confidence=self.confidence
+                ),
+            ),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON that ``from_dict`` reads back."""
         interval = self.accuracy_interval
@@ -109,6 +161,7 @@ class ClassifierRelease:
             "attack": None if self.attack is None else self.attack.to_dict(),
             "accuracy_interval": None if interval is None else list(interval),
             "output_variance": self.output_variance.tolist(),
+            "form": self.form.to_dict(),
         }
 
     @staticmethod
@@ -119,6 +172,19 @@ class ClassifierRelease:
             ValueError: not the description of a classifier release, or a field is missing.
         """
         return read_description(description, FORMAT, FORMAT_VERSION, _read)
+
+
+def _attack(measured: BayesAttack, task: str) -> Attack:
+    low, high = measured.interval
+    return Attack(
+        name="best attack on the exact posterior",
+        task=task,
+        success=Interval(
+            value=measured.success, low=low, high=high, confidence=measured.confidence
+        ),
+        prior=measured.prior,
+        trials=measured.trials,
+    )
 
 
 def _read(description: Mapping[str, Any]) -> ClassifierRelease:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tacit import __version__
-from tacit.cli import gate, ledger, statistic
+from tacit.cli import gate, ledger, show, statistic
 from tacit.cli.account import commands as account
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
@@ -22,12 +22,12 @@ app = typer.Typer(
     name="tacit",
     help="Decide what a release says, prove it, attack it before you ship it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("statistic")(statistic.statistic)
 app.command("gate")(gate.gate)
+app.command("show")(show.show)
 app.add_typer(account.app, name="account")
 app.add_typer(audit.app, name="audit")
 app.add_typer(hidden.app, name="hidden")

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from tacit.cli.console import consoles, print_json
-from tacit.cli.options import Json
+from tacit.cli.options import Force, Json
+from tacit.cli.output import json_output
 
 
 def gate(
@@ -37,9 +37,11 @@ def gate(
         float | None,
         typer.Option(help="Largest KL of an audit's release (upper end of its interval), in nats."),
     ] = None,
-    json: Json = False,
+    json: Json = None,
+    force: Force = False,
 ) -> None:
     """Exit 0 when a release or audit holds every threshold, 1 when not, 2 on bad input."""
+    output = json_output(json, force)
     from tacit.gate import check_release
 
     result = check_release(
@@ -50,9 +52,8 @@ def gate(
         min_agreement=min_agreement,
         max_kl=max_kl,
     )
-    if json:
-        print_json(result.to_dict())
-    console = consoles(json)
+    output.write(result.to_dict())
+    console = output.console
     if result.reproducible:
         console.print(
             Text(

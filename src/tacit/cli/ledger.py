@@ -8,8 +8,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.console import consoles, line, print_json
-from tacit.cli.options import Json
+from tacit.cli.console import line
+from tacit.cli.options import Force, Json
+from tacit.cli.output import json_output
 
 if TYPE_CHECKING:
     from tacit.ledger import Budget, BudgetChange, Entry, Ledger, Spending
@@ -25,8 +26,15 @@ Data = Annotated[str | None, typer.Option(help="Table whose fingerprint is the s
 
 
 @app.command()
-def show(ledger: Location, secret: Secret = None, data: Data = None, json: Json = False) -> None:
+def show(
+    ledger: Location,
+    secret: Secret = None,
+    data: Data = None,
+    json: Json = None,
+    force: Force = False,
+) -> None:
     """Show every release, every budget and its history, and what is left of it."""
+    output = json_output(json, force)
     from tacit.ledger import Ledger
 
     book = Ledger(ledger, create=False)
@@ -34,10 +42,8 @@ def show(ledger: Location, secret: Secret = None, data: Data = None, json: Json 
     if named is not None:
         _check_known(book, named)
     names = book.secrets() if named is None else (named,)
-    if json:
-        print_json({"ledger": book.location, "secrets": [_account(book, name) for name in names]})
-        return
-    console = consoles(False)
+    output.write({"ledger": book.location, "secrets": [_account(book, name) for name in names]})
+    console = output.console
     if not names:
         console.print("The ledger holds no secret yet.")
     for name in names:
@@ -63,9 +69,11 @@ def budget(
         str | None,
         typer.Option(help="Kinds not to count any more: mi_budget, epsilon, mu, by commas."),
     ] = None,
-    json: Json = False,
+    json: Json = None,
+    force: Force = False,
 ) -> None:
     """Set what may be spent on a secret from now on, or show it when no limit is given."""
+    output = json_output(json, force)
     from tacit.ledger import Ledger
     from tacit.ledger.notions import limits
 
@@ -90,10 +98,8 @@ def budget(
         )
     elif drop is not None:
         book.drop_budget(name, *(kind.strip() for kind in drop.split(",")))
-    if json:
-        print_json({"ledger": book.location, **_account(book, name, entries=False)})
-        return
-    console = consoles(False)
+    output.write({"ledger": book.location, **_account(book, name, entries=False)})
+    console = output.console
     _print_budget(console, book, name)
     if near:
         line(console, "new", f"{name!r} was not in the ledger; {' and '.join(map(repr, near))} is")
@@ -106,21 +112,21 @@ def verify(
         str | None,
         typer.Option(help="Head that an earlier verification printed, kept elsewhere."),
     ] = None,
-    json: Json = False,
+    json: Json = None,
+    force: Force = False,
 ) -> None:
     """Exit 0 when every record is as it was written, 1 when not: the first edited row is named."""
+    output = json_output(json, force)
     from tacit.ledger import verify_ledger
 
     result = verify_ledger(ledger, head)
-    if json:
-        print_json(result.to_dict())
-    else:
-        console = consoles(False)
-        if result.holds:
-            console.print(Text(f"whole: {result.records} records, none edited", "green"))
-            line(console, "head", f"{result.head} (kept elsewhere, --head finds a rewritten past)")
-        for finding in result.findings:
-            console.print(Text(f"edited: {finding}", "bold red"))
+    output.write(result.to_dict())
+    console = output.console
+    if result.holds:
+        console.print(Text(f"whole: {result.records} records, none edited", "green"))
+        line(console, "head", f"{result.head} (kept elsewhere, --head finds a rewritten past)")
+    for finding in result.findings:
+        console.print(Text(f"edited: {finding}", "bold red"))
     raise typer.Exit(0 if result.holds else 1)
 
 

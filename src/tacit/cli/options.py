@@ -10,7 +10,11 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+Json = Annotated[
+    str | None,
+    typer.Option("--json", metavar="PATH", help="JSON to write; - for standard output."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

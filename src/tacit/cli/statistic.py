@@ -5,57 +5,36 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from tacit._ground.checks import integer
-from tacit.cli.console import command_line, consoles, dump, line, print_json
+from tacit.cli.console import command_line, line
+from tacit.cli.options import Force, Json
+from tacit.cli.output import JsonOutput, json_output, new_file
 
 if TYPE_CHECKING:
-    from tacit.guarantees import InformationBound
-    from tacit.ledger import Reservation
+    from tacit.ledger import Ledger
     from tacit.releases import Provenance
     from tacit.report import ReleaseRecord
-    from tacit.statistics import StatisticRelease
+    from tacit.statistics import PreparedStatistic, StatisticRelease
     from tacit.statistics.table import Table
 
 SHOWN_OUTPUTS = 4
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Destination:
     """Where a release goes; every path is checked before the draw."""
 
     report: Path | None
-    json: Path | None
-    json_to_stdout: bool
-    ledger: str | None
-    secret: str
-    description: str
-    reproducible: bool
-    no_budget: bool
-    reservation: Reservation | None = None
-
-    def reserve(self, guarantee: InformationBound) -> None:
-        """Pay for the release that is about to be drawn."""
-        if self.ledger is None:
-            return
-        from tacit.ledger import Ledger
-
-        book = Ledger(self.ledger)
-        self.reservation = book.reserve(
-            self.secret,
-            guarantee,
-            self.description,
-            reproducible=self.reproducible,
-            no_budget=self.no_budget,
-        )
-        self.reservation.mark_drawn()
+    json: JsonOutput
+    ledger: Ledger | None
+    secret: str | None
 
 
 def statistic(
@@ -103,9 +82,14 @@ def statistic(
     ] = None,
     attack: Annotated[bool, typer.Option(help="Attack simulated releases and measure.")] = True,
     report: Annotated[str | None, typer.Option(help="HTML report to write.")] = None,
-    json: Annotated[
-        str | None, typer.Option("--json", help="JSON to write; - for standard output.")
-    ] = None,
+    json: Json = None,
+    force: Force = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print the guarantee and the error of every number; draw nothing."
+        ),
+    ] = False,
     ledger: Annotated[
         str | None, typer.Option(help="Ledger to spend from: a file or a database URL.")
     ] = None,
@@ -120,8 +104,9 @@ def statistic(
     ] = False,
 ) -> None:
     """Release a statistic of a table with designed noise, a guarantee and a measured attack."""
+    from tacit.ledger import Ledger
     from tacit.releases import Provenance
-    from tacit.statistics import privatize
+    from tacit.statistics import prepare
     from tacit.statistics.table import read_table
 
     if seed is not None:
@@ -130,13 +115,12 @@ def statistic(
         if given and ledger is None:
             raise ValueError(f"{flag}: expected --ledger beside it, got none")
     table = read_table(data, _columns(columns, target))
-    description = f"{query} of {os.path.basename(data)}"
     destination = _destination(
-        data, report, json, ledger, secret, table, description, seed is not None, no_budget
+        data, report, json, ledger, secret, table, seed is not None, no_budget, force
     )
     if ":" in query:
         sys.path.insert(0, os.getcwd())
-    release = privatize(
+    prepared = prepare(
         query,
         table.rows,
         mi_budget=mi_budget,
@@ -150,24 +134,28 @@ def statistic(
         columns=table.names,
         target=target,
         workers=workers,
-        attack=attack,
-        before_draw=destination.reserve,
+        attack=attack and not dry_run,
     )
-    if ledger is not None:
-        from tacit.ledger.store import label_of, parse_location
-
-        ledger = label_of(parse_location(ledger))
+    prepared = replace(prepared, description=f"{prepared.description} of {os.path.basename(data)}")
+    if dry_run:
+        _tell_prepared(prepared, destination.json)
+        return
+    if ledger is not None and destination.ledger is None:
+        destination = replace(destination, ledger=Ledger(ledger))
+    release = prepared.draw(
+        ledger=destination.ledger, secret=destination.secret, no_budget=no_budget
+    )
     provenance = Provenance.capture(
         command_line(),
         data_name=os.path.basename(data),
         data_fingerprint=table.fingerprint,
         data_rows=len(table.rows),
         data_columns=table.names,
-        secret=None if ledger is None else destination.secret,
-        ledger=ledger,
+        secret=destination.secret,
+        ledger=None if destination.ledger is None else destination.ledger.location,
     )
     _store(release, destination, provenance)
-    _tell(consoles(destination.json_to_stdout), release, destination, table)
+    _tell(release, destination, table)
 
 
 def _columns(columns: str | None, target: str | None) -> list[str] | None:
@@ -186,37 +174,31 @@ def _destination(
     ledger: str | None,
     secret: str | None,
     table: Table,
-    description: str,
     reproducible: bool,
     no_budget: bool,
+    force: bool,
 ) -> _Destination:
     from tacit._ground.files import check_writable
+    from tacit.ledger import Ledger
 
-    report_path = None if report is None else check_writable("--report", report)
-    to_stdout = json == "-"
-    json_path = None if json is None or to_stdout else check_writable("--json", json)
-    ledger_path = None if ledger is None else _ledger_file(ledger)
+    page, output = new_file("--report", report, force), json_output(json, force)
     _check_distinct(
         {
             "DATA": Path(data).resolve(),
-            "--report": report_path,
-            "--json": json_path,
-            "--ledger": ledger_path,
+            "--report": page,
+            "--json": output.path,
+            "--ledger": None if ledger is None else _ledger_file(ledger),
         }
     )
-    name = table.fingerprint if secret is None else secret
-    if ledger is not None:
-        name = _checked_secret(ledger, secret, data, table, reproducible, no_budget)
-    return _Destination(
-        report=report_path,
-        json=json_path,
-        json_to_stdout=to_stdout,
-        ledger=ledger,
-        secret=name,
-        description=description,
-        reproducible=reproducible,
-        no_budget=no_budget,
-    )
+    if ledger is None:
+        return _Destination(page, output, None, None)
+    path = _ledger_file(ledger)
+    if path is not None and not check_writable("--ledger", path).exists():
+        # A ledger is made when there is something to write into it.
+        return _Destination(page, output, None, table.fingerprint if secret is None else secret)
+    book = Ledger(ledger)
+    name = _checked_secret(book, secret, data, table, reproducible, no_budget)
+    return _Destination(page, output, book, name)
 
 
 def _ledger_file(location: str) -> Path | None:
@@ -237,7 +219,7 @@ def _check_distinct(paths: dict[str, Path | None]) -> None:
 
 
 def _checked_secret(
-    location: str,
+    book: Ledger,
     named: str | None,
     data: str,
     table: Table,
@@ -245,19 +227,10 @@ def _checked_secret(
     no_budget: bool,
 ) -> str:
     """Return the secret's name; refuse now what the reservation would after the simulations."""
-    from tacit._ground.files import check_writable
     from tacit.cli.ledger import name_of_rows
-    from tacit.ledger import Ledger
     from tacit.ledger.filters import uncounted
     from tacit.ledger.notions import INFORMATION
-    from tacit.ledger.store import parse_location
 
-    url = parse_location(location)
-    if url.get_backend_name() == "sqlite":
-        path = check_writable("--ledger", str(url.database))
-        if not path.exists():
-            return table.fingerprint if named is None else named
-    book = Ledger(location)
     secret = name_of_rows(book, data, table.fingerprint) if named is None else named
     budget, left = book.budget(secret), book.remaining(secret)
     if budget is None or left is None:
@@ -281,27 +254,40 @@ def _checked_secret(
 
 
 def _store(release: StatisticRelease, destination: _Destination, provenance: Provenance) -> None:
-    """Write the ledger first: if a file cannot be written after all, the release is not lost."""
-    from tacit._ground.files import write_text_atomic
+    """Write what the ledger has by now: if a file cannot be written, the release is not lost."""
     from tacit.report import write_report
 
-    content: dict[str, Any] = {**release.to_dict(), "provenance": provenance.to_dict()}
-    if destination.reservation is not None:
-        kept = ("release", "names", "query", "method", "membership", "reproducible", "created")
-        destination.reservation.commit({name: content[name] for name in kept})
-    if destination.json is not None:
-        write_text_atomic("--json", destination.json, dump(content))
-    if destination.json_to_stdout:
-        print_json(content)
+    destination.json.write({**release.to_dict(), "provenance": provenance.to_dict()})
     if destination.report is not None:
         write_report(release, destination.report, provenance)
 
 
-def _tell(
-    console: Console, release: StatisticRelease, destination: _Destination, table: Table
-) -> None:
-    from tacit.report import read_release, verdict
+def _tell_prepared(prepared: PreparedStatistic, output: JsonOutput) -> None:
+    """Say what a release would be: its guarantee and the error of every number."""
+    from tacit.text import significant
 
+    console = output.console
+    for guarantee in prepared.guarantees:
+        line(console, "guarantee", guarantee.describe())
+    for expected in prepared.expected:
+        line(console, "error", f"{expected.name} ± {significant(expected.error)} (one deviation)")
+    line(console, "drawn", "nothing: this was a dry run")
+    output.write(
+        {
+            "guarantees": [guarantee.to_dict() for guarantee in prepared.guarantees],
+            "expected": [vars(expected) for expected in prepared.expected],
+            "description": prepared.description,
+            "reproducible": prepared.reproducible,
+        }
+    )
+    output.tell()
+
+
+def _tell(release: StatisticRelease, destination: _Destination, table: Table) -> None:
+    from tacit.report import read_release
+    from tacit.report.statistic.words import verdict
+
+    console = destination.json.console
     record = read_release(release)
     conclusion = verdict(record)
     style = "bold" if conclusion.kind == "bounded" else "bold red"
@@ -314,16 +300,15 @@ def _tell(
         "data",
         f"{len(table.rows):,} rows × {len(table.names)} columns, {table.fingerprint[:23]}…",
     )
-    if destination.reservation is not None and destination.ledger is not None:
+    if destination.ledger is not None and destination.secret is not None:
         line(console, "ledger", _account(destination.ledger, destination.secret))
     if destination.report is not None:
         line(console, "report", str(destination.report))
-    if destination.json is not None:
-        line(console, "json", str(destination.json))
+    destination.json.tell()
 
 
 def _outputs(record: ReleaseRecord) -> str:
-    from tacit.report.statistic.words import beside, significant
+    from tacit.text import beside, significant
 
     parts = [
         f"{name} = {beside(value, spread)} (noise {significant(spread, 2)})"
@@ -339,15 +324,8 @@ def _outputs(record: ReleaseRecord) -> str:
 
 
 def _numbers(record: ReleaseRecord) -> list[tuple[str, str]]:
-    from tacit.report.statistic.words import (
-        percent,
-        percent_up,
-        plus_minus,
-        seed_words,
-        significant,
-        significant_up,
-        success_bound,
-    )
+    from tacit.report.statistic.words import plus_minus, seed_words, success_bound
+    from tacit.text import percent, percent_up, significant, significant_up
 
     void = "void: " if record.reproducible else ""
     lines = [
@@ -391,11 +369,9 @@ def _numbers(record: ReleaseRecord) -> list[tuple[str, str]]:
     return lines
 
 
-def _account(location: str, secret: str) -> str:
+def _account(book: Ledger, secret: str) -> str:
     from tacit.cli.ledger import spending_words
-    from tacit.ledger import Ledger
 
-    book = Ledger(location)
     left = book.remaining(secret)
     words = f"{book.location}: spent {spending_words(book.spent(secret))}"
     return words if left is None else f"{words}, {left} left"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from tacit.report.statistic.words import superscript
+from tacit.text import superscript
 
 WIDE, NARROW = 720, 360
 

@@ -5,4 +5,6 @@ from .queries import built_in_queries as built_in_queries
 from .queries import resolve_query as resolve_query
 from .release import StatisticDiagnostics as StatisticDiagnostics
 from .release import StatisticRelease as StatisticRelease
+from .workflow import PreparedStatistic as PreparedStatistic
+from .workflow import prepare as prepare
 from .workflow import privatize as privatize

@@ -13,10 +13,22 @@ from tacit.attacks import MembershipAttack
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.guarantees.base import guarantee_of
+from tacit.measured import Interval
+from tacit.releases.form import Attack, Form, Number, Release
 from tacit.releases.publication import read_description
 
 FORMAT = "tacit.statistic"
 FORMAT_VERSION = 1
+PUBLISHABLE = (
+    "release",
+    "names",
+    "query",
+    "method",
+    "guarantee",
+    "membership",
+    "reproducible",
+    "created",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +92,7 @@ ARRAY_FIELDS = (
 
 
 @dataclass(frozen=True, eq=False)
-class StatisticRelease:
+class StatisticRelease(Release):
     """A noisy statistic and everything that may be said about it.
 
     Attributes:
@@ -111,6 +123,30 @@ class StatisticRelease:
     seed: int | None
     created: str
 
+    FORMAT = FORMAT
+
+    @property
+    def form(self) -> Form:
+        """The release as report, gate, ledger and commands read it."""
+        errors = np.sqrt(self.diagnostics.noise_variance)
+        return Form(
+            kind="statistic",
+            title=self.query,
+            secret=self.guarantee.secret,
+            method=self.method,
+            guarantees=(self.membership, self.guarantee),
+            numbers=tuple(
+                Number(name=name, value=float(value), error=float(error))
+                for name, value, error in zip(self.names, self.release, errors, strict=True)
+            ),
+            attacks=() if self.attack is None else (_attack(self.attack, self.membership.task),),
+            notes=self.diagnostics.notes,
+            publishable=PUBLISHABLE,
+            reproducible=self.reproducible,
+            seed=self.seed,
+            created=self.created,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON that ``from_dict`` reads back."""
         return {
@@ -128,6 +164,7 @@ class StatisticRelease:
             "reproducible": self.reproducible,
             "seed": self.seed,
             "created": self.created,
+            "form": self.form.to_dict(),
         }
 
     @staticmethod
@@ -138,6 +175,21 @@ class StatisticRelease:
             ValueError: not the description of a statistic release, or a field is missing.
         """
         return read_description(description, FORMAT, FORMAT_VERSION, _read)
+
+
+def _attack(measured: MembershipAttack, task: str) -> Attack:
+    def interval(value: float, ends: tuple[float, float]) -> Interval:
+        low, high = ends
+        return Interval(value=value, low=low, high=high, confidence=measured.confidence)
+
+    return Attack(
+        name=measured.name,
+        task=task,
+        success=interval(measured.success, measured.interval),
+        worst=interval(measured.worst_success, measured.worst_interval),
+        prior=measured.prior,
+        trials=measured.trials,
+    )
 
 
 def _read(description: Mapping[str, Any]) -> StatisticRelease:

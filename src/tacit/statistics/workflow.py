@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from tacit._ground.checks import (
 )
 from tacit._ground.random import uniform_index
 from tacit.attacks import MembershipAttack, membership_attack
-from tacit.guarantees import InformationBound
+from tacit.guarantees import InformationBound, SuccessBound
+from tacit.releases.prepared import Book, Expected, Prepared
 from tacit.releases.publication import allowed_nats
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.plan import METHODS, Plan, Request, certified_plan
@@ -32,7 +34,27 @@ SMALLEST_POOL = 4
 ATTACKED_ROWS = 2000
 
 
-def privatize(
+class Options(TypedDict, total=False):
+    """The options of ``prepare``."""
+
+    mi_budget: float | None
+    success: float | None
+    sampling_rate: float
+    method: str
+    simulations: int
+    rng: RandomSource
+    cost: Any
+    confidence: float
+    columns: Sequence[str] | None
+    names: Sequence[str] | None
+    target: str | None
+    workers: int | None
+    progress: bool | None
+    attack: bool
+    attack_trials: int
+
+
+def prepare(
     query: str | RowFunction | Query,
     pool: Any,
     *,
@@ -51,9 +73,8 @@ def privatize(
     progress: bool | None = None,
     attack: bool = True,
     attack_trials: int = 2000,
-    before_draw: Callable[[InformationBound], object] | None = None,
-) -> StatisticRelease:
-    """Release a statistic of a random subset of the pool, with a bound on what it tells.
+) -> PreparedStatistic:
+    """Certify a statistic of a random subset of the pool, before anything is drawn.
 
     K subsets are declared, in which every row of the pool is equally often; the query is run on
     each; one is drawn uniformly and its output x published as ``y = x + N(0, Σ)``. The secret X is
@@ -93,11 +114,10 @@ def privatize(
         attack: whether to run the membership attackers, on simulated releases and at most 2,000
             rows chosen at random.
         attack_trials: simulated releases for the attack, >= 4.
-        before_draw: called with the guarantee once it is certified, before anything is drawn;
-            an exception it raises stops the release.
 
     Returns:
-        The ``StatisticRelease``. It holds neither the candidate drawn nor its output.
+        The ``PreparedStatistic``: the guarantees, the error that every number will have, and
+        ``draw``.
 
     Raises:
         ValueError: a bad argument, or a query that fails on a candidate (its number of rows is
@@ -105,9 +125,9 @@ def privatize(
 
     Example:
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
-        >>> release = privatize("mean", heights, success=0.6, simulations=200, attack=False)
-        >>> release.names, release.membership.success <= 0.6
-        (('mean[x0]',), True)
+        >>> prepared = prepare("mean", heights, success=0.6, simulations=200, attack=False)
+        >>> [entry.name for entry in prepared.expected], prepared.membership.success <= 0.6
+        (['mean[x0]'], True)
 
     Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise).
     """
@@ -131,23 +151,103 @@ def privatize(
     named = _output_names(names, resolved, outputs.shape[1])
     request = Request(budget, method, cost, level, is_reproducible(rng), progress)
     plan = certified_plan(outputs, family, named, request, source)
-    measured = _attacked(plan, attack_trials, source) if attack else None
-    if before_draw is not None:
-        before_draw(plan.guarantee)
-    return StatisticRelease(
-        release=_draw(plan, None if rng is None else source),
-        names=named,
-        guarantee=plan.guarantee,
-        membership=plan.membership,
-        design=plan.design,
-        diagnostics=plan.diagnostics,
-        attack=measured,
+    return PreparedStatistic(
+        guarantees=(plan.membership, plan.guarantee),
+        spends=(plan.guarantee,),
+        expected=tuple(
+            Expected(name=name, error=float(error))
+            for name, error in zip(named, np.sqrt(plan.diagnostics.noise_variance), strict=True)
+        ),
+        description=resolved.description,
         query=resolved.description,
-        method=plan.design.method,
         reproducible=is_reproducible(rng),
+        plan=plan,
+        attack=_attacked(plan, attack_trials, source) if attack else None,
         seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        source=None if rng is None else source,
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedStatistic(Prepared[StatisticRelease]):
+    """A statistic that is certified and not yet drawn; for the holder of the pool.
+
+    Attributes:
+        query: what is computed.
+        plan: candidates, their outputs, the noise and what is certified.
+        attack: the strongest membership attack on simulated releases; None when none was run.
+        seed: the integer seed, when one was given.
+        source: the generator that the draw uses; None for the operating system's.
+    """
+
+    query: str
+    plan: Plan = field(repr=False)
+    attack: MembershipAttack | None = field(repr=False)
+    seed: int | None
+    source: np.random.Generator | None = field(repr=False)
+
+    @property
+    def guarantee(self) -> InformationBound:
+        """The bound on what the release tells about the draw, in nats."""
+        return self.plan.guarantee
+
+    @property
+    def membership(self) -> SuccessBound:
+        """The bound on guessing whether a row was drawn."""
+        return self.plan.membership
+
+    def _drawn(self) -> StatisticRelease:
+        return StatisticRelease(
+            release=_draw(self.plan, self.source),
+            names=self.plan.names,
+            guarantee=self.plan.guarantee,
+            membership=self.plan.membership,
+            design=self.plan.design,
+            diagnostics=self.plan.diagnostics,
+            attack=self.attack,
+            query=self.query,
+            method=self.plan.design.method,
+            reproducible=self.reproducible,
+            seed=self.seed,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+def privatize(
+    query: str | RowFunction | Query,
+    pool: Any,
+    *,
+    ledger: Book | None = None,
+    secret: str | None = None,
+    no_budget: bool = False,
+    **options: Unpack[Options],
+) -> StatisticRelease:
+    """Release a statistic of a random subset of the pool: ``prepare(...).draw(...)`` in one call.
+
+    Args:
+        query: as for ``prepare``.
+        pool: as for ``prepare``.
+        ledger: what the release spends from, a ``tacit.Ledger``; None for none.
+        secret: name of the secret in the ledger.
+        no_budget: release though the secret has no budget and others have one.
+        options: the other arguments of ``prepare``.
+
+    Returns:
+        The ``StatisticRelease``. It holds neither the candidate drawn nor its output.
+
+    Raises:
+        ValueError: as ``prepare``, or a refusal of the ledger; nothing is drawn then.
+
+    Example:
+        >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
+        >>> release = privatize("mean", heights, success=0.6, simulations=200, attack=False)
+        >>> release.names, release.membership.success <= 0.6
+        (('mean[x0]',), True)
+
+    Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise).
+    """
+    prepared = prepare(query, pool, **options)
+    return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
 def _attacked(plan: Plan, trials: int, source: np.random.Generator) -> MembershipAttack | None:

@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit._ground.checks import in_interval, non_negative, positive
-from tacit.cli.console import consoles, line, print_json
-from tacit.cli.options import Json
+from tacit.cli.console import line
+from tacit.cli.options import Force, Json
+from tacit.cli.output import json_output, new_file
 from tacit.conversions import success_from_profile
 from tacit.guarantees.words import number_up, percent_up
 
@@ -85,7 +86,8 @@ class Output:
     delta: Annotated[float | None, typer.Option(help="δ: a target, or where to read ε (1e-5).")] = (
         None
     )
-    json: Json = False
+    json: Json = None
+    force: Force = False
     plot: Annotated[str | None, typer.Option(help="Figure of δ(ε) to write: png, svg or pdf.")] = (
         None
     )
@@ -93,17 +95,18 @@ class Output:
 
 def answer(mechanism: Mechanism, output: Output) -> None:
     """Account for the mechanism, or calibrate it, and tell."""
-    plot = None if output.plot is None else _plot_path(output.plot)
+    chosen = json_output(output.json, output.force)
+    plot = None if output.plot is None else _plot_path(output.plot, output.force)
     parameter, profile, guarantee, rivals = _solve(mechanism, output)
     claim = _claim(mechanism, parameter, guarantee.delta)
     content = _content(mechanism, parameter, profile, guarantee, claim, rivals)
     if plot is not None:
         _write_figure(plot, _figure(mechanism, parameter, profile))
-    if output.json:
-        print_json(content)
-    _tell(consoles(output.json), mechanism, parameter, profile, guarantee, claim, rivals)
+    chosen.write(content)
+    _tell(chosen.console, mechanism, parameter, profile, guarantee, claim, rivals)
     if plot is not None:
-        line(consoles(output.json), "plot", str(plot))
+        line(chosen.console, "plot", str(plot))
+    chosen.tell()
 
 
 def _solve(
@@ -243,12 +246,11 @@ def shortened(value: float, *, up: bool = True) -> str:
     return f"{short:f}" if 1e-4 <= abs(value) < 1e6 else f"{float(short):.{SHOWN_DIGITS}g}"
 
 
-def _plot_path(path: str) -> Path:
-    from tacit._ground.files import check_writable
-
-    target = check_writable("--plot", path)
-    if target.suffix.lower().removeprefix(".") not in FORMATS:
+def _plot_path(path: str, force: bool) -> Path:
+    if Path(path).suffix.lower().removeprefix(".") not in FORMATS:
         raise ValueError(f"--plot: expected a name ending in {', '.join(FORMATS)}, got {path!r}")
+    target = new_file("--plot", path, force)
+    assert target is not None
     return target
 
 

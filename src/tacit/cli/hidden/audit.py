@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from tacit.cli.console import command_line, consoles, dump, line, print_json
+from tacit.cli.console import command_line, line
 from tacit.cli.hidden.inputs import (
     Bank,
     Calibration,
@@ -20,7 +20,8 @@ from tacit.cli.hidden.inputs import (
     points_bar,
     sizes_of,
 )
-from tacit.cli.options import grouped
+from tacit.cli.options import Force, Json, grouped
+from tacit.cli.output import json_output, new_file
 
 app = typer.Typer(
     help="Audit what a model would store: measure it, attack it, recommend what to keep.",
@@ -59,24 +60,21 @@ def model_layer(
     points: Annotated[
         str | None, typer.Option(help="JSON lines of the points, to resume from.")
     ] = None,
-    json: Annotated[
-        str | None, typer.Option("--json", help="JSON to write; - for standard output.")
-    ] = None,
+    json: Json = None,
+    force: Force = False,
     *,
     source: Source,
 ) -> None:
     """Audit one layer of a language model: which release of its last state to store, and why."""
-    from tacit._ground.files import check_writable, write_text_atomic
+    from tacit._ground.files import check_writable
     from tacit.hidden_states.audit.recommendation import Wish
     from tacit.releases import Provenance
-    from tacit.report.hidden.page import write_audit
+    from tacit.report import write_report
     from tacit.report.hidden.words import hidden_verdict
 
-    for flag, path in (("--report", report), ("--points", points)):
-        if path is not None:
-            check_writable(flag, path)
-    if json is not None and json != "-":
-        check_writable("--json", json)
+    output, page = json_output(json, force), new_file("--report", report, force)
+    if points is not None:
+        check_writable("--points", points)
     budgets = listed("--kl-budgets", kl_budgets, float)
     cells = listed("--codewords", codewords, int)
     wish = Wish(
@@ -102,11 +100,8 @@ def model_layer(
         command_line(), data_name=source.texts or "docstrings of this installation", data_rows=bank
     )
     content = {**result.to_dict(), "provenance": provenance.to_dict()}
-    if json is not None and json != "-":
-        write_text_atomic("--json", json, dump(content))
-    if json == "-":
-        print_json(content)
-    console = consoles(json == "-")
+    output.write(content)
+    console = output.console
     conclusion = hidden_verdict(result)
     style = "bold" if conclusion.kind != "none" else "bold red"
     console.print(Text(conclusion.sentence, style))
@@ -114,5 +109,6 @@ def model_layer(
         line(console, "because", reason)
     for guarantee in result.guarantees:
         line(console, "guarantee", guarantee.describe())
-    if report is not None:
-        line(console, "report", str(write_audit(result, report, provenance)))
+    if page is not None:
+        line(console, "report", str(write_report(result, page, provenance)))
+    output.tell()

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from tacit._ground.checks import integer, positive
-from tacit.cli.console import consoles, line, print_json
+from tacit.cli.console import line
 from tacit.cli.hidden.inputs import (
     Bank,
     Calibration,
@@ -23,7 +23,8 @@ from tacit.cli.hidden.inputs import (
     sizes_of,
     words,
 )
-from tacit.cli.options import Json, grouped
+from tacit.cli.options import Force, Json, grouped
+from tacit.cli.output import json_output, new_file
 
 app = typer.Typer(
     help="Hidden states of a language model: measure a layer, release it, attack it.",
@@ -40,11 +41,13 @@ Out = Annotated[str, typer.Option(help="Safetensors file to write.")]
 def measure_geometry(
     layer: Layer,
     calibration: Calibration = 2000,
-    json: Json = False,
+    json: Json = None,
+    force: Force = False,
     *,
     source: Source,
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
+    output = json_output(json, force)
     found, prefixes = source.prepare(layer, bank=1, calibration=calibration)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
 
@@ -54,9 +57,8 @@ def measure_geometry(
         for field in dataclasses.fields(result)
         if isinstance(value := getattr(result, field.name), (int, float, str))
     }
-    if json:
-        print_json({**numbers, "notes": list(result.notes), "spectrum": result.spectrum.tolist()})
-    console = consoles(json)
+    output.write({**numbers, "notes": list(result.notes), "spectrum": result.spectrum.tolist()})
+    console = output.console
     console.print(
         Text(
             f"Layer {layer} of {found.name}: {result.effective_rank} of {result.width} directions "
@@ -95,11 +97,13 @@ def sweep(
     out: Annotated[
         str | None, typer.Option(help="JSON lines to write, and to resume from.")
     ] = None,
-    json: Json = False,
+    json: Json = None,
+    force: Force = False,
     *,
     source: Source,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
+    output = json_output(json, force)
     levels = listed("--layers", layers, int)
     budgets = listed("--kl-budgets", kl_budgets, float)
     targets = listed("--epsilons", epsilons, float)
@@ -124,9 +128,8 @@ def sweep(
             rng=source.seed,
             progress=progress,
         )
-    if json:
-        print_json([point.to_dict() for point in points])
-    console = consoles(json)
+    output.write([point.to_dict() for point in points])
+    console = output.console
     counts = ", ".join(
         f"{sum(point.in_middle for point in read)} of {len(read)} under protocol {protocol}"
         for protocol in ("A", "B")
@@ -155,17 +158,15 @@ def release(
     clean: Annotated[
         str | None, typer.Option(help="Also write the clean states, to this file.")
     ] = None,
-    json: Json = False,
+    json: Json = None,
+    force: Force = False,
     *,
     source: Source,
 ) -> None:
     """Write noisy states of the bank, with their guarantee; the noise is the operating system's."""
-    from tacit._ground.files import check_writable
-
-    for flag, path in (("--out", out), ("--clean", clean)):
-        if path is not None:
-            check_writable(flag, path)
-    if clean is not None and check_writable("--clean", clean) == check_writable("--out", out):
+    output = json_output(json, force)
+    place, other = new_file("--out", out, force), new_file("--clean", clean, force)
+    if other is not None and place == other:
         raise ValueError(f"--clean: expected another file than --out, got {clean} twice")
     positive("--kl-budget", kl_budget)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
@@ -188,11 +189,10 @@ def release(
     if clean is not None:
         _write_states(clean, states)
     assert result.guarantee is not None
-    if json:
-        print_json(
-            {"guarantee": result.guarantee.to_dict(), "out": out, "states": list(states.shape)}
-        )
-    console = consoles(json)
+    output.write(
+        {"guarantee": result.guarantee.to_dict(), "out": out, "states": list(states.shape)}
+    )
+    console = output.console
     console.print(Text(result.guarantee.describe(), "bold"))
     line(console, "released", f"{len(states):,} states of {states.shape[1]} numbers in {out}")
     line(console, "cost", f"K = {design.cost:g} nats by the quadratic prediction")
@@ -206,7 +206,8 @@ def attack(
     metric: Annotated[str, typer.Option(help="euclidean or mahalanobis.")] = "mahalanobis",
     bank: Bank = 1000,
     calibration: Calibration = 2000,
-    json: Json = False,
+    json: Json = None,
+    force: Force = False,
     *,
     source: Source,
 ) -> None:
@@ -214,6 +215,7 @@ def attack(
 
     Give the model, texts, sizes and seed that the release was made with.
     """
+    output = json_output(json, force)
     import numpy as np
 
     from tacit._ground.checks import choice
@@ -238,9 +240,8 @@ def attack(
         rng=source.seed,
         **options,
     )
-    if json:
-        print_json(result.to_dict())
-    console = consoles(json)
+    output.write(result.to_dict())
+    console = output.console
     low, high = result.top1_interval
     console.print(
         Text(
@@ -258,23 +259,24 @@ def attack(
 def codebook(
     layer: Layer,
     out: Out,
-    size: Annotated[int, typer.Option(help="C, codewords.")] = 256,
+    codewords: Annotated[int, typer.Option(help="C, codewords.")] = 256,
     metric: Annotated[
         str, typer.Option(help="euclidean, fisher, behaviour, decision or argmax.")
     ] = "behaviour",
     bank: Bank = 1000,
     calibration: Calibration = 5000,
-    json: Json = False,
+    json: Json = None,
+    force: Force = False,
     *,
     source: Source,
 ) -> None:
     """Fit a codebook on public prompts, save it, and certify its codes of the bank."""
+    output = json_output(json, force)
     from tacit._ground.checks import choice
-    from tacit._ground.files import check_writable
 
-    check_writable("--out", out)
+    new_file("--out", out, force)
     choice("--metric", metric, ("euclidean", "fisher", "behaviour", "decision", "argmax"))
-    integer("--size", size, minimum=2, maximum=calibration)
+    integer("--codewords", codewords, minimum=2, maximum=calibration)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
     from tacit.hidden_states.audit.cell_points import CodebookReleases
     from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
@@ -282,20 +284,19 @@ def codebook(
     sizes = Sizes(prompts=2, generated=0)
     laboratory = Laboratory.prepare(found, layer, prefixes, sizes, seed=source.seed)
     name = "argmax" if metric == "argmax" else f"codebook-{metric}"
-    book, cells = CodebookReleases(laboratory).fit(name, size, source.seed)
+    book, cells = CodebookReleases(laboratory).fit(name, codewords, source.seed)
     certificate = book.certify(cells)
     book.save(out)
-    if json:
-        print_json(
-            {
-                "out": out,
-                "codewords": book.size,
-                "occupied": certificate.occupied,
-                "success": certificate.success.to_dict(),
-                "information": certificate.information.to_dict(),
-            }
-        )
-    console = consoles(json)
+    output.write(
+        {
+            "out": out,
+            "codewords": book.size,
+            "occupied": certificate.occupied,
+            "success": certificate.success.to_dict(),
+            "information": certificate.information.to_dict(),
+        }
+    )
+    console = output.console
     console.print(Text(certificate.success.describe(), "bold"))
     line(console, "information", certificate.information.describe())
     line(console, "codebook", f"{book.size:,} codewords in {out}")

@@ -8,14 +8,16 @@ from typing import Any
 
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.audit.points import AttackPoint, Measured, Point
 from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
+from tacit.measured import Interval
+from tacit.releases.form import Attack, Form, Release, Use
 
 KIND = "hidden-audit"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Audit:
+class Audit(Release):
     """What was measured of one layer, and what follows.
 
     Attributes:
@@ -48,6 +50,29 @@ class Audit:
     notes: tuple[str, ...]
     seed: int
 
+    FORMAT = KIND
+
+    @property
+    def form(self) -> Form:
+        """What the audit recommends, as report, gate, ledger and commands read it."""
+        point = self.recommendation.point
+        return Form(
+            kind=KIND,
+            title=f"layer {self.layer} of {self.layers} of {self.model}"
+            if point is None
+            else f"layer {self.layer} of {self.layers} of {self.model}, by {point.label}",
+            secret="which prompt of the bank was given",
+            method="none recommended" if point is None else point.mechanism,
+            guarantees=self.guarantees,
+            attacks=() if point is None else tuple(_attack(point, one) for one in point.attacks),
+            use=() if point is None else _use(point),
+            notes=self.notes,
+            publishable=("guarantees",),
+            reproducible=False,
+            seed=self.seed,
+            created="",
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary that ``from_dict`` reads back."""
         found = self.recommendation
@@ -67,6 +92,7 @@ class Audit:
             "fisher_spectrum": list(self.fisher_spectrum),
             "spread_spectrum": list(self.spread_spectrum),
             "notes": list(self.notes),
+            "form": self.form.to_dict(),
         }
 
     @staticmethod
@@ -93,3 +119,25 @@ class Audit:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"audit: a field is missing or malformed: {error}") from None
+
+
+def _interval(measured: Measured) -> Interval:
+    return Interval(value=measured.value, low=measured.low, high=measured.high)
+
+
+def _attack(point: Point, attack: AttackPoint) -> Attack:
+    return Attack(
+        name=attack.name,
+        task="the prompt",
+        success=_interval(attack.top1),
+        prior=1 / point.bank,
+        trials=point.bank,
+    )
+
+
+def _use(point: Point) -> tuple[Use, ...]:
+    agreement = Use(
+        name="agreement", unit="share", better="higher", measured=_interval(point.agreement)
+    )
+    kl = Use(name="kl", unit="nats", better="lower", measured=_interval(point.kl))
+    return agreement, kl

@@ -11,7 +11,7 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import CODEBOOK, Point
 from tacit.report import drawing as draw
 from tacit.report.drawing import WIDE, Scale
-from tacit.report.statistic.words import superscript
+from tacit.text import superscript
 
 MOST_DOTS = 128
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
-from tacit._ground.files import check_writable, write_text_atomic
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import CODEBOOK, Point
 from tacit.releases.provenance import Provenance
 from tacit.report.drawing import NARROW, WIDE
+from tacit.report.embedding import embedded_json
 from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
 from tacit.report.hidden.words import READ, hidden_verdict, setting, share, words
-from tacit.report.statistic.page import embedded_json
-from tacit.report.statistic.words import percent, percent_up, significant, significant_up
+from tacit.text import percent, percent_up, significant, significant_up
 
 
 def render_audit(audit: Audit, provenance: Provenance) -> str:
@@ -39,24 +36,6 @@ def render_audit(audit: Audit, provenance: Provenance) -> str:
         (folder / name).read_text(encoding="utf-8") for name in ("page.css", "hidden/page.css")
     )
     return template.render(style=Markup(style), **_content(audit, provenance))
-
-
-def write_audit(audit: Audit, path: str | os.PathLike[str], provenance: Provenance) -> Path:
-    """Write the report on an audit to ``path``, whole or not at all.
-
-    Args:
-        audit: what ``tacit.hidden_states.audit`` returned.
-        path: the HTML file to write; an older one is replaced.
-        provenance: how it was made.
-
-    Returns:
-        The absolute path written.
-
-    Raises:
-        ValueError: ``path`` cannot be written.
-    """
-    check_writable("path", path)
-    return write_text_atomic("path", path, render_audit(audit, provenance))
 
 
 def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:

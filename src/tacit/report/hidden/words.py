@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import CODEBOOK, Measured, Point
-from tacit.report.statistic.words import percent, percent_up
+from tacit.text import percent, percent_up
 
 NAMES = {
     "isotropic": "noise alike in all directions",

@@ -8,47 +8,37 @@ import numpy as np
 from markupsafe import Markup
 
 from tacit._ground.checks import Array
+from tacit.measured import Interval
 from tacit.report import drawing as draw
 from tacit.report.drawing import WIDE, Scale
-from tacit.report.statistic.record import AttackRecord, ReleaseRecord
-from tacit.report.statistic.words import percent, percent_up
+from tacit.report.statistic.record import ReleaseRecord
+from tacit.report.success import SuccessPlot
 
 MOST_POINTS = 90
 
 
-def success_figure(release: ReleaseRecord, bound: float, *, width: int) -> Markup:
-    """Draw the success bound as a line beside the measured attack as points with intervals."""
-    narrow = width < WIDE
-    rows = [] if release.attack is None else _attack_rows(release.attack)
-    promise = "void: would be at most" if release.reproducible else "guaranteed: at most"
-    left = 12 if narrow else 196
-    top, step = 58, 56 if narrow else 44
-    bottom = top + max(step * len(rows), 30)
-    scale = Scale(*_success_range(release, bound), left, width - 16)
-    blind, limit = scale(release.prior), scale(bound)
-    parts = [
-        draw.rect("excluded", limit, top - 8, width - 16 - limit, bottom - top + 8),
-        draw.line("axis", left, bottom, width - 16, bottom),
-        *_percent_ticks(scale, bottom, 4 if narrow else 6),
-        draw.line("blind", blind, top - 8, blind, bottom),
-        _label(f"guessing blind {percent(release.prior)}", blind, 42, "quiet", width, left),
-        draw.line("bound", limit, top - 32, limit, bottom),
-        _label(f"{promise} {percent_up(bound)}", limit, 18, "bound-text", width, left),
-    ]
-    for index, (name, success, interval) in enumerate(rows):
-        y = top + step * index + (34 if narrow else 20)
-        parts += _measurement(scale, y, success, interval)
-        spread = f"{percent(success)} [{percent(interval[0])[:-1]}, {percent(interval[1])[:-1]}]"
-        if narrow:
-            parts.append(draw.text(f"{name}: {spread}", left, y - 14, "measured-text"))
-        else:
-            parts.append(draw.text(name, left - 16, y - 3, "measured-text", "end"))
-            parts.append(draw.text(spread, left - 16, y + 13, "quiet", "end"))
-    parts.append(draw.text("membership guessed right", width - 16, bottom + 38, "quiet", "end"))
-    title = f"Success of guessing membership: bound {percent_up(bound)}" + "".join(
-        f"; {name} measured {percent(success)}" for name, success, _ in rows
+def success_plot(release: ReleaseRecord, bound: float) -> SuccessPlot:
+    """Return the figure of guessing membership: the bound beside the measured attack."""
+    attack = release.attack
+    measured = (
+        ()
+        if attack is None
+        else (
+            ("attack, all rows", _interval(attack.success, attack.interval)),
+            ("attack, worst row", _interval(attack.worst_success, attack.worst_interval)),
+        )
     )
-    return draw.svg(width, bottom + 48, title, parts)
+    return SuccessPlot(
+        task="membership",
+        bound=bound,
+        prior=release.prior,
+        void=release.reproducible,
+        rows=measured,
+    )
+
+
+def _interval(value: float, ends: tuple[float, float]) -> Interval:
+    return Interval(value=value, low=ends[0], high=ends[1])
 
 
 def variance_figure(release: ReleaseRecord, *, width: int) -> Markup | None:
@@ -88,49 +78,6 @@ def variance_figure(release: ReleaseRecord, *, width: int) -> Markup | None:
         f"output from {output.min():.3g} to {output.max():.3g}"
     )
     return draw.svg(width, bottom + 50, title, parts)
-
-
-def _attack_rows(attack: AttackRecord) -> list[tuple[str, float, tuple[float, float]]]:
-    return [
-        ("attack, all rows", attack.success, attack.interval),
-        ("attack, worst row", attack.worst_success, attack.worst_interval),
-    ]
-
-
-def _success_range(release: ReleaseRecord, bound: float) -> tuple[float, float]:
-    values = [release.prior, bound]
-    if release.attack is not None:
-        values += [*release.attack.interval, *release.attack.worst_interval]
-    low, high = min(values), max(values)
-    pad = max(0.12 * (high - low), 0.004)
-    return max(low - pad, 0.0), min(high + pad, 1.0 + 0.25 * pad)
-
-
-def _percent_ticks(scale: Scale, y: float, count: int) -> list[Markup]:
-    span = scale.high - scale.low
-    rough = span / count
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
-    digits = max(0, -math.floor(math.log10(step * 100) + 1e-9))
-    first = math.ceil(scale.low / step - 1e-9)
-    parts = []
-    for index in range(first, math.floor(min(scale.high, 1.0) / step + 1e-9) + 1):
-        x = scale(index * step)
-        parts.append(draw.line("axis", x, y, x, y + 5))
-        parts.append(draw.text(f"{index * step * 100:.{digits}f}%", x, y + 20, "tick", "middle"))
-    return parts
-
-
-def _measurement(
-    scale: Scale, y: float, success: float, interval: tuple[float, float]
-) -> list[Markup]:
-    low, high = scale(interval[0]), scale(interval[1])
-    return [
-        draw.line("measured", low, y, high, y),
-        draw.line("measured", low, y - 5, low, y + 5),
-        draw.line("measured", high, y - 5, high, y + 5),
-        draw.circle("measured-point", scale(success), y, 5),
-    ]
 
 
 def _thinned(output: Array, noise: Array) -> tuple[Array, Array]:
@@ -180,11 +127,3 @@ def _series_labels(
         draw.text("the output's own", x, point - 7, "measured-text"),
         draw.text("variance", x, point + 9, "measured-text"),
     ]
-
-
-def _label(text: str, x: float, y: float, kind: str, width: int, left: float) -> Markup:
-    room_right = width - 16 - x > 7.2 * len(text)
-    room_left = x - 4 > 7.2 * len(text)
-    if room_right and (x < (left + width) / 2 or not room_left):
-        return draw.text(text, x + 6, y, kind)
-    return draw.text(text, x - 6, y, kind, "end")

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 from markupsafe import Markup, escape
 
-from tacit._ground.files import check_writable, write_text_atomic
 from tacit.releases.provenance import Provenance
 from tacit.report.drawing import NARROW, WIDE
-from tacit.report.statistic.figures import MOST_POINTS, success_figure, variance_figure
+from tacit.report.embedding import embedded_json
+from tacit.report.statistic.figures import MOST_POINTS, success_plot, variance_figure
 from tacit.report.statistic.record import ReleaseRecord, read_release
-from tacit.report.statistic.words import (
-    Verdict,
-    beside,
-    percent,
-    percent_up,
-    seed_words,
-    significant,
-    significant_up,
-    success_bound,
-    verdict,
-)
+from tacit.report.statistic.words import Verdict, seed_words, success_bound, verdict
+from tacit.report.success import success_figure
+from tacit.text import beside, percent, percent_up, significant, significant_up
 
 SHOWN_ROWS = 30
 EMBEDDED_LIMIT = 4_000_000
@@ -44,7 +33,7 @@ class OutputRow:
     output_std: str
 
 
-def render_report(release: Any, provenance: Provenance) -> str:
+def render_statistic(release: Any, provenance: Provenance) -> str:
     """Return the report on a release as one self-contained HTML page.
 
     Args:
@@ -67,40 +56,9 @@ def render_report(release: Any, provenance: Provenance) -> str:
     return template.render(style=style, **_content(record, conclusion, provenance))
 
 
-def write_report(release: Any, path: str | os.PathLike[str], provenance: Provenance) -> Path:
-    """Write the report on a release to ``path``, whole or not at all.
-
-    Args:
-        release: a ``StatisticRelease``, its dictionary, or the path of its JSON.
-        path: the HTML file to write; an older one is replaced.
-        provenance: how the release was made.
-
-    Returns:
-        The absolute path written.
-
-    Raises:
-        ValueError: when ``release`` is not a tacit release or ``path`` cannot be written.
-    """
-    check_writable("path", path)
-    return write_text_atomic("path", path, render_report(release, provenance))
-
-
-def embedded_json(content: Any) -> Markup:
-    """Return strict JSON that is safe inside a script element.
-
-    Example:
-        >>> str(embedded_json({"name": "</script>"}))
-        '{"name": "\\\\u003c/script\\\\u003e"}'
-    """
-    text = json.dumps(content, allow_nan=False, ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
 def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance) -> dict[str, Any]:
     bound = success_bound(record)
-    rows = _rows(record)
+    rows, plot = _rows(record), success_plot(record, bound)
     directions = record.principal_noise_variance.size
     assumptions = dict.fromkeys([*record.guarantee.assumptions, *record.membership.assumptions])
     notes = dict.fromkeys([*record.notes])
@@ -117,8 +75,8 @@ def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance)
         if record.gaussian_information is None
         else significant_up(record.gaussian_information),
         "saved": None if record.noise_saved is None else percent(record.noise_saved),
-        "success_wide": success_figure(record, bound, width=WIDE),
-        "success_narrow": success_figure(record, bound, width=NARROW),
+        "success_wide": success_figure(plot, width=WIDE),
+        "success_narrow": success_figure(plot, width=NARROW),
         "variance_wide": variance_figure(record, width=WIDE),
         "variance_narrow": variance_figure(record, width=NARROW),
         "most": MOST_POINTS,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,8 @@ import numpy as np
 
 from tacit._ground import checks as check
 from tacit._ground.checks import Array
-from tacit._ground.files import read_bytes
 from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
+from tacit.releases.reading import read_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,25 +83,6 @@ def read_release(source: Any) -> ReleaseRecord:
     if hasattr(source, "to_dict"):
         return _from_dict(source.to_dict())
     return _from_dict(source)
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Return the value of a strict JSON file.
-
-    Raises:
-        ValueError: when the file cannot be read or is not strict JSON.
-    """
-    name = os.fspath(path)
-    try:
-        return json.loads(read_bytes("release", path).decode("utf-8"), parse_constant=_no_constant)
-    except UnicodeDecodeError:
-        raise ValueError(f"release: {name} is not UTF-8 text") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"release: {name} is not JSON ({error})") from None
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"release: the file is not strict JSON (it holds {text})")
 
 
 def _from_dict(content: Any) -> ReleaseRecord:

@@ -1,0 +1,27 @@
+"""Decide what a release says, prove it, attack it before you ship it."""
+
+from . import accounting as accounting
+from . import attacks as attacks
+from . import classifiers as classifiers
+from . import covariance as covariance
+from . import design as design
+from . import divergences as divergences
+from . import estimates as estimates
+from . import guarantees as guarantees
+from . import hidden_states as hidden_states
+from . import information as information
+from . import ledger as ledger
+from . import models as models
+from . import releases as releases
+from . import report as report
+from . import statistics as statistics
+from .accounting.curves.calibration import calibrate as calibrate
+from .design.listed.solver import worst_case as worst_case
+from .gate import GateResult as GateResult
+from .gate import check_release as check_release
+from .ledger.ledger import Ledger as Ledger
+from .releases.reading import load as load
+from .statistics.workflow import prepare as prepare
+from .statistics.workflow import privatize as privatize
+
+__version__: str

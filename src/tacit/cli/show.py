@@ -1,0 +1,33 @@
+"""``tacit show``: any stored release in ten lines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tacit.cli.console import line
+from tacit.cli.options import Force, Json
+from tacit.cli.output import json_output
+
+
+def show(
+    release: Annotated[str, typer.Argument(help="JSON of a release, written by --json.")],
+    json: Json = None,
+    force: Force = False,
+) -> None:
+    """Print any stored release in ten lines: what it is, what it guarantees, what attacks got."""
+    from tacit.releases import load
+    from tacit.report.words import lines, verdict
+
+    output = json_output(json, force)
+    form = load(release)
+    conclusion = verdict(form)
+    console = output.console
+    style = "bold" if conclusion.kind == "bounded" else "bold red"
+    console.print(Text(conclusion.sentence, style))
+    for label, text in lines(form):
+        line(console, label, text)
+    output.write(form.to_dict())
+    output.tell()

@@ -1,0 +1,269 @@
+"""The form of a release: what report, gate, ledger and commands read, and nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from tacit._ground.checks import as_float, in_interval, integer, non_negative
+from tacit.conversions import success_from_information
+from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
+from tacit.guarantees.base import Guarantee
+from tacit.measured import Interval
+
+FORM_VERSION = 1
+# How the source of a success says that it follows from a bound on the information.
+DERIVED = "residual-pac, Eq. 17"
+Better: TypeAlias = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """One released number and the standard deviation of the noise in it."""
+
+    name: str
+    value: float
+    error: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", as_float(f"number {self.name}", self.value))
+        object.__setattr__(self, "error", non_negative("error", self.error, allow_inf=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """What one attacker reached on simulated releases.
+
+    Attributes:
+        name: the attacker.
+        task: what it guesses, as in "guesses <task> right".
+        success: share of right guesses, with its interval.
+        prior: success of guessing blind; None where it is not known.
+        trials: simulated releases.
+        worst: the same for the record it succeeds on most; None where it was not measured.
+    """
+
+    name: str
+    task: str
+    success: Interval
+    prior: float | None
+    trials: int
+    worst: Interval | None = None
+
+    def __post_init__(self) -> None:
+        integer("trials", self.trials, minimum=1)
+        for interval in (self.success, self.worst):
+            if interval is not None:
+                in_interval("success", interval.low, 0.0, 1.0)
+                in_interval("success", interval.high, 0.0, 1.0)
+        if self.prior is not None:
+            in_interval("prior", self.prior, 0.0, 1.0)
+
+    @property
+    def low(self) -> float:
+        """What it surely reached: the highest lower end of its intervals."""
+        return self.success.low if self.worst is None else max(self.success.low, self.worst.low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """What the release is still good for, such as agreement, accuracy or KL in nats."""
+
+    name: str
+    unit: str
+    better: Better
+    measured: Interval
+
+    @property
+    def bad_end(self) -> float:
+        """The end of the interval that is worse."""
+        return self.measured.low if self.better == "higher" else self.measured.high
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Form:
+    """Everything that may be asked of a release, whatever workflow made it.
+
+    Attributes:
+        kind: the workflow, such as ``"statistic"``.
+        title: what was released.
+        secret: what is protected.
+        method: how the noise was chosen.
+        numbers: what was released, where that is a list of numbers.
+        guarantees: what is certified, the headline first; none where nothing is recommended.
+        attacks: what was measured against it.
+        use: what it is still good for.
+        digests: (what, SHA-256 or other name) of the model, layer, texts or pool it is about.
+        assumptions: what must hold beside those that the guarantees name.
+        notes: what a reader should know.
+        publishable: names of the fields that may be published.
+        reproducible: whether a seed fixed the randomness, which voids every guarantee.
+        seed: the integer seed, when one was given.
+        created: time of the draw, ISO 8601, UTC.
+        provenance: command, versions and data, where they were recorded.
+    """
+
+    kind: str
+    title: str
+    secret: str
+    method: str
+    guarantees: tuple[Guarantee, ...]
+    created: str
+    reproducible: bool
+    numbers: tuple[Number, ...] = ()
+    attacks: tuple[Attack, ...] = ()
+    use: tuple[Use, ...] = ()
+    digests: tuple[tuple[str, str], ...] = ()
+    assumptions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    publishable: tuple[str, ...] = ()
+    seed: int | None = None
+    provenance: Mapping[str, Any] | None = None
+
+    @property
+    def information(self) -> float | None:
+        """The largest bound in nats among the guarantees, None where there is none."""
+        return max(
+            (held.nats for held in self.guarantees if isinstance(held, InformationBound)),
+            default=None,
+        )
+
+    @property
+    def headline(self) -> SuccessBound | None:
+        """The first bound on an attacker's success, None where there is none."""
+        return next((held for held in self.guarantees if isinstance(held, SuccessBound)), None)
+
+    def success(self, bound: SuccessBound) -> float:
+        """Return a stored success, or what the stored information gives where that is more.
+
+        Only a success that was derived from the information is held against it, so that an edited
+        one does not pass; counting may say less than any information does.
+        """
+        if self.information is None or DERIVED not in bound.source:
+            return bound.success
+        blind = [attack.prior or 0.0 for attack in self.attacks if attack.task == bound.task]
+        prior = max(bound.prior, *blind) if blind else bound.prior
+        return max(bound.success, float(success_from_information(self.information, prior)))
+
+    @property
+    def all_assumptions(self) -> tuple[str, ...]:
+        """Those of every guarantee and its own, each once."""
+        held = [line for guarantee in self.guarantees for line in guarantee.assumptions]
+        return tuple(dict.fromkeys([*held, *self.assumptions]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description that ``from_dict`` reads back."""
+        return {
+            "version": FORM_VERSION,
+            **{field.name: _plain(getattr(self, field.name)) for field in fields(self)},
+        }
+
+    @staticmethod
+    def from_dict(content: Any) -> Form:
+        """Return the form that ``to_dict`` described, checked field by field.
+
+        Raises:
+            ValueError: a field is missing, unknown or out of range; the message names it.
+        """
+        return _read(content)
+
+
+class Release(ABC):
+    """What a workflow returns: its own values, and the form that everything else reads."""
+
+    FORMAT: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def form(self) -> Form:
+        """The release as report, gate, ledger and commands read it."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description for strict JSON, with the form under ``"form"``."""
+
+    def published(self) -> dict[str, Any]:
+        """Return the fields of ``to_dict`` that may be published."""
+        content = self.to_dict()
+        return {name: content[name] for name in self.form.publishable}
+
+
+def stated(form: Form, provenance: Mapping[str, Any]) -> Form:
+    """Return the form with where the release comes from."""
+    return replace(form, provenance=dict(provenance))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Guarantee):
+        return value.to_dict()
+    if isinstance(value, (Number, Attack, Use)):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Interval):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _read(content: Any) -> Form:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"release.form: expected a mapping, got {type(content).__name__}")
+    if content.get("version") != FORM_VERSION:
+        raise ValueError(
+            f"release.form: expected version {FORM_VERSION}, got {content.get('version')!r}"
+        )
+    values = {name: value for name, value in content.items() if name != "version"}
+    known = {field.name for field in fields(Form)}
+    if set(values) != known:
+        odd = sorted(set(values) ^ known)
+        raise ValueError(f"release.form: expected {len(known)} fields, missing or unknown: {odd}")
+    for name in ("kind", "title", "secret", "method", "created"):
+        if not isinstance(values[name], str):
+            raise ValueError(f"release.form.{name}: expected text, got {values[name]!r}")
+    if not isinstance(values["reproducible"], bool):
+        raise ValueError(
+            f"release.form.reproducible: expected true or false, got {values['reproducible']!r}"
+        )
+    for name in LISTS:
+        if not isinstance(values[name], (list, tuple)):
+            raise ValueError(f"release.form.{name}: expected a list, got {values[name]!r}")
+    for name in ("assumptions", "notes", "publishable"):
+        values[name] = tuple(str(line) for line in values[name])
+    values["numbers"] = _entries(Number, "numbers", values["numbers"])
+    values["guarantees"] = tuple(guarantee_from_dict(held) for held in values["guarantees"])
+    values["attacks"] = _entries(Attack, "attacks", values["attacks"])
+    values["use"] = _entries(Use, "use", values["use"])
+    values["digests"] = tuple((str(what), str(digest)) for what, digest in values["digests"])
+    seed = values["seed"]
+    values["seed"] = None if seed is None else integer("release.form.seed", seed)
+    return Form(**values)
+
+
+LISTS = (
+    "numbers", "guarantees", "attacks", "use", "digests", "assumptions", "notes", "publishable",
+)  # fmt: skip
+INTERVALS = ("success", "worst", "measured")
+
+
+def _entries(kind: type[Any], name: str, entries: Sequence[Any]) -> tuple[Any, ...]:
+    found = []
+    for entry in entries:
+        if not isinstance(entry, Mapping):
+            raise ValueError(f"release.form.{name}: expected mappings, got {type(entry).__name__}")
+        values = {
+            key: Interval.from_dict(f"release.form.{name}.{key}", value)
+            if key in INTERVALS and value is not None
+            else value
+            for key, value in entry.items()
+        }
+        try:
+            found.append(kind(**values))
+        except TypeError:
+            raise ValueError(
+                f"release.form.{name}: expected the fields of {kind.__name__}, got {sorted(entry)}"
+            ) from None
+        except ValueError as error:
+            raise ValueError(f"release.form.{name}: {error}") from None
+    return tuple(found)

@@ -1,0 +1,121 @@
+"""A release that is certified and not yet drawn: prepare, reserve, draw."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from tacit.guarantees.base import Guarantee
+from tacit.releases.form import Release
+
+Drawn = TypeVar("Drawn", bound=Release)
+
+
+class Reserved(Protocol):
+    """A cost that is counted already, for one release."""
+
+    def mark_drawn(self) -> None:
+        """Say that the noise is drawn from here on."""
+        ...
+
+    def commit(self, record: dict[str, Any]) -> None:
+        """Store what was released beside the cost."""
+        ...
+
+
+class Book(Protocol):
+    """What a release spends from, such as ``tacit.Ledger``."""
+
+    def reserve(
+        self,
+        secret: str,
+        guarantee: Guarantee | Sequence[Guarantee],
+        description: str,
+        *,
+        reproducible: bool = False,
+        no_budget: bool = False,
+    ) -> Reserved:
+        """Count the cost of a release that is about to be drawn, or refuse."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The error that a number will have: the standard deviation of the noise in it."""
+
+    name: str
+    error: float
+
+
+@dataclass(eq=False)
+class _Once:
+    """Whether a prepared release was drawn."""
+
+    drawn: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared(ABC, Generic[Drawn]):
+    """Everything that can fail is done; looking at it costs nothing and draws nothing.
+
+    Attributes:
+        guarantees: what the release will be certified for, the headline first.
+        spends: what the ledger counts.
+        expected: the error of every number that will be released.
+        description: what is released, for the ledger.
+        reproducible: whether a seed fixes the randomness, which voids the guarantees.
+    """
+
+    guarantees: tuple[Guarantee, ...]
+    spends: tuple[Guarantee, ...]
+    expected: tuple[Expected, ...]
+    description: str
+    reproducible: bool
+    _once: _Once = field(default_factory=_Once, repr=False)
+
+    def draw(
+        self, *, ledger: Book | None = None, secret: str | None = None, no_budget: bool = False
+    ) -> Drawn:
+        """Reserve the cost, draw the release, store it beside the cost and return it.
+
+        Args:
+            ledger: what the release spends from, a ``tacit.Ledger``; None for none.
+            secret: name of the secret in the ledger.
+            no_budget: release though the secret has no budget and others have one.
+
+        Returns:
+            The release.
+
+        Raises:
+            ValueError: drawn before, a ledger without a secret, or a refusal of the ledger, before
+                anything is drawn.
+        """
+        if self._once.drawn:
+            raise ValueError("draw: this release was drawn already; prepare another")
+        if ledger is None:
+            if secret is not None or no_budget:
+                raise ValueError("ledger: expected one beside secret and no_budget, got none")
+            self._once.drawn = True
+            return self._drawn()
+        if not hasattr(ledger, "reserve"):
+            raise ValueError(f"ledger: expected a tacit.Ledger, got {type(ledger).__name__}")
+        if secret is None:
+            raise ValueError("secret: expected the name of the secret in the ledger, got None")
+        reservation = ledger.reserve(
+            secret,
+            self.spends,
+            self.description,
+            reproducible=self.reproducible,
+            no_budget=no_budget,
+        )
+        self._once.drawn = True
+        reservation.mark_drawn()
+        release = self._drawn()
+        reservation.commit(release.published())
+        return release
+
+    @abstractmethod
+    def _drawn(self) -> Drawn:
+        """Draw the randomness and return the release."""

@@ -1,0 +1,66 @@
+"""Any stored release, read back in the form that all of them have."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit._ground.files import read_bytes
+from tacit.releases.form import Form, Release, stated
+
+
+def load(source: Any) -> Form:
+    """Return the form of a release given as an object, its dictionary, or the path of its JSON.
+
+    Args:
+        source: a ``Release``, the dictionary of one, or a path.
+
+    Returns:
+        What was released, its guarantees, attacks and use, whatever workflow made it.
+
+    Raises:
+        ValueError: the file is missing or not strict JSON, it is no release, or a field is missing
+            or out of range.
+
+    Example:
+        >>> load({"format": "other"})
+        Traceback (most recent call last):
+        ValueError: release: expected a release of tacit, with its form, got format 'other'
+    """
+    if isinstance(source, Form):
+        return source
+    if isinstance(source, Release):
+        return source.form
+    content = read_json(source) if isinstance(source, (str, Path)) else source
+    if not isinstance(content, Mapping):
+        raise ValueError(f"release: expected a release of tacit, got {type(content).__name__}")
+    if "form" not in content:
+        found = content.get("format", content.get("kind"))
+        raise ValueError(
+            f"release: expected a release of tacit, with its form, got format {found!r}"
+        )
+    form = Form.from_dict(content["form"])
+    provenance = content.get("provenance")
+    return stated(form, provenance) if isinstance(provenance, Mapping) else form
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Return the value of a strict JSON file.
+
+    Raises:
+        ValueError: the file cannot be read or is not strict JSON.
+    """
+    name = os.fspath(path)
+    try:
+        return json.loads(read_bytes("release", path).decode("utf-8"), parse_constant=_refused)
+    except UnicodeDecodeError:
+        raise ValueError(f"release: {name} is not UTF-8 text") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"release: {name} is not JSON ({error})") from None
+
+
+def _refused(text: str) -> Any:
+    raise ValueError(f"release: the file is not strict JSON (it holds {text})")

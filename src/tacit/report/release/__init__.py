@@ -1,0 +1,1 @@
+"""The page of any release, from its form alone."""

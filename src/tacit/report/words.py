@@ -1,0 +1,114 @@
+"""What any release means, from its form: one sentence first, then ten lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.measured import Interval
+from tacit.releases import Form
+from tacit.text import beside, percent, percent_up, significant, significant_up
+
+SHOWN_NUMBERS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The one sentence, and whether it is "bounded", "void", "contradicted" or "none".
+
+    ``success`` is the bound it states; 1.0 where it states none.
+    """
+
+    kind: str
+    sentence: str
+    success: float
+
+
+def verdict(form: Form) -> Verdict:
+    """Return the verdict on a release: bound first, strongest measured attack second."""
+    bound = form.headline
+    if form.reproducible:
+        return Verdict(kind="void", sentence=void_sentence(form.seed), success=1.0)
+    if bound is None:
+        said = "; ".join(held.describe() for held in form.guarantees[:1])
+        sentence = said or "Nothing is recommended, so nothing is guaranteed."
+        return Verdict(kind="bounded" if said else "none", sentence=sentence, success=1.0)
+    success = form.success(bound)
+    against = [attack for attack in form.attacks if attack.task == bound.task]
+    strongest = max(against, key=lambda attack: attack.success.value, default=None)
+    if strongest is not None and max(attack.low for attack in against) > success:
+        sentence = (
+            f"Do not release this: the bound says {percent_up(success)} and an attack we ran got "
+            f"{plus_minus(strongest.success)}, so something assumed does not hold."
+        )
+        return Verdict(kind="contradicted", sentence=sentence, success=1.0)
+    measured = (
+        "" if strongest is None else f"; the strongest we ran got {plus_minus(strongest.success)}"
+    )
+    sentence = (
+        f"Under the assumptions below, {bound.task} is guessed right at most {percent_up(success)} "
+        f"of the time (guessing blind: {percent(bound.prior)}){measured}."
+    )
+    return Verdict(kind="bounded", sentence=sentence, success=success)
+
+
+def void_sentence(seed: int | None) -> str:
+    """Say that a seeded release carries no guarantee."""
+    source = "a generator given by the caller" if seed is None else f"the seed {seed}"
+    return (
+        f"This release carries no guarantee: its noise was drawn from {source}, and whoever can "
+        "repeat the draw can take the noise off."
+    )
+
+
+def plus_minus(measured: Interval) -> str:
+    """Return success ± the longer side of its interval, rounded up, such as "51.2 ± 0.9%"."""
+    half = max(measured.value - measured.low, measured.high - measured.value)
+    return f"{percent(measured.value)[:-1]} ± {percent_up(half)}"
+
+
+def lines(form: Form) -> list[tuple[str, str]]:
+    """Return the release in at most ten labelled lines, the verdict aside."""
+    told = [("release", f"{form.kind}: {form.title}")]
+    if form.numbers:
+        shown = ", ".join(
+            f"{number.name} = {beside(number.value, number.error)} ± {significant(number.error, 2)}"
+            for number in form.numbers[:SHOWN_NUMBERS]
+        )
+        more = len(form.numbers) - SHOWN_NUMBERS
+        told.append(("released", shown + (f", and {more} more" if more > 0 else "")))
+    void = "void: " if form.reproducible else ""
+    told += [("guarantee", void + held.describe()) for held in form.guarantees[:3]]
+    told += [
+        ("attack", f"{attack.name}, on {attack.task}: {plus_minus(attack.success)}")
+        for attack in sorted(form.attacks, key=lambda attack: -attack.success.value)[:1]
+    ]
+    if form.use:
+        told.append(
+            ("use", "; ".join(f"{use.name} {use_words(form, use.name)}" for use in form.use))
+        )
+    told.append(("noise", form.method))
+    told.append(("made", _made(form)))
+    return told[:9]
+
+
+def use_words(form: Form, name: str) -> str:
+    """Return one measurement of use with its interval and unit."""
+    use = next(use for use in form.use if use.name == name)
+    ends = (use.measured.value, use.measured.low, use.measured.high)
+    if use.unit == "share":
+        value, low, high = (percent(end) for end in ends)
+        return f"{value} [{low[:-1]}, {high[:-1]}]"
+    value, low, high = (significant(end) for end in ends)
+    return f"{value} [{low}, {high}] {use.unit}"
+
+
+def information_words(form: Form) -> str | None:
+    """Return the bound on the information, rounded up."""
+    return None if form.information is None else f"{significant_up(form.information)} nats"
+
+
+def _made(form: Form) -> str:
+    if form.provenance is None:
+        return form.created or "time not recorded"
+    command, version = form.provenance.get("command"), form.provenance.get("tacit_version")
+    return f"{form.created or form.provenance.get('created')}, tacit {version}: {command}"

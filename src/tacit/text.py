@@ -1,0 +1,62 @@
+"""How numbers and bounds are said: measurements to the nearest, bounds to the safe side."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """Return a measurement in percent, rounded to nearest."""
+    return _decimal(value, digits, ROUND_HALF_EVEN)
+
+
+def percent_up(value: float, digits: int = 1) -> str:
+    """Return a bound in percent, rounded up, never above 100%."""
+    return _decimal(min(value, 1.0), digits, ROUND_CEILING)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return ``value`` with so many significant digits, in the shorter of the two notations."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else "∞" if value > 0 else "−∞"
+    if 1e-4 <= abs(value) < 1e6:
+        places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
+        return f"{value:,.{places}f}".replace("-", "−")
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa} × 10{superscript(int(exponent))}".replace("-", "−")
+
+
+def significant_up(value: float, digits: int = 3) -> str:
+    """Return a bound with so many significant digits, rounded up."""
+    if value <= 0 or not math.isfinite(value):
+        return significant(value, digits)
+    exact = Decimal(repr(value))
+    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return significant(float(exact.quantize(step, rounding=ROUND_CEILING)), digits)
+
+
+def beside(value: float, spread: float) -> str:
+    """Return ``value`` with the digits that noise of standard deviation ``spread`` leaves."""
+    if spread <= 0 or not math.isfinite(spread) or abs(value) >= 1e9:
+        return significant(value, 6)
+    places = 1 - math.floor(math.log10(spread))
+    if places > 9:
+        return significant(value, 6)
+    return f"{round(value, places):,.{max(places, 0)}f}".replace("-", "−")
+
+
+def superscript(number: int) -> str:
+    """Return an integer in superscript figures.
+
+    Example:
+        >>> superscript(-12)
+        '⁻¹²'
+    """
+    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def _decimal(value: float, digits: int, rounding: str) -> str:
+    # repr is the shortest decimal that reads back as the same float: 0.55 prints as 55.0%
+    scaled = Decimal(repr(value)) * 100
+    return f"{scaled.quantize(Decimal(1).scaleb(-digits), rounding=rounding)}%"
