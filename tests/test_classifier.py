@@ -6,8 +6,9 @@ import pytest
 from scipy import stats
 
 from tacit.attacks import bayes_success
-from tacit.classifiers import ClassifierRelease, privatize_logits
+from tacit.classifiers import ClassifierRelease, prepare_logits, privatize_logits
 from tacit.guarantees import InformationBound
+from tacit.ledger import BudgetExceededError, Ledger
 from tacit.releases import ContradictionError
 from tacit.releases.contradiction import Named
 
@@ -179,18 +180,19 @@ def test_cost_moves_noise_to_cheap_logits():
     assert dear.design.covariance.diagonal()[0] < 0.5 * plain.design.covariance.diagonal()[0]
 
 
-def test_the_guarantee_comes_before_the_draw():
+def test_the_guarantee_comes_before_the_draw(tmp_path):
     pool, _ = pool_of()
-    seen = []
-    release = privatize_logits(linear, pool, mi_budget=0.5, attack=False, before_draw=seen.append)
-    assert seen == [release.guarantee]
-    assert isinstance(seen[0], InformationBound)
-
-    def refuse(guarantee):
-        raise PermissionError(f"{guarantee.nats} nats are not left")
-
-    with pytest.raises(PermissionError):
-        privatize_logits(linear, pool, mi_budget=0.5, attack=False, before_draw=refuse)
+    prepared = prepare_logits(linear, pool, mi_budget=0.5, attack=False, inputs=[3, 4, 5])
+    assert prepared.spends[0].nats >= 3 * prepared.guarantee.nats
+    book = Ledger(tmp_path / "ledger.db")
+    book.set_budget("pool", mi_budget=1.0)
+    with pytest.raises(BudgetExceededError):
+        prepared.draw(ledger=book, secret="pool")
+    assert book.spent("pool").nats == 0.0
+    one = prepare_logits(linear, pool, mi_budget=0.5, attack=False, inputs=[3])
+    release = one.draw(ledger=book, secret="pool")
+    assert release.guarantee == one.guarantee
+    assert book.spent("pool").nats == one.guarantee.nats
 
 
 def test_a_seed_repeats_the_draw_and_voids_the_guarantee():
@@ -325,17 +327,14 @@ def test_an_accuracy_that_refutes_the_bound_raises():
     ],
 )
 def test_bad_input_draws_nothing(change, message):
-    drawn = []
     arguments = {
         "predict": [[0.0, 1.0], [1.0, 2.0], [1.0, 1.0]],
         "pool": [[0.0], [1.0], [2.0]],
         "mi_budget": 0.5,
-        "before_draw": drawn.append,
         **change,
     }
     with pytest.raises(ValueError, match=message):
         privatize_logits(arguments.pop("predict"), arguments.pop("pool"), **arguments)
-    assert drawn == []
 
 
 def test_the_model_is_not_run_for_a_request_that_fails():

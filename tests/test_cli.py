@@ -133,7 +133,7 @@ def test_ledger_show_and_budget(data: Path, tmp_path: Path, tacit: Tacit) -> Non
     shown = tacit("ledger", "show", "--ledger", ledger)
     assert "committed" in shown.out
     assert fingerprint(data) in shown.out
-    account = json.loads(tacit("ledger", "show", "--ledger", ledger, "--json").out)
+    account = json.loads(tacit("ledger", "show", "--ledger", ledger, "--json", "-").out)
     (secret,) = account["secrets"]
     assert secret["secret"] == fingerprint(data)
     assert secret["budget"]["mi_budget"] == 0.5
@@ -143,7 +143,7 @@ def test_ledger_show_and_budget(data: Path, tmp_path: Path, tacit: Tacit) -> Non
     (change,) = secret["budget_history"]
     assert (change["old"], change["new"]["mi_budget"]) == (None, 0.5)
     assert "none → 0.5 nats  by " in shown.out
-    pair = ("--epsilon", "1", "--delta", "1e-6", "--json")
+    pair = ("--epsilon", "1", "--delta", "1e-6", "--json", "-")
     both = tacit("ledger", "budget", "--ledger", ledger, "--secret", "t", *pair)
     assert json.loads(both.out)["budget"] == {
         "mi_budget": None,
@@ -168,6 +168,7 @@ def test_gate_json(data: Path, tmp_path: Path, tacit: Tacit) -> None:
         "--max-attack",
         "1",
         "--json",
+        "-",
     )
     done = tacit("gate", out, *thresholds)
     assert done.code == 1

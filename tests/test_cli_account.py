@@ -30,7 +30,7 @@ def tacit(capsys):
 
 
 def account(tacit, *arguments):
-    outcome = tacit("account", *arguments, "--json")
+    outcome = tacit("account", *arguments, "--json", "-")
     assert outcome.code == 0, outcome.err
     return json.loads(outcome.out)
 
@@ -133,7 +133,7 @@ def test_the_gaussian_is_the_textbook_one(tacit):
 
 def test_noisy_projection_stands_beside_the_published_bound_and_dp_sgd(tacit):
     arguments = (*QUICK, "--steps", 20, "--sampling-rate", 0.1, "--epsilon", 1, "--delta", 1e-4)
-    outcome = tacit("account", *arguments, "--json")
+    outcome = tacit("account", *arguments, "--json", "-")
     content, told = json.loads(outcome.out), outcome.err
     others = content["others"]
     ours = content["parameter"]["value"]

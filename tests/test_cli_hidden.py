@@ -93,7 +93,7 @@ def test_a_release_holds_no_clean_state_and_is_attacked(
     states, truth = load_file(noisy)["states"], load_file(clean)["states"]
     assert states.shape == truth.shape
     assert not (states == truth).all(dim=1).any()
-    found = tacit("hidden", "attack", noisy, "--layer", "1", *given, *sizes, "--json")
+    found = tacit("hidden", "attack", noisy, "--layer", "1", *given, *sizes, "--json", "-")
     assert found.code == 0, found.err
     assert json.loads(found.out)["top1"] > 0.5
     alone = tmp_path / "alone"
@@ -105,13 +105,15 @@ def test_a_release_holds_no_clean_state_and_is_attacked(
 def test_geometry_sweep_and_codebook_speak_json(
     tacit: Tacit, given: tuple[str, ...], tmp_path: Path
 ) -> None:
-    measured = tacit("hidden", "geometry", "--layer", "1", *given, "--calibration", "300", "--json")
+    measured = tacit(
+        "hidden", "geometry", "--layer", "1", *given, "--calibration", "300", "--json", "-"
+    )
     assert measured.code == 0, measured.err
     assert len(json.loads(measured.out)["spectrum"]) == 16
     sizes = ("--bank", "200", "--calibration", "300")
     swept = tacit(
         "hidden", "sweep", "--layers", "1", "--mechanisms", "isotropic,argmax", "--kl-budgets",
-        "0.1", "--codewords", "8", "--prompts", "80", *given, *sizes, "--json",
+        "0.1", "--codewords", "8", "--prompts", "80", *given, *sizes, "--json", "-",
     )  # fmt: skip
     assert swept.code == 0, swept.err
     # noise is read in three ways, the likeliest token in two
@@ -119,7 +121,7 @@ def test_geometry_sweep_and_codebook_speak_json(
     out = tmp_path / "book.safetensors"
     fitted = tacit(
         "hidden", "codebook", "--layer", "1", "--size", "8", "--metric", "euclidean",
-        "--out", out, *given, *sizes, "--json",
+        "--out", out, *given, *sizes, "--json", "-",
     )  # fmt: skip
     assert fitted.code == 0, fitted.err
     assert json.loads(fitted.out)["success"]["success"] <= 8 / 200 + 1e-12

@@ -69,7 +69,7 @@ def test_a_table_named_by_0_1_keeps_its_name(data: Path, path: Path, tacit: Taci
 def test_an_unknown_secret_is_refused_with_names(path: Path, tacit: Tacit, command: str) -> None:
     asked = ("ledger", command, "--ledger", path, "--secret")
     refused(tacit(*asked, "Customer"), "no secret 'Customer'", "did you mean 'customers'?")
-    refused(tacit(*asked, "nosuch", "--json"), "no secret 'nosuch'", "it has 'customers'")
+    refused(tacit(*asked, "nosuch", "--json", "-"), "no secret 'nosuch'", "it has 'customers'")
     assert Ledger(path).secrets() == ("customers",)
 
 
@@ -104,7 +104,7 @@ def test_an_unknown_status_counts_and_is_shown(path: Path, tacit: Tacit) -> None
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE tacit_entries SET status = 'refunded'")
         connection.commit()
-    shown = tacit("ledger", "show", "--ledger", path, "--json")
+    shown = tacit("ledger", "show", "--ledger", path, "--json", "-")
     (secret,) = json.loads(shown.out)["secrets"]
     assert (secret["spent"]["nats"], secret["entries"][0]["status"]) == (0.25, "refunded")
 

@@ -47,29 +47,51 @@ def test_each_crossed_threshold_is_named(release: StatisticRelease) -> None:
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["passed"] is False
 
 
+def edited(content: dict[str, Any], **fields: float) -> dict[str, Any]:
+    """The release with another membership bound, wherever it stands."""
+    content["membership"].update(fields)
+    content["form"]["guarantees"][0].update(fields)
+    return content
+
+
 def test_an_edited_success_is_recomputed_from_the_information(content: dict[str, Any]) -> None:
     nats = content["guarantee"]["nats"]
-    content["membership"]["success"] = 0.5
-    result = check_release(content, max_success=0.55)
+    prior = content["form"]["attacks"][0]["prior"]
+    result = check_release(edited(content, success=0.5), max_success=0.55)
     assert not result.passed
-    assert result.checks[0].found == success_from_information(nats, 0.5)
+    assert result.checks[0].found == success_from_information(nats, prior)
 
 
-def test_an_edited_prior_is_recomputed_from_the_rows_drawn(content: dict[str, Any]) -> None:
-    content["diagnostics"]["pool_rows"] = 100
-    content["diagnostics"]["subset_rows"] = 10
+def test_an_edited_prior_is_held_against_the_attack(content: dict[str, Any]) -> None:
+    content["form"]["attacks"][0]["prior"] = 0.9
     assert not check_release(content, max_success=0.89).passed
 
 
 def test_a_success_stored_above_the_information_counts(content: dict[str, Any]) -> None:
-    content["membership"]["success"] = 0.95
-    result = check_release(content, max_success=0.9)
+    result = check_release(edited(content, success=0.95), max_success=0.9)
     assert result.checks[0].found == 0.95
     assert not result.passed
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("membership", lambda content: content["membership"].update(success=0.51)),
+        ("guarantee", lambda content: content["guarantee"].update(nats=0.0)),
+        ("reproducible", lambda content: content.update(reproducible=True)),
+    ],
+)
+def test_details_that_contradict_the_form_are_refused(
+    content: dict[str, Any], name: str, change: Any
+) -> None:
+    change(content)
+    with pytest.raises(ValueError, match=f"contradicts itself.*{name}"):
+        check_release(content, max_success=0.99)
+
+
 def test_a_seeded_release_never_passes(content: dict[str, Any]) -> None:
-    content["reproducible"], content["seed"] = True, 3
+    for part in (content, content["form"]):
+        part["reproducible"], part["seed"] = True, 3
     result = check_release(content, max_success=1.0)
     assert result.checks[0].holds
     assert result.reproducible
@@ -77,22 +99,45 @@ def test_a_seeded_release_never_passes(content: dict[str, Any]) -> None:
 
 
 def test_the_attack_is_judged_by_the_upper_end_of_its_interval(content: dict[str, Any]) -> None:
-    content["attack"].update(
-        success=0.51, interval=[0.5, 0.53], worst_success=0.55, worst_interval=[0.51, 0.6]
-    )
+    attack = content["form"]["attacks"][0]
+    attack["success"].update(value=0.51, low=0.5, high=0.53)
+    attack["worst"].update(value=0.55, low=0.51, high=0.6)
     assert check_release(content, max_attack=0.53).passed
     assert not check_release(content, max_attack=0.52).passed
-    content["attack"]["worst_interval"] = [0.54, 0.6]
+    attack["worst"].update(low=0.54)
     worst = check_release(content, max_attack=0.53)
     assert not worst.passed
-    assert "worst row" in worst.checks[0].sentence
+    assert "worst record" in worst.checks[0].sentence
 
 
 def test_no_attack_does_not_hold_a_threshold_on_it(content: dict[str, Any]) -> None:
-    content["attack"] = None
+    content["form"]["attacks"] = []
     result = check_release(content, max_attack=0.9)
     assert not result.passed
     assert result.checks[0].found is None
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda form: form.pop("attacks"), "missing or unknown: \\['attacks'\\]"),
+        (lambda form: form.update(more=1), "missing or unknown: \\['more'\\]"),
+        (lambda form: form.update(version=9), "expected version 1, got 9"),
+        (lambda form: form.update(reproducible="no"), "reproducible: expected true or false"),
+        (lambda form: form.update(use="much"), "use: expected a list"),
+        (lambda form: form.update(title=3), "title: expected text"),
+        (lambda form: form["attacks"][0].update(trials=0), "attacks: trials"),
+        (lambda form: form["attacks"][0].pop("name"), "attacks: expected the fields of Attack"),
+        (lambda form: form["attacks"][0]["success"].update(low=0.9), "attacks.success.value"),
+        (lambda form: form["attacks"][0]["success"].update(high=2.0), "attacks: success"),
+        (lambda form: form["numbers"][0].update(error=-1.0), "numbers: error"),
+        (lambda form: form["guarantees"][0].update(prior=2.0), "prior"),
+    ],
+)
+def test_a_damaged_form_is_refused(content: dict[str, Any], damage: Any, message: str) -> None:
+    damage(content["form"])
+    with pytest.raises(ValueError, match=message):
+        check_release(content, max_success=0.6)
 
 
 def test_the_path_of_a_file_is_read(content: dict[str, Any], tmp_path: Path) -> None:
@@ -127,8 +172,8 @@ def test_bad_thresholds_are_refused(
         ("", "is not JSON"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
-        ("[1, 2]", "expected a tacit release, got list"),
-        ("{}", "not a tacit release"),
+        ("[1, 2]", "expected a release of tacit, got list"),
+        ("{}", "expected a release of tacit, with its form"),
         ('{"names": NaN}', "not strict JSON"),
     ],
 )

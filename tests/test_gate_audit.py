@@ -17,6 +17,7 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import Measured, Point
 from tacit.hidden_states.audit.recommendation import Wish, recommend
 from tacit.hidden_states.codebooks.certificates import certify
+from tacit.statistics import privatize
 
 CELLS = [i % 3 for i in range(60)]
 
@@ -92,6 +93,8 @@ def test_the_command_says_it_by_its_exit_code(
     assert run(["gate", str(path)]) == 2
 
 
-def test_agreement_is_refused_for_other_releases() -> None:
-    with pytest.raises(ValueError, match="min_agreement"):
-        check_release({"release": []}, min_agreement=0.5)
+def test_agreement_is_refused_where_it_was_not_measured() -> None:
+    pool = [[float(row)] for row in range(20)]
+    release = privatize("mean", pool, success=0.9, simulations=20, attack=False, workers=1)
+    with pytest.raises(ValueError, match="min_agreement: expected a release whose agreement"):
+        check_release(release, min_agreement=0.5)

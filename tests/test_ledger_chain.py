@@ -55,7 +55,7 @@ def test_a_whole_ledger_verifies(path: Path, tacit: Tacit) -> None:
     assert shown.code == 0
     assert "15 records, none edited" in shown.out
     assert result.head in shown.out
-    assert json.loads(tacit("ledger", "verify", "--ledger", path, "--json").out)["holds"]
+    assert json.loads(tacit("ledger", "verify", "--ledger", path, "--json", "-").out)["holds"]
 
 
 EDITS = {
@@ -110,7 +110,7 @@ def test_the_first_edited_row_is_named(path: Path, tacit: Tacit, statement: str)
     shown = tacit("ledger", "verify", "--ledger", path)
     assert shown.code == 1
     assert shown.out.startswith(f"edited: {result.findings[0]}")
-    assert tacit("ledger", "verify", "--ledger", path, "--json").code == 1
+    assert tacit("ledger", "verify", "--ledger", path, "--json", "-").code == 1
 
 
 def test_a_flag_that_is_no_flag_is_named(path: Path) -> None:
@@ -329,4 +329,4 @@ def test_what_cannot_be_read_is_one_sentence(
     path: Path, tacit: Tacit, statement: str, words: str
 ) -> None:
     edit(path, statement)
-    refused(tacit("ledger", "show", "--ledger", path, "--json"), "ledger: ", words)
+    refused(tacit("ledger", "show", "--ledger", path, "--json", "-"), "ledger: ", words)

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from tacit.releases import Provenance
 from tacit.report import read_release, render_report, write_report
 from tacit.report.drawing import NARROW, WIDE
-from tacit.report.statistic.figures import success_figure, variance_figure
+from tacit.report.statistic.figures import success_plot, variance_figure
 from tacit.report.statistic.words import success_bound, verdict
+from tacit.report.success import success_figure
 from tacit.statistics import StatisticRelease, privatize
 from tacit.text import beside, percent_up, significant, significant_up, superscript
 
@@ -198,7 +199,7 @@ def test_the_bound_and_the_attack_stand_where_the_axis_says(
 ) -> None:
     record = read_release(release)
     assert record.attack is not None
-    svg = str(success_figure(record, success_bound(record), width=width))
+    svg = str(success_figure(success_plot(record, success_bound(record)), width=width))
     ticks = numbers(svg, r'class="tick" x="([\d.]+)"[^>]*>([\d.]+)%')
     pixels, shares = np.array(ticks).T
     slope, offset = np.polyfit(shares / 100, pixels, 1)

@@ -13,7 +13,7 @@ from tacit.design import gaussian_information
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.information import log_det_information
 from tacit.releases.outputs import output_covariance
-from tacit.statistics import Query, StatisticRelease, privatize, workflow
+from tacit.statistics import Query, StatisticRelease, prepare, privatize, workflow
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.simulation import simulate
 
@@ -270,36 +270,77 @@ def test_a_damaged_description_is_refused(pool, damage, message):
         StatisticRelease.from_dict(description)
 
 
-def test_the_hook_sees_the_guarantee_and_can_stop_the_release(pool):
-    seen = []
-    release = released("mean", pool, before_draw=seen.append)
-    assert seen == [release.guarantee]
+class Book:
+    """A ledger that writes down what it is asked, and refuses once told to."""
 
-    class SpentError(ValueError):
-        pass
+    def __init__(self, events, *, refuse=False):
+        self.events, self.refuse = events, refuse
 
-    def refuse(guarantee):
-        raise SpentError(f"budget exceeded by {guarantee.nats:.3f} nats")
+    def reserve(self, secret, guarantee, description, *, reproducible=False, no_budget=False):
+        if self.refuse:
+            raise ValueError("no budget is left")
+        self.events.append(("reserved", secret, tuple(guarantee), description))
+        return self
 
-    with pytest.raises(SpentError, match="budget exceeded"):
-        released("mean", pool, before_draw=refuse)
+    def mark_drawn(self):
+        self.events.append(("drawn",))
+
+    def commit(self, record):
+        self.events.append(("committed", record))
 
 
-def test_nothing_is_drawn_before_the_hook_has_agreed(pool, monkeypatch):
-    events = []
-    draw = workflow.uniform_index
+def prepared_mean(pool, **options):
+    return prepare("mean", pool, success=0.6, simulations=40, workers=1, attack=False, **options)
+
+
+def test_looking_at_a_prepared_statistic_draws_nothing(pool, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(workflow, "uniform_index", drawn.append)
+    prepared = prepared_mean(pool)
+    errors = np.sqrt(prepared.plan.diagnostics.noise_variance)
+    assert [entry.error for entry in prepared.expected] == errors.tolist()
+    assert prepared.guarantees == (prepared.membership, prepared.guarantee)
+    assert drawn == []
+
+
+def test_a_draw_reserves_first_and_commits_last(pool, monkeypatch):
+    events, draw = [], workflow.uniform_index
     monkeypatch.setattr(
-        workflow, "uniform_index", lambda *given: (events.append("draw"), draw(*given))[1]
+        workflow, "uniform_index", lambda *given: (events.append(("noise",)), draw(*given))[1]
     )
-    released("mean", pool, before_draw=lambda guarantee: events.append("agreed"))
-    assert events == ["agreed", "draw"]
+    prepared = prepared_mean(pool)
+    release = prepared.draw(ledger=Book(events), secret="people")
+    assert [event[0] for event in events] == ["reserved", "drawn", "noise", "committed"]
+    assert events[0][1:] == ("people", (release.guarantee,), "mean")
+    assert events[-1][1] == release.published()
+    assert set(release.published()) == set(release.form.publishable)
+    with pytest.raises(ValueError, match="drawn already"):
+        prepared.draw()
 
-    def refuse(guarantee):
-        raise ValueError("no")
 
-    with pytest.raises(ValueError, match="no"):
-        released("mean", pool, before_draw=refuse)
-    assert events == ["agreed", "draw"]
+def test_a_refused_reservation_draws_nothing_and_can_be_tried_again(pool):
+    prepared = prepared_mean(pool)
+    with pytest.raises(ValueError, match="no budget is left"):
+        prepared.draw(ledger=Book([], refuse=True), secret="people")
+    assert prepared.draw().guarantee == prepared.guarantee
+
+
+def test_a_ledger_needs_a_secret_and_a_secret_a_ledger(pool):
+    prepared = prepared_mean(pool)
+    with pytest.raises(ValueError, match="secret: expected the name"):
+        prepared.draw(ledger=Book([]))
+    with pytest.raises(ValueError, match="ledger: expected one"):
+        prepared.draw(secret="people")
+    with pytest.raises(ValueError, match=r"ledger: expected a tacit\.Ledger, got str"):
+        prepared.draw(ledger="ledger.db", secret="people")
+
+
+def test_privatize_is_prepare_and_draw(pool):
+    both = [
+        prepared_mean(pool, rng=5).draw(),
+        privatize("mean", pool, success=0.6, simulations=40, workers=1, attack=False, rng=5),
+    ]
+    assert both[0].release.tolist() == both[1].release.tolist()
 
 
 def test_the_release_lies_on_a_grid_far_below_the_noise(pool):

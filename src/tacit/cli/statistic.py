@@ -181,15 +181,15 @@ def _destination(
     from tacit._ground.files import check_writable
     from tacit.ledger import Ledger
 
-    page, output = new_file("--report", report, force), json_output(json, force)
     _check_distinct(
         {
             "DATA": Path(data).resolve(),
-            "--report": page,
-            "--json": output.path,
+            "--report": None if report is None else Path(report).resolve(),
+            "--json": None if json is None or json == "-" else Path(json).resolve(),
             "--ledger": None if ledger is None else _ledger_file(ledger),
         }
     )
+    page, output = new_file("--report", report, force), json_output(json, force)
     if ledger is None:
         return _Destination(page, output, None, None)
     path = _ledger_file(ledger)
@@ -205,7 +205,7 @@ def _ledger_file(location: str) -> Path | None:
     from tacit.ledger.store import parse_location
 
     url = parse_location(location)
-    return Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
+    return Path(str(url.database)).resolve() if url.get_backend_name() == "sqlite" else None
 
 
 def _check_distinct(paths: dict[str, Path | None]) -> None:

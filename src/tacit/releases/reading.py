@@ -43,8 +43,19 @@ def load(source: Any) -> Form:
             f"release: expected a release of tacit, with its form, got format {found!r}"
         )
     form = Form.from_dict(content["form"])
+    _check_agreement(content, form)
     provenance = content.get("provenance")
     return stated(form, provenance) if isinstance(provenance, Mapping) else form
+
+
+def _check_agreement(content: Mapping[str, Any], form: Form) -> None:
+    """Refuse a file whose details say something else than its form."""
+    stated = content["form"]["guarantees"]
+    for name, value in content.items():
+        if isinstance(value, Mapping) and "evidence" in value and value not in stated:
+            raise ValueError(f"release: the file contradicts itself, {name!r} is not in its form")
+    if content.get("reproducible", form.reproducible) != form.reproducible:
+        raise ValueError("release: the file contradicts itself about 'reproducible'")
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

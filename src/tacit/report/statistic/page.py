@@ -15,8 +15,9 @@ from tacit.report.drawing import NARROW, WIDE
 from tacit.report.embedding import embedded_json
 from tacit.report.statistic.figures import MOST_POINTS, success_plot, variance_figure
 from tacit.report.statistic.record import ReleaseRecord, read_release
-from tacit.report.statistic.words import Verdict, seed_words, success_bound, verdict
+from tacit.report.statistic.words import seed_words, success_bound, verdict
 from tacit.report.success import success_figure
+from tacit.report.words import Verdict
 from tacit.text import beside, percent, percent_up, significant, significant_up
 
 SHOWN_ROWS = 30
