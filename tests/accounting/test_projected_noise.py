@@ -6,6 +6,7 @@ from scipy.special import gammaln, ndtr
 from scipy.stats import chi2, norm
 
 from tacit.accounting import gaussian, projected_plus_noise, vector_projection
+from tacit.accounting._column import ColumnDensity
 from tacit.accounting._lengths import projected_length
 from tacit.accounting.projected_noise import _revealed_length, chi_square_nodes
 
@@ -212,3 +213,28 @@ def test_the_law_of_the_projected_length(dim, rank):
     wrong = projected_length(dim, rank, math.exp(0.2 * float(np.std(np.log(squares)))))
     level = float(np.quantile(squares, 0.5))
     assert abs(float(wrong.tail(np.array([level]))[0][0]) - 0.5) > 5 * error
+
+
+@pytest.mark.parametrize(
+    ("dim", "rank", "alignment", "std"),
+    [(2, 1, 0.9, 0.3), (3, 3, -0.9, 0.3), (6, 3, 0.9, 0.3), (10, 1, 0.0, 1.0), (40, 8, 0.999, 0.2)],
+)
+def test_a_column_has_the_curve_of_its_exact_loss(dim, rank, alignment, std):
+    rng = np.random.default_rng(12)
+    pair, count = two_columns(dim, alignment), 10_000
+    release, _ = column_releases(count, pair[0], rank, std, rng)
+    ours, theirs = (log_density(release, v, rank, std) for v in pair)
+    profile = projected_plus_noise(
+        dim, rank, math.sqrt(2 - 2 * alignment), std, alignment=alignment
+    )
+    for epsilon in np.quantile(ours - theirs, [0.7, 0.95]).clip(0.0):
+        inside = np.maximum(-np.expm1(epsilon - (ours - theirs)), 0.0)
+        error = inside.std() / math.sqrt(count)
+        found = profile.delta(epsilon)
+        assert inside.mean() - 5 * error <= found <= 1.02 * inside.mean() + 5 * error
+
+
+@pytest.mark.parametrize(("dim", "rank", "noise"), [(2, 1, 0.3), (100, 1, 0.2), (400, 16, 0.5)])
+def test_the_nodes_of_a_column_have_all_the_mass(dim, rank, noise):
+    masses = ColumnDensity(dim, rank, noise).places[2]
+    assert masses.sum() == pytest.approx(1.0, abs=1e-9)
