@@ -146,7 +146,11 @@ def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Cur
 
 
 def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
-    """Bound with t = v̂ᵀM v̂ public, noise = σ/β."""
+    """Bound with t = v̂ᵀM v̂ public, noise = σ/β.
+
+    Two Gaussians mirrored in the plane of v and v'; the loss is Gaussian given y₁ = N(0, 1)-shaped:
+    E δ_G(ε; 4 sin²(φ/2) [t √(s² + η sin²(φ/2)) − η cos(φ/2) N]² / (s² (s² + η))), η = t/r.
+    """
     sine, cosine = math.sin(angle / 2), math.cos(angle / 2)
 
     points, masses = chi_square_nodes(rank, 2.0)
