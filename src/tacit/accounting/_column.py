@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import betainc, gammaln, logsumexp
+from scipy.special import betainc
 
 from tacit._validation import Array
+from tacit.accounting._column_density import DEPTH, LEAST_WIDTH, RADII, ColumnDensity
 from tacit.accounting._quadrature import rounded_up
 from tacit.accounting.discretisation import _convex_minorant
 
-SCAN = 17
-ZOOMS = 5
-HALVINGS = 14
-DEPTH = 55.0  # of a logarithm below its peak: what is left out has mass e^-50 at most
 UNSEEN = 1e-20  # more than the mass left out, for good
-LENGTH_NODES, LENGTH_DEPTH = 96, 45.0
-RADII = 128
-ANGLES = 64
-TABLE = 160
-CELLS = 96
+TABLE = 161  # odd
+LEAST_MASS = 1e-25
+CELLS = 160
 NODES = 1200
-SHARE_SLACK = 1e-3
+SHARE_SLACK, WIDE_SLACK = 3e-4, 0.08  # of the parabola in a cell
 LOSS_SLACK = 1e-12
-OVERSHOOT, BENT_OVERSHOOT = 0.025, 0.15  # of a parabola beyond its values at -1, 0 and 1
+OVERSHOOT = 0.025  # of the loss beyond a parabola
 WINDOW = 8
 BOW = 1e-6
 LONGEST = 600.0
@@ -36,146 +30,51 @@ SEEN_MISSING, MOST_MISSING = 1e-7, 0.1  # beyond the first it is a failure of th
 GAUSS, GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-def peaks(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """Return the arguments of the largest values, shape (n,), of n rows of a function."""
-    shares = np.linspace(0.0, 1.0, SCAN)
-    at = np.arange(low.size)
-    for _ in range(ZOOMS):
-        points = low[:, None] + (high - low)[:, None] * shares
-        best = np.argmax(function(points), axis=1)
-        low, high = points[at, np.maximum(best - 1, 0)], points[at, np.minimum(best + 1, SCAN - 1)]
-    return np.asarray((low + high) / 2)
-
-
-def drops(
-    function: Callable[[Array], Array], peak: Array, end: Array, depth: float | Array
-) -> Array:
-    """Return where the function has fallen by ``depth`` on the way from its peak to the end."""
-    level = function(peak[:, None])[:, 0] - depth
-    inner, outer = peak, end
-    for _ in range(HALVINGS):
-        middle = (inner + outer) / 2
-        above = function(middle[:, None])[:, 0] > level
-        inner, outer = np.where(above, middle, inner), np.where(above, outer, middle)
-    return outer
-
-
-def nodes(
-    function: Callable[[Array], Array], low: Array, high: Array, count: int, depth: float
-) -> tuple[Array, Array]:
-    """Return nodes and weights, shape (n, count), for exp(function) with one peak in each row.
-
-    The trapezoidal rule in z, x = peak + width · sinh z, between the points ``depth`` below.
-    """
-    peak = peaks(function, low, high)
-    left, right = drops(function, peak, low, depth), drops(function, peak, high, depth)
-    near = [np.abs(drops(function, peak, end, 1.0) - peak) for end in (left, right)]
-    width = np.maximum(np.minimum(*near), 1e-9)[:, None]
-    start, stop = (np.arcsinh((end - peak)[:, None] / width) for end in (left, right))
-    step = (stop - start) / (count - 1)
-    points = start + step * np.arange(count)
-    places = np.clip(peak[:, None] + width * np.sinh(points), low[:, None], high[:, None])
-    return places, np.asarray(width * np.cosh(points) * step)
-
-
 @dataclass(frozen=True)
-class ColumnDensity:
-    """Density of y = Mv + N(0, s² I), ‖v‖ = 1, as a function of R = ‖y‖ and vᵀy = R sin θ.
-
-    Given t = vᵀMv ~ χ²_r/r the coordinate along v is N(t, s²), the d − 1 others N(0, s² + t/r).
+class Lines:
+    """G = ln p(y) against θ on n circles of fixed R, by cubics on even grids.
 
     Args:
-        dim: d >= 2.
-        rank: r >= 1.
-        noise: s > 0.
+        start: First θ of each grid, shape (n,).
+        step: Distance of the grid's points, shape (n,).
+        values: G, shape (n, TABLE).
+        slopes: ∂G/∂θ times ``step``, the same shape.
     """
 
-    dim: int
-    rank: int
-    noise: float
-
-    def log_density(self, radius: Array, angle: Array) -> tuple[Array, Array]:
-        """Return G = ln p(y) and ∂G/∂θ at fixed R; the shapes broadcast."""
-        radius, angle = np.broadcast_arrays(radius, angle)
-        shape = radius.shape
-        along, across = (radius * np.sin(angle)).ravel(), (radius * np.cos(angle)).ravel()
-        logs, exponents = self._lengths(along, across)
-        value = logsumexp(exponents, axis=1)
-        weights = np.exp(exponents - value[:, None])
-        lengths, square = np.exp(logs), self.noise**2
-        slope = (
-            lengths
-            * (self.rank * square + lengths - along[:, None])
-            / (square * (self.rank * square + lengths))
-        )
-        steep = np.sum(weights * slope, axis=1) * across
-        return np.asarray(value.reshape(shape)), np.asarray(steep.reshape(shape))
-
-    def _lengths(self, along: Array, across: Array) -> tuple[Array, Array]:
-        """Nodes ln t and log weights of the integral over t, shape (n, nodes)."""
-        rank, square, half = self.rank, self.noise**2, (self.dim - 1) / 2
-        norm = (
-            rank / 2 * math.log(rank / 2)
-            - float(gammaln(rank / 2))
-            - self.dim / 2 * math.log(2 * math.pi)
-            - math.log(self.noise)
-        )
-
-        def log_joint(logs: Array) -> Array:
-            lengths = np.exp(logs)
-            variance = square + lengths / rank
-            return np.asarray(
-                norm
-                + rank / 2 * (logs - lengths)
-                - np.square((along[:, None] - lengths) / self.noise) / 2
-                - half * np.log(variance)
-                - np.square(across)[:, None] / (2 * variance)
-            )
-
-        low = np.full(along.shape, -120.0 / rank - 30.0)
-        high = np.log(10 * (1 + np.abs(along) + across + 100.0 / rank))
-        logs, weights = nodes(log_joint, low, high, LENGTH_NODES, LENGTH_DEPTH)
-        return logs, log_joint(logs) + np.log(weights)
-
-    def log_joint(self, log_radius: Array, place: Array) -> Array:
-        """Return the log density of (ln R, ξ), sin θ = tanh ξ."""
-        sphere = (self.dim - 1) / 2 * math.log(math.pi) - float(gammaln((self.dim - 1) / 2))
-        value, _ = self.log_density(np.exp(log_radius), np.arctan(np.sinh(place)))
-        log_cosine = math.log(2) - np.logaddexp(place, -place)
-        volume = math.log(2) + sphere + self.dim * log_radius
-        return np.asarray(value + volume + (self.dim - 1) * log_cosine)
-
-    @property
-    def farthest(self) -> float:
-        """An end for |ξ|."""
-        return 60.0 / (self.dim - 1) + 20.0
+    start: Array
+    step: Array
+    values: Array
+    slopes: Array
 
     @cached_property
-    def radii(self) -> tuple[Array, Array]:
-        """Nodes ln R and their weights, shape (RADII,)."""
+    def errors(self) -> Array:
+        """What the cubics miss at most between two points, shape (n, TABLE − 1).
 
-        def profile(log_radius: Array) -> Array:
-            flat = log_radius.ravel()
-            ends = np.full(flat.shape, self.farthest)
-            place = peaks(lambda place: self.log_joint(flat[:, None], place), -ends, ends)
-            return self.log_joint(flat, place).reshape(log_radius.shape)
+        Cubics twice as long, which miss 16 times as much, are measured in their middles.
+        """
+        ends, slopes = self.values[:, ::2], 2 * self.slopes[:, ::2]
+        middles = (ends[:, 1:] + ends[:, :-1]) / 2 + (slopes[:, :-1] - slopes[:, 1:]) / 8
+        missed = np.abs(self.values[:, 1::2] - middles) / 4
+        wide = np.maximum(missed, np.maximum(_shifted(missed, 1), _shifted(missed, -1)))
+        return np.repeat(wide, 2, axis=1)
 
-        centre = 0.5 * math.log(1 + (self.dim - 1) * (self.noise**2 + 1 / self.rank))
-        low, high = np.array([centre - 60.0 / self.dim - 8]), np.array([centre + 6.0])
-        points, weights = nodes(profile, low, high, RADII, DEPTH)
-        return points[0], weights[0]
+    def at(self, row: int, points: Array) -> tuple[Array, Array]:
+        """Return G and its error on one circle, the shape of ``points``."""
+        place = (points - self.start[row]) / self.step[row]
+        left = np.clip(place.astype(np.intp), 0, TABLE - 2)
+        part = place - left
+        value, slope = self.values[row], self.slopes[row]
+        jump = np.diff(value)[left]
+        bend = (3 - 2 * part) * part * part
+        inner = part * (1 - part) * ((1 - part) * slope[:-1][left] - part * slope[1:][left])
+        rounding = LOSS_SLACK * (1 + np.abs(value[:-1]))
+        return value[:-1][left] + bend * jump + inner, (self.errors[row] + rounding)[left]
 
-    @cached_property
-    def places(self) -> tuple[Array, Array, Array]:
-        """ln R, θ and the mass of each node, shapes (RADII,), (RADII, ANGLES) and the same."""
-        radii, weights = self.radii
-        ends = np.full(radii.shape, self.farthest)
-        places, inner = nodes(
-            lambda place: self.log_joint(radii[:, None], place), -ends, ends, ANGLES, DEPTH
-        )
-        masses = np.exp(self.log_joint(radii[:, None], places)) * inner * weights[:, None]
-        angles = np.arctan(np.sinh(places))
-        return radii, angles, np.asarray(masses)
+
+def _shifted(values: Array, by: int) -> Array:
+    moved = np.roll(values, by, axis=1)
+    moved[:, 0 if by > 0 else -1] = 0.0
+    return moved
 
 
 @dataclass(frozen=True)
@@ -238,8 +137,39 @@ class ColumnCurve:
         if not LEAST_NOISE < self._density.noise < MOST_NOISE:
             return 1.0
         with np.errstate(all="ignore"):
-            missing = abs(1 - float(self._density.places[2].sum()))
+            missing = abs(1 - float(self.masses.sum()))
         return missing if missing < 1 else 1.0
+
+    @cached_property
+    def _cells(self) -> Directions:
+        return directions(self._density.dim)
+
+    @cached_property
+    def _lines(self) -> Lines:
+        """G over every θ and θ' of the nodes."""
+        radii, _ = self._density.radii
+        angle = self._angles
+        reach = self._cells.points[[0, -1], [0, -1]]
+        turned = np.arcsin(_turned(angle, self._angle, reach))
+        every = np.concatenate([angle[..., None], turned], axis=2)
+        low, high = every.min(axis=(1, 2)), every.max(axis=(1, 2))
+        step = np.maximum((high - low) / (TABLE - 1), LEAST_WIDTH)
+        grid = np.clip(low[:, None] + step[:, None] * np.arange(TABLE), -math.pi / 2, math.pi / 2)
+        value, slope = self._density.log_lines(np.exp(radii), grid)
+        return Lines(low, step, value, slope * step[:, None])
+
+    @cached_property
+    def _angles(self) -> Array:
+        return np.asarray(np.arctan(np.sinh(self._density.angles[0])))
+
+    @cached_property
+    def masses(self) -> Array:
+        """The mass of each node, shape (RADII, angles)."""
+        radii, weights = self._density.radii
+        places, inner = self._density.angles
+        value = np.stack([self._lines.at(i, row)[0] for i, row in enumerate(self._angles)])
+        joint = np.exp(value + self._density.log_volume(radii[:, None], places))
+        return np.asarray(joint * inner * weights[:, None])
 
     def __call__(self, epsilon: Array) -> Array:
         """Return δ at each ε >= 0, shape (n,)."""
@@ -257,25 +187,23 @@ class ColumnCurve:
     @cached_property
     def _table(self) -> tuple[Array, Array]:
         """Losses and upper bounds of δ there; the curve is convex in e^ε between them."""
-        radii, angles, masses = self._density.places
-        cells = directions(self._density.dim)
-        rows = [
-            self._losses(float(radius), angle, cells)
-            for radius, angle in zip(radii, angles, strict=True)
-        ]
-        highest = min(max(float(row[1].max()) for row in rows), LONGEST)
+        masses, cells = self.masses, self._cells.masses
+        seen = masses > LEAST_MASS
+        rows = [self._losses(row, self._angles[row, seen[row]]) for row in range(RADII)]
+        highest = min(max(float(row[1].max(initial=0.0)) for row in rows), LONGEST)
         spread = sum(
-            float(np.sum(mass[:, None] * cells.masses * np.clip(row[1], 0, highest) ** 2))
-            for row, mass in zip(rows, masses, strict=True)
+            float(np.sum(mass[kept, None] * cells * np.clip(row[1], 0, highest) ** 2))
+            for row, mass, kept in zip(rows, masses, seen, strict=True)
         )
         width = max(math.sqrt(spread), highest * 1e-6, 1e-290)
         losses = width * np.sinh(np.linspace(0, math.asinh(highest / width), NODES))
         counts = np.zeros((2, 2, NODES))
-        beyond = np.zeros((2, 2))
+        beyond = np.full((2, 2), float(masses[~seen].sum()) / 4)
         for index, row in enumerate(rows):
+            odds = np.flatnonzero(seen[index]) % 2
             for odd in (0, 1):
-                part = slice(odd, None, 2)
-                weight = masses[index, part, None] * cells.masses
+                part = odds == odd
+                weight = masses[index, seen[index]][part, None] * cells
                 found, far = placed(losses, row[0][part], row[1][part], row[2][part], weight)
                 counts[index % 2, odd] += found
                 beyond[index % 2, odd] += far
@@ -300,52 +228,48 @@ class ColumnCurve:
         whole = 0.0 if self.reliable else self._missing
         return np.asarray(np.minimum(value * (1 + wide) * (1 + self._missing) + whole, 1.0))
 
-    def _losses(
-        self, log_radius: float, angle: Array, cells: Directions
-    ) -> tuple[Array, Array, Array]:
+    def _losses(self, row: int, angle: Array) -> tuple[Array, Array, Array]:
         """Lowest and highest loss, and the share of the latter, shapes (angles, cells)."""
-        turned = np.arcsin(
-            np.clip(
-                (np.sin(angle) * math.cos(self._angle))[:, None, None]
-                + (np.cos(angle) * math.sin(self._angle))[:, None, None] * cells.points,
-                -1.0,
-                1.0,
-            )
-        )
-        low = min(float(angle.min()), float(turned.min()))
-        high = max(float(angle.max()), float(turned.max()))
-        grid = np.linspace(low, high, TABLE)
-        value, slope = self._density.log_density(np.asarray(math.exp(log_radius)), grid)
-        here = hermite(grid, value, slope, angle)[:, None, None]
-        loss = here - hermite(grid, value, slope, turned)
-        least, most = loss.min(axis=2), loss.max(axis=2)
-        bent = (loss[..., 1] == least) | (loss[..., 1] == most)
-        spread = (most - least) * np.where(bent, BENT_OVERSHOOT, OVERSHOOT)
-        spread += LOSS_SLACK * (1 + np.abs(here[..., 0]))
-        floor, ceiling = least - spread, most + spread
-        # 1 − e^{−(ℓ − lowest)}: its mean, of a parabola through three points, keeps P and Q
-        rise = -np.expm1(-(loss - floor[..., None]))
-        even = (rise[..., 0] + rise[..., 2]) / 2 - rise[..., 1]
-        mean = rise[..., 1] + (rise[..., 2] - rise[..., 0]) / 2 * cells.first + even * cells.second
-        share = np.clip(mean / -np.expm1(-(ceiling - floor)) + SHARE_SLACK, 0.0, 1.0)
-        return floor, ceiling, share
+        cells = self._cells
+        turned = np.arcsin(_turned(angle, self._angle, cells.points))
+        here, slack = self._lines.at(row, angle)
+        there, far_slack = self._lines.at(row, turned)
+        loss = here[:, None, None] - there
+        floor, ceiling = extremes(loss, slack[:, None] + far_slack.max(axis=2))
+        return floor, ceiling, ceiling_share(loss, floor, ceiling, cells)
 
 
-def hermite(grid: Array, value: Array, slope: Array, points: Array) -> Array:
-    """Cubic Hermite interpolation on an even grid."""
-    step = (grid[-1] - grid[0]) / (grid.size - 1)
-    if step == 0:
-        return np.full(points.shape, value[0])
-    place = (points - grid[0]) / step
-    left = np.clip(place.astype(np.intp), 0, grid.size - 2)
-    part = place - left
-    rise = np.diff(value)
-    first, last = (step * slope[:-1])[left], (step * slope[1:])[left]
-    jump = rise[left]
-    bend = (3 - 2 * part) * part * part
-    return np.asarray(
-        value[:-1][left] + bend * jump + part * (1 - part) * ((1 - part) * first - part * last)
-    )
+def ceiling_share(loss: Array, floor: Array, ceiling: Array, cells: Directions) -> Array:
+    """Share of a cell's mass to put at the highest loss, the rest at the lowest, at least.
+
+    P and Q are kept where the mean of 1 − e^{−(ℓ − lowest)} is: here of a parabola through three
+    points, with a slack for what it misses.
+    """
+    rise = -np.expm1(-(loss - floor[..., None]))
+    even = (rise[..., 0] + rise[..., 2]) / 2 - rise[..., 1]
+    mean = rise[..., 1] + (rise[..., 2] - rise[..., 0]) / 2 * cells.first + even * cells.second
+    width = ceiling - floor
+    share = mean / -np.expm1(-width) + SHARE_SLACK + WIDE_SLACK * width
+    return np.asarray(np.clip(share, 0.0, 1.0))
+
+
+def extremes(loss: Array, slack: Array) -> tuple[Array, Array]:
+    """Least and largest value of parabolas through three points, shape (..., 3), and more."""
+    least, most = loss.min(axis=-1), loss.max(axis=-1)
+    tilt = (loss[..., 2] - loss[..., 0]) / 2
+    bend = (loss[..., 2] + loss[..., 0]) / 2 - loss[..., 1]
+    inside = np.abs(tilt) < 2 * np.abs(bend)
+    vertex = loss[..., 1] - np.where(inside, tilt**2 / np.where(inside, 4 * bend, 1.0), 0.0)
+    least, most = np.minimum(least, vertex), np.maximum(most, vertex)
+    spread = OVERSHOOT * (most - least) + slack
+    return least - spread, most + spread
+
+
+def _turned(angle: Array, by: float, points: Array) -> Array:
+    """sin θ' for each θ and each u: shape of ``angle``, then of ``points``."""
+    angle = angle.reshape(angle.shape + (1,) * points.ndim)
+    sine = np.sin(angle) * math.cos(by) + np.cos(angle) * math.sin(by) * points
+    return np.asarray(np.clip(sine, -1.0, 1.0))
 
 
 def placed(

@@ -27,7 +27,6 @@ STEPS_PER_WIDTH = 2.2
 WIDEST_STEP = 0.2  # the curve is analytic in ln T in a strip of half width π/4
 REACH = 14.0
 CLOSE_TO_NOTHING = 1e-16
-FEW = 64  # points at which every bound is taken
 PANELS = 8
 
 
@@ -119,9 +118,9 @@ def projected_plus_noise(
 
     def smallest(epsilon: Array) -> Array:
         value = np.ones(epsilon.shape) if column is None else column(epsilon)
-        # the others are looser but at the far ends, and slower
+        # the others are slower, and looser but at the far end
         rest = value < CLOSE_TO_NOTHING
-        if column is None or not column.reliable or epsilon.size <= FEW:
+        if column is None or not column.reliable:
             rest = np.ones(epsilon.shape, dtype=np.bool_)
         if not bounds:
             return np.zeros(epsilon.shape)
