@@ -26,7 +26,8 @@ UNSEEN = 1e-22  # more than the mass of the nodes left out
 STEPS_PER_WIDTH = 2.2
 WIDEST_STEP = 0.2  # the curve is analytic in ln T in a strip of half width π/4
 REACH = 14.0
-CLOSE_TO_NOTHING = 1e-16
+# Below this the measured error of a rule over kinks, as in a plane, is no bound any more.
+LEAST_MEASURED = 1e-9
 PANELS = 8
 
 
@@ -57,9 +58,9 @@ def projected_plus_noise(
 
     δ = E max(0, 1 − e^ε g(R, θ')/g(R, θ)),  sin θ' = sin θ cos φ + cos θ sin φ u,
 
-    u the first coordinate of a random unit vector in d − 1 dimensions, by quadrature. Two looser
-    bounds stay beside it for the far ends: that of `vector_projection`, and that of two Gaussians
-    once t is told.
+    u the first coordinate of a random unit vector in d − 1 dimensions, by quadrature, for
+    δ >= 1e-9. Below, two looser bounds are used alone: that of `vector_projection`, and that of
+    two Gaussians once t is told.
 
     Args:
         dim: d >= 2, rows of V.
@@ -118,15 +119,15 @@ def projected_plus_noise(
 
     def smallest(epsilon: Array) -> Array:
         value = np.ones(epsilon.shape) if column is None else column(epsilon)
-        # the others are slower, and looser but at the far end
-        rest = value < CLOSE_TO_NOTHING
-        if column is None or not column.reliable:
-            rest = np.ones(epsilon.shape, dtype=np.bool_)
         if not bounds:
             return np.zeros(epsilon.shape)
+        # the others are slower, and looser
+        whole = column is None or not column.reliable
+        rest = np.ones(epsilon.shape, dtype=np.bool_) if whole else value < LEAST_MEASURED
         if rest.any():
-            others = [bound(epsilon[rest]) for bound in bounds]
-            value[rest] = np.minimum(value[rest], np.min(others, axis=0))
+            others = np.min([bound(epsilon[rest]) for bound in bounds], axis=0)
+            # δ falls, so that it stays below the last value that was measured
+            value[rest] = np.minimum(others, value[rest] if whole else LEAST_MEASURED)
         return value
 
     return profile_from_curves(
