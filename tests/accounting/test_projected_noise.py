@@ -6,6 +6,7 @@ from scipy.special import gammaln, ndtr
 from scipy.stats import chi2, norm
 
 from tacit.accounting import gaussian, projected_plus_noise, vector_projection
+from tacit.accounting.mechanisms.column import ColumnCurve, Directions, ceiling_share, extremes
 from tacit.accounting.mechanisms.projected_noise import _revealed_length, chi_square_nodes
 from tacit.accounting.numerics.lengths import projected_length
 
@@ -212,3 +213,123 @@ def test_the_law_of_the_projected_length(dim, rank):
     wrong = projected_length(dim, rank, math.exp(0.2 * float(np.std(np.log(squares)))))
     level = float(np.quantile(squares, 0.5))
     assert abs(float(wrong.tail(np.array([level]))[0][0]) - 0.5) > 5 * error
+
+
+@pytest.mark.parametrize(
+    ("dim", "rank", "alignment", "std"),
+    [(2, 1, 0.9, 0.3), (3, 3, -0.9, 0.3), (6, 3, 0.9, 0.3), (10, 1, 0.0, 1.0), (40, 8, 0.999, 0.2)],
+)
+def test_a_column_has_the_curve_of_its_exact_loss(dim, rank, alignment, std):
+    rng = np.random.default_rng(12)
+    pair, count = two_columns(dim, alignment), 10_000
+    release, _ = column_releases(count, pair[0], rank, std, rng)
+    ours, theirs = (log_density(release, v, rank, std) for v in pair)
+    profile = projected_plus_noise(
+        dim, rank, math.sqrt(2 - 2 * alignment), std, alignment=alignment
+    )
+    for epsilon in np.quantile(ours - theirs, [0.7, 0.95]).clip(0.0):
+        inside = np.maximum(-np.expm1(epsilon - (ours - theirs)), 0.0)
+        error = inside.std() / math.sqrt(count)
+        found = profile.delta(epsilon)
+        assert inside.mean() - 5 * error <= found <= 1.02 * inside.mean() + 5 * error
+
+
+@pytest.mark.parametrize(("dim", "rank", "noise"), [(2, 1, 0.3), (100, 1, 0.5), (400, 16, 0.5)])
+def test_the_nodes_of_a_column_have_all_the_mass(dim, rank, noise):
+    masses = ColumnCurve(dim, rank, 0.1, noise).masses
+    assert masses.sum() == pytest.approx(1.0, abs=1e-7)
+
+
+def plane_density(along, across, rank, std):
+    """p(y) in two dimensions, t = x² by the midpoint rule over x, whose law has no pole at zero."""
+    most = math.sqrt(chi2.isf(1e-14, rank) / rank)
+    x = most * (np.arange(500) + 0.5) / 500
+    masses = chi2.pdf(rank * x**2, rank) * rank * 2 * x * most / 500
+    total = np.zeros(along.shape)
+    for length, mass in zip(x**2, masses, strict=True):
+        spread = math.sqrt(length / rank + std**2)
+        logs = -np.square((along - length) / std) / 2 - np.square(across / spread) / 2
+        total += mass * np.exp(logs) / (2 * math.pi * std * spread)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("rank", "alignment", "std"), [(4, 0.9, 0.3), (5, 0.99, 0.1), (3, 0.0, 1.0), (7, 0.9999, 0.5)]
+)
+def test_a_column_in_a_plane_is_the_double_integral(rank, alignment, std):
+    half = math.acos(alignment) / 2
+    x = np.linspace(-8 * std, chi2.isf(1e-9, rank) / rank + 8 * std, 260)
+    y = np.linspace(-x[-1], x[-1], 260)
+    first, second = x[:, None], y[None]
+    laws = [
+        plane_density(
+            first * math.cos(turn) + second * math.sin(turn),
+            first * math.sin(turn) - second * math.cos(turn),
+            rank,
+            std,
+        )
+        for turn in (half, -half)
+    ]
+    area = (x[1] - x[0]) * (y[1] - y[0])
+    curve = ColumnCurve(2, rank, 2 * half, std)
+    for epsilon in (0.0, 0.1, 1.0):
+        truth = area * np.maximum(laws[0] - math.exp(epsilon) * laws[1], 0.0).sum()
+        if truth > 1e-6:
+            found = curve(np.array([epsilon]))[0]
+            assert truth * (1 - 3e-3) <= found <= 1.01 * truth
+
+
+def test_a_cell_is_replaced_by_its_ends_with_no_less_mass_at_the_upper():
+    rng = np.random.default_rng(0)
+    places = np.linspace(-1, 1, 2001)
+    for _ in range(3000):
+        width, bend = 10 ** rng.uniform(-3, 1.5), rng.normal() * rng.uniform()
+        loss = width * (places * rng.choice([-1, 1]) + bend * places**2)
+        weights = np.exp(places * rng.uniform(-1.5, 1.5))
+        weights /= weights.sum()
+        three = loss[[0, 1000, 2000]]
+        floor, ceiling = extremes(three, np.zeros(()))
+        assert floor - 1e-12 <= loss.min()
+        assert loss.max() <= ceiling + 1e-12
+        cell = Directions(
+            np.zeros((1, 3)), np.ones(1), weights @ places, weights @ np.square(places)
+        )
+        exact = weights @ -np.expm1(-(loss - floor)) / -math.expm1(-(ceiling - floor))
+        assert exact <= ceiling_share(three, floor, ceiling, cell) <= exact + 0.01 + 0.5 * width
+
+
+@pytest.mark.parametrize(("dim", "rank"), [(2, 1), (3, 300), (10**5, 16)])
+@pytest.mark.parametrize("alignment", [0.5, 1 - 1e-9])
+def test_columns_far_out(dim, rank, alignment):
+    difference = math.sqrt(2 - 2 * alignment)
+    epsilons = np.array([0.0, 1e-3, 0.5, 5.0, 50.0])
+    before = np.ones(epsilons.shape)
+    for std in (1e-12, 0.1, 1e9):
+        values = projected_plus_noise(dim, rank, difference, std, alignment=alignment).delta(
+            epsilons
+        )
+        assert ((values >= 0) & (values <= 1)).all()
+        assert (np.diff(values) <= 1e-6 * values[:-1]).all()
+        assert (values <= before * 1.03 + 1e-6).all()
+        before = values
+
+
+def test_closer_columns_are_no_easier_to_tell_apart():
+    epsilons = np.array([0.0, 0.2, 1.0, 8.0])
+    for dim, rank, std in ((100, 1, 0.05), (20, 2, 0.02)):
+        far = np.ones(epsilons.shape)
+        for alignment in (-0.9, 0.0, 0.9, 0.999):
+            near = ColumnCurve(dim, rank, math.acos(alignment), std)(epsilons)
+            assert (near <= 1.02 * far + 1e-6).all()
+            far = near
+
+
+def test_a_far_tail_in_a_plane_is_not_below_the_true_one():
+    """True δ on 2880 directions times 700 radii, turned by twelve."""
+    angle = math.radians(1.5)
+    profile = projected_plus_noise(2, 8, 2 * math.sin(angle / 2), 0.05, alignment=math.cos(angle))
+    for epsilon, least in ((2.043637, 6.66e-13), (2.983182, 1.864e-16)):
+        assert profile.delta(epsilon) >= least
+    assert profile.delta(np.linspace(1.0, 3.0, 41)).tolist() == sorted(
+        profile.delta(np.linspace(1.0, 3.0, 41)), reverse=True
+    )

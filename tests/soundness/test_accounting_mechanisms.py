@@ -1,6 +1,7 @@
 """Guarantees of projections and sketches beside events of the real mechanisms."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -45,10 +46,11 @@ def projected(rng):
     return profile, scores
 
 
-def projected_then_noisy(rng):
-    pair = vectors(4, 0.95)
-    profile = projected_plus_noise(4, 3, math.sqrt(0.1), 0.1, alignment=0.95)
-    releases = [y + 0.1 * rng.standard_normal(y.shape) for y in wishart(pair, 3, rng)]
+def projected_then_noisy(rng, rank=3, alignment=0.95, std=0.1):
+    pair = vectors(4, alignment)
+    apart = math.sqrt(2 - 2 * alignment)
+    profile = projected_plus_noise(4, rank, apart, std, alignment=alignment)
+    releases = [y + std * rng.standard_normal(y.shape) for y in wishart(pair, rank, rng)]
     return profile, [y @ (pair[0] - pair[1]) for y in releases]
 
 
@@ -76,7 +78,15 @@ def sketched(rng):
 
 @certifies(ApproximateDP)
 @pytest.mark.parametrize(
-    "mechanism", [projected, projected_then_noisy, noisy_then_projected, sketched]
+    "mechanism",
+    [
+        projected,
+        projected_then_noisy,
+        partial(projected_then_noisy, rank=1, alignment=0.5, std=0.3),
+        partial(projected_then_noisy, rank=12, alignment=0.9, std=1.0),
+        noisy_then_projected,
+        sketched,
+    ],
 )
 def test_no_threshold_exceeds_the_guarantee(mechanism):
     profile, scores = mechanism(np.random.default_rng(6))

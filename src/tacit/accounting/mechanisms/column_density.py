@@ -1,0 +1,243 @@
+"""The density of one secretly projected column with noise added, and nodes over it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import chdtri, gammaincinv, gammaln
+
+from tacit._ground.checks import Array
+from tacit.accounting.numerics.quadrature import Index
+
+SCAN = 17
+ZOOMS = 5
+HALVINGS = 14
+DEPTH = 55.0  # of a logarithm below its peak: what is left out has mass e^-50 at most
+LENGTH_NODES, LENGTH_DEPTH = 96, 45.0
+RADII = 128
+ANGLES, ANGLES_IN_A_PLANE = 64, 1024  # a plane has no third coordinate to smooth the loss
+STRIDE = 8
+BLOCK = 256
+LEAST_WIDTH = 1e-12
+
+
+def peaks(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Return the arguments of the largest values, shape (n,), of n rows of a function."""
+    shares = np.linspace(0.0, 1.0, SCAN)
+    at = np.arange(low.size)
+    for _ in range(ZOOMS):
+        points = low[:, None] + (high - low)[:, None] * shares
+        best = np.argmax(function(points), axis=1)
+        low, high = points[at, np.maximum(best - 1, 0)], points[at, np.minimum(best + 1, SCAN - 1)]
+    return np.asarray((low + high) / 2)
+
+
+def drops(
+    function: Callable[[Array], Array], peak: Array, end: Array, depth: float | Array
+) -> Array:
+    """Return where the function has fallen by ``depth`` on the way from its peak to the end."""
+    level = function(peak[:, None])[:, 0] - depth
+    inner, outer = peak, end
+    for _ in range(HALVINGS):
+        middle = (inner + outer) / 2
+        above = function(middle[:, None])[:, 0] > level
+        inner, outer = np.where(above, middle, inner), np.where(above, outer, middle)
+    return outer
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Where n functions exp(f) with one peak have their mass; every field has shape (n,).
+
+    Args:
+        peak: Argument of the largest value.
+        left: Where f is ``depth`` below it, to the left.
+        right: The same to the right.
+        width: Distance at which f is one below it, the shorter side.
+    """
+
+    peak: Array
+    left: Array
+    right: Array
+    width: Array
+
+    def between(self, rows: int, chosen: Index, count: int) -> Spans:
+        """Return the spans of ``count`` columns from those of the chosen ones, row by row."""
+        at = np.clip(np.searchsorted(chosen, np.arange(count), side="right"), 1, chosen.size - 1)
+        share = (np.arange(count) - chosen[at - 1]) / np.diff(chosen)[at - 1]
+
+        def mixed(values: Array, extreme: np.ufunc | None = None) -> Array:
+            table = values.reshape(rows, chosen.size)
+            first, last = table[:, at - 1], table[:, at]
+            return np.asarray(
+                first + share * (last - first) if extreme is None else extreme(first, last)
+            ).ravel()
+
+        return Spans(
+            mixed(self.peak),
+            mixed(self.left, np.minimum),
+            mixed(self.right, np.maximum),
+            mixed(self.width),
+        )
+
+    def part(self, rows: slice) -> Spans:
+        """Return some of the rows."""
+        return Spans(self.peak[rows], self.left[rows], self.right[rows], self.width[rows])
+
+    def nodes(self, count: int) -> tuple[Array, Array]:
+        """Return nodes and weights, shape (n, count), of the trapezoidal rule in z.
+
+        x = peak + width · sinh z.
+        """
+        start = np.arcsinh((self.left - self.peak) / self.width)[:, None]
+        stop = np.arcsinh((self.right - self.peak) / self.width)[:, None]
+        step = (stop - start) / (count - 1)
+        rise = np.exp(start + step * np.arange(count))
+        half = self.width[:, None] / 2
+        return self.peak[:, None] + half * (rise - 1 / rise), half * (rise + 1 / rise) * step
+
+
+def spans(function: Callable[[Array], Array], low: Array, high: Array, depth: float) -> Spans:
+    """Return the spans of n rows of a function."""
+    peak = peaks(function, low, high)
+    left, right = drops(function, peak, low, depth), drops(function, peak, high, depth)
+    near = [np.abs(drops(function, peak, end, 1.0) - peak) for end in (left, right)]
+    return Spans(peak, left, right, np.maximum(np.minimum(*near), LEAST_WIDTH))
+
+
+@dataclass(frozen=True)
+class ColumnDensity:
+    """Density of y = Mv + N(0, s² I), ‖v‖ = 1, as a function of R = ‖y‖ and vᵀy = R sin θ.
+
+    Given t = vᵀMv ~ χ²_r/r the coordinate along v is N(t, s²), the d − 1 others N(0, s² + t/r).
+
+    Args:
+        dim: d >= 2.
+        rank: r >= 1.
+        noise: s > 0.
+    """
+
+    dim: int
+    rank: int
+    noise: float
+
+    def log_density(self, radius: Array, angle: Array) -> tuple[Array, Array]:
+        """Return G = ln p(y) and ∂G/∂θ at fixed R; the shapes broadcast."""
+        radius, angle = np.broadcast_arrays(radius, angle)
+        along, across = (radius * np.sin(angle)).ravel(), (radius * np.cos(angle)).ravel()
+        value, slope = self._integral(along, across, self._lengths(along, across))
+        return value.reshape(radius.shape), slope.reshape(radius.shape)
+
+    def log_lines(self, radius: Array, angle: Array) -> tuple[Array, Array]:
+        """Return the same for shapes (n,) and (n, k), with one search for every few angles."""
+        along, across = radius[:, None] * np.sin(angle), radius[:, None] * np.cos(angle)
+        rows, count = angle.shape
+        chosen = _every(count, STRIDE)
+        found = self._lengths(along[:, chosen].ravel(), across[:, chosen].ravel())
+        found = found.between(rows, chosen, count)
+        value, slope = np.empty(angle.size), np.empty(angle.size)
+        for start in range(0, angle.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            here = found.part(part)
+            value[part], slope[part] = self._integral(
+                along.ravel()[part], across.ravel()[part], here
+            )
+        return value.reshape(angle.shape), slope.reshape(angle.shape)
+
+    def _log_given(self, logs: Array, along: Array, across: Array) -> Array:
+        """The log of p(y | t) times the density of ln t, shape of ``logs``: (n, nodes)."""
+        rank, square = self.rank, self.noise**2
+        norm = (
+            rank / 2 * math.log(rank / 2)
+            - float(gammaln(rank / 2))
+            - self.dim / 2 * math.log(2 * math.pi)
+            - math.log(self.noise)
+        )
+        lengths = np.exp(logs)
+        variance = square + lengths / rank
+        return np.asarray(
+            norm
+            + rank / 2 * (logs - lengths)
+            - np.square(along[:, None] - lengths) / (2 * square)
+            - (self.dim - 1) / 2 * np.log(variance)
+            - np.square(across)[:, None] / (2 * variance)
+        )
+
+    def _lengths(self, along: Array, across: Array) -> Spans:
+        low = np.full(along.shape, -120.0 / self.rank - 30.0)
+        high = np.log(10 * (1 + np.abs(along) + across + 100.0 / self.rank))
+        return spans(lambda logs: self._log_given(logs, along, across), low, high, LENGTH_DEPTH)
+
+    def _integral(self, along: Array, across: Array, found: Spans) -> tuple[Array, Array]:
+        rank, square = self.rank, self.noise**2
+        logs, weights = found.nodes(LENGTH_NODES)
+        exponents = self._log_given(logs, along, across)
+        highest = exponents.max(axis=1, keepdims=True)
+        weights *= np.exp(exponents - highest)
+        total = weights.sum(axis=1)
+        lengths = np.exp(logs)
+        slope = (
+            lengths
+            * (rank * square + lengths - along[:, None])
+            / (square * (rank * square + lengths))
+        )
+        steep = np.sum(weights * slope, axis=1) / total * across
+        return highest[:, 0] + np.log(total), np.asarray(steep)
+
+    def log_volume(self, log_radius: Array, place: Array) -> Array:
+        """Return the log of the area of (ln R, ξ), sin θ = tanh ξ."""
+        sphere = (self.dim - 1) / 2 * math.log(math.pi) - float(gammaln((self.dim - 1) / 2))
+        log_cosine = math.log(2) - np.logaddexp(place, -place)
+        return np.asarray(
+            math.log(2) + sphere + self.dim * log_radius + (self.dim - 1) * log_cosine
+        )
+
+    @cached_property
+    def radii(self) -> tuple[Array, Array]:
+        """Nodes ln R and their weights, shape (RADII,).
+
+        R² = (t + s N)² + (s² + t/r) χ²_{d−1}, each part between quantiles.
+        """
+        tail, dim, rank, square = math.exp(-DEPTH), self.dim, self.rank, self.noise**2
+        lengths = np.array([chdtri(rank, 1 - 0.5), chdtri(rank, tail)]) / rank
+        least = 2 * float(gammaincinv(rank / 2, tail)) / rank
+        rest = [2 * float(gammaincinv((dim - 1) / 2, tail)), float(chdtri(dim - 1, tail))]
+        low = math.log((square + least / rank) * rest[0]) / 2
+        high = (
+            math.log((lengths[1] + 11 * self.noise) ** 2 + (square + lengths[1] / rank) * rest[1])
+            / 2
+        )
+        centre = math.log(lengths[0] ** 2 + (square + lengths[0] / rank) * (dim - 1)) / 2
+        width = min(centre - low, high - centre) / 8
+        ends = Spans(*(np.array([value]) for value in (centre, low, high, width)))
+        points, weights = ends.nodes(RADII)
+        return points[0], weights[0]
+
+    @property
+    def fineness(self) -> int:
+        """How many angles there are for each R."""
+        return ANGLES if self.dim > 2 else ANGLES_IN_A_PLANE
+
+    @cached_property
+    def angles(self) -> tuple[Array, Array]:
+        """Nodes ξ, sin θ = tanh ξ, and their weights for each R, shape (RADII, fineness)."""
+        radii, _ = self.radii
+        chosen = _every(RADII, STRIDE)
+        few = radii[chosen, None]
+
+        def log_joint(place: Array) -> Array:
+            value, _ = self.log_density(np.exp(few), np.arctan(np.sinh(place)))
+            return value + self.log_volume(few, place)
+
+        ends = np.full(chosen.shape, 60.0 / (self.dim - 1) + 20.0)
+        found = spans(log_joint, -ends, ends, DEPTH)
+        return found.between(1, chosen, RADII).nodes(self.fineness)
+
+
+def _every(count: int, stride: int) -> Index:
+    """Every ``stride``-th of ``count`` numbers, the first and the last among them."""
+    return np.unique(np.append(np.arange(0, count, stride), count - 1))
