@@ -15,7 +15,7 @@ from tacit.measured import Interval
 
 FORM_VERSION = 1
 # How the source of a success says that it follows from a bound on the information.
-DERIVED = "residual-pac, Eq. 17"
+DERIVED = "Eq. 17"
 Better: TypeAlias = Literal["higher", "lower"]
 
 
