@@ -116,6 +116,8 @@ def test_the_budget_is_spent_then_refused_before_the_draw(
     command += ("--ledger", ledger, "--secret", "s", "--json", out, "--no-attack", *QUICK)
     assert tacit(*command).code == 0
     first = out.read_text()
+    refused(tacit(*command), "--json", "exists already", "--force")
+    command += ("--force",)
     refused(tacit(*command), "secret 's'", "budget of 0.15 nats", "asks for", "nothing was drawn")
     assert out.read_text() == first
     assert len(Ledger(ledger).entries("s")) == 1

@@ -158,7 +158,8 @@ def test_everything_promised_is_on_the_page(release: StatisticRelease) -> None:
 
 
 def test_a_seeded_release_says_that_it_has_no_guarantee(content: dict[str, Any]) -> None:
-    content["reproducible"], content["seed"] = True, 7
+    for part in (content, content["form"]):
+        part["reproducible"], part["seed"] = True, 7
     page = render_report(content, PROVENANCE)
     assert structure(page).headings[0].startswith("This release carries no guarantee")
     assert "the seed 7" in page
@@ -319,7 +320,7 @@ def test_unwritable_paths_get_a_sentence(release: StatisticRelease, tmp_path: Pa
     [
         (lambda c: c.pop("names"), "'names' is missing"),
         (lambda c: c.update(release=[1.0]), "release.release"),
-        (lambda c: c.update(reproducible="no"), "release.reproducible"),
+        (lambda c: c.update(reproducible="no"), "contradicts itself about 'reproducible'"),
         (lambda c: c.update(guarantee=c["membership"]), "expected InformationBound"),
         (lambda c: c["attack"].update(success=1.5), "release.attack.success"),
         (lambda c: c["attack"].update(interval=[0.6, 0.5]), "release.attack.interval"),
@@ -366,7 +367,8 @@ def test_numbers_are_printed_to_the_digits_they_carry() -> None:
 
 
 def test_the_page_shows_what_the_exact_information_replaced(content: dict[str, Any]) -> None:
-    content["guarantee"].update(evidence="statistical", confidence=0.999)
+    for held in (content["guarantee"], content["form"]["guarantees"][1]):
+        held.update(evidence="statistical", confidence=0.999)
     content["diagnostics"].update(gaussian_information=0.654, noise_saved=0.321)
     page = render_report(content, PROVENANCE)
     text = page

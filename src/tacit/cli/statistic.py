@@ -183,9 +183,9 @@ def _destination(
 
     _check_distinct(
         {
-            "DATA": Path(data).resolve(),
-            "--report": None if report is None else Path(report).resolve(),
-            "--json": None if json is None or json == "-" else Path(json).resolve(),
+            "DATA": Path(os.path.abspath(data)),
+            "--report": None if report is None else Path(os.path.abspath(report)),
+            "--json": None if json is None or json == "-" else Path(os.path.abspath(json)),
             "--ledger": None if ledger is None else _ledger_file(ledger),
         }
     )
@@ -205,7 +205,7 @@ def _ledger_file(location: str) -> Path | None:
     from tacit.ledger.store import parse_location
 
     url = parse_location(location)
-    return Path(str(url.database)).resolve() if url.get_backend_name() == "sqlite" else None
+    return Path(os.path.abspath(str(url.database))) if url.get_backend_name() == "sqlite" else None
 
 
 def _check_distinct(paths: dict[str, Path | None]) -> None:
