@@ -59,12 +59,12 @@ def gaussian_delta(distance, epsilon):
         ),
         (
             ("vector-projection", "--dim", 40, "--rank", 8, "--alignment", 0.99),
-            vector_projection(40, 8, 0.99),
+            vector_projection(dim=40, rank=8, alignment=0.99),
         ),
-        (("sketch", "--dim", 8, "--rank", 8, "--gamma", 0.01), sketch(8, 8, 0.01)),
+        (("sketch", "--dim", 8, "--rank", 8, "--gamma", 0.01), sketch(rank=8, dim=8, gamma=0.01)),
         (
             ("sketch", "--dim", 2, "--rank", 2, "--gamma", 0.2, "--one-order"),
-            sketch(2, 2, 0.2, both_orders=False),
+            sketch(rank=2, dim=2, gamma=0.2, both_orders=False),
         ),
     ],
 )
@@ -120,7 +120,9 @@ def test_nothing_given_away_is_guessing_blind(tacit):
 def test_noise_after_a_projection(tacit):
     arguments = ("--dim", 20, "--rank", 8, "--noise-std", 4.5, "--difference-rank", 1)
     content = account(tacit, "projected-plus-noise", *arguments, "--epsilon", 1)
-    exact = projected_plus_noise(20, 8, 1.0, 4.5, difference_rank=1).delta(1.0)
+    exact = projected_plus_noise(
+        dim=20, rank=8, sensitivity=1.0, noise_std=4.5, difference_rank=1
+    ).delta(1.0)
     assert content["guarantee"]["delta"] == pytest.approx(exact, rel=1e-9)
 
 
@@ -139,7 +141,12 @@ def test_noisy_projection_stands_beside_the_published_bound_and_dp_sgd(tacit):
     ours = content["parameter"]["value"]
     assert ours < others["published_noise_multiplier"] < others["plain_noise_multiplier"]
     claim = published.lora_theorem_5_steps(
-        50, 5, 0.1, others["published_noise_multiplier"], 20, delta=1e-4
+        dim=50,
+        rank=5,
+        sampling_rate=0.1,
+        noise_multiplier=others["published_noise_multiplier"],
+        steps=20,
+        delta=1e-4,
     )
     assert claim.epsilon == pytest.approx(1.0, rel=1e-5)
     plain = subsampled_gaussian(0.1, others["plain_noise_multiplier"], 20)

@@ -28,7 +28,9 @@ SLOPE = 20.0  # of the bounds on the page, in degrees
 def published_risk(rank: int, dim: int, gamma: float) -> float:
     """The smallest e^ε − 1 + δ over δ, ε from Theorem 3.5."""
     return min(
-        published.pave_risk(published.pave_theorem_3_5(rank, dim, gamma, delta=d).epsilon, d)
+        published.pave_risk(
+            published.pave_theorem_3_5(rank=rank, dim=dim, gamma=gamma, delta=d).epsilon, d
+        )
         for d in DELTAS.tolist()
     )
 
@@ -56,7 +58,7 @@ def measure(seed: int) -> dict[str, Any]:
     rows = []
     for rank, dim in SHAPES:
         for gamma in GAMMAS.tolist():
-            exact = sketch(rank, dim, gamma).advantage()
+            exact = sketch(rank=rank, dim=dim, gamma=gamma).advantage()
             claim = published_risk(rank, dim, gamma)
             rows.append(
                 {"rank": rank, "dim": dim, "gamma": gamma, "advantage": exact, "published": claim}
@@ -72,7 +74,7 @@ def measure(seed: int) -> dict[str, Any]:
                     "gamma": gamma,
                     "advantage": value,
                     "half_width": half,
-                    "bound": sketch(rank, dim, gamma).advantage(),
+                    "bound": sketch(rank=rank, dim=dim, gamma=gamma).advantage(),
                 }
             )
     return {"seed": seed, "draws": DRAWS, "bounds": rows, "attacks": attacks}
@@ -129,8 +131,8 @@ def table(results: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for a in results["attacks"]:
-        shape = a["rank"], a["dim"], a["gamma"]
-        usual = published.pave_theorem_3_5(*shape, delta=1e-5).epsilon
+        shape = {name: a[name] for name in ("rank", "dim", "gamma")}
+        usual = published.pave_theorem_3_5(**shape, delta=1e-5).epsilon
         lines.append(
             f"| {a['rank']} × {a['dim']} | {a['gamma']:g} | "
             f"{published.pave_risk(usual, 1e-5):,.0f} | "

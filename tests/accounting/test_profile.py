@@ -80,7 +80,9 @@ def test_guarantees_say_what_the_profile_says():
 
 
 def test_no_guarantee_below_the_infinite_mass():
-    profile = vector_projection(4, 1, 0.5)  # a third of the releases betray the vector
+    profile = vector_projection(
+        dim=4, rank=1, alignment=0.5
+    )  # a third of the releases betray the vector
     assert profile.guarantee(delta=0.34).epsilon < math.inf
     message = r"^delta: expected more than 0\.33333.*\(infinite mass 0\.333333\), got 0\.1$"
     with pytest.raises(ValueError, match=message):

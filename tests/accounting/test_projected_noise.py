@@ -38,7 +38,9 @@ def test_one_changed_column_is_the_double_integral(dim, rank, epsilon):
     c, mass_c = chi_square_grid(dim - 1)
     square = 0.49 * a[:, None] * (a[:, None] + c) / rank**2
     truth = mass_a @ gaussian_delta(epsilon, square) @ mass_c
-    found = projected_plus_noise(dim, rank, 0.35, 0.5, difference_rank=1).delta(epsilon)
+    found = projected_plus_noise(
+        dim=dim, rank=rank, sensitivity=0.35, noise_std=0.5, difference_rank=1
+    ).delta(epsilon)
     assert truth * (1 - 1e-11) <= found <= truth * (1 + 3e-9)
 
 
@@ -58,10 +60,16 @@ def test_matrices_from_the_mechanism(columns, epsilon):
     distances = np.sqrt((moved**2).sum(axis=(1, 2)))
     values = gaussian_delta(epsilon, (distances / std) ** 2)
     mean, error = values.mean(), values.std() / math.sqrt(count)
-    assert mean - 5 * error <= projected_plus_noise(dim, rank, 1.0, std).delta(epsilon)
+    assert mean - 5 * error <= projected_plus_noise(
+        dim=dim, rank=rank, sensitivity=1.0, noise_std=std
+    ).delta(epsilon)
     if columns == 1:
-        exact = projected_plus_noise(dim, rank, 1.0, std, difference_rank=1).delta(epsilon)
-        wrong = projected_plus_noise(dim, rank, 1.0, 0.9 * std, difference_rank=1).delta(epsilon)
+        exact = projected_plus_noise(
+            dim=dim, rank=rank, sensitivity=1.0, noise_std=std, difference_rank=1
+        ).delta(epsilon)
+        wrong = projected_plus_noise(
+            dim=dim, rank=rank, sensitivity=1.0, noise_std=0.9 * std, difference_rank=1
+        ).delta(epsilon)
         assert abs(mean - exact) < 5 * error
         assert abs(mean - wrong) > 5 * error
 
@@ -133,8 +141,12 @@ def test_no_test_of_the_released_column_beats_the_bound(dim, rank, alignment, st
     p, q = (float(event.mean()) for event in inside)
     error = math.sqrt((p * (1 - p) + math.exp(2 * epsilon) * q * (1 - q)) / count)
     difference = math.sqrt(2 - 2 * alignment)
-    bound = projected_plus_noise(dim, rank, difference, std, alignment=alignment).delta(epsilon)
-    weak = projected_plus_noise(dim, rank, difference, 25 * std, alignment=alignment).delta(epsilon)
+    bound = projected_plus_noise(
+        dim=dim, rank=rank, sensitivity=difference, noise_std=std, alignment=alignment
+    ).delta(epsilon)
+    weak = projected_plus_noise(
+        dim=dim, rank=rank, sensitivity=difference, noise_std=25 * std, alignment=alignment
+    ).delta(epsilon)
     assert p - math.exp(epsilon) * q - 5 * error <= bound
     assert p - math.exp(epsilon) * q - 5 * error > weak
 
@@ -143,21 +155,36 @@ def test_a_column_is_no_worse_than_its_projection_or_its_matrix():
     difference = math.sqrt(2 - 2 * 0.99)
     epsilons = [0.0, 0.2, 1.0, 3.0]
     for std in (1e-3, 0.1, 1.0, 30.0):
-        column = projected_plus_noise(60, 12, difference, std, alignment=0.99).delta(epsilons)
-        assert (column <= vector_projection(60, 12, 0.99).delta(epsilons)).all()
-        matrix = projected_plus_noise(60, 12, difference, std, difference_rank=1)
+        column = projected_plus_noise(
+            dim=60, rank=12, sensitivity=difference, noise_std=std, alignment=0.99
+        ).delta(epsilons)
+        assert (column <= vector_projection(dim=60, rank=12, alignment=0.99).delta(epsilons)).all()
+        matrix = projected_plus_noise(
+            dim=60, rank=12, sensitivity=difference, noise_std=std, difference_rank=1
+        )
         assert (column <= matrix.delta(epsilons)).all()
 
 
 def test_limits_of_the_noise():
     difference = math.sqrt(2 - 2 * 0.9)
-    quiet = projected_plus_noise(20, 5, difference, 1e-9, alignment=0.9)
-    assert quiet.delta(0.5) == pytest.approx(vector_projection(20, 5, 0.9).delta(0.5), rel=1e-9)
+    quiet = projected_plus_noise(
+        dim=20, rank=5, sensitivity=difference, noise_std=1e-9, alignment=0.9
+    )
+    assert quiet.delta(0.5) == pytest.approx(
+        vector_projection(dim=20, rank=5, alignment=0.9).delta(0.5), rel=1e-9
+    )
     # for a large rank M is nearly I
-    loud = projected_plus_noise(2, 10**6, 0.5, 1.0, difference_rank=1)
+    loud = projected_plus_noise(
+        dim=2, rank=10**6, sensitivity=0.5, noise_std=1.0, difference_rank=1
+    )
     assert loud.delta(0.5) == pytest.approx(gaussian(0.5, 1.0).delta(0.5), rel=1e-4)
-    assert projected_plus_noise(20, 5, 0.0, 1.0).delta(0.0) == 0.0
-    assert projected_plus_noise(20, 5, 2.0, 0.1, alignment=-1.0).delta(0.0) <= 1.0
+    assert projected_plus_noise(dim=20, rank=5, sensitivity=0.0, noise_std=1.0).delta(0.0) == 0.0
+    assert (
+        projected_plus_noise(dim=20, rank=5, sensitivity=2.0, noise_std=0.1, alignment=-1.0).delta(
+            0.0
+        )
+        <= 1.0
+    )
 
 
 def test_the_published_length_of_the_revealed_part_is_too_short():
@@ -183,12 +210,25 @@ def test_chi_square_nodes(degrees):
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: projected_plus_noise(1, 2, 1.0, 1.0), "dim"),
-        (lambda: projected_plus_noise(5, 0, 1.0, 1.0), "rank"),
-        (lambda: projected_plus_noise(5, 2, -1.0, 1.0), "sensitivity"),
-        (lambda: projected_plus_noise(5, 2, 1.0, 0.0), "noise_std"),
-        (lambda: projected_plus_noise(5, 2, 1.0, 1.0, alignment=1.0), "alignment"),
-        (lambda: projected_plus_noise(5, 2, 1.0, 1.0, difference_rank=6), "difference_rank"),
+        (lambda: projected_plus_noise(dim=1, rank=2, sensitivity=1.0, noise_std=1.0), "dim"),
+        (lambda: projected_plus_noise(dim=5, rank=0, sensitivity=1.0, noise_std=1.0), "rank"),
+        (
+            lambda: projected_plus_noise(dim=5, rank=2, sensitivity=-1.0, noise_std=1.0),
+            "sensitivity",
+        ),
+        (lambda: projected_plus_noise(dim=5, rank=2, sensitivity=1.0, noise_std=0.0), "noise_std"),
+        (
+            lambda: projected_plus_noise(
+                dim=5, rank=2, sensitivity=1.0, noise_std=1.0, alignment=1.0
+            ),
+            "alignment",
+        ),
+        (
+            lambda: projected_plus_noise(
+                dim=5, rank=2, sensitivity=1.0, noise_std=1.0, difference_rank=6
+            ),
+            "difference_rank",
+        ),
     ],
 )
 def test_bad_input_names_the_argument(call, name):
@@ -225,7 +265,11 @@ def test_a_column_has_the_curve_of_its_exact_loss(dim, rank, alignment, std):
     release, _ = column_releases(count, pair[0], rank, std, rng)
     ours, theirs = (log_density(release, v, rank, std) for v in pair)
     profile = projected_plus_noise(
-        dim, rank, math.sqrt(2 - 2 * alignment), std, alignment=alignment
+        dim=dim,
+        rank=rank,
+        sensitivity=math.sqrt(2 - 2 * alignment),
+        noise_std=std,
+        alignment=alignment,
     )
     for epsilon in np.quantile(ours - theirs, [0.7, 0.95]).clip(0.0):
         inside = np.maximum(-np.expm1(epsilon - (ours - theirs)), 0.0)
@@ -305,9 +349,9 @@ def test_columns_far_out(dim, rank, alignment):
     epsilons = np.array([0.0, 1e-3, 0.5, 5.0, 50.0])
     before = np.ones(epsilons.shape)
     for std in (1e-12, 0.1, 1e9):
-        values = projected_plus_noise(dim, rank, difference, std, alignment=alignment).delta(
-            epsilons
-        )
+        values = projected_plus_noise(
+            dim=dim, rank=rank, sensitivity=difference, noise_std=std, alignment=alignment
+        ).delta(epsilons)
         assert ((values >= 0) & (values <= 1)).all()
         assert (np.diff(values) <= 1e-6 * values[:-1]).all()
         assert (values <= before * 1.03 + 1e-6).all()
@@ -327,7 +371,13 @@ def test_closer_columns_are_no_easier_to_tell_apart():
 def test_a_far_tail_in_a_plane_is_not_below_the_true_one():
     """True δ on 2880 directions times 700 radii, turned by twelve."""
     angle = math.radians(1.5)
-    profile = projected_plus_noise(2, 8, 2 * math.sin(angle / 2), 0.05, alignment=math.cos(angle))
+    profile = projected_plus_noise(
+        dim=2,
+        rank=8,
+        sensitivity=2 * math.sin(angle / 2),
+        noise_std=0.05,
+        alignment=math.cos(angle),
+    )
     for epsilon, least in ((2.043637, 6.66e-13), (2.983182, 1.864e-16)):
         assert profile.delta(epsilon) >= least
     assert profile.delta(np.linspace(1.0, 3.0, 41)).tolist() == sorted(

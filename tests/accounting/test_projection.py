@@ -39,7 +39,7 @@ def digits():
 @pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.7, 6.0])
 def test_vector_projection_is_the_quadrature(dim, rank, alignment, epsilon):
     truth = quadrature.vector_projection(epsilon, dim, rank, alignment)
-    assert_tight(vector_projection(dim, rank, alignment).delta(epsilon), truth)
+    assert_tight(vector_projection(dim=dim, rank=rank, alignment=alignment).delta(epsilon), truth)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,9 @@ def test_vector_projection_is_the_quadrature(dim, rank, alignment, epsilon):
 )
 def test_vector_projection_far_out(dim, rank, alignment, epsilon):
     truth = quadrature.vector_projection(epsilon, dim, rank, alignment)
-    assert_tight(vector_projection(dim, rank, alignment).delta(epsilon), truth, 2e-9)
+    assert_tight(
+        vector_projection(dim=dim, rank=rank, alignment=alignment).delta(epsilon), truth, 2e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,17 +66,22 @@ def test_vector_projection_far_out(dim, rank, alignment, epsilon):
     ],
 )
 def test_vector_projection_reference_values(rank, alignment, delta, epsilon):
-    found = vector_projection(400, rank, alignment).epsilon(delta)
+    found = vector_projection(dim=400, rank=rank, alignment=alignment).epsilon(delta)
     assert found == pytest.approx(epsilon, rel=4e-3)
 
 
 def test_theorem_1_is_unsound_beyond_full_rank():
     # lora-privacy, Theorem 1 claims (2.41506, 0.01) here
-    assert vector_projection(10, 50, 0.99).delta(2.41506) == pytest.approx(0.011899, rel=1e-4)
+    assert vector_projection(dim=10, rank=50, alignment=0.99).delta(2.41506) == pytest.approx(
+        0.011899, rel=1e-4
+    )
 
 
 def test_aligned_vectors_lose_nothing_and_opposite_ones_everything():
-    aligned, opposite = vector_projection(9, 3, 1.0), vector_projection(9, 3, -1.0)
+    aligned, opposite = (
+        vector_projection(dim=9, rank=3, alignment=1.0),
+        vector_projection(dim=9, rank=3, alignment=-1.0),
+    )
     assert aligned.delta(0.0) == 0.0
     assert aligned.infinite_mass == 0.0
     assert opposite.delta([0.0, 900.0]).tolist() == [1.0, 1.0]
@@ -85,13 +92,14 @@ def test_aligned_vectors_lose_nothing_and_opposite_ones_everything():
 def test_a_smaller_alignment_gives_a_larger_delta(dim, rank):
     epsilons = [0.0, 0.3, 1.0, 4.0]
     curves = [
-        vector_projection(dim, rank, a).delta(epsilons) for a in np.cos(np.linspace(0.05, 3, 12))
+        vector_projection(dim=dim, rank=rank, alignment=a).delta(epsilons)
+        for a in np.cos(np.linspace(0.05, 3, 12))
     ]
     assert (np.diff(curves, axis=0) >= -1e-9).all()
 
 
 def test_infinite_mass_is_the_limit():
-    profile = vector_projection(4, 1, 0.5)
+    profile = vector_projection(dim=4, rank=1, alignment=0.5)
     assert profile.infinite_mass == pytest.approx(1 / 3, rel=1e-9)  # Cauchy tail
     assert profile.delta(math.inf) >= 1 / 3
     assert profile.delta(1e7) == pytest.approx(1 / 3, rel=1e-3)
@@ -132,9 +140,9 @@ def distance_in_errors(profile, epsilon, dim, rank, alignment, count=120_000):
 @pytest.mark.parametrize(("dim", "rank", "alignment"), [(6, 3, 0.9), (4, 8, 0.95), (8, 1, 0.99)])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_vector_projection_from_the_mechanism(dim, rank, alignment, epsilon):
-    profile = vector_projection(dim, rank, alignment)
+    profile = vector_projection(dim=dim, rank=rank, alignment=alignment)
     assert abs(distance_in_errors(profile, epsilon, dim, rank, alignment)) < 5
-    wrong = vector_projection(dim, rank, 1 - 1.3 * (1 - alignment))
+    wrong = vector_projection(dim=dim, rank=rank, alignment=1 - 1.3 * (1 - alignment))
     assert abs(distance_in_errors(wrong, epsilon, dim, rank, alignment)) > 5
 
 
@@ -144,7 +152,9 @@ def test_vector_projection_from_the_mechanism(dim, rank, alignment, epsilon):
 )
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 1.0, 6.0])
 def test_rank_one_is_the_quadrature(dim, rank, ratio, epsilon):
-    profile = noisy_projection(dim, rank, ratio, 1.0, difference_rank=1)
+    profile = noisy_projection(
+        dim=dim, rank=rank, sensitivity=ratio, noise_std=1.0, difference_rank=1
+    )
     assert_tight(
         profile.delta(epsilon), quadrature.beta_mixture(epsilon, mpf(ratio) ** 2, dim, rank)
     )
@@ -153,14 +163,14 @@ def test_rank_one_is_the_quadrature(dim, rank, ratio, epsilon):
 @pytest.mark.parametrize("epsilon", [60.0, 300.0, 700.0])
 def test_rank_one_far_out(epsilon):
     ratio = math.sqrt(4 * epsilon)
-    profile = noisy_projection(30, 12, ratio, 1.0, difference_rank=1)
+    profile = noisy_projection(dim=30, rank=12, sensitivity=ratio, noise_std=1.0, difference_rank=1)
     truth = quadrature.beta_mixture(epsilon, mpf(ratio) ** 2, 30, 12)
     assert truth > 1e-12
     assert_tight(profile.delta(epsilon), truth)
 
 
 def test_rank_one_at_small_delta():
-    profile = noisy_projection(2000, 8, 1.0, 1.0, difference_rank=1)
+    profile = noisy_projection(dim=2000, rank=8, sensitivity=1.0, noise_std=1.0, difference_rank=1)
     epsilon = profile.epsilon(1e-12)
     assert_tight(profile.delta(epsilon), quadrature.beta_mixture(epsilon, mpf(1), 2000, 8))
     assert profile.delta(epsilon) == pytest.approx(1e-12, rel=1e-6)
@@ -182,15 +192,17 @@ def test_every_tangent_bounds_and_ours_is_the_best(epsilon, tangent):
 
     with mp.workdps(15):
         bound = quadrature.beta_mixture(e, square, dim, rank, majorant)
-    ours = noisy_projection(dim, rank, 4.0, 1.0).delta(epsilon)
-    exact = noisy_projection(dim, rank, 4.0, 1.0, difference_rank=1).delta(epsilon)
+    ours = noisy_projection(dim=dim, rank=rank, sensitivity=4.0, noise_std=1.0).delta(epsilon)
+    exact = noisy_projection(
+        dim=dim, rank=rank, sensitivity=4.0, noise_std=1.0, difference_rank=1
+    ).delta(epsilon)
     assert exact * (1 - 1e-9) <= ours <= float(bound) * (1 + 1e-6)
 
 
 def test_rank_one_is_not_the_worst_and_the_bound_knows():
     flat = gaussian(2.0 * math.sqrt(4 / 20), 1.0)  # Σ w_j X_j is nearly its mean c² r/d
-    one = noisy_projection(20, 4, 2.0, 1.0, difference_rank=1)
-    every = noisy_projection(20, 4, 2.0, 1.0)
+    one = noisy_projection(dim=20, rank=4, sensitivity=2.0, noise_std=1.0, difference_rank=1)
+    every = noisy_projection(dim=20, rank=4, sensitivity=2.0, noise_std=1.0)
     assert one.delta(0.1) == pytest.approx(0.29394, abs=1e-5)
     assert flat.delta(0.1) == pytest.approx(0.31297, abs=1e-5)
     assert every.delta(0.1) >= flat.delta(0.1)
@@ -201,8 +213,10 @@ def test_rank_one_is_not_the_worst_and_the_bound_knows():
 )
 def test_the_bound_falls_with_epsilon_to_the_rank_one_tail(dim, rank, ratio):
     epsilons = np.linspace(0.0, 12.0, 241)
-    every = noisy_projection(dim, rank, ratio, 1.0).delta(epsilons)
-    one = noisy_projection(dim, rank, ratio, 1.0, difference_rank=1).delta(epsilons)
+    every = noisy_projection(dim=dim, rank=rank, sensitivity=ratio, noise_std=1.0).delta(epsilons)
+    one = noisy_projection(
+        dim=dim, rank=rank, sensitivity=ratio, noise_std=1.0, difference_rank=1
+    ).delta(epsilons)
     assert (np.diff(every) <= 0).all()
     assert (every >= one * (1 - 1e-9)).all()
     far = epsilons**2 > ratio**2 * (2 + ratio**2 / 2)  # convex up to the largest distance
@@ -218,10 +232,16 @@ def test_every_spectrum_from_the_mechanism(weights, epsilon):
     square = ratio**2 * (frames[:, : len(weights)] ** 2).sum(axis=2) @ np.array(weights)
     conditional = np.array([gaussian(math.sqrt(m), 1.0).delta(epsilon) for m in square[:4000]])
     mean, error = conditional.mean(), conditional.std() / math.sqrt(conditional.size)
-    assert mean - 5 * error <= noisy_projection(dim, rank, ratio, 1.0).delta(epsilon)
+    assert mean - 5 * error <= noisy_projection(
+        dim=dim, rank=rank, sensitivity=ratio, noise_std=1.0
+    ).delta(epsilon)
     if len(weights) == 1:
-        exact = noisy_projection(dim, rank, ratio, 1.0, difference_rank=1)
-        wrong = noisy_projection(dim, rank, 1.2 * ratio, 1.0, difference_rank=1)
+        exact = noisy_projection(
+            dim=dim, rank=rank, sensitivity=ratio, noise_std=1.0, difference_rank=1
+        )
+        wrong = noisy_projection(
+            dim=dim, rank=rank, sensitivity=1.2 * ratio, noise_std=1.0, difference_rank=1
+        )
         assert abs(mean - exact.delta(epsilon)) < 5 * error
         assert abs(mean - wrong.delta(epsilon)) > 5 * error
 
@@ -244,8 +264,12 @@ def test_rank_one_from_the_mechanism(epsilon):
     p, q = hits.mean(axis=1)
     blocks = hits.reshape(2, -1, 10).mean(axis=2)
     error = math.sqrt((blocks[0].var() + math.exp(2 * epsilon) * blocks[1].var()) / (count // 10))
-    exact = noisy_projection(dim, rank, ratio, 1.0, difference_rank=1).delta(epsilon)
-    wrong = noisy_projection(dim, rank, 1.25 * ratio, 1.0, difference_rank=1).delta(epsilon)
+    exact = noisy_projection(
+        dim=dim, rank=rank, sensitivity=ratio, noise_std=1.0, difference_rank=1
+    ).delta(epsilon)
+    wrong = noisy_projection(
+        dim=dim, rank=rank, sensitivity=1.25 * ratio, noise_std=1.0, difference_rank=1
+    ).delta(epsilon)
     assert abs(p - math.exp(epsilon) * q - exact) < 5 * error
     assert abs(p - math.exp(epsilon) * q - wrong) > 5 * error
 
@@ -254,19 +278,21 @@ def test_rank_one_from_the_mechanism(epsilon):
 def test_a_full_rank_projection_hides_nothing(rank):
     plain = gaussian(1.0, 0.7)
     for difference_rank in (1, None):
-        profile = noisy_projection(5, rank, 1.0, 0.7, difference_rank=difference_rank)
+        profile = noisy_projection(
+            dim=5, rank=rank, sensitivity=1.0, noise_std=0.7, difference_rank=difference_rank
+        )
         assert profile.delta(1.0) == pytest.approx(plain.delta(1.0), rel=1e-12)
         assert profile.delta(1.0) >= plain.delta(1.0)
 
 
 def test_no_difference_no_loss():
-    assert noisy_projection(50, 4, 0.0, 1.0).delta(0.0) == 0.0
+    assert noisy_projection(dim=50, rank=4, sensitivity=0.0, noise_std=1.0).delta(0.0) == 0.0
 
 
 @pytest.mark.parametrize(("dim", "rank", "ratio"), [(20, 4, 1.5), (2000, 16, 4.0), (3, 1, 0.1)])
 def test_renyi_is_the_hypergeometric_moment(dim, rank, ratio):
     orders = [1.5, 2.0, 8.0, 64.0]
-    found = noisy_projection(dim, rank, ratio, 1.0).renyi(orders)
+    found = noisy_projection(dim=dim, rank=rank, sensitivity=ratio, noise_std=1.0).renyi(orders)
     for order, value in zip(orders, found, strict=True):
         exponent = mpf(order) * (order - 1) / 2 * mpf(ratio) ** 2
         truth = mp.log(mp.hyp1f1(mpf(rank) / 2, mpf(dim) / 2, exponent)) / (order - 1)
@@ -274,7 +300,7 @@ def test_renyi_is_the_hypergeometric_moment(dim, rank, ratio):
 
 
 def test_large_arrays_stay_above_and_close():
-    profile = noisy_projection(2000, 16, 1.0, 0.3)
+    profile = noisy_projection(dim=2000, rank=16, sensitivity=1.0, noise_std=0.3)
     many = np.linspace(-2, 8, 20_001)
     some = many[::400]
     read, exact = profile.delta(many)[::400], profile.delta(some)
@@ -285,7 +311,12 @@ def test_large_arrays_stay_above_and_close():
 @pytest.mark.parametrize(("rank", "level"), [(8, 4), (16, 0), (64, 2), (256, 4)])
 def test_multipliers_of_a_thousand_sampled_steps(rank, level):
     def build(noise):
-        return noisy_projection(2000, rank, 1.0, noise).poisson_subsample(DP_SGD_RATE) * 1000
+        return (
+            noisy_projection(
+                dim=2000, rank=rank, sensitivity=1.0, noise_std=noise
+            ).poisson_subsample(DP_SGD_RATE)
+            * 1000
+        )
 
     known = MULTIPLIERS[rank][level]
     found = calibrate(build, epsilon=LEVELS[level], delta=1e-4, bracket=(known / 4, known * 4))
@@ -304,15 +335,20 @@ def test_log_beta(small, large):
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: vector_projection(1, 1, 0.5), "dim"),
-        (lambda: vector_projection(5, 0, 0.5), "rank"),
-        (lambda: vector_projection(5, 2, 1.5), "alignment"),
-        (lambda: vector_projection(5, 2, math.nan), "alignment"),
-        (lambda: noisy_projection(0, 1, 1.0, 1.0), "dim"),
-        (lambda: noisy_projection(5, 2.5, 1.0, 1.0), "rank"),
-        (lambda: noisy_projection(5, 2, -1.0, 1.0), "sensitivity"),
-        (lambda: noisy_projection(5, 2, 1.0, 0.0), "noise_std"),
-        (lambda: noisy_projection(5, 2, 1.0, 1.0, difference_rank=0), "difference_rank"),
+        (lambda: vector_projection(dim=1, rank=1, alignment=0.5), "dim"),
+        (lambda: vector_projection(dim=5, rank=0, alignment=0.5), "rank"),
+        (lambda: vector_projection(dim=5, rank=2, alignment=1.5), "alignment"),
+        (lambda: vector_projection(dim=5, rank=2, alignment=math.nan), "alignment"),
+        (lambda: noisy_projection(dim=0, rank=1, sensitivity=1.0, noise_std=1.0), "dim"),
+        (lambda: noisy_projection(dim=5, rank=2.5, sensitivity=1.0, noise_std=1.0), "rank"),
+        (lambda: noisy_projection(dim=5, rank=2, sensitivity=-1.0, noise_std=1.0), "sensitivity"),
+        (lambda: noisy_projection(dim=5, rank=2, sensitivity=1.0, noise_std=0.0), "noise_std"),
+        (
+            lambda: noisy_projection(
+                dim=5, rank=2, sensitivity=1.0, noise_std=1.0, difference_rank=0
+            ),
+            "difference_rank",
+        ),
     ],
 )
 def test_bad_input_names_the_argument(call, name):

@@ -66,32 +66,36 @@ def theorem_1(dim, rank, alignment, delta):
     ],
 )
 def test_theorem_1_at_its_reference_values(alignment, delta, rank, shown):
-    claim = published.lora_theorem_1(400, rank, alignment, delta=delta)
+    claim = published.lora_theorem_1(dim=400, rank=rank, alignment=alignment, delta=delta)
     assert float(f"{claim.epsilon:.3g}") == shown
     assert claim.epsilon == pytest.approx(float(theorem_1(400, rank, alignment, delta)), rel=1e-9)
 
 
 @pytest.mark.parametrize("rank", [4, 64, 256])
 def test_theorem_1_is_above_the_exact_profile(rank):
-    claim = published.lora_theorem_1(400, rank, 0.999, delta=0.01)
-    assert claim.epsilon > 3 / 2 * vector_projection(400, rank, 0.999).epsilon(0.01)
+    claim = published.lora_theorem_1(dim=400, rank=rank, alignment=0.999, delta=0.01)
+    assert claim.epsilon > 3 / 2 * vector_projection(dim=400, rank=rank, alignment=0.999).epsilon(
+        0.01
+    )
 
 
 def test_theorem_1_is_refused_where_it_is_unsound():
     with pytest.raises(ValueError, match=r"rank: expected at most dimension \+ 1 = 11.*got 50"):
-        published.lora_theorem_1(10, 50, 0.99, delta=0.01)
+        published.lora_theorem_1(dim=10, rank=50, alignment=0.99, delta=0.01)
     claimed = theorem_1(10, 50, 0.99, 0.01)  # what it would have said
     assert float(claimed) == pytest.approx(2.41506, abs=5e-6)
-    assert vector_projection(10, 50, 0.99).delta(float(claimed)) == pytest.approx(
-        0.011899, abs=5e-7
-    )
-    assert published.lora_theorem_1(10, 11, 0.99, delta=0.01).epsilon > 0
+    assert vector_projection(dim=10, rank=50, alignment=0.99).delta(
+        float(claimed)
+    ) == pytest.approx(0.011899, abs=5e-7)
+    assert published.lora_theorem_1(dim=10, rank=11, alignment=0.99, delta=0.01).epsilon > 0
 
 
 def test_theorem_1_says_nothing_where_its_condition_fails():
-    assert published.lora_theorem_1(400, 4, 0.5, delta=1e-5).epsilon == math.inf
-    assert published.lora_theorem_1(400, 4, 0.999, delta=1e-7).epsilon == math.inf  # below P∞
-    assert published.lora_theorem_1(400, 4, 1.0, delta=1e-7).epsilon == 0.0
+    assert published.lora_theorem_1(dim=400, rank=4, alignment=0.5, delta=1e-5).epsilon == math.inf
+    assert (
+        published.lora_theorem_1(dim=400, rank=4, alignment=0.999, delta=1e-7).epsilon == math.inf
+    )  # below P∞
+    assert published.lora_theorem_1(dim=400, rank=4, alignment=1.0, delta=1e-7).epsilon == 0.0
 
 
 def test_theorem_3_composes_columns():
@@ -110,7 +114,9 @@ def theorem_4(span=60, **changes):
         "delta_spectral": 2e-3,
         "delta_residual": 3e-3,
     }
-    return published.lora_theorem_4(400, 64, span, 0.9999, **arguments | changes)
+    return published.lora_theorem_4(
+        dim=400, rank=64, span=span, residual_alignment=0.9999, **arguments | changes
+    )
 
 
 def test_theorem_4_adds_its_terms():
@@ -154,7 +160,7 @@ def test_theorem_4_is_refused_where_its_parts_are_unsound():
     small = {"sensitivity": 0.01, "noise_std": 9.0, "delta_correlated": 1e-3}
     small |= {"delta_spectral": 1e-3, "delta_residual": 1e-3}
     with pytest.raises(ValueError, match="rank - span: expected at most dimension"):
-        published.lora_theorem_4(10, 50, 2, 0.99, **small)
+        published.lora_theorem_4(dim=10, rank=50, span=2, residual_alignment=0.99, **small)
 
 
 def theorem_5(dim, rank, scale, epsilon, count, share):
@@ -169,11 +175,11 @@ def theorem_5(dim, rank, scale, epsilon, count, share):
 @pytest.mark.parametrize(("dim", "rank", "count"), [(20, 4, 3), (2000, 16, 1), (2000, 256, 10)])
 def test_theorem_5_at_a_share_and_at_the_best(dim, rank, count):
     chosen = {"sensitivity": 2.0, "noise_std": 0.5, "epsilon": 1.5, "difference_rank": count}
-    best = published.lora_theorem_5(dim, rank, **chosen).delta
+    best = published.lora_theorem_5(dim=dim, rank=rank, **chosen).delta
     tried = []
     for share in np.linspace(0.2, 4.5, 40) * rank / dim:
         exact = float(theorem_5(dim, rank, 16, mpf(1.5), count, float(share)))
-        claim = published.lora_theorem_5(dim, rank, **chosen, captured=float(share))
+        claim = published.lora_theorem_5(dim=dim, rank=rank, **chosen, captured=float(share))
         assert claim.delta == pytest.approx(exact, rel=1e-8)
         tried.append(exact)
     assert best <= min(tried) * (1 + 1e-8)
@@ -182,7 +188,7 @@ def test_theorem_5_at_a_share_and_at_the_best(dim, rank, count):
 
 def test_theorem_5_without_a_difference_is_the_failure_alone():
     assert published.lora_theorem_5(
-        20, 4, sensitivity=0.0, noise_std=1.0, epsilon=1.0
+        dim=20, rank=4, sensitivity=0.0, noise_std=1.0, epsilon=1.0
     ).delta == pytest.approx(0.0, abs=1e-15)
 
 
@@ -198,16 +204,20 @@ PUBLISHED = {
 def test_theorem_5_over_steps_at_its_reference_multipliers(epsilon):
     """One Gaussian calibration serves every rank; the table's own is good to a few 1e-4."""
     chosen = {"epsilon": epsilon, "delta": 1e-4}
-    lowest = published.lora_theorem_5_multiplier(2000, 8, RATE, STEPS, **chosen)
-    share = published.captured_share(2000, 8, 1e-8)
+    lowest = published.lora_theorem_5_multiplier(
+        dim=2000, rank=8, sampling_rate=RATE, steps=STEPS, **chosen
+    )
+    share = published.captured_share(dim=2000, rank=8, failure=1e-8)
     for rank, row in PUBLISHED.items():
-        scale = math.sqrt(published.captured_share(2000, rank, 1e-8) / share)
+        scale = math.sqrt(published.captured_share(dim=2000, rank=rank, failure=1e-8) / share)
         assert lowest * scale == pytest.approx(row[epsilon], rel=3e-4)
 
 
 def test_theorem_5_over_steps_splits_delta():
     """At the plain multiplier's own target, tested by another accountant's convolution."""
-    claim = published.lora_theorem_5_steps(2000, 16, RATE, 0.41556, STEPS, delta=1e-4)
+    claim = published.lora_theorem_5_steps(
+        dim=2000, rank=16, sampling_rate=RATE, noise_multiplier=0.41556, steps=STEPS, delta=1e-4
+    )
     gain = math.sqrt(float(stats.beta.isf(1e-8, 8, 992)))
     plain = from_gaussian_mechanism(
         0.41556 / gain, sampling_prob=RATE, value_discretization_interval=1e-4
@@ -216,10 +226,16 @@ def test_theorem_5_over_steps_splits_delta():
 
 
 def test_theorem_5_over_steps_reads_back_its_own_calibration():
-    noise = published.lora_theorem_5_multiplier(2000, 64, 0.1, 20, epsilon=1.0, delta=1e-5)
-    claim = published.lora_theorem_5_steps(2000, 64, 0.1, noise, 20, delta=1e-5)
+    noise = published.lora_theorem_5_multiplier(
+        dim=2000, rank=64, sampling_rate=0.1, steps=20, epsilon=1.0, delta=1e-5
+    )
+    claim = published.lora_theorem_5_steps(
+        dim=2000, rank=64, sampling_rate=0.1, noise_multiplier=noise, steps=20, delta=1e-5
+    )
     assert claim.epsilon == pytest.approx(1.0, rel=1e-5)
-    smaller = published.lora_theorem_5_steps(2000, 64, 0.1, 0.97 * noise, 20, delta=1e-5)
+    smaller = published.lora_theorem_5_steps(
+        dim=2000, rank=64, sampling_rate=0.1, noise_multiplier=0.97 * noise, steps=20, delta=1e-5
+    )
     assert smaller.epsilon > 1.02
 
 
@@ -229,7 +245,7 @@ def test_theorem_5_over_steps_reads_back_its_own_calibration():
 )
 def test_pave_theorem_3_5_at_its_reference_values(rank, dim, gamma, shown):
     """Order 2 of the Rényi divergence at half the ratios at each end is below the claim."""
-    claim = published.pave_theorem_3_5(rank, dim, gamma, delta=1e-5)
+    claim = published.pave_theorem_3_5(rank=rank, dim=dim, gamma=gamma, delta=1e-5)
     assert round(claim.epsilon, 2) == shown
     ratio = 1 + gamma * np.where(np.arange(dim) % 2, 1.0, -1.0)
     mean = np.zeros(dim)
@@ -240,14 +256,14 @@ def test_pave_theorem_3_5_at_its_reference_values(rank, dim, gamma, shown):
 @pytest.mark.parametrize("gamma", [1e-9, 1e-3, 0.3, 0.9])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1, 0.5, 0.999])
 def test_the_published_pave_risk_is_never_below_one(gamma, delta):
-    claim = published.pave_theorem_3_5(1, 1, gamma, delta=delta)
+    claim = published.pave_theorem_3_5(rank=1, dim=1, gamma=gamma, delta=delta)
     assert claim.epsilon >= math.log(1 / delta)
     assert published.pave_risk(claim.epsilon, delta) >= 1.0
 
 
 def test_pave_theorem_3_5_is_refused_in_one_order():
     with pytest.raises(ValueError, match="both_orders: expected True"):
-        published.pave_theorem_3_5(1, 1, 0.5, delta=1e-5, both_orders=False)
+        published.pave_theorem_3_5(rank=1, dim=1, gamma=0.5, delta=1e-5, both_orders=False)
     zero, one = np.zeros(1), np.eye(1)
     # the ratio 1/2 is within [1/2, 3/2]; its inverse is 2, where order 2 diverges
     assert renyi_gaussians(zero, one / 2, zero, one, 2.0) <= 0.1439
@@ -255,7 +271,7 @@ def test_pave_theorem_3_5_is_refused_in_one_order():
 
 
 def test_pave_theorem_3_9_without_sampling_is_the_best_order():
-    claim = published.pave_theorem_3_9(20.0, 30, 4, delta=1e-6)
+    claim = published.pave_theorem_3_9(20.0, steps=30, layers=4, delta=1e-6)
     total = 2 * 30 * 4 / 400
     orders = 1 + np.geomspace(1e-4, 1e6, 400_001)
     best = float((total * orders + math.log(1e6) / (orders - 1)).min())
@@ -264,10 +280,12 @@ def test_pave_theorem_3_9_without_sampling_is_the_best_order():
 
 
 def test_pave_theorem_3_9_with_sampling():
-    full = published.pave_theorem_3_9(20.0, 30, 4, delta=1e-6)
-    almost = published.pave_theorem_3_9(20.0, 30, 4, delta=1e-6, sampling_rate=1 - 1e-12)
+    full = published.pave_theorem_3_9(20.0, steps=30, layers=4, delta=1e-6)
+    almost = published.pave_theorem_3_9(
+        20.0, steps=30, layers=4, delta=1e-6, sampling_rate=1 - 1e-12
+    )
     assert almost.epsilon == pytest.approx(full.epsilon, rel=1e-4)
-    tenth = published.pave_theorem_3_9(20.0, 30, 4, delta=1e-6, sampling_rate=0.1)
+    tenth = published.pave_theorem_3_9(20.0, steps=30, layers=4, delta=1e-6, sampling_rate=0.1)
     exact = (gaussian(2.0, 20.0).poisson_subsample(0.1) * 120).epsilon(1e-6)
     assert exact <= tenth.epsilon < full.epsilon
 
@@ -316,29 +334,49 @@ def test_the_classical_gaussian_is_sound_up_to_one_and_refused_above():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: published.lora_theorem_1(1, 1, 0.9, delta=0.1), "dim: expected an integer >= 2"),
-        (lambda: published.lora_theorem_1(9, 1, 0.0, delta=0.1), "alignment: expected a number"),
-        (lambda: published.lora_theorem_1(9, 1, 0.9, delta=0.0), "delta: expected a number"),
+        (
+            lambda: published.lora_theorem_1(dim=1, rank=1, alignment=0.9, delta=0.1),
+            "dim: expected an integer >= 2",
+        ),
+        (
+            lambda: published.lora_theorem_1(dim=9, rank=1, alignment=0.0, delta=0.1),
+            "alignment: expected a number",
+        ),
+        (
+            lambda: published.lora_theorem_1(dim=9, rank=1, alignment=0.9, delta=0.0),
+            "delta: expected a number",
+        ),
         (lambda: published.lora_theorem_3(0, 0.1, 0.1), "columns: expected an integer >= 1"),
         (lambda: published.lora_theorem_3(1, math.nan, 0.1), "epsilon_one: expected a number"),
         (
-            lambda: published.lora_theorem_5(9, 9, sensitivity=1, noise_std=1, epsilon=1),
+            lambda: published.lora_theorem_5(dim=9, rank=9, sensitivity=1, noise_std=1, epsilon=1),
             "rank: expected an integer <= 8, got 9",
         ),
         (
-            lambda: published.lora_theorem_5(9, 2, sensitivity=1, noise_std=0, epsilon=1),
+            lambda: published.lora_theorem_5(dim=9, rank=2, sensitivity=1, noise_std=0, epsilon=1),
             "noise_std: expected a finite number > 0",
         ),
         (
-            lambda: published.lora_theorem_5_steps(9, 2, 0.1, 1.0, 0, delta=0.1),
+            lambda: published.lora_theorem_5_steps(
+                dim=9, rank=2, sampling_rate=0.1, noise_multiplier=1.0, steps=0, delta=0.1
+            ),
             "steps: expected an integer >= 1",
         ),
-        (lambda: published.captured_share(9, 2, 0.0), "failure: expected a number"),
-        (lambda: published.pave_theorem_3_5(1, 1, 1.0, delta=0.1), "gamma: expected a number"),
-        (lambda: published.pave_theorem_3_5(0, 1, 0.1, delta=0.1), "rank: expected an integer"),
-        (lambda: published.pave_theorem_3_9(0.0, 1, delta=0.1), "noise_multiplier: expected"),
         (
-            lambda: published.pave_theorem_3_9(1.0, 1, delta=0.1, sampling_rate=0.0),
+            lambda: published.captured_share(dim=9, rank=2, failure=0.0),
+            "failure: expected a number",
+        ),
+        (
+            lambda: published.pave_theorem_3_5(rank=1, dim=1, gamma=1.0, delta=0.1),
+            "gamma: expected a number",
+        ),
+        (
+            lambda: published.pave_theorem_3_5(rank=0, dim=1, gamma=0.1, delta=0.1),
+            "rank: expected an integer",
+        ),
+        (lambda: published.pave_theorem_3_9(0.0, steps=1, delta=0.1), "noise_multiplier: expected"),
+        (
+            lambda: published.pave_theorem_3_9(1.0, steps=1, delta=0.1, sampling_rate=0.0),
             "sampling_rate: expected a number",
         ),
         (lambda: published.pave_risk(-1.0, 0.1), "epsilon: expected a finite number >= 0"),

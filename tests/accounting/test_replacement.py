@@ -169,9 +169,14 @@ def test_gaussian_curves_give_the_exact_pair_without_its_formula():
 
 
 def test_projected_noise_gains_from_the_record_s_distance_to_none():
-    whole = noisy_projection(40, 4, 2.0, 0.6)
+    whole = noisy_projection(dim=40, rank=4, sensitivity=2.0, noise_std=0.6)
     loose = (whole.poisson_subsample(0.05, neighbours="replace") * 50).epsilon(1e-5)
-    assert noisy_projection_steps(40, 4, 0.05, 0.6, 50, neighbours="replace").epsilon(1e-5) < loose
+    assert (
+        noisy_projection_steps(
+            dim=40, rank=4, sampling_rate=0.05, noise_multiplier=0.6, steps=50, neighbours="replace"
+        ).epsilon(1e-5)
+        < loose
+    )
 
 
 def test_the_ends_of_the_rate():

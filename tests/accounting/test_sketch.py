@@ -54,7 +54,7 @@ def test_far_losses_do_not_overflow(epsilon):
 
 
 def test_small_delta_keeps_its_digits():
-    profile = sketch(8, 8, 0.01)
+    profile = sketch(rank=8, dim=8, gamma=0.01)
     epsilon = profile.epsilon(1e-12)
     assert_tight(profile.delta(epsilon), quadrature.equal_sketch(epsilon, mpf("1.01"), 64), 1e-8)
 
@@ -63,7 +63,7 @@ def test_small_delta_keeps_its_digits():
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 2.0])
 def test_the_worst_is_at_a_vertex(gamma, epsilon):
     rng = np.random.default_rng(8)
-    worst = sketch(3, 3, gamma).delta(epsilon)
+    worst = sketch(rank=3, dim=3, gamma=gamma).delta(epsilon)
     for _ in range(12):
         inner = sketch_from_ratio(1 + gamma * rng.uniform(-1, 1, 3), 3)
         assert inner.forward(np.array([epsilon]))[0] <= worst * (1 + 1e-9) + 1e-34
@@ -84,7 +84,9 @@ def test_no_split_that_matters_is_passed_over(rank, dim, gamma):
         for m in range(dim + 1)
     ]
     worst = np.max(each, axis=0)
-    np.testing.assert_allclose(sketch(rank, dim, gamma).forward(epsilons), worst, rtol=1e-9)
+    np.testing.assert_allclose(
+        sketch(rank=rank, dim=dim, gamma=gamma).forward(epsilons), worst, rtol=1e-9
+    )
 
 
 def test_chernoff_bounds_every_split():
@@ -107,7 +109,7 @@ GAMMAS = (1e-12, 1e-9, 1e-6, 1e-5, 1e-3, 0.3, 0.99, 1 - 1e-3, 1 - 1e-6)
 @pytest.mark.parametrize("gamma", GAMMAS)
 @pytest.mark.parametrize(("rank", "dim"), [(1, 1), (8, 1), (1, 30), (8, 8), (2, 300), (3000, 2)])
 def test_every_gamma_has_an_epsilon(rank, dim, gamma):
-    profile = sketch(rank, dim, gamma)
+    profile = sketch(rank=rank, dim=dim, gamma=gamma)
     advantage = profile.advantage()
     assert 0 < advantage <= 1
     for delta in (advantage / 2, 1e-9 * advantage, 1e-100):
@@ -123,7 +125,7 @@ def test_every_gamma_has_an_epsilon(rank, dim, gamma):
 @pytest.mark.parametrize("rank", [1, 2, 7, 400])
 @pytest.mark.parametrize("delta", [0.01, 1e-9, 1e-30])
 def test_every_gamma_in_one_dimension_is_exact(rank, gamma, delta):
-    profile = sketch(rank, 1, gamma)
+    profile = sketch(rank=rank, dim=1, gamma=gamma)
     epsilon = profile.epsilon(delta * profile.advantage())
     with mp.workdps(150):  # the two tails agree in most of their digits
         g = mpf(gamma)
@@ -134,7 +136,7 @@ def test_every_gamma_in_one_dimension_is_exact(rank, gamma, delta):
 @pytest.mark.parametrize("gamma", [1e-6, 0.5])
 @pytest.mark.parametrize("share", [1e-2])
 def test_every_gamma_in_two_dimensions_is_the_worst_of_three(gamma, share):
-    profile = sketch(2, 2, gamma)
+    profile = sketch(rank=2, dim=2, gamma=gamma)
     epsilon = profile.epsilon(share * profile.advantage())
     g = mpf(gamma)
     with mp.workdps(40):
@@ -148,16 +150,18 @@ def test_small_gammas_are_those_of_a_normal_loss():
     for gamma in (1e-12, 1e-9, 1e-6):
         spread = gamma * math.sqrt(200_000 / 2)
         normal = spread / math.sqrt(2 * math.pi)
-        assert sketch(2000, 100, gamma).advantage() == pytest.approx(normal, rel=1e-3)
+        assert sketch(rank=2000, dim=100, gamma=gamma).advantage() == pytest.approx(
+            normal, rel=1e-3
+        )
 
 
 @pytest.mark.parametrize("both_orders", [True, False])
 @pytest.mark.parametrize("gamma", [1e-12, 1e-7, 1e-4])
 def test_sketches_of_every_gamma_compose(gamma, both_orders):
-    single = sketch(8, 8, gamma, both_orders=both_orders)
+    single = sketch(rank=8, dim=8, gamma=gamma, both_orders=both_orders)
     composed = single * 100
     # one sketch of 800 columns where all have one covariance; here each may have its own
-    together = sketch(800, 8, gamma, both_orders=both_orders)
+    together = sketch(rank=800, dim=8, gamma=gamma, both_orders=both_orders)
     for share in (0.3, 1e-3, 1e-6):
         delta = share * together.advantage()
         exact = together.epsilon(delta)
@@ -169,7 +173,7 @@ def test_sketches_of_every_gamma_compose(gamma, both_orders):
     [(1, 700, 0.5), (64, 128, 0.1), (3, 300, 1e-6), (2, 260, 0.9), (7, 90, 1 - 1e-6)],
 )
 def test_the_interpolated_splits_are_the_worst_of_all(rank, dim, gamma):
-    profile = sketch(rank, dim, gamma)
+    profile = sketch(rank=rank, dim=dim, gamma=gamma)
     epsilons = np.array([0.0, *(profile.epsilon(d) for d in (0.9, 0.1, 1e-3, 1e-9, 1e-30))])
     upper = np.arange(dim + 1.0)
     for epsilon in epsilons:
@@ -186,7 +190,7 @@ def test_equal_ends_alone_are_unsound():
     ends = [
         sketch_from_ratio([ratio] * 128, 64).forward(np.array([60.0]))[0] for ratio in (1.1, 0.9)
     ]
-    assert sketch(64, 128, 0.1).delta(60.0) > 1.005 * max(ends)
+    assert sketch(rank=64, dim=128, gamma=0.1).delta(60.0) > 1.005 * max(ends)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +198,7 @@ def test_equal_ends_alone_are_unsound():
     [(8, 8, 0.01, 0.2221), (16, 64, 0.05, 5.298), (4, 4, 0.3, 5.232)],
 )
 def test_reference_values(rank, dim, gamma, epsilon):
-    assert sketch(rank, dim, gamma).epsilon(1e-5) == pytest.approx(epsilon, abs=5e-4)
+    assert sketch(rank=rank, dim=dim, gamma=gamma).epsilon(1e-5) == pytest.approx(epsilon, abs=5e-4)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +207,7 @@ def test_reference_values(rank, dim, gamma, epsilon):
 )
 def test_reference_values_of_the_best_order(rank, dim, gamma, epsilon):
     orders = np.geomspace(1.001, 1 + 1 / gamma, 6000)[:-1]
-    divergence = sketch(rank, dim, gamma).renyi(orders)
+    divergence = sketch(rank=rank, dim=dim, gamma=gamma).renyi(orders)
     converted = (
         divergence + np.log1p(-1 / orders) - (math.log(1e-5) + np.log(orders)) / (orders - 1)
     )
@@ -211,7 +215,10 @@ def test_reference_values_of_the_best_order(rank, dim, gamma, epsilon):
 
 
 def test_one_order_reaches_further_in_reverse():
-    both, one = sketch(4, 4, 0.3), sketch(4, 4, 0.3, both_orders=False)
+    both, one = (
+        sketch(rank=4, dim=4, gamma=0.3),
+        sketch(rank=4, dim=4, gamma=0.3, both_orders=False),
+    )
     assert one.epsilon(1e-5) > 1.2 * both.epsilon(1e-5)
     truth = quadrature.equal_sketch(2.0, 1 / (1 - mpf(0.3)), 16)
     assert one.backward(np.array([2.0]))[0] >= float(truth)
@@ -222,24 +229,24 @@ def test_one_order_reaches_further_in_reverse():
 @pytest.mark.parametrize("both_orders", [True, False])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_the_two_directions_are_dual(both_orders, epsilon):
-    profile = sketch(3, 4, 0.2, both_orders=both_orders)
+    profile = sketch(rank=3, dim=4, gamma=0.2, both_orders=both_orders)
     ahead = profile.forward(np.array([-epsilon]))[0]
     back = profile.backward(np.array([epsilon]))[0]
     assert ahead == pytest.approx(1 - math.exp(-epsilon) * (1 - back), rel=1e-9)
 
 
 def test_corners_of_gamma():
-    assert sketch(5, 6, 0.0).delta(0.0) <= 1e-34
-    assert sketch(5, 6, 0.0).renyi([2.0])[0] == 0.0
-    near = sketch(2, 2, 1e-12).advantage()
+    assert sketch(rank=5, dim=6, gamma=0.0).delta(0.0) <= 1e-34
+    assert sketch(rank=5, dim=6, gamma=0.0).renyi([2.0])[0] == 0.0
+    near = sketch(rank=2, dim=2, gamma=1e-12).advantage()
     # γ √(N/(4π)) to first order for small γ, a normal loss, times 1.0… at N = 4
     assert 0.5e-12 < near < 1e-12
-    assert sketch(2, 2, 1 - 1e-9).advantage() > 0.99
-    assert sketch(64, 128, 1 - 1e-9).delta(0.0) <= 1.0
+    assert sketch(rank=2, dim=2, gamma=1 - 1e-9).advantage() > 0.99
+    assert sketch(rank=64, dim=128, gamma=1 - 1e-9).delta(0.0) <= 1.0
 
 
 def test_the_advantage_of_a_stable_sketch_is_small():
-    assert sketch(8, 8, 0.01).advantage() < 0.05
+    assert sketch(rank=8, dim=8, gamma=0.01).advantage() < 0.05
 
 
 @pytest.mark.parametrize("eigenvalues", [[0.8, 1.0, 1.4], [1.05], [0.3, 0.3, 2.0]])
@@ -288,10 +295,10 @@ def test_from_the_mechanism(epsilon):
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: sketch(0, 3, 0.1), "rank"),
-        (lambda: sketch(3, 0, 0.1), "dim"),
-        (lambda: sketch(3, 3, 1.0), "gamma"),
-        (lambda: sketch(3, 3, -0.1), "gamma"),
+        (lambda: sketch(rank=0, dim=3, gamma=0.1), "rank"),
+        (lambda: sketch(rank=3, dim=0, gamma=0.1), "dim"),
+        (lambda: sketch(rank=3, dim=3, gamma=1.0), "gamma"),
+        (lambda: sketch(rank=3, dim=3, gamma=-0.1), "gamma"),
         (lambda: sketch_from_ratio([1.0, 0.0], 3), "eigenvalues"),
         (lambda: sketch_from_ratio([], 3), "eigenvalues"),
         (lambda: sketch_from_ratio([1.0], 0), "rank"),
@@ -304,7 +311,7 @@ def test_bad_input_names_the_argument(call, name):
 
 @pytest.mark.parametrize("both_orders", [True, False])
 def test_a_sketch_of_many_columns_falls_in_epsilon(both_orders):
-    profile = sketch(5000, 5000, 0.001, both_orders=both_orders)
+    profile = sketch(rank=5000, dim=5000, gamma=0.001, both_orders=both_orders)
     deltas = [profile.delta(epsilon) for epsilon in (0.0, 0.01, 0.0149, 0.1, 0.5, 1.0)]
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[0] < 0.93

@@ -88,21 +88,21 @@ def stream():
 
 def test_prefixes_are_distinct_windows_of_the_stream():
     tokens = stream()
-    found = sample_prefixes(tokens, 400, 4, rng=1)
+    found = sample_prefixes(tokens, count=400, length=4, rng=1)
     assert found.shape == (400, 4)
     assert found.dtype == torch.int64
     rows = {tuple(row) for row in found.tolist()}
     assert len(rows) == 400
     assert rows <= {tuple(row) for row in tokens.reshape(-1, 4).tolist()}
-    assert torch.equal(found, sample_prefixes(torch.from_numpy(tokens), 400, 4, rng=1))
-    assert not torch.equal(found, sample_prefixes(tokens, 400, 4, rng=2))
+    assert torch.equal(found, sample_prefixes(torch.from_numpy(tokens), count=400, length=4, rng=1))
+    assert not torch.equal(found, sample_prefixes(tokens, count=400, length=4, rng=2))
 
 
 def test_excluded_prefixes_do_not_come_back():
     tokens = stream()
-    first = sample_prefixes(tokens, 300, 4, rng=1)
-    second = sample_prefixes(tokens, 200, 4, rng=2, exclude=first)
-    third = sample_prefixes(tokens, 100, 4, rng=3, exclude=[first, second])
+    first = sample_prefixes(tokens, count=300, length=4, rng=1)
+    second = sample_prefixes(tokens, count=200, length=4, rng=2, exclude=first)
+    third = sample_prefixes(tokens, count=100, length=4, rng=3, exclude=[first, second])
     sets = [{tuple(row) for row in part.tolist()} for part in (first, second, third)]
     assert len(set.union(*sets)) == 600
 
@@ -118,16 +118,34 @@ def test_sets_are_disjoint():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: sample_prefixes(stream(), 4000, 4), "count: expected at most 814, the distinct"),
-        (lambda: sample_prefixes([1, 2], 1, 3), "count: expected at most 0"),
-        (lambda: sample_prefixes([1, 2], 1, 2, exclude=[[1, 2]]), "outside exclude, got 1"),
-        (lambda: sample_prefixes([1, 2], 1, 2, exclude=[[1, 2, 3]]), "exclude: expected 2 columns"),
-        (lambda: sample_prefixes([1, -2], 1, 2), "stream: expected integers >= 0, got -2"),
-        (lambda: sample_prefixes([1.5, 2], 1, 2), "stream: expected integers of shape"),
-        (lambda: sample_prefixes([[1, 2]], 1, 2), "stream: expected integers of shape"),
-        (lambda: sample_prefixes(None, 1, 2), "stream: expected integers of shape"),
-        (lambda: sample_prefixes([1, 2], 0, 2), "count: expected an integer >= 1"),
-        (lambda: sample_prefixes([1, 2], 1, 0), "length: expected an integer >= 1"),
+        (
+            lambda: sample_prefixes(stream(), count=4000, length=4),
+            "count: expected at most 814, the distinct",
+        ),
+        (lambda: sample_prefixes([1, 2], count=1, length=3), "count: expected at most 0"),
+        (
+            lambda: sample_prefixes([1, 2], count=1, length=2, exclude=[[1, 2]]),
+            "outside exclude, got 1",
+        ),
+        (
+            lambda: sample_prefixes([1, 2], count=1, length=2, exclude=[[1, 2, 3]]),
+            "exclude: expected 2 columns",
+        ),
+        (
+            lambda: sample_prefixes([1, -2], count=1, length=2),
+            "stream: expected integers >= 0, got -2",
+        ),
+        (
+            lambda: sample_prefixes([1.5, 2], count=1, length=2),
+            "stream: expected integers of shape",
+        ),
+        (
+            lambda: sample_prefixes([[1, 2]], count=1, length=2),
+            "stream: expected integers of shape",
+        ),
+        (lambda: sample_prefixes(None, count=1, length=2), "stream: expected integers of shape"),
+        (lambda: sample_prefixes([1, 2], count=0, length=2), "count: expected an integer >= 1"),
+        (lambda: sample_prefixes([1, 2], count=1, length=0), "length: expected an integer >= 1"),
         (lambda: split([[1, 2], [1, 2]], 1, 1), "tokens: expected distinct prompts, got 1 among 2"),
         (lambda: split([[1, 2], [3, 4]], 1, 2), "sizes: expected a sum of at most 2, got 3"),
         (lambda: split([1, 2], 1), "tokens: expected integers of shape"),

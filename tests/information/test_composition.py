@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit.covariance import Dense, Diagonal, Isotropic, LowRank
-from tacit.information import InformationBound, compose_additive, compose_joint, mixture
+from tacit.information import InformationBracket, compose_additive, compose_joint, mixture
 
 from .oracles import line_information, plane_information
 
@@ -24,7 +24,7 @@ def test_the_sum_and_the_union_bound():
 
 
 def test_bounds_without_sampling_keep_the_confidence():
-    sure = InformationBound(
+    sure = InformationBracket(
         lower=0.0,
         estimate=1.0,
         upper=1.0,

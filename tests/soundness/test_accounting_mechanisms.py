@@ -41,7 +41,7 @@ def vectors(dim, alignment):
 
 def projected(rng):
     pair = vectors(4, 0.95)
-    profile = vector_projection(4, 3, 0.95)
+    profile = vector_projection(dim=4, rank=3, alignment=0.95)
     scores = [(y @ (pair[0] - pair[1])) / np.linalg.norm(y, axis=1) for y in wishart(pair, 3, rng)]
     return profile, scores
 
@@ -49,7 +49,9 @@ def projected(rng):
 def projected_then_noisy(rng, rank=3, alignment=0.95, std=0.1):
     pair = vectors(4, alignment)
     apart = math.sqrt(2 - 2 * alignment)
-    profile = projected_plus_noise(4, rank, apart, std, alignment=alignment)
+    profile = projected_plus_noise(
+        dim=4, rank=rank, sensitivity=apart, noise_std=std, alignment=alignment
+    )
     releases = [y + std * rng.standard_normal(y.shape) for y in wishart(pair, rank, rng)]
     return profile, [y @ (pair[0] - pair[1]) for y in releases]
 
@@ -65,7 +67,9 @@ def noisy_then_projected(rng):
         frames = np.linalg.qr(z)[0]
         moved, seen = ratio * frames[:, 0], np.einsum("ndr,nd->nr", frames, noisy)
         scores.append((moved * seen).sum(axis=1) - (moved**2).sum(axis=1) / 2)
-    return noisy_projection(dim, rank, ratio, 1.0, difference_rank=1), scores
+    return noisy_projection(
+        dim=dim, rank=rank, sensitivity=ratio, noise_std=1.0, difference_rank=1
+    ), scores
 
 
 def sketched(rng):
@@ -73,7 +77,7 @@ def sketched(rng):
     widths = [np.sqrt([1 + gamma, 1 - gamma]), np.ones(2)]
     draws = [w[:, None] * rng.standard_normal((COUNT, dim, rank)) for w in widths]
     scores = [(c[:, 0] ** 2).sum(axis=1) - (c[:, 1] ** 2).sum(axis=1) for c in draws]
-    return sketch(rank, dim, gamma), scores
+    return sketch(rank=rank, dim=dim, gamma=gamma), scores
 
 
 @certifies(ApproximateDP)
@@ -122,7 +126,7 @@ def one_of_two_at_each_end(epsilon, gamma):
 @pytest.mark.parametrize("gamma", [1e-12, 1e-9, 1e-6, 1e-4, 0.05, 0.9, 1 - 1e-6])
 @pytest.mark.parametrize(("rank", "dim"), [(1, 1), (6, 1), (2, 2)])
 def test_sketches_hold_at_every_gamma(rank, dim, gamma):
-    profile = sketch(rank, dim, gamma)
+    profile = sketch(rank=rank, dim=dim, gamma=gamma)
     for share in (0.5, 1e-3, 1e-9, 1e-20):
         guarantee = profile.guarantee(delta=share * profile.advantage())
         with mp.workdps(80):

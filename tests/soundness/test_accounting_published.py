@@ -97,9 +97,9 @@ def test_a_group_bounds_the_mixture_of_its_members():
 )
 def test_the_projection_claim_is_sound_where_it_is_not_refused(dim, share, angle, log_delta):
     rank, delta = max(1, round(share * (dim + 1))), math.exp(log_delta)
-    claim = published.lora_theorem_1(dim, rank, math.cos(angle), delta=delta)
+    claim = published.lora_theorem_1(dim=dim, rank=rank, alignment=math.cos(angle), delta=delta)
     if math.isfinite(claim.epsilon):
-        exact = vector_projection(dim, rank, math.cos(angle)).epsilon(delta)
+        exact = vector_projection(dim=dim, rank=rank, alignment=math.cos(angle)).epsilon(delta)
         assert claim.epsilon >= exact * (1 - 1e-6)
 
 
@@ -110,8 +110,12 @@ def test_the_projection_claim_is_sound_where_it_is_not_refused(dim, share, angle
     epsilon=st.floats(0.05, 5.0),
 )
 def test_the_noisy_projection_claim_is_sound(rank, noise, epsilon):
-    claim = published.lora_theorem_5(40, rank, sensitivity=1.0, noise_std=noise, epsilon=epsilon)
-    exact = noisy_projection(40, rank, 1.0, noise, difference_rank=1).delta(epsilon)
+    claim = published.lora_theorem_5(
+        dim=40, rank=rank, sensitivity=1.0, noise_std=noise, epsilon=epsilon
+    )
+    exact = noisy_projection(
+        dim=40, rank=rank, sensitivity=1.0, noise_std=noise, difference_rank=1
+    ).delta(epsilon)
     assert claim.delta >= exact * (1 - 1e-6) - 1e-12
 
 
@@ -124,8 +128,8 @@ def test_the_noisy_projection_claim_is_sound(rank, noise, epsilon):
 )
 def test_the_sketch_claim_is_sound_and_ours_is_below_it(rank, dim, gamma, log_delta):
     delta = math.exp(log_delta)
-    claim = published.pave_theorem_3_5(rank, dim, gamma, delta=delta)
-    profile = sketch(rank, dim, gamma)
+    claim = published.pave_theorem_3_5(rank=rank, dim=dim, gamma=gamma, delta=delta)
+    profile = sketch(rank=rank, dim=dim, gamma=gamma)
     assert profile.epsilon(delta) <= claim.epsilon
     assert profile.advantage() <= 1.0 <= published.pave_risk(claim.epsilon, delta)
 
@@ -141,9 +145,9 @@ def test_the_sketch_advantage_beside_drawn_sketches():
     cut = rank * dim * math.log(1 + gamma) / (1 - 1 / (1 + gamma))
     hit = float((energy > cut).mean()) - float(stats.chi2.sf(cut, rank * dim))
     error = 0.5 / math.sqrt(draws)
-    bound = sketch(rank, dim, gamma).advantage()
+    bound = sketch(rank=rank, dim=dim, gamma=gamma).advantage()
     assert hit <= bound + 5 * error
-    assert hit > sketch(rank, dim, 0.6 * gamma).advantage() + 5 * error
+    assert hit > sketch(rank=rank, dim=dim, gamma=0.6 * gamma).advantage() + 5 * error
 
 
 @settings(max_examples=30, deadline=None)

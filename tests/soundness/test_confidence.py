@@ -13,7 +13,7 @@ from tacit.estimates import estimate_stackelberg
 from tacit.estimates.stackelberg import checks
 from tacit.guarantees import InformationBound
 from tacit.information import compose_joint, composition, concentration, mixture
-from tacit.information.bounds import InformationBound as Bracket
+from tacit.information.bounds import InformationBracket as Bracket
 
 from ..information.oracles import largest_miss_count
 from .registry import certifies

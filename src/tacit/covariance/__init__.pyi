@@ -7,5 +7,6 @@ from .full import Diagonal as Diagonal
 from .full import Isotropic as Isotropic
 from .low_rank import Factored as Factored
 from .low_rank import LowRank as LowRank
+from .reading import as_covariance as as_covariance
 from .scale_mixture import ScaleMixture as ScaleMixture
 from .whitening import whiten as whiten

@@ -12,6 +12,7 @@ from tacit._ground.checks import Array, matrix
 from tacit.covariance.base import Covariance
 from tacit.covariance.full import Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored
+from tacit.covariance.reading import as_covariance
 from tacit.linalg import MACHINE_EPSILON
 
 ROUNDING_UNITS = 8.0
@@ -38,6 +39,7 @@ def whiten(rows: Any, covariance: Covariance) -> tuple[Array, float]:
         >>> whiten([[2.0, 3.0]], Diagonal([4.0, 9.0]))[0].tolist()
         [[1.0, 1.0]]
     """
+    covariance = as_covariance("covariance", covariance)
     values = matrix("rows", rows)
     if covariance.dim != values.shape[1] or covariance.rank < covariance.dim:
         raise ValueError(

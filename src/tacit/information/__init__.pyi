@@ -1,6 +1,6 @@
 """Bounds on the information I(X; Y) that a noisy release carries about a secret."""
 
-from .bounds import InformationBound as InformationBound
+from .bounds import InformationBracket as InformationBracket
 from .composition import compose_additive as compose_additive
 from .composition import compose_joint as compose_joint
 from .concentration import mean_lower_bound as mean_lower_bound

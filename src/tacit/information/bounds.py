@@ -12,7 +12,7 @@ from tacit._ground.checks import in_interval, integer, non_negative
 
 
 @dataclass(frozen=True, kw_only=True)
-class InformationBound:
+class InformationBracket:
     """An information I(X; Y) in nats, measured: ``lower <= I`` and ``I <= upper``, each apart.
 
     Each of the two bounds is true with probability ``confidence`` at least, at the number of
@@ -32,7 +32,7 @@ class InformationBound:
         ValueError: A field is not what it should be, or the three are out of order.
 
     Example:
-        >>> bound = InformationBound(
+        >>> bound = InformationBracket(
         ...     lower=0.1, estimate=0.11, upper=0.12, confidence=0.99, samples=1000, method="any"
         ... )
         >>> bound.guarantee("the prompt", ["prompts are equally likely"]).nats
@@ -91,7 +91,7 @@ class InformationBound:
         return fields
 
 
-def least(bound: InformationBound, upper: float, method: str) -> InformationBound:
+def least(bound: InformationBracket, upper: float, method: str) -> InformationBracket:
     """Return the bound with a deterministic upper bound in place of its own, where that is less."""
     if upper >= bound.upper:
         return bound

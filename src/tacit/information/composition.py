@@ -11,7 +11,7 @@ import numpy as np
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer, matrix
 from tacit.covariance import Covariance, Isotropic
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBound, least
+from tacit.information.bounds import InformationBracket, least
 from tacit.information.concentration import confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
 from tacit.information.finite.deterministic import covered
@@ -26,7 +26,7 @@ ADDITIVE = "sum over releases (residual-pac, Sec. 5.4)"
 JOINT = "all releases together"
 
 
-def compose_additive(bounds: Iterable[InformationBound]) -> InformationBound:
+def compose_additive(bounds: Iterable[InformationBracket]) -> InformationBracket:
     """Add up the information of releases whose noise is fresh each time.
 
     Given X the releases Y₁ … Y_T are independent, so ``max_t I(X; Y_t) <= I(X; Y₁ … Y_T) <=
@@ -37,7 +37,7 @@ def compose_additive(bounds: Iterable[InformationBound]) -> InformationBound:
         bounds: one per release of the same secret, in any order.
 
     Returns:
-        ``InformationBound`` with the sum as ``upper`` and the largest ``lower``.
+        ``InformationBracket`` with the sum as ``upper`` and the largest ``lower``.
 
     Raises:
         ValueError: no bound, not a bound, or ``Σ δ_t >= 1``.
@@ -55,10 +55,10 @@ def compose_additive(bounds: Iterable[InformationBound]) -> InformationBound:
         raise ValueError(f"bounds: expected InformationBounds, got {type(bounds).__name__}")
     parts = list(bounds)
     for part in parts:
-        if not isinstance(part, InformationBound):
+        if not isinstance(part, InformationBracket):
             raise ValueError(f"bounds: expected InformationBounds, got {type(part).__name__}")
     if not parts:
-        raise ValueError("bounds: expected at least one InformationBound, got none")
+        raise ValueError("bounds: expected at least one InformationBracket, got none")
     above = math.fsum(1.0 - part.confidence for part in parts if not part.deterministic)
     below = math.fsum(1.0 - part.confidence for part in parts if part.lower > 0.0)
     confidence = min(LARGEST_CONFIDENCE, math.nextafter(1.0 - max(above, below), 0.0))
@@ -71,7 +71,7 @@ def compose_additive(bounds: Iterable[InformationBound]) -> InformationBound:
     upper = _raised(math.fsum(part.upper for part in parts))
     lower = min(max(part.lower for part in parts), upper)
     estimate = math.fsum(part.estimate for part in parts)
-    return InformationBound(
+    return InformationBracket(
         lower=lower,
         estimate=min(max(estimate, lower), upper),
         upper=upper,
@@ -89,7 +89,7 @@ def compose_joint(
     samples: int | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,
-) -> InformationBound:
+) -> InformationBracket:
     """Bound I(X; Y₁ … Y_T) for releases of one finite secret: never above the sum.
 
     With fresh noise the releases together are one release, the stacked outputs with block-diagonal
@@ -106,7 +106,7 @@ def compose_joint(
         rng: source of the draws.
 
     Returns:
-        ``InformationBound`` of all releases together.
+        ``InformationBracket`` of all releases together.
 
     Raises:
         ValueError: a bad argument, or releases of different numbers of secrets.
@@ -195,13 +195,13 @@ def _distinct(
 
 
 def _least(
-    together: InformationBound, added: InformationBound, slack: float, level: float
-) -> InformationBound:
+    together: InformationBracket, added: InformationBracket, slack: float, level: float
+) -> InformationBracket:
     """Return the tighter of the two on each side; all their statements hold at once."""
     upper = min(_raised(together.upper + slack), added.upper)
     lower = min(max(together.lower - slack, added.lower, 0.0), upper)
     joint = upper < added.upper
-    return InformationBound(
+    return InformationBracket(
         lower=lower,
         estimate=min(max(together.estimate, lower), upper),
         upper=upper,
@@ -212,8 +212,8 @@ def _least(
     )
 
 
-def _with_level(bound: InformationBound, level: float) -> InformationBound:
-    return InformationBound(**{**vars(bound), "confidence": min(level, bound.confidence)})
+def _with_level(bound: InformationBracket, level: float) -> InformationBracket:
+    return InformationBracket(**{**vars(bound), "confidence": min(level, bound.confidence)})
 
 
 def _raised(value: float) -> float:

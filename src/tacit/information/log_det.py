@@ -10,6 +10,7 @@ from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, array, check_psd, symmetric
 from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
+from tacit.covariance.reading import as_covariance
 from tacit.linalg import MACHINE_EPSILON
 
 ROUNDING_UNITS = 8.0
@@ -37,6 +38,7 @@ def log_det_information(output_covariance: Any, covariance: Covariance) -> float
 
     Source: residual-pac, Thm 1, Eq. 2.
     """
+    covariance = as_covariance("covariance", covariance)
     checked = output_matrix("output_covariance", output_covariance)
     if checked.shape[0] != covariance.dim:
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tacit._ground.checks import Array, matrix
-from tacit.covariance import Covariance
+from tacit.covariance import Covariance, as_covariance
 
 Sampler: TypeAlias = Callable[[int, np.random.Generator], Any]
 
@@ -35,10 +35,11 @@ def drawn(outputs: Any, count: int | None, columns: int, source: np.random.Gener
 
 
 def checked_noise(covariance: Any) -> Covariance:
-    """Return the covariance, or raise a ValueError that says what came."""
-    if not isinstance(covariance, Covariance):
-        raise ValueError(f"covariance: expected a Covariance, got {type(covariance).__name__}")
-    return covariance
+    """Return the covariance, given as one or as an array, or raise a ValueError."""
+    noise = as_covariance("covariance", covariance)
+    if not isinstance(noise, Covariance):
+        raise ValueError(f"covariance: expected a covariance, got {type(covariance).__name__}")
+    return noise
 
 
 def pilot_size(count: int) -> int:

@@ -182,11 +182,11 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         if self._kind["mechanism"] == "gaussian":
             return subsampled_gaussian(rate, noise, steps, neighbours)
         return noisy_projection_steps(
-            self._kind["dim"],
-            self._kind["rank"],
-            rate,
-            noise,
-            steps,
+            dim=self._kind["dim"],
+            rank=self._kind["rank"],
+            sampling_rate=rate,
+            noise_multiplier=noise,
+            steps=steps,
             difference_rank=self._kind["difference_rank"],
             neighbours=neighbours,
         )

@@ -32,11 +32,11 @@ PANELS = 8
 
 
 def projected_plus_noise(
+    *,
     dim: int,
     rank: int,
     sensitivity: float,
     noise_std: float,
-    *,
     alignment: float | None = None,
     difference_rank: int | None = None,
 ) -> PrivacyProfile:
@@ -78,8 +78,9 @@ def projected_plus_noise(
         ValueError: An argument is out of range.
 
     Example:
-        >>> matrix = projected_plus_noise(100, 50, 0.1, 0.1)
-        >>> column = projected_plus_noise(100, 50, 0.1, 0.1, alignment=0.995)
+        >>> matrix = projected_plus_noise(dim=100, rank=50, sensitivity=0.1, noise_std=0.1)
+        >>> sizes = {"dim": 100, "rank": 50, "sensitivity": 0.1, "noise_std": 0.1}
+        >>> column = projected_plus_noise(**sizes, alignment=0.995)
         >>> bool(column.epsilon(1e-5) < matrix.epsilon(1e-5))
         True
 

@@ -20,7 +20,7 @@ EPS = float(np.finfo(np.float64).eps)
 LARGEST_EXPONENT = 1e7
 
 
-def vector_projection(dim: int, rank: int, alignment: float) -> PrivacyProfile:
+def vector_projection(*, dim: int, rank: int, alignment: float) -> PrivacyProfile:
     """Return the exact profile of a unit vector released through a secret Wishart projection.
 
     M v against M v', M = ZᵀZ with Z of shape (r, d) and independent N(0, 1/r) entries, ‖v‖ =
@@ -47,7 +47,7 @@ def vector_projection(dim: int, rank: int, alignment: float) -> PrivacyProfile:
         ValueError: An argument is out of range.
 
     Example:
-        >>> round(vector_projection(400, 16, 0.999).epsilon(0.01), 3)
+        >>> round(vector_projection(dim=400, rank=16, alignment=0.999).epsilon(0.01), 3)
         0.454
 
     Source: lora-privacy, Definition 1, Lemmas 8 and 9 (exact in place of Theorem 1).
@@ -81,11 +81,11 @@ def _projection_curve(
 
 
 def noisy_projection(
+    *,
     dim: int,
     rank: int,
     sensitivity: float,
     noise_std: float,
-    *,
     difference_rank: int | None = None,
 ) -> PrivacyProfile:
     """Return the profile of M(V + Ξ) released together with the projection M.
@@ -117,7 +117,7 @@ def noisy_projection(
 
     Example:
         >>> noise = 0.2016  # of a sensitivity of 1, at rank 16 of 2000
-        >>> one = noisy_projection(2000, 16, 1.0, noise)
+        >>> one = noisy_projection(dim=2000, rank=16, sensitivity=1.0, noise_std=noise)
         >>> bool(one.epsilon(1e-5) < 2.5)
         True
 

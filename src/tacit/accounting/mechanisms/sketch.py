@@ -18,7 +18,7 @@ SMALLEST_GAMMA = 1e-200  # a larger γ bounds a smaller one
 NOT_PUBLISHED = "the sketching matrix stays secret, and the query does not depend on it"
 
 
-def sketch(rank: int, dim: int, gamma: float, *, both_orders: bool = True) -> PrivacyProfile:
+def sketch(*, rank: int, dim: int, gamma: float, both_orders: bool = True) -> PrivacyProfile:
     """Return the profile of a secret Gaussian sketch under covariance stability γ.
 
     r columns of N(0, Σ) in k dimensions against N(0, Σ'), (1−γ) Σ' ⪯ Σ ⪯ (1+γ) Σ'. The eigenvalues
@@ -46,9 +46,9 @@ def sketch(rank: int, dim: int, gamma: float, *, both_orders: bool = True) -> Pr
         ValueError: An argument is out of range.
 
     Example:
-        >>> round(sketch(8, 8, 0.01).epsilon(1e-5), 4)
+        >>> round(sketch(rank=8, dim=8, gamma=0.01).epsilon(1e-5), 4)
         0.2221
-        >>> sketch(8, 8, 0.01).advantage() < 0.05
+        >>> sketch(rank=8, dim=8, gamma=0.01).advantage() < 0.05
         True
 
     Source: pave, Theorem 3.5 and Lemma 7.6 (the whole profile in place of order 2).

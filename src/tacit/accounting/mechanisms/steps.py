@@ -16,12 +16,12 @@ FIRST_FACTOR, LARGEST_FACTOR = 1.25, 16.0
 
 
 def noisy_projection_steps(
+    *,
     dim: int,
     rank: int,
     sampling_rate: float,
     noise_multiplier: float,
     steps: int,
-    *,
     difference_rank: int | None = None,
     neighbours: str = "add-remove",
 ) -> PrivacyProfile:
@@ -47,7 +47,8 @@ def noisy_projection_steps(
         ValueError: An argument is out of range.
 
     Example:
-        >>> profile = noisy_projection_steps(2000, 16, 1024 / 50_000, 0.2016, 1000)
+        >>> rate = {"sampling_rate": 1024 / 50_000, "noise_multiplier": 0.2016, "steps": 1000}
+        >>> profile = noisy_projection_steps(dim=2000, rank=16, **rate)
         >>> round(profile.epsilon(1e-4), 2)
         1.0
 
@@ -58,10 +59,14 @@ def noisy_projection_steps(
     count = integer("steps", steps, minimum=1)
     relation = choice("neighbours", neighbours, NEIGHBOURS)
     difference = 2.0 if relation == "replace" else 1.0
-    step = noisy_projection(dim, rank, difference, noise, difference_rank=difference_rank)
+    step = noisy_projection(
+        dim=dim, rank=rank, sensitivity=difference, noise_std=noise, difference_rank=difference_rank
+    )
     if relation == "add-remove":
         return step.poisson_subsample(rate, neighbours=relation) * count
-    without = noisy_projection(dim, rank, 1.0, noise, difference_rank=difference_rank)
+    without = noisy_projection(
+        dim=dim, rank=rank, sensitivity=1.0, noise_std=noise, difference_rank=difference_rank
+    )
     return step.poisson_subsample(rate, neighbours=relation, without=without) * count
 
 

@@ -17,7 +17,7 @@ REFINEMENTS = 6
 GAIN_POINTS = 2000
 
 
-def lora_theorem_1(dim: int, rank: int, alignment: float, *, delta: float) -> Claim:
+def lora_theorem_1(*, dim: int, rank: int, alignment: float, delta: float) -> Claim:
     """Claim for the vector projection z ↦ M z, M a Wishart matrix of this rank.
 
     ε = (d−r+1)/2 ln(ρ+K) + (1−ρ+K) κ_{d+r−1}(1−δ')/(2(ρ−K)), K = √((1−ρ²)/r) t_r(1−δ'),
@@ -38,7 +38,7 @@ def lora_theorem_1(dim: int, rank: int, alignment: float, *, delta: float) -> Cl
             the coefficient of ln(ρ+K) is negative there, so its upper end is not an upper bound.
 
     Example:
-        >>> round(lora_theorem_1(400, 64, 0.999, delta=0.01).epsilon, 2)
+        >>> round(lora_theorem_1(dim=400, rank=64, alignment=0.999, delta=0.01).epsilon, 2)
         7.12
 
     Source: lora-privacy, Theorem 1.
@@ -84,11 +84,11 @@ def lora_theorem_3(columns: int, epsilon_one: float, delta_one: float) -> Claim:
 
 
 def lora_theorem_4(
+    *,
     dim: int,
     rank: int,
     span: int,
     residual_alignment: float,
-    *,
     sensitivity: float,
     noise_std: float,
     delta_correlated: float,
@@ -154,9 +154,9 @@ def lora_theorem_4(
 
 
 def lora_theorem_5(
+    *,
     dim: int,
     rank: int,
-    *,
     sensitivity: float,
     noise_std: float,
     epsilon: float,
@@ -184,7 +184,7 @@ def lora_theorem_5(
         ValueError: An argument is outside its range.
 
     Example:
-        >>> claim = lora_theorem_5(2000, 16, sensitivity=1.0, noise_std=0.1, epsilon=4.0)
+        >>> claim = lora_theorem_5(dim=2000, rank=16, sensitivity=1.0, noise_std=0.1, epsilon=4.0)
         >>> round(claim.delta, 4)
         0.013
 
@@ -209,7 +209,7 @@ def lora_theorem_5(
     return Claim(loss, delta, "lora-privacy, Theorem 5")
 
 
-def captured_share(dim: int, rank: int, failure: float, difference_rank: int = 1) -> float:
+def captured_share(*, dim: int, rank: int, failure: float, difference_rank: int = 1) -> float:
     """Return the least α with s (1 − I_α(r/2, (d−r)/2)) <= ``failure``, before rounding.
 
     Args:
@@ -225,7 +225,7 @@ def captured_share(dim: int, rank: int, failure: float, difference_rank: int = 1
         ValueError: An argument is outside its range.
 
     Example:
-        >>> round(captured_share(2000, 16, 1e-8), 5)
+        >>> round(captured_share(dim=2000, rank=16, failure=1e-8), 5)
         0.03455
 
     Source: lora-privacy, Appendix F.2.

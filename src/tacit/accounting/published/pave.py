@@ -14,7 +14,7 @@ ORDERS = 1 + np.geomspace(1e-3, 1e5, 4001)
 
 
 def pave_theorem_3_5(
-    rank: int, dim: int, gamma: float, *, delta: float, both_orders: bool = True
+    *, rank: int, dim: int, gamma: float, delta: float, both_orders: bool = True
 ) -> Claim:
     """Claim for a compact specification: ε = (rk/2) ln(1/(1−γ²)) + ln(1/δ).
 
@@ -36,7 +36,7 @@ def pave_theorem_3_5(
             where the theorem is unsound: the reverse ratio reaches 1/(1−γ).
 
     Example:
-        >>> round(pave_theorem_3_5(8, 8, 0.01, delta=1e-5).epsilon, 2)
+        >>> round(pave_theorem_3_5(rank=8, dim=8, gamma=0.01, delta=1e-5).epsilon, 2)
         11.52
 
     Source: pave, Theorem 3.5, Eq. 25.
@@ -57,9 +57,9 @@ def pave_theorem_3_5(
 
 def pave_theorem_3_9(
     noise_multiplier: float,
+    *,
     steps: int,
     layers: int = 1,
-    *,
     delta: float,
     sampling_rate: float = 1.0,
 ) -> Claim:
@@ -84,7 +84,7 @@ def pave_theorem_3_9(
         ValueError: An argument is outside its range.
 
     Example:
-        >>> round(pave_theorem_3_9(10.0, 10, 2, delta=1e-5).epsilon, 3)
+        >>> round(pave_theorem_3_9(10.0, steps=10, layers=2, delta=1e-5).epsilon, 3)
         4.692
 
     Source: pave, Theorem 3.9, Eq. 29 and 30.

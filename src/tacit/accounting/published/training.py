@@ -14,12 +14,12 @@ FAILURE_SHARE = 0.1
 
 
 def lora_theorem_5_steps(
+    *,
     dim: int,
     rank: int,
     sampling_rate: float,
     noise_multiplier: float,
     steps: int,
-    *,
     delta: float,
     difference_rank: int = 1,
     failure_share: float = FAILURE_SHARE,
@@ -49,7 +49,8 @@ def lora_theorem_5_steps(
         ValueError: An argument is outside its range.
 
     Example:
-        >>> claim = lora_theorem_5_steps(2000, 16, 1024 / 50_000, 0.41556, 1000, delta=1e-4)
+        >>> rate = {"sampling_rate": 1024 / 50_000, "noise_multiplier": 0.41556, "steps": 1000}
+        >>> claim = lora_theorem_5_steps(dim=2000, rank=16, **rate, delta=1e-4)
         >>> round(claim.epsilon, 3)
         1.0
 
@@ -62,11 +63,11 @@ def lora_theorem_5_steps(
 
 
 def lora_theorem_5_multiplier(
+    *,
     dim: int,
     rank: int,
     sampling_rate: float,
     steps: int,
-    *,
     epsilon: float,
     delta: float,
     difference_rank: int = 1,
@@ -117,5 +118,7 @@ def _split(
     """Return δ of the Gaussian part and √α."""
     count = integer("steps", steps, minimum=1)
     failure, part = open_unit("delta", delta), open_unit("failure_share", share)
-    captured = captured_share(dim, rank, part * failure / count, difference_rank)
+    captured = captured_share(
+        dim=dim, rank=rank, failure=part * failure / count, difference_rank=difference_rank
+    )
     return (1 - part) * failure, math.sqrt(captured)

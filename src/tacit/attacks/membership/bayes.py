@@ -27,6 +27,7 @@ from tacit.attacks.membership.mixtures import (
     success_without_noise,
 )
 from tacit.covariance import Covariance
+from tacit.covariance.reading import as_covariance
 from tacit.covariance.whitening import whiten
 from tacit.linalg import MACHINE_EPSILON
 
@@ -121,6 +122,7 @@ def bayes(
 
     Source: residual-pac, Def. 1 (posterior success), attained by the maximum of the posterior.
     """
+    covariance = as_covariance("covariance", covariance)
     values = matrix("outputs", outputs)
     count = integer("trials", trials, minimum=1, maximum=MOST_TRIALS)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
@@ -190,6 +192,7 @@ def bayes_success(
 
     Source: residual-pac, Def. 1.
     """
+    covariance = as_covariance("covariance", covariance)
     values = matrix("outputs", outputs)
     wanted = positive("tolerance", tolerance)
     if covariance is None:

@@ -21,6 +21,7 @@ from tacit._ground.checks import (
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.membership.mixtures import in_noise_units, told_apart
 from tacit.covariance import Covariance
+from tacit.covariance.reading import as_covariance
 
 ENTRIES_PER_CHUNK = 4_000_000
 BAYES = "Bayes likelihood ratio over the declared candidates"
@@ -144,6 +145,7 @@ def membership_attack(
 
     Source: residual-pac, App. B and S.2 (the attack of Carlini et al. 2022).
     """
+    covariance = as_covariance("covariance", covariance)
     values = matrix("outputs", outputs)
     inside = _balanced(memberships, len(values))
     count = integer("trials", trials, minimum=4)

@@ -9,6 +9,7 @@ import numpy as np
 from tacit._ground.checks import Array, matrix
 from tacit.attacks.membership.mixtures import in_noise_units, log_density, prior_weights
 from tacit.covariance import Covariance
+from tacit.covariance.reading import as_covariance
 
 
 def likelihood_ratio(
@@ -47,6 +48,7 @@ def likelihood_ratio(
 
     Source: Neyman and Pearson (1933); residual-pac, App. B.
     """
+    covariance = as_covariance("covariance", covariance)
     seen = matrix("releases", releases)
     members = matrix("inside", inside, columns=seen.shape[1])
     others = matrix("outside", outside, columns=seen.shape[1])

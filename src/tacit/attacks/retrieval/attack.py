@@ -32,6 +32,7 @@ from tacit.attacks.retrieval.result import (
 )
 from tacit.attacks.retrieval.space import Space, complement, euclidean, noise_space, weighted
 from tacit.covariance import Covariance, Isotropic
+from tacit.covariance.reading import as_covariance
 
 METRICS = ("euclidean", "complement", "weighted", "mahalanobis")
 FLOORS = (0.0, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -107,6 +108,7 @@ def retrieve(
 
     Source: hidden-state, App. R.3 and T; Prop. 9 for a singular Σ.
     """
+    covariance = as_covariance("covariance", covariance)
     problem = _Problem.check(bank, queries, truth, metric, covariance, prior, last_tokens)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind = choice("index", index, ("exact", "flat", "ivf"))

@@ -193,11 +193,13 @@ def vector_projection(
         "alignment",
         alignment,
         {"dim": dim, "rank": rank, "steps": steps},
-        lambda cosine: profile(dim, rank, cosine) * steps,
+        lambda cosine: profile(dim=dim, rank=rank, alignment=cosine) * steps,
         of_search=lambda s: 1 - 1 / (1 + s),
         claim=None
         if steps > 1
-        else lambda cosine, failure: lora_theorem_1(dim, rank, cosine, delta=failure),
+        else lambda cosine, failure: lora_theorem_1(
+            dim=dim, rank=rank, alignment=cosine, delta=failure
+        ),
     )
     answer(mechanism, output)
 
@@ -238,20 +240,20 @@ def noisy_projection(
         noise_multiplier,
         settings,
         lambda noise: noisy_projection_steps(
-            dim,
-            rank,
-            sampling_rate,
-            noise,
-            steps,
+            dim=dim,
+            rank=rank,
+            sampling_rate=sampling_rate,
+            noise_multiplier=noise,
+            steps=steps,
             difference_rank=difference_rank,
             neighbours=neighbours,
         ),
         claim=lambda noise, failure: lora_theorem_5_steps(
-            dim,
-            rank,
-            sampling_rate,
-            noise,
-            steps,
+            dim=dim,
+            rank=rank,
+            sampling_rate=sampling_rate,
+            noise_multiplier=noise,
+            steps=steps,
             delta=failure,
             difference_rank=spread,
             neighbours=neighbours,
@@ -306,7 +308,12 @@ def projected_plus_noise(
         settings,
         lambda std: (
             profile(
-                dim, rank, sensitivity, std, alignment=alignment, difference_rank=difference_rank
+                dim=dim,
+                rank=rank,
+                sensitivity=sensitivity,
+                noise_std=std,
+                alignment=alignment,
+                difference_rank=difference_rank,
             )
             * steps
         ),
@@ -339,13 +346,13 @@ def sketch(
         "gamma",
         gamma,
         {"dim": dim, "rank": rank, "both_orders": not one_order, "steps": steps},
-        lambda stability: profile(rank, dim, stability, both_orders=not one_order) * steps,
+        lambda gamma: profile(rank=rank, dim=dim, gamma=gamma, both_orders=not one_order) * steps,
         of_search=lambda s: 1 / (1 + s),
         grows=False,
         claim=None
         if steps > 1
         else lambda stability, failure: pave_theorem_3_5(
-            rank, dim, stability, delta=failure, both_orders=not one_order
+            rank=rank, dim=dim, gamma=stability, delta=failure, both_orders=not one_order
         ),
     )
     answer(mechanism, output)
@@ -372,10 +379,10 @@ def _projection_rivals(
     ]
     if rank < dim and delta > 0:
         claimed = lora_theorem_5_multiplier(
-            dim,
-            rank,
-            settings["sampling_rate"],
-            settings["steps"],
+            dim=dim,
+            rank=rank,
+            sampling_rate=settings["sampling_rate"],
+            steps=settings["steps"],
             epsilon=epsilon,
             delta=delta,
             difference_rank=settings["difference_rank"] or 1,

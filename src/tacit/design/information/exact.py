@@ -34,7 +34,7 @@ from tacit.design.information.fixed_point import (
 from tacit.design.information.gaussian import gaussian_information
 from tacit.design.information.scale_family import SCALES, ScaleProblem
 from tacit.guarantees.words import number_up
-from tacit.information import InformationBound, mixture
+from tacit.information import InformationBracket, mixture
 from tacit.information.concentration import confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
 from tacit.information.finite.mixture import prior_weights
@@ -304,7 +304,7 @@ class _Task:
             form = form.scaled(math.exp(excess / max(-slope, SMALLEST_SLOPE * self.budget)))
         return found
 
-    def _bound(self, form: Noises, confidence: float, *, rehearsal: bool) -> InformationBound:
+    def _bound(self, form: Noises, confidence: float, *, rehearsal: bool) -> InformationBracket:
         mixed = form.scales.size if isinstance(form, ScaleMixture) else 0
         draws = CERTIFIER_WORK // (len(self.points) * (1 + SLOWER_BY_SCALE * mixed))
         most = max(FEWEST_DRAWS, MOST_NUMBERS // self.points.shape[1])
@@ -320,7 +320,7 @@ class _Task:
 
 
 def _design(
-    form: Noises, bound: InformationBound, level: float, method: str, attempt: int
+    form: Noises, bound: InformationBracket, level: float, method: str, attempt: int
 ) -> Design:
     covariance = form.covariance if isinstance(form, ScaleMixture) else form
     return Design(

@@ -15,7 +15,7 @@ from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import fano_information
 from tacit.covariance import Dense
 from tacit.estimates.stackelberg.noise import GaussianNoise, StackelbergNoise
-from tacit.information import InformationBound, mean_lower_bound, mean_upper_bound, mixture
+from tacit.information import InformationBracket, mean_lower_bound, mean_upper_bound, mixture
 from tacit.information.concentration import confidence_share
 
 Labels = npt.NDArray[np.int64]
@@ -98,7 +98,7 @@ def finite_information(
     samples: int,
     confidence: float,
     source: np.random.Generator,
-) -> InformationBound:
+) -> InformationBracket:
     """Bound I(X; Y) of a secret uniform on rows, X the group of the row, from both sides.
 
     ``I = H(X) − E H(X | Y = y)``, and 0 <= H(X | Y = y) <= ln(number of groups).
@@ -124,7 +124,7 @@ def finite_information(
     lower = entropy - slack - mean_upper_bound(pilot, main, confidence, ceiling=ceiling)
     lower, upper = max(0.0, lower), min(max(upper, 0.0), entropy + slack)
     lower = min(lower, upper)
-    return InformationBound(
+    return InformationBracket(
         lower=lower,
         estimate=min(max(entropy - float(main.mean()), lower), upper),
         upper=upper,

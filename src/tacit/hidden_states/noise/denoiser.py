@@ -21,6 +21,7 @@ from tacit._ground.checks import (
 )
 from tacit._ground.threads import one_thread
 from tacit.covariance import Covariance
+from tacit.covariance.reading import as_covariance
 from tacit.guarantees import Guarantee
 from tacit.hidden_states.noise.posterior import (
     POST_PROCESSING,
@@ -68,6 +69,7 @@ class Denoiser(ABC):
 
         Source: Bayes' rule for a uniform prior on the calibration states.
         """
+        covariance = as_covariance("covariance", covariance)
         return _PosteriorMean(Posterior(calibration, covariance))
 
     @staticmethod
@@ -85,6 +87,7 @@ class Denoiser(ABC):
 
         Source: Wiener (1949); the posterior mean of a Gaussian prior N(μ, S).
         """
+        covariance = as_covariance("covariance", covariance)
         states = public_states(calibration, covariance)
         mean = states.mean(axis=0)
         centred = states - mean
@@ -94,6 +97,7 @@ class Denoiser(ABC):
     @staticmethod
     def gaussian(mean: Any, spread: Any, covariance: Covariance) -> Denoiser:
         """Return the Wiener denoiser of a known mean (d,) and covariance (d, d)."""
+        covariance = as_covariance("covariance", covariance)
         centre = matrix("mean", np.atleast_2d(mean), columns=covariance.dim)[0]
         wide = symmetric("spread", spread, size=covariance.dim)
         check_psd("spread", np.linalg.eigvalsh(wide))

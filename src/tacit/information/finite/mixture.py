@@ -17,8 +17,9 @@ from tacit._ground.checks import (
     vector,
 )
 from tacit.covariance import Covariance, ScaleMixture
+from tacit.covariance.reading import as_covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBound, least
+from tacit.information.bounds import InformationBracket, least
 from tacit.information.distinct import distinct_outputs, entropy
 from tacit.information.finite.deterministic import (
     covered,
@@ -47,7 +48,7 @@ def mixture(
     samples: int | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,
-) -> InformationBound:
+) -> InformationBracket:
     """Bound I(X; Y) for a finite secret X and Y = output of X + N(0, Σ), from both sides.
 
     With noise whitened to N(0, I), z_x the centred outputs, S their covariance and
@@ -71,7 +72,7 @@ def mixture(
         rng: source of the draws.
 
     Returns:
-        ``InformationBound`` in nats; rounding is on the safe side of both bounds.
+        ``InformationBracket`` in nats; rounding is on the safe side of both bounds.
 
     Raises:
         ValueError: a bad argument.
@@ -85,6 +86,7 @@ def mixture(
     Source: residual-pac, Definition 4; corrected: the likelihood is that of the mixture, not of a
     decoder or of a Gaussian.
     """
+    covariance = as_covariance("covariance", covariance)
     given = matrix("outputs", outputs)
     law = None if weights is None else prior_weights(weights, len(given))
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
@@ -110,7 +112,7 @@ def _mixture(
     count: int,
     level: float,
     source: np.random.Generator,
-) -> InformationBound:
+) -> InformationBracket:
     ceiling = entropy(priors)
     nothing = _exactly(ceiling, level, ENTROPY)
     reached = covered(points, covariance)
@@ -128,7 +130,7 @@ def _mixture(
     statistic = best_statistic(secret, ceiling, pilot, len(main), level)
     upper = statistic.upper_bound(pilot, main, level) + slack
     lower = min(max(0.0, main.lower_bound(pilot, level) - slack), ceiling)
-    bound = InformationBound(
+    bound = InformationBracket(
         lower=min(lower, upper),
         estimate=min(max(statistic.estimate(main), min(lower, upper)), upper),
         upper=upper,
@@ -142,8 +144,8 @@ def _mixture(
     return least(bound, ceiling, ENTROPY)
 
 
-def _exactly(nats: float, level: float, method: str) -> InformationBound:
-    return InformationBound(
+def _exactly(nats: float, level: float, method: str) -> InformationBracket:
+    return InformationBracket(
         lower=0.0,
         estimate=nats,
         upper=nats,

@@ -11,7 +11,7 @@ from tacit._ground.checks import Array
 from tacit._ground.threads import one_thread
 from tacit.covariance.scale_mixture import ScaleMixture
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBound, least
+from tacit.information.bounds import InformationBracket, least
 from tacit.information.concentration import mean_lower_bound
 from tacit.information.distinct import entropy
 from tacit.information.finite.deterministic import gaussian_information, pairwise_information
@@ -34,7 +34,7 @@ def scale_mixture_bound(
     count: int,
     level: float,
     source: np.random.Generator,
-) -> InformationBound:
+) -> InformationBracket:
     """Return ``H(X) − E H(X | Y = y)`` between confidence bounds; every prior is positive.
 
     The posterior is exact: ``p(y | x_j) = Σ_k π_k N(y; x_j, s_k Σ)``. As the scale s is drawn apart
@@ -60,7 +60,7 @@ def scale_mixture_bound(
     lower = mean_lower_bound(gains[:pilot_count], gains[pilot_count:], level)
     lower = max(0.0, lower - (most - ceiling) - slack)
     lower, upper = min(lower, ceiling), max(upper, 0.0)
-    bound = InformationBound(
+    bound = InformationBracket(
         lower=min(lower, upper),
         estimate=min(max(ceiling - float(values.mean()), min(lower, upper)), upper),
         upper=upper,
@@ -92,8 +92,8 @@ def _scaled(secret: FiniteSecret, scale: float) -> FiniteSecret:
     )
 
 
-def _nothing(ceiling: float, level: float) -> InformationBound:
-    return InformationBound(
+def _nothing(ceiling: float, level: float) -> InformationBracket:
+    return InformationBracket(
         lower=0.0,
         estimate=ceiling,
         upper=ceiling,

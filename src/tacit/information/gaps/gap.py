@@ -11,7 +11,7 @@ import numpy as np
 from tacit._ground.checks import Array, in_interval, integer, matrix, non_negative
 from tacit.covariance import Covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBound
+from tacit.information.bounds import InformationBracket
 from tacit.information.distinct import distinct_outputs
 from tacit.information.finite.deterministic import covered, gaussian_information
 from tacit.information.finite.likelihood import FiniteSecret, posterior, principal_secret
@@ -52,7 +52,7 @@ class Gap:
         integer("samples", self.samples, minimum=0)
 
 
-def improve(bound: InformationBound | float, gap: Gap) -> InformationBound:
+def improve(bound: InformationBracket | float, gap: Gap) -> InformationBracket:
     """Subtract the gap from the Gaussian bound: ``I = ½ logdet(I + S Σ⁻¹) − D_Z``, exactly.
 
     Only the Gaussian bound, of the same release, may be improved: another upper bound may
@@ -60,11 +60,11 @@ def improve(bound: InformationBound | float, gap: Gap) -> InformationBound:
 
     Args:
         bound: the Gaussian bound in nats, at least ``gap.gaussian``, as ``log_det_information``
-            gives it, or an ``InformationBound`` whose upper bound is that one.
+            gives it, or an ``InformationBracket`` whose upper bound is that one.
         gap: of the same outputs and noise.
 
     Returns:
-        ``InformationBound`` of ``bound − gap``. If both rest on samples, its confidence is
+        ``InformationBracket`` of ``bound − gap``. If both rest on samples, its confidence is
         ``1 − δ − δ'`` (union bound).
 
     Raises:
@@ -82,9 +82,9 @@ def improve(bound: InformationBound | float, gap: Gap) -> InformationBound:
     """
     if not isinstance(gap, Gap):
         raise ValueError(f"gap: expected a Gap, got {type(gap).__name__}")
-    if not isinstance(bound, InformationBound):
+    if not isinstance(bound, InformationBracket):
         nats = non_negative("bound", bound, allow_inf=True)
-        bound = InformationBound(
+        bound = InformationBracket(
             lower=0.0,
             estimate=nats,
             upper=nats,
@@ -106,7 +106,7 @@ def improve(bound: InformationBound | float, gap: Gap) -> InformationBound:
     # A given bound may be below the Gaussian one by the tolerance just allowed.
     base = max(bound.upper, gap.gaussian)
     upper = max(math.nextafter(base - gap.nats, math.inf), bound.lower)
-    return InformationBound(
+    return InformationBracket(
         lower=bound.lower,
         estimate=min(max(bound.lower, bound.estimate - gap.nats), upper),
         upper=upper,
@@ -154,7 +154,7 @@ def noisy_secret(outputs: Any, covariance: Covariance, weights: Any) -> NoisySec
     Raises:
         ValueError: a bad argument.
     """
-    checked_noise(covariance)
+    covariance = checked_noise(covariance)
     points = matrix("outputs", outputs, columns=covariance.dim)
     law = None if weights is None else prior_weights(weights, len(points))
     points, priors = distinct_outputs(points, law)

@@ -12,7 +12,7 @@ from scipy.special import rel_entr
 
 from tacit import guarantees
 from tacit._ground.checks import Array, as_float, in_interval, integer, vector
-from tacit.information import InformationBound
+from tacit.information import InformationBracket
 from tacit.linalg import MACHINE_EPSILON
 
 SUM_TOLERANCE = 1e-9
@@ -49,7 +49,7 @@ class IntrinsicPrivacy:
 
     def after(
         self,
-        information: InformationBound | guarantees.InformationBound,
+        information: InformationBracket | guarantees.InformationBound,
         assumptions: Iterable[str] = (),
     ) -> guarantees.ResidualPrivacy:
         """Return what is left after a release that tells at most ``information``.
@@ -76,11 +76,12 @@ class IntrinsicPrivacy:
 
         Source: residual-pac, Definition 9, Eq. 9 and 11, Corollary 2.
         """
-        if isinstance(information, InformationBound):
+        if isinstance(information, InformationBracket):
             information = information.guarantee("the secret")
         if not isinstance(information, guarantees.InformationBound):
             raise ValueError(
-                f"information: expected an InformationBound, got {type(information).__name__}"
+                "information: expected an InformationBound or a bracket, got "
+                f"{type(information).__name__}"
             )
         if isinstance(assumptions, str) or not isinstance(assumptions, Iterable):
             raise ValueError(f"assumptions: expected a list of sentences, got {assumptions!r}")

@@ -10,6 +10,7 @@ from scipy.special import log_expit, ndtr
 
 from tacit._ground.checks import Array, as_float, matrix, positive, vector
 from tacit.covariance import Covariance
+from tacit.covariance.reading import as_covariance
 from tacit.information.residual.intrinsic import (
     ROUNDING_UNITS,
     SUM_TOLERANCE,
@@ -41,6 +42,7 @@ def gaussian_entropy(covariance: Covariance) -> float:
 
     Source: residual-pac, App. D (a).
     """
+    covariance = as_covariance("covariance", covariance)
     if not isinstance(covariance, Covariance):
         raise ValueError(f"covariance: expected a Covariance, got {type(covariance).__name__}")
     if covariance.rank < covariance.dim:
@@ -76,6 +78,7 @@ def maximum_entropy_intrinsic(entropy: float, covariance: Covariance) -> Intrins
 
     Source: residual-pac, App. D (a).
     """
+    covariance = as_covariance("covariance", covariance)
     limit = gaussian_entropy(covariance)
     if math.isinf(limit):
         raise ValueError("covariance: expected one of full rank; no density has a singular one")

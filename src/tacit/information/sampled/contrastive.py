@@ -10,7 +10,7 @@ import numpy as np
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer
 from tacit.covariance import Covariance, Diagonal
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBound
+from tacit.information.bounds import InformationBracket
 from tacit.information.concentration import mean_lower_bound
 from tacit.information.finite.likelihood import FiniteSecret, posterior
 from tacit.information.simulated import (
@@ -36,7 +36,7 @@ def contrastive(
     samples: int | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,
-) -> InformationBound:
+) -> InformationBracket:
     """Bound I(X; Y) from below for a secret that is sampled, Y = output of X + N(0, Σ).
 
     With K independent outputs, y a release of the first and the exact critic ln p(y | x),
@@ -57,7 +57,7 @@ def contrastive(
         rng: source of the draws.
 
     Returns:
-        ``InformationBound`` with ``upper = inf``; for an upper bound see ``leave_one_out``.
+        ``InformationBracket`` with ``upper = inf``; for an upper bound see ``leave_one_out``.
 
     Raises:
         ValueError: a bad argument, or outputs for fewer than 20 groups.
@@ -74,7 +74,7 @@ def contrastive(
     Eq. 12 with the optimal critic.
     """
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    checked_noise(covariance)
+    covariance = checked_noise(covariance)
     size = None if context is None else integer("context", context, minimum=2, maximum=MOST_VALUES)
     count = (
         DEFAULT_SAMPLES
@@ -101,7 +101,7 @@ def contrastive(
         means = _group_means(whitened, size, groups, -(-count // groups), source)
     first = pilot_size(groups)
     lower = max(0.0, mean_lower_bound(means[:first], means[first:], level) - slack)
-    return InformationBound(
+    return InformationBracket(
         lower=lower,
         estimate=max(lower, float(means.mean())),
         upper=math.inf,

@@ -19,7 +19,7 @@ from tacit._ground.checks import (
 )
 from tacit.covariance import Covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBound, least
+from tacit.information.bounds import InformationBracket, least
 from tacit.information.concentration import mean_upper_bound
 from tacit.information.finite.likelihood import FiniteSecret, posterior
 from tacit.information.simulated import (
@@ -50,7 +50,7 @@ def leave_one_out(
     samples: int | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,
-) -> InformationBound:
+) -> InformationBracket:
     """Bound I(X; Y) from above for a secret that is sampled, Y = output of X + N(0, Σ).
 
     For every fixed density q and fresh (x, y), with p̄ the density of Y,
@@ -79,7 +79,7 @@ def leave_one_out(
         rng: source of the draws.
 
     Returns:
-        ``InformationBound`` with ``lower = 0``; for a lower bound see ``contrastive``.
+        ``InformationBracket`` with ``lower = 0``; for a lower bound see ``contrastive``.
 
     Raises:
         ValueError: a bad argument, an output outside the radius, or too few outputs.
@@ -94,7 +94,7 @@ def leave_one_out(
     Source: residual-pac, Eq. 10 with KL: every independent P_W gives an upper bound.
     """
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    checked_noise(covariance)
+    covariance = checked_noise(covariance)
     reach = None if radius is None else positive("radius", radius)
     middle = np.zeros(covariance.dim) if centre is None else vector("centre", centre)
     if middle.size != covariance.dim:
@@ -144,8 +144,8 @@ def _bounded(
     centre: Array,
     level: float,
     source: np.random.Generator,
-) -> InformationBound:
-    unknown = InformationBound(
+) -> InformationBracket:
+    unknown = InformationBracket(
         lower=0.0,
         estimate=math.inf,
         upper=math.inf,
@@ -168,7 +168,7 @@ def _bounded(
     ratios = _log_ratios(law, whitened[size:] @ axes, count, source)
     estimate = max(0.0, float(ratios.mean()))
     if radius is None:
-        return InformationBound(
+        return InformationBracket(
             lower=0.0,
             estimate=estimate,
             upper=math.inf,
@@ -182,7 +182,7 @@ def _bounded(
     clipped = np.minimum(ratios, law.ceiling)
     upper = mean_upper_bound(clipped[:first], clipped[first:], level, ceiling=law.ceiling) + slack
     upper = max(upper, 0.0)
-    bound = InformationBound(
+    bound = InformationBracket(
         lower=0.0,
         estimate=min(estimate, upper),
         upper=upper,

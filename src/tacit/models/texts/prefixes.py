@@ -52,11 +52,13 @@ class Prefixes:
             integer(name, size, minimum=1)
             for name, size in (("bank", bank), ("calibration", calibration), ("held_out", held_out))
         ]
-        return cls(*split(sample_prefixes(stream, sum(sizes), length, rng=rng), *sizes))
+        return cls(
+            *split(sample_prefixes(stream, count=sum(sizes), length=length, rng=rng), *sizes)
+        )
 
 
 def sample_prefixes(
-    stream: Any, count: int, length: int, *, rng: RandomSource = None, exclude: Any = None
+    stream: Any, *, count: int, length: int, rng: RandomSource = None, exclude: Any = None
 ) -> Tensor:
     """Draw ``count`` distinct windows of ``length`` tokens from a stream, no two overlapping.
 
@@ -77,7 +79,7 @@ def sample_prefixes(
         ValueError: the stream has fewer distinct windows than asked for.
 
     Example:
-        >>> sample_prefixes([5, 6, 7, 8, 5, 6], 2, 2, rng=0).sort(dim=0).values
+        >>> sample_prefixes([5, 6, 7, 8, 5, 6], count=2, length=2, rng=0).sort(dim=0).values
         tensor([[5, 6],
                 [7, 8]])
     """
