@@ -575,3 +575,22 @@ def test_relative_cost_of_outputs_of_any_size(pool):
         lambda rows: [1e-110 * rows.mean(), 1e110 * rows.mean()], pool, mi_budget=0.1, **options
     )
     assert apart.guarantee.nats <= 0.1
+
+
+class Frame:
+    """What pandas and polars have in common: names and an array."""
+
+    columns = ("age", "income")
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.rows, dtype=dtype)
+
+
+def test_a_data_frame_keeps_its_column_names(pool):
+    release = privatize(
+        "mean", Frame(pool[:, :2]), success=0.6, simulations=40, workers=1, attack=False
+    )
+    assert release.names == ("mean[age]", "mean[income]")

@@ -136,7 +136,7 @@ def table(results: dict[str, Any]) -> str:
         lines.append(
             f"| {a['rank']} × {a['dim']} | {a['gamma']:g} | "
             f"{published.pave_risk(usual, 1e-5):,.0f} | "
-            f"{published_risk(*shape):.4g} | {a['bound']:.4f} | "
+            f"{published_risk(**shape):.4g} | {a['bound']:.4f} | "
             f"{a['advantage']:.4f} ± {a['half_width']:.4f} |"
         )
     return "\n".join(lines)

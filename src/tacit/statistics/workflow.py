@@ -106,7 +106,7 @@ def prepare(
             (each output in units of its own standard deviation), or F as in
             ``gaussian_information``.
         confidence: of the guarantee where it rests on simulated releases, in (0, 1); it says so.
-        columns: names of the p columns; ``x0`` … when None.
+        columns: names of the p columns; those of a data frame, else ``x0`` …, when None.
         names: d labels of the outputs, where the query has none of its own or to replace them.
         target: name of the column that a regression explains; the last when None.
         workers: processes for the simulations; results do not depend on it.
@@ -132,7 +132,7 @@ def prepare(
     Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise).
     """
     rows = _checked_pool(pool)
-    labels = _column_names(columns, rows.shape[1])
+    labels = _column_names(frame_columns(pool) if columns is None else columns, rows.shape[1])
     resolved = resolve_query(query, labels, target)
     choice("method", method, METHODS)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
@@ -290,6 +290,12 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     if len(columns) != width or len(set(columns)) != width:
         raise ValueError(f"columns: expected {width} different names, got {list(columns)}")
     return tuple(columns)
+
+
+def frame_columns(pool: Any) -> list[str] | None:
+    """Return the column names of a data frame, such as one of pandas or polars."""
+    names = getattr(pool, "columns", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def _listed(names: Any) -> list[Any]:

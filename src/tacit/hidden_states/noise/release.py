@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +17,17 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_safetensors
 from safetensors.numpy import save as to_safetensors
 
-from tacit._ground.checks import RandomSource, is_reproducible, matrix
+from tacit._ground.checks import Array, RandomSource, is_reproducible, matrix
 from tacit._ground.files import check_writable, read_bytes, write_bytes_atomic
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
 from tacit.design import Design
 from tacit.guarantees import RenyiDP
 from tacit.guarantees.base import guarantee_of
 from tacit.hidden_states.geometry.utility import Utility, measure_utility
+from tacit.measured import Interval
 from tacit.models.continuation import Continuation
+from tacit.releases.form import Form, Release, Use
+from tacit.releases.prepared import Book, Expected, Prepared
 
 FORMAT = "tacit.hidden_states"
 FORMAT_VERSION = 1
@@ -48,7 +52,7 @@ States = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenRelease:
+class HiddenRelease(Release):
     """Noisy states and everything that may be said about them; no clean state inside.
 
     Attributes:
@@ -69,6 +73,46 @@ class HiddenRelease:
     reproducible: bool
     seed: int | None
     created: str
+
+    FORMAT = FORMAT
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the released states, float32 in row order."""
+        return hashlib.sha256(np.ascontiguousarray(self.states).tobytes()).hexdigest()
+
+    @property
+    def form(self) -> Form:
+        """The release as report, gate, ledger and commands read it."""
+        count, width = self.states.shape
+        return Form(
+            kind="hidden-states",
+            title=f"{count:,} noisy states of width {width:,}",
+            secret="which of the listed differences separates the state from another",
+            method=self.design.method,
+            guarantees=() if self.guarantee is None else (self.guarantee,),
+            use=() if self.utility is None else _use(self.utility),
+            digests=(("released states", self.digest),),
+            notes=self.design.notes,
+            publishable=("guarantee", "digest", "reproducible", "created"),
+            reproducible=self.reproducible,
+            seed=self.seed,
+            created=self.created,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description for strict JSON, without the states themselves."""
+        return {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "shape": list(self.states.shape),
+            "digest": self.digest,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+            "reproducible": self.reproducible,
+            "seed": self.seed,
+            "created": self.created,
+            "form": self.form.to_dict(),
+        }
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write noisy states, design and guarantee as safetensors, whole or not at all.
@@ -118,7 +162,18 @@ class HiddenRelease:
         return _decoded(read_bytes("path", path), os.fspath(path))
 
 
-def release(
+class Options(TypedDict, total=False):
+    """The options of ``prepare_states``."""
+
+    differences: Any
+    orders: Sequence[float]
+    fisher: Any
+    continuation: Continuation | None
+    confidence: float
+    rng: RandomSource
+
+
+def prepare_states(
     states: Any,
     design: Design,
     *,
@@ -128,8 +183,8 @@ def release(
     continuation: Continuation | None = None,
     confidence: float = 0.95,
     rng: RandomSource = None,
-) -> HiddenRelease:
-    """Add the design's noise to states, and say what that guarantees and costs.
+) -> PreparedStates:
+    """Certify noisy states before anything is drawn.
 
     ``h̃ = h + ξ, ξ ~ N(0, Σ)``, rounded as ``Design.release`` does and then to float32, which is
     post-processing; what float32 cannot hold becomes its largest number.
@@ -148,16 +203,16 @@ def release(
             reproducible, which voids the guarantee and is recorded.
 
     Returns:
-        The release. With n states of one prompt, n guarantees add up.
+        The ``PreparedStates``: the guarantee, the error of every coordinate, and ``draw``.
 
     Raises:
         ValueError: shapes that do not fit, or noise that is not Gaussian.
 
     Example:
         >>> from tacit.design import isotropic
-        >>> noisy = release([[1.0, 2.0]], isotropic([1.0, 1.0], 4.0), differences=[[2.0, 0.0]])
-        >>> noisy.states.shape, round(noisy.guarantee.epsilons[2], 9)
-        ((1, 2), 1.0)
+        >>> prepared = prepare_states([[1.0, 2.0]], isotropic([1.0, 1.0], 4.0))
+        >>> [entry.error for entry in prepared.expected], prepared.guarantees
+        ([2.0, 2.0], ())
 
     Source: hidden-state, Sec. 4, 6 and Eq. 23.
     """
@@ -186,25 +241,112 @@ def release(
     predicted = None if fisher is None else 0.5 * design.covariance.weighted_trace(fisher)
     if float(np.sqrt(design.covariance.diagonal().max())) > LARGEST_DEVIATION:
         raise ValueError("design: expected noise that float32 can hold, got larger")
-    # Saturating, for an error that depends on the value would tell of it.
-    doubles = np.clip(design.release(clean, rng=rng), -LARGEST_STATE, LARGEST_STATE)
-    noisy: States = doubles.astype(np.float32)
-    noisy.flags.writeable = False
-    measured = None
-    if continuation is not None:
-        import torch
-
-        tensor = torch.tensor(noisy, device=continuation.clean_states.device)
-        measured = measure_utility(continuation, tensor, predicted=predicted, confidence=confidence)
-    return HiddenRelease(
-        states=noisy,
-        design=design,
-        guarantee=guarantee,
-        utility=measured,
+    return PreparedStates(
+        guarantees=() if guarantee is None else (guarantee,),
+        spends=() if guarantee is None else (guarantee,),
+        expected=tuple(
+            Expected(name=f"h[{place}]", error=math.sqrt(variance))
+            for place, variance in enumerate(design.covariance.diagonal().tolist())
+        ),
+        description=f"{len(clean):,} noisy states of width {clean.shape[1]}",
         reproducible=known,
-        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        clean=clean,
+        design=design,
+        continuation=continuation,
+        predicted=predicted,
+        confidence=confidence,
+        rng=rng,
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedStates(Prepared[HiddenRelease]):
+    """States whose noise is certified and not yet drawn; for the holder of the clean states.
+
+    Attributes:
+        clean: the clean states, (n, d).
+        design: the noise.
+        continuation: the clean prompts, where utility is measured.
+        predicted: ½ tr(FΣ), nats, where F is known.
+        confidence: of the intervals of what is measured.
+        rng: what the draw uses; None for the operating system's generator.
+    """
+
+    clean: Array = field(repr=False)
+    design: Design = field(repr=False)
+    continuation: Continuation | None = field(repr=False)
+    predicted: float | None
+    confidence: float
+    rng: RandomSource = field(repr=False)
+
+    def _drawn(self) -> HiddenRelease:
+        # Saturating, for an error that depends on the value would tell of it.
+        doubles = np.clip(
+            self.design.release(self.clean, rng=self.rng), -LARGEST_STATE, LARGEST_STATE
+        )
+        noisy: States = doubles.astype(np.float32)
+        noisy.flags.writeable = False
+        measured = None
+        if self.continuation is not None:
+            import torch
+
+            tensor = torch.tensor(noisy, device=self.continuation.clean_states.device)
+            measured = measure_utility(
+                self.continuation, tensor, predicted=self.predicted, confidence=self.confidence
+            )
+        held = self.guarantees[0] if self.guarantees else None
+        return HiddenRelease(
+            states=noisy,
+            design=self.design,
+            guarantee=held if isinstance(held, RenyiDP) else None,
+            utility=measured,
+            reproducible=self.reproducible,
+            seed=int(self.rng) if isinstance(self.rng, (int, np.integer)) else None,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+def release(
+    states: Any,
+    design: Design,
+    *,
+    ledger: Book | None = None,
+    secret: str | None = None,
+    no_budget: bool = False,
+    **options: Unpack[Options],
+) -> HiddenRelease:
+    """Add the design's noise to states: ``prepare_states(...).draw(...)`` in one call.
+
+    Args:
+        states: as for ``prepare_states``.
+        design: as for ``prepare_states``.
+        ledger: what the release spends from, a ``tacit.Ledger``; None for none.
+        secret: name of the secret in the ledger.
+        no_budget: release though the secret has no budget and others have one.
+        options: the other arguments of ``prepare_states``.
+
+    Returns:
+        The release. With n states of one prompt, n guarantees add up.
+
+    Raises:
+        ValueError: as ``prepare_states``, or a refusal of the ledger; nothing is drawn then.
+
+    Example:
+        >>> from tacit.design import isotropic
+        >>> noisy = release([[1.0, 2.0]], isotropic([1.0, 1.0], 4.0), differences=[[2.0, 0.0]])
+        >>> noisy.states.shape, round(noisy.guarantee.epsilons[2], 9)
+        ((1, 2), 1.0)
+
+    Source: hidden-state, Sec. 4, 6 and Eq. 23.
+    """
+    prepared = prepare_states(states, design, **options)
+    return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
+
+
+def _use(measured: Utility) -> tuple[Use, ...]:
+    low, high = measured.agreement_interval
+    kept = Interval(value=measured.agreement, low=low, high=high, confidence=measured.confidence)
+    return (Use(name="agreement", unit="share", better="higher", measured=kept),)
 
 
 def _guarantee(
