@@ -1,4 +1,4 @@
-"""The demo: audit layer 3 of tacit/small, trained here the first time, and write one report."""
+"""The demo: audit layer 3 of tacit/small and write one report."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def main() -> int:
         codewords=CODEWORDS,
         sizes=SIZES,
         rng=SEED,
-        progress=announce if sys.stderr.isatty() else None,
+        progress=announce,
     )
     provenance = Provenance.capture(
         "make demo", data_name="docstrings of this installation", data_rows=arguments.bank
@@ -75,8 +75,11 @@ def main() -> int:
 
 def announce(label: str, done: int, total: int) -> None:
     """Say on one line what is being measured."""
-    end = "\n" if done == total else ""
-    print(f"\r{done}/{total} {label:<70.70}", end=end, file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        print(f"\r{done}/{total} {label:<70.70}", end=end, file=sys.stderr, flush=True)
+    else:
+        print(f"{done}/{total} {label}", file=sys.stderr, flush=True)
 
 
 def summary(found: Audit, seconds: float) -> tuple[str, ...]:

@@ -274,9 +274,7 @@ def test_a_damaged_folder_is_named(file, content, tmp_path):
         ({"name_or_path": ""}, "name_or_path: expected a name, a folder or"),
         ({"name_or_path": 3}, "name_or_path: expected a name, a folder or"),
         ({"name_or_path": "./no/such/folder"}, "name_or_path: cannot load './no/such/folder'"),
-        ({"name_or_path": "gpt2", "text": "a.txt"}, "text: expected only beside 'tacit/small'"),
         ({"name_or_path": "tacit/small", "device": "abacus"}, "device: expected one"),
-        ({"name_or_path": "tacit/small", "text": "./none.txt"}, "text: no such file or folder"),
     ],
 )
 def test_what_cannot_be_loaded_is_said(arguments, words):

@@ -1,6 +1,6 @@
 """A small model is trained, scored on text it never saw, written whole and found again."""
 
-import gzip
+import hashlib
 import json
 import math
 
@@ -10,9 +10,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.models import LanguageModel, load, train  # noqa: E402
+from tacit.models import LanguageModel, docstring_corpus, load, train  # noqa: E402
+from tacit.models.language import STORED  # noqa: E402
 from tacit.models.small import training as small  # noqa: E402
 from tacit.models.small.optimisation import Budget, fit, perplexity  # noqa: E402
+from tacit.models.small.storage import RECIPE, WEIGHTS, save_half  # noqa: E402
+from tacit.models.texts.corpus import hold_out  # noqa: E402
 
 TINY = {
     "width": 32,
@@ -149,25 +152,33 @@ def test_an_interruption_writes_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_standard_model_is_trained_once_per_text(tmp_path, monkeypatch):
-    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
-    sizes = {**TINY, "steps": 2, "minutes": None}
-    del sizes["progress"]
-    standard = small.Settings(**sizes)
-    monkeypatch.setattr(small, "Settings", lambda: standard)
-    path, other = tmp_path / "text.txt.gz", tmp_path / "other.txt"
-    path.write_bytes(gzip.compress(numbered_text(200).encode()))
-    other.write_text(numbered_text(210), encoding="utf-8")
-    first = load("tacit/small", text=path, progress=False)
-    monkeypatch.setattr(small, "fit", None)
-    second = load("tacit/small", text=path)
-    assert first.name == second.name == "tacit/small"
-    assert first.recipe == second.recipe
-    monkeypatch.undo()
-    monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(small, "Settings", lambda: standard)
-    assert load("tacit/small", text=other).recipe["text_sha256"] != first.recipe["text_sha256"]
-    assert len(list((tmp_path / "cache" / "models").iterdir())) == 2
+def test_the_stored_model_is_the_one_its_recipe_describes():
+    recipe = json.loads((STORED / RECIPE).read_text(encoding="utf-8"))
+    weights = (STORED / WEIGHTS).read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == recipe["weights_sha256"]
+    assert len(weights) <= 12_000_000
+    assert recipe["held_out_perplexity"] <= 40.0
+
+
+def test_the_stored_model_predicts_docstrings_it_never_saw():
+    model = load("tacit/small")
+    assert (model.name, model.layers, model.width) == ("tacit/small", 6, 256)
+    unseen = model.stream(hold_out(docstring_corpus())[1])[:20_000]
+    score = perplexity(model.network, unseen, model.context)
+    # Other versions of the packages have other docstrings, some of which it has seen.
+    assert score <= 1.25 * model.recipe["held_out_perplexity"]
+    shuffled = unseen[torch.randperm(len(unseen), generator=torch.Generator().manual_seed(0))]
+    assert perplexity(model.network, shuffled, model.context) > 10 * score
+
+
+def test_weights_are_stored_in_half(tmp_path):
+    model = train(numbered_text(200), steps=1, **TINY)
+    folder = save_half(tmp_path / "half", model.network, model.tokenizer, model.recipe)
+    again = load(folder)
+    for name, weight in model.network.state_dict().items():
+        half = weight.to(torch.bfloat16).float()
+        assert torch.equal(again.network.state_dict()[name], half), name
+    assert again.recipe["weights_sha256"]
 
 
 @pytest.mark.parametrize(

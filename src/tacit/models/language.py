@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from tacit.models.continuation import Continuation, batch_rows, check_states, co
 from tacit.models.texts.corpus import block_groups
 
 SMALL = "tacit/small"
+STORED = Path(__file__).parent / "small" / "stored"
 TOKENS_PER_BATCH = 8192
 
 
@@ -306,21 +308,16 @@ _INTEGERS = {torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint16}
 def load(
     name_or_path: Any,
     *,
-    text: str | os.PathLike[str] | None = None,
     device: str = "cpu",
-    progress: bool | None = None,
     tokenizer: Any = None,
 ) -> LanguageModel:
     """Load a causal language model: Tacit's own small one, or any of a known family.
 
     Args:
-        name_or_path: ``"tacit/small"``, trained here the first time it is asked for, which takes
-            about four minutes; a Hugging Face name; a folder with such a model, one that
-            ``train`` wrote included; or a ``transformers`` model.
-        text: what ``"tacit/small"`` learns from, a .txt or .txt.gz file or a folder of them; the
-            docstring corpus when left out.
+        name_or_path: ``"tacit/small"``, which comes with this package; a Hugging Face name; a
+            folder with such a model, one that ``train`` wrote included; or a ``transformers``
+            model.
         device: where it computes.
-        progress: whether training shows a bar; None for when stderr is a terminal.
         tokenizer: the tokenizer of a ``transformers`` model.
 
     Returns:
@@ -337,11 +334,9 @@ def load(
     """
     place = check_device(device)
     if isinstance(name_or_path, str) and name_or_path == SMALL:
-        from tacit.models.small.training import load_small
-
-        return load_small(text, device=place, progress=progress)
-    if text is not None:
-        raise ValueError(f"text: expected only beside {SMALL!r}, got it beside {name_or_path!r}")
+        model = _pretrained(os.fspath(STORED), place)
+        model.name = SMALL
+        return model
     if isinstance(name_or_path, torch.nn.Module):
         return LanguageModel(name_or_path.to(place, torch.float32), tokenizer)
     if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 RECIPE = "recipe.json"
+WEIGHTS = "model.safetensors"
 
 
 def cache_folder() -> Path:
@@ -72,6 +74,19 @@ def save_model(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, 
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def save_half(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, Any]) -> Path:
+    """Write a model as ``save_model`` does, in bfloat16, with the digest of its weights."""
+    import copy
+
+    import torch
+
+    written = save_model(folder, copy.deepcopy(network).to(torch.bfloat16), tokenizer, recipe)
+    digest = hashlib.sha256((written / WEIGHTS).read_bytes()).hexdigest()
+    text = json.dumps({**recipe, "weights_sha256": digest}, indent=2) + "\n"
+    (written / RECIPE).write_text(text, encoding="utf-8")
+    return written
 
 
 def _move(source: Path, target: Path) -> None:

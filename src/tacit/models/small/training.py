@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from dataclasses import asdict, dataclass
@@ -15,18 +14,15 @@ from torch import Tensor
 
 import tacit
 from tacit._ground.checks import choice, integer, positive
-from tacit.models.language import SMALL, LanguageModel, check_device, load
+from tacit.models.language import LanguageModel, check_device
 from tacit.models.small.optimisation import OPTIMIZER, Budget, Outcome, fit, perplexity
 from tacit.models.small.storage import (
-    RECIPE,
-    cache_folder,
     check_new_folder,
     save_model,
 )
 from tacit.models.texts.corpus import (
     block_groups,
     digest,
-    docstring_corpus,
     hold_out,
     line_blocks,
     read_text,
@@ -261,25 +257,3 @@ def _recipe(
             "transformers": transformers.__version__,
         },
     }
-
-
-def load_small(
-    text: str | os.PathLike[str] | None, *, device: torch.device, progress: bool | None
-) -> LanguageModel:
-    """Load the model that the standard settings give for a text, training it the first time."""
-    content = docstring_corpus() if text is None else read_text(text)
-    settings = Settings()
-    asked = {
-        "format": RECIPE_FORMAT,
-        "text": digest(content),
-        "settings": asdict(settings),
-        "optimizer": OPTIMIZER,
-    }
-    key = digest(json.dumps(asked, sort_keys=True))[:16]
-    folder = cache_folder() / "models" / f"small-{key}"
-    if (folder / RECIPE).is_file():
-        model = load(folder, device=str(device))
-        model.name = SMALL
-        return model
-    target = check_new_folder("TACIT_CACHE", folder)
-    return _train(content, settings, device, target, progress, SMALL)
