@@ -204,7 +204,7 @@ def test_predicted_gains_are_mean_signals_over_pairs_of_prompts(shared: Any, ben
     pairs = (states[:, None] - states[None]).reshape(-1, states.shape[1])
     signals = {}
     for name in ("isotropic", "inverse-fisher", "mahalanobis-optimal", "power(0.5)"):
-        covariance = laboratory.designs.named(name, 1.0).covariance.to_dense()
+        covariance = laboratory.designs.at(name, 1.0).covariance.to_dense()
         factor = np.linalg.cholesky(covariance)
         signals[name] = (np.linalg.solve(factor, pairs.T) ** 2).sum(axis=0).mean()
     for name, signal in signals.items():
