@@ -286,7 +286,7 @@ def test_a_published_result_keeps_its_bounds(shared: Any, name: str) -> None:
         assert path.stat().st_size < 500_000
         rows = shared("rows").unpacked(result)
     else:
-        point = importlib.import_module("tacit.hidden_states.points").Point
+        point = importlib.import_module("tacit.hidden_states.audit.points").Point
         rows = [shared("rows").row(point.from_dict(entry)) for entry in result["points"]]
     assert rows
     assert all(row.attack <= row.bound * (1 + 1e-4) for row in rows if row.bound is not None)
