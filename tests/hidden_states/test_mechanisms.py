@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, dataclass, replace
@@ -13,7 +14,12 @@ import pytest
 import tacit
 from tacit.hidden_states.audit import attackers, cells
 from tacit.hidden_states.audit.attackers import ATTACKERS, Attacker, read_attacker
-from tacit.hidden_states.audit.catalogue import USUAL, mechanism_of, read, register
+from tacit.hidden_states.audit.catalogue import (
+    USUAL,
+    mechanism_of,
+    read_mechanism,
+    register_mechanism,
+)
 from tacit.hidden_states.audit.cells import Argmax, CodebookMechanism
 from tacit.hidden_states.audit.gaussians import GaussianNoise
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting, Unknown
@@ -61,9 +67,9 @@ ASKED = Asked(
 
 @pytest.mark.parametrize("word", VALUES)
 def test_a_word_names_a_value_and_the_value_its_word(word):
-    assert read(word) == VALUES[word]
+    assert read_mechanism(word) == VALUES[word]
     assert VALUES[word].name == word
-    assert read(VALUES[word]) is VALUES[word]
+    assert read_mechanism(VALUES[word]) is VALUES[word]
 
 
 def test_values_are_frozen_and_told_apart():
@@ -92,8 +98,8 @@ def test_values_are_frozen_and_told_apart():
     ],
 )
 def test_a_word_of_nothing_is_refused_in_one_sentence(word, part):
-    with pytest.raises(ValueError, match="^mechanisms: ") as refused:
-        read(word)
+    with pytest.raises(ValueError, match=r"^mechanisms: ") as refused:
+        read_mechanism(word)
     assert part in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -102,7 +108,7 @@ def test_shapes_and_attackers_have_words():
     assert read_shape("power(0.5)") == shapes.Power(0.5)
     assert read_attacker("mahalanobis") == attackers.Mahalanobis()
     assert read_attacker(attackers.Weighted()) == attackers.Weighted()
-    with pytest.raises(ValueError, match="^attackers: .*'euclidean'"):
+    with pytest.raises(ValueError, match=r"^attackers: .*'euclidean'"):
         read_attacker("oracle")
 
 
@@ -170,7 +176,7 @@ def test_words_and_findings_need_no_model():
 
 
 def test_a_registered_kind_is_read_and_words_stay_its_own():
-    @register
+    @register_mechanism
     @dataclass(frozen=True)
     class Rounded(Mechanism):
         step: float
@@ -180,8 +186,8 @@ def test_a_registered_kind_is_read_and_words_stay_its_own():
         def fit(self, laboratory, setting, seed):
             raise NotImplementedError
 
-    assert read("rounded(0.5)") == Rounded(0.5)
-    assert register(Rounded) is Rounded
+    assert read_mechanism("rounded(0.5)") == Rounded(0.5)
+    assert register_mechanism(Rounded) is Rounded
 
     @dataclass(frozen=True)
     class Thief(Rounded):
@@ -192,7 +198,7 @@ def test_a_registered_kind_is_read_and_words_stay_its_own():
             return ("argmax",)
 
     with pytest.raises(ValueError, match="'argmax'"):
-        register(Thief)
+        register_mechanism(Thief)
 
 
 def test_a_point_of_a_mechanism_defined_elsewhere_is_shown_by_its_name():
@@ -205,6 +211,15 @@ def test_a_point_of_a_mechanism_defined_elsewhere_is_shown_by_its_name():
     assert not found.control
     with pytest.raises(ValueError, match=r"elsewhere\(3\)"):
         found.fit(None, Setting(), 0)
+
+
+def test_adding_one_takes_one_file_of_fifty_lines():
+    page = SOURCE.parents[1] / "docs" / "adding-a-mechanism.md"
+    if not page.is_file():
+        pytest.skip("docs are not beside an installed package")
+    block = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)[0]
+    assert len(block.splitlines()) <= 50
+    assert "(Mechanism)" in block
 
 
 def test_every_attacker_is_one_kind():

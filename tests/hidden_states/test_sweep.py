@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states.audit.catalogue import read  # noqa: E402
+from tacit.hidden_states.audit.catalogue import read_mechanism  # noqa: E402
 from tacit.hidden_states.audit.cell_points import cell_attack, within  # noqa: E402
 from tacit.hidden_states.audit.laboratory import Laboratory, Sizes  # noqa: E402
 from tacit.hidden_states.audit.mechanisms import Setting  # noqa: E402
@@ -116,7 +116,7 @@ def test_noise_read_alone_is_bayes_rule_over_what_the_model_predicts(model, pref
     assert (raw.protocol, alone.protocol) == ("A", "B")
     assert alone.generated is None
     assert alone.attacks == raw.attacks
-    trial = read("isotropic").fit(laboratory, Setting(kl_budget=0.5), alone.draw)
+    trial = read_mechanism("isotropic").fit(laboratory, Setting(kl_budget=0.5), alone.draw)
     noisy, noise = trial.noisy[: SIZES.prompts], trial.covariance
     public = model.states(prefixes.calibration, LAYER).double().numpy()
     gaps = ((noisy[:, None] - public[None]) ** 2).sum(axis=2) / noise.diagonal()[0]
@@ -164,10 +164,10 @@ def test_no_attack_on_a_codebook_passes_its_bound(points):
 
 def test_equal_epsilon_means_equal_epsilon(laboratory):
     for name in ("isotropic", "inverse-fisher", "mahalanobis-optimal", "worst-case", "power(0.5)"):
-        design = read(name).at(laboratory, Setting(target_epsilon=3.0))
+        design = read_mechanism(name).at(laboratory, Setting(target_epsilon=3.0))
         assert laboratory.epsilon(laboratory.nearest, design.covariance) == pytest.approx(3.0)
     with pytest.raises(ValueError, match="without noise"):
-        read("generalized-eigen(1)").fit(laboratory, Setting(target_epsilon=3.0), 0)
+        read_mechanism("generalized-eigen(1)").fit(laboratory, Setting(target_epsilon=3.0), 0)
 
 
 def test_an_interrupted_sweep_loses_the_point_it_was_at(model, prefixes, points, tmp_path):

@@ -24,8 +24,8 @@ _KINDS: list[type[Mechanism]] = [GaussianNoise, CodebookMechanism, Argmax]
 Kind = TypeVar("Kind", bound=type[Mechanism])
 
 
-def register(kind: Kind) -> Kind:
-    """Make a kind of mechanism known by its words to ``read``, stored points and pages.
+def register_mechanism(kind: Kind) -> Kind:
+    """Make a kind of mechanism known by its words to ``read_mechanism``, stored points and pages.
 
     Args:
         kind: a frozen dataclass below ``Mechanism``; a decorator of it.
@@ -42,7 +42,7 @@ def register(kind: Kind) -> Kind:
     return kind
 
 
-def read(mechanism: Mechanism | str) -> Mechanism:
+def read_mechanism(mechanism: Mechanism | str) -> Mechanism:
     """Return the mechanism that a word names, or the value given.
 
     Words with numbers are ``power(0.5)``, the exponent α of diag(F)^−α, and
@@ -52,7 +52,7 @@ def read(mechanism: Mechanism | str) -> Mechanism:
         ValueError: no mechanism has the word; the sentence lists those there are.
 
     Example:
-        >>> read("codebook-decision")
+        >>> read_mechanism("codebook-decision")
         CodebookMechanism(cells=Behaviour(decision_cost=4.0))
     """
     if isinstance(mechanism, Mechanism):
@@ -63,6 +63,6 @@ def read(mechanism: Mechanism | str) -> Mechanism:
 def mechanism_of(point: Point) -> Mechanism:
     """Return the mechanism of a point, known by name only where nothing defines it here."""
     try:
-        return read(point.mechanism)
+        return read_mechanism(point.mechanism)
     except ValueError:
         return Unknown(point.mechanism)

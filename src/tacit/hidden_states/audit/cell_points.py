@@ -40,11 +40,7 @@ class CodeTrial(Trial):
         self.laboratory, self.book = laboratory, book
         self.cells: Cells = book.assign(laboratory.bank, behaviours=laboratory.bank_behaviours)
         self.certificate: CodeCertificate = book.certify(self.cells)
-
-    @property
-    def rank(self) -> int:
-        """Cells that hold a prompt of the bank."""
-        return self.certificate.occupied or 0
+        self.rank = self.certificate.occupied or 0
 
     def certify(self) -> tuple[SuccessBound, InformationBound]:
         """Return both theorems."""

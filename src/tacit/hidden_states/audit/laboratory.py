@@ -248,12 +248,12 @@ class Laboratory:
         Args:
             name: of the attacker.
             bank: (N, k) what the attacker holds of every candidate.
-            released: (queries, k) what was released of the attacked rows.
+            released: (n, k) what was released of the first rows of the bank, those attacked or more.
             options: the distance, as ``retrieve`` takes it.
         """
         found = retrieve(
             bank,
-            released,
+            released[self.attacked],
             np.arange(self.sizes.queries),
             last_tokens=self.last_tokens,
             confidence=CONFIDENCE,

@@ -67,22 +67,17 @@ class Setting:
 
 
 class Trial(ABC):
-    """A mechanism fitted to one layer at one setting, its release of the bank drawn once."""
+    """A mechanism fitted to one layer at one setting, its release of the bank drawn once.
 
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """Directions that receive noise, or values that the release takes."""
+    Attributes:
+        rank: directions that receive noise, or values that the release takes.
+        predicted_kl: ½ tr(FΣ) in nats, where the release is the state and noise of covariance Σ.
+        epsilon_random: Rényi ε of order 2 over random pairs of the bank, where there is one.
+    """
 
-    @property
-    def predicted_kl(self) -> float | None:
-        """½ tr(FΣ) in nats, where the release is the state and noise of covariance Σ."""
-        return None
-
-    @property
-    def epsilon_random(self) -> float | None:
-        """Rényi ε of order 2 over random pairs of the bank, where there is one."""
-        return None
+    rank: int
+    predicted_kl: float | None = None
+    epsilon_random: float | None = None
 
     @abstractmethod
     def read(self, reading: str) -> Tensor | Rows:
@@ -97,7 +92,10 @@ class Trial(ABC):
         """Return what each attacker reaches who names the prompt behind a release."""
 
     def certify(self) -> tuple[Guarantee, ...]:
-        """Return what is proven of one release: its bound and its ε stand in every point."""
+        """Return what is proven of one release about which prompt of the bank it is.
+
+        A point's bound, nats and ε over nearest neighbours are those of these guarantees.
+        """
         return ()
 
 

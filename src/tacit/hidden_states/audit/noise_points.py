@@ -42,22 +42,10 @@ class NoiseTrial(Trial):
         self.noisy: Array = clean + covariance.sample(
             self._rows, np.random.default_rng([seed, sizes.queries])
         )
+        self.rank = covariance.rank
+        self.predicted_kl = 0.5 * covariance.weighted_trace(laboratory.geometry.fisher)
+        self.epsilon_random = laboratory.epsilon(laboratory.random, covariance)
         self._attacks: dict[Attacker, AttackPoint] = {}
-
-    @property
-    def rank(self) -> int:
-        """Directions that receive noise."""
-        return self.covariance.rank
-
-    @cached_property
-    def predicted_kl(self) -> float:
-        """½ tr(FΣ) in nats."""
-        return 0.5 * self.covariance.weighted_trace(self.laboratory.geometry.fisher)
-
-    @cached_property
-    def epsilon_random(self) -> float:
-        """Rényi ε of order 2 over random pairs of the bank."""
-        return self.laboratory.epsilon(self.laboratory.random, self.covariance)
 
     @cached_property
     def _guarantee(self) -> RenyiDP:
@@ -79,7 +67,7 @@ class NoiseTrial(Trial):
             self._attacks[attacker] = laboratory.retrieval(
                 attacker.name,
                 laboratory.bank,
-                self.noisy[laboratory.attacked],
+                self.noisy,
                 **attacker.options(told),
             )
         return self._attacks[attacker]

@@ -111,7 +111,7 @@ class Point:
         model: name of the language model.
         layer: 1 … L.
         family: which mechanisms are alike, such as ``"gaussian"`` or ``"codebook"``.
-        mechanism: its name, which ``catalogue.read`` makes a value of.
+        mechanism: its name, which ``read_mechanism`` makes a value of.
         reading: what the consumer does: ``"raw"``, ``"posterior-mean"``, ``"wiener"``,
             ``"trained"`` or ``"posterior-behaviour"`` for a noisy state, ``"states"`` or
             ``"table"`` for a code, or what another mechanism calls it.

@@ -17,7 +17,7 @@ from tacit._ground.checks import RandomSource, choice, generator, integer, posit
 from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import USUAL, Attacker, read_attacker
-from tacit.hidden_states.audit.catalogue import read
+from tacit.hidden_states.audit.catalogue import read_mechanism
 from tacit.hidden_states.audit.laboratory import ORDER, Laboratory, Sizes
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Rows, Setting, Trial
 from tacit.hidden_states.audit.points import (
@@ -97,7 +97,7 @@ def sweep(
     Args:
         model: the language model.
         layers: each 1 … L.
-        mechanisms: values, or the words that ``catalogue.read`` makes values of.
+        mechanisms: values, or the words that ``read_mechanism`` makes values of.
         budgets: K > 0 in nats, for noise.
         attackers: values, or their words; none is needed by a mechanism whose attack is exact.
         prefixes: bank (the secrets), calibration (public); disjoint.
@@ -121,7 +121,7 @@ def sweep(
     Source: hidden-state, Sec. 6, App. S, T and U.
     """
     kept = (Sizes() if sizes is None else sizes).within(prefixes)
-    values = [read(mechanism) for mechanism in mechanisms]
+    values = [read_mechanism(mechanism) for mechanism in mechanisms]
     seed = integer("rng", rng, minimum=0) if isinstance(rng, int) else _seed(rng)
     levels = [integer("layers", layer, minimum=1, maximum=model.layers) for layer in layers]
     asked = Asked(

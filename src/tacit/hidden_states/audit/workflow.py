@@ -10,7 +10,7 @@ import numpy as np
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit.hidden_states.audit.attackers import USUAL as USUAL_ATTACKERS
 from tacit.hidden_states.audit.attackers import Attacker
-from tacit.hidden_states.audit.catalogue import USUAL, read
+from tacit.hidden_states.audit.catalogue import USUAL, read_mechanism
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.laboratory import Sizes
 from tacit.hidden_states.audit.mechanisms import Mechanism
@@ -70,7 +70,7 @@ def audit_layer(
     seed = rng if isinstance(rng, int) else int(generator(rng).integers(2**53))
     integer("rng", seed, minimum=0)
     bench = Bench(model, prefixes, kept, seed)
-    values = [read(mechanism) for mechanism in mechanisms]
+    values = [read_mechanism(mechanism) for mechanism in mechanisms]
     points = sweep(
         model,
         [layer],
