@@ -248,7 +248,7 @@ class Laboratory:
         Args:
             name: of the attacker.
             bank: (N, k) what the attacker holds of every candidate.
-            released: (n, k) what was released of the first rows of the bank, those attacked or more.
+            released: (n, k) released of the first rows of the bank, those attacked or more.
             options: the distance, as ``retrieve`` takes it.
         """
         found = retrieve(
