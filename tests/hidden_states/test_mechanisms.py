@@ -214,10 +214,10 @@ def test_a_point_of_a_mechanism_defined_elsewhere_is_shown_by_its_name():
 
 
 def test_adding_one_takes_one_file_of_fifty_lines():
-    page = SOURCE.parents[1] / "docs" / "adding-a-mechanism.md"
-    if not page.is_file():
+    pages = sorted((SOURCE.parents[1] / "docs").rglob("adding-a-mechanism.md"))
+    if not pages:
         pytest.skip("docs are not beside an installed package")
-    block = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)[0]
+    block = re.findall(r"```python\n(.*?)```", pages[0].read_text(encoding="utf-8"), re.S)[0]
     assert len(block.splitlines()) <= 50
     assert "(Mechanism)" in block
 

@@ -16,6 +16,7 @@ from tacit.hidden_states.audit.mechanisms import Setting  # noqa: E402
 from tacit.hidden_states.audit.points import Point, Table, columns  # noqa: E402
 from tacit.hidden_states.audit.sweep import sweep  # noqa: E402
 from tacit.hidden_states.codebooks.certificates import certify  # noqa: E402
+from tacit.hidden_states.noise.shapes import Designs  # noqa: E402
 from tacit.models.readings import Reading  # noqa: E402
 from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
@@ -168,6 +169,15 @@ def test_equal_epsilon_means_equal_epsilon(laboratory):
         assert laboratory.epsilon(laboratory.nearest, design.covariance) == pytest.approx(3.0)
     with pytest.raises(ValueError, match="without noise"):
         read_mechanism("generalized-eigen(1)").fit(laboratory, Setting(target_epsilon=3.0), 0)
+
+
+def test_a_design_does_not_depend_on_which_was_computed_before(laboratory):
+    alone = Designs(laboratory.geometry, laboratory.nearest)
+    after = Designs(laboratory.geometry, laboratory.nearest)
+    after.at("generalized-eigen(1)", 1.0)
+    left, right = (designs.at("complement(2)", 1.0).covariance for designs in (alone, after))
+    assert left == right
+    assert left.rank == WIDTH - 2
 
 
 def test_an_interrupted_sweep_loses_the_point_it_was_at(model, prefixes, points, tmp_path):

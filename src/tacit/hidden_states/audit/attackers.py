@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit._ground.checks import Array
+from tacit.attacks.retrieval import metrics
+from tacit.attacks.retrieval.metrics import Metric
 from tacit.hidden_states.spelling import Spelled, read_one
 
 if TYPE_CHECKING:
@@ -26,13 +28,11 @@ class Told:
         laboratory: the layer.
         covariance: Σ.
         held_out: (h, d) noisy states of the rows it may tune itself on.
-        seed: of its draws.
     """
 
     laboratory: Laboratory
     covariance: Covariance
     held_out: Array
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Attacker(Spelled, ABC):
     """One retrieval attacker, who holds the bank and knows Σ."""
 
     @abstractmethod
-    def options(self, told: Told) -> dict[str, Any]:
-        """Return the distance it ranks candidates by, as ``retrieve`` takes it."""
+    def metric(self, told: Told) -> Metric:
+        """Return the distance it ranks candidates by."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Euclidean(Attacker):
 
     word = "euclidean"
 
-    def options(self, told: Told) -> dict[str, Any]:
+    def metric(self, told: Told) -> Metric:
         """As ``Attacker``."""
         del told
-        return {"metric": "euclidean"}
+        return metrics.Euclidean()
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Complement(Attacker):
 
     word = "complement"
 
-    def options(self, told: Told) -> dict[str, Any]:
+    def metric(self, told: Told) -> Metric:
         """As ``Attacker``."""
         _, vectors = np.linalg.eigh(told.covariance.to_dense())
-        return {"metric": "complement", "basis": vectors[:, -told.laboratory.geometry.rank :].T}
+        return metrics.Complement(vectors[:, -told.laboratory.geometry.rank :].T)
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class Weighted(Attacker):
 
     word = "weighted"
 
-    def options(self, told: Told) -> dict[str, Any]:
+    def metric(self, told: Told) -> Metric:
         """As ``Attacker``."""
         variances = told.covariance.diagonal()
-        return {"metric": "weighted", "weights": 1.0 / (variances + BARE * variances.mean())}
+        return metrics.Weighted(1.0 / (variances + BARE * variances.mean()))
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,10 @@ class Mahalanobis(Attacker):
 
     word = "mahalanobis"
 
-    def options(self, told: Told) -> dict[str, Any]:
+    def metric(self, told: Told) -> Metric:
         """As ``Attacker``."""
         tuning = np.arange(told.laboratory.tuned.start, told.laboratory.tuned.stop)
-        return {
-            "metric": "mahalanobis",
-            "covariance": told.covariance,
-            "held_out": (told.held_out, tuning),
-            "rng": told.seed,
-        }
+        return metrics.Mahalanobis(told.covariance, held_out=(told.held_out, tuning))
 
 
 ATTACKERS: tuple[type[Attacker], ...] = (Euclidean, Complement, Weighted, Mahalanobis)

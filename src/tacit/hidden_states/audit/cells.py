@@ -210,9 +210,9 @@ class Argmax(Codes):
 
 def read_code(argument: str, text: str) -> Codes:
     """Return the mechanism of the cells that a word names, or of the likeliest token."""
-    if text == Argmax.word:
-        return Argmax()
-    return CodebookMechanism(read_one(argument, text, CELLS))
+    kinds: tuple[type[Cells | Argmax], ...] = (*CELLS, Argmax)
+    found = read_one(argument, text, kinds)
+    return CodebookMechanism(found) if isinstance(found, Cells) else found
 
 
 def _fitted(

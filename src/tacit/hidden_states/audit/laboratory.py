@@ -16,6 +16,7 @@ from tacit._ground.checks import Array, integer
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
+from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import AttackPoint, Measured
@@ -242,22 +243,32 @@ class Laboratory:
             yield run, slice(start, start + len(run))
             start += len(run)
 
-    def retrieval(self, name: str, bank: Any, released: Any, **options: Any) -> AttackPoint:
+    def retrieval(
+        self,
+        name: str,
+        bank: Any,
+        released: Any,
+        *,
+        metric: Metric | None = None,
+        seed: int | None = None,
+    ) -> AttackPoint:
         """Rank the bank for what was released of the attacked rows.
 
         Args:
             name: of the attacker.
             bank: (N, k) what the attacker holds of every candidate.
             released: (n, k) released of the first rows of the bank, those attacked or more.
-            options: the distance, as ``retrieve`` takes it.
+            metric: the distance; plain when None.
+            seed: of the attacker's own draws.
         """
         found = retrieve(
             bank,
             released[self.attacked],
             np.arange(self.sizes.queries),
+            metric=Euclidean() if metric is None else metric,
             last_tokens=self.last_tokens,
             confidence=CONFIDENCE,
-            **options,
+            rng=seed,
         )
         return _attack_point(name, found, len(self.bank))
 

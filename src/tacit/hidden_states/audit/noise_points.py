@@ -62,13 +62,13 @@ class NoiseTrial(Trial):
     def _attack(self, attacker: Attacker) -> AttackPoint:
         if attacker not in self._attacks:
             laboratory = self.laboratory
-            held_out = self.noisy[laboratory.tuned]
-            told = Told(laboratory, self.covariance, held_out, self.seed)
+            told = Told(laboratory, self.covariance, self.noisy[laboratory.tuned])
             self._attacks[attacker] = laboratory.retrieval(
                 attacker.name,
                 laboratory.bank,
                 self.noisy,
-                **attacker.options(told),
+                metric=attacker.metric(told),
+                seed=self.seed,
             )
         return self._attacks[attacker]
 
