@@ -204,7 +204,7 @@ def test_predicted_gains_are_mean_signals_over_pairs_of_prompts(shared: Any, ben
     pairs = (states[:, None] - states[None]).reshape(-1, states.shape[1])
     signals = {}
     for name in ("isotropic", "inverse-fisher", "mahalanobis-optimal", "power(0.5)"):
-        covariance = laboratory.designs.named(name, 1.0).covariance.to_dense()
+        covariance = laboratory.designs.at(name, 1.0).covariance.to_dense()
         factor = np.linalg.cholesky(covariance)
         signals[name] = (np.linalg.solve(factor, pairs.T) ** 2).sum(axis=0).mean()
     for name, signal in signals.items():
@@ -286,7 +286,7 @@ def test_a_published_result_keeps_its_bounds(shared: Any, name: str) -> None:
         assert path.stat().st_size < 500_000
         rows = shared("rows").unpacked(result)
     else:
-        point = importlib.import_module("tacit.hidden_states.points").Point
+        point = importlib.import_module("tacit.hidden_states.audit.points").Point
         rows = [shared("rows").row(point.from_dict(entry)) for entry in result["points"]]
     assert rows
     assert all(row.attack <= row.bound * (1 + 1e-4) for row in rows if row.bound is not None)

@@ -157,6 +157,20 @@ def test_a_wish_for_the_release_alone_shows_what_was_read_alone(audit: Audit) ->
     assert {point.protocol for _, point in compared(alone)} == {"B"}
 
 
+def test_a_mechanism_that_nothing_here_defines_is_shown_by_its_name(audit: Audit) -> None:
+    point = replace(
+        audit.recommendation.point or audit.points[-1],
+        family="elsewhere", mechanism="elsewhere(3)", reading="squint", codewords=None,
+    )  # fmt: skip
+    assert Point.from_dict(json.loads(json.dumps(point.to_dict()))) == point
+    points = (point, *audit.points[:2])
+    foreign = replace(audit, points=points, recommendation=recommend(points, Wish()))
+    assert hidden_verdict(foreign).sentence.startswith("Store only elsewhere(3), not the state")
+    page = render_audit(foreign, PROVENANCE)
+    assert '<th scope="row">elsewhere(3)</th><td>–</td><td>squint</td>' in page
+    assert "proven by a theorem" in page
+
+
 def test_a_name_cannot_break_the_page(audit: Audit) -> None:
     evil = replace(audit, model="<script>alert(1)</script>", notes=("</script><b>",))
     page = render_audit(evil, PROVENANCE)

@@ -97,7 +97,7 @@ def geometry_facts(laboratory: Laboratory, exponents: tuple[float, ...]) -> dict
     family = [f"power({exponent:g})" for exponent in exponents]
     signals: dict[str, float] = {}
     for name in (*DESIGNS, *family):
-        dense = designs.named(name, 1.0).covariance.to_dense()
+        dense = designs.at(name, 1.0).covariance.to_dense()
         # mean Mahalanobis signal of a difference of prompts, tr(S Σ⁻¹)
         signals[name] = float(np.trace(np.linalg.solve(dense, found.spread)))
     return {

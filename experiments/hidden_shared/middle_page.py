@@ -10,7 +10,7 @@ from typing import Any
 from hidden_shared.guarded import TRIES, GuardedRow
 from hidden_shared.results import section
 from reproductions.prose import filled, rounded_up, table
-from tacit.hidden_states.audit.points import GAUSSIAN, Point
+from tacit.hidden_states.audit.points import Point
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 NAME = "empty-middle"
@@ -40,8 +40,8 @@ def sections() -> list[str]:
 def lines(result: dict[str, Any]) -> list[str]:
     """Return figure, story, claims and a table per family."""
     points = [Point.from_dict(entry) for entry in result["points"]]
-    noise = [point for point in points if point.family == GAUSSIAN]
-    books = [point for point in points if point.family != GAUSSIAN]
+    noise = [point for point in points if point.bound is None]
+    books = [point for point in points if point.bound is not None]
     shown = (
         [f"![Attack over agreement](images/{NAME}.svg)", ""]
         if (IMAGES / f"{NAME}.svg").is_file()

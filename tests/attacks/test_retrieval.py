@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from tacit.attacks import Complement, Euclidean, Mahalanobis, Weighted
 from tacit.attacks.retrieval.attack import retrieve, zipf
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank
 
@@ -330,3 +331,51 @@ def test_bad_input_is_refused():
         with pytest.raises(ValueError, match=name):
             call()
     assert retrieve(bank, bank[truth], truth).clean == len(truth)
+
+
+def test_a_metric_is_a_value_or_its_word():
+    source = np.random.default_rng(21)
+    bank = source.normal(size=(300, 6))
+    truth, noise = np.arange(60), Diagonal([0.5, 0.5, 0.5, 2.0, 2.0, 2.0])
+    released = bank[truth] + noise.sample(60, source)
+    rows = np.arange(100, 130)
+    apart = (bank[rows] + noise.sample(30, source), rows)
+    pairs = [
+        (Euclidean(), {"metric": "euclidean"}),
+        (Complement(np.eye(6)[:2]), {"metric": "complement", "basis": np.eye(6)[:2]}),
+        (Weighted(WEIGHTS), {"metric": "weighted", "weights": WEIGHTS}),
+        (Mahalanobis(noise), {"metric": "mahalanobis", "covariance": noise}),
+        (
+            Mahalanobis(noise, held_out=apart),
+            {"metric": "mahalanobis", "covariance": noise, "held_out": apart},
+        ),
+        (
+            Mahalanobis(noise, floor=0.3),
+            {"metric": "mahalanobis", "covariance": noise, "floor": 0.3},
+        ),
+    ]
+    for value, words in pairs:
+        by_value = retrieve(bank, released, truth, metric=value, rng=0)
+        by_word = retrieve(bank, released, truth, rng=0, **words)
+        assert by_value.to_dict() == by_word.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("covariance", {"covariance": Isotropic(1.0, 6)}),
+        ("basis", {"basis": np.eye(6)[:1]}),
+        ("floor", {"floor": 0.1}),
+        ("floor", {"floor": "best"}),
+        ("prior", {"prior": np.ones(40)}),
+    ],
+)
+def test_what_a_metric_holds_is_not_given_beside_it(name, beside):
+    bank = np.random.default_rng(3).normal(size=(40, 6))
+    with pytest.raises(ValueError, match=name):
+        retrieve(bank, bank[:5] + 0.1, np.arange(5), metric=Euclidean(), **beside)
+
+
+def test_a_mahalanobis_metric_needs_a_covariance():
+    with pytest.raises(ValueError, match="covariance"):
+        Mahalanobis(None)

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
-from tacit.hidden_states import Audit, Sizes, Wish, audit_layer
+from tacit.hidden_states import Argmax, Audit, Sizes, Wish, audit_layer
 from tacit.hidden_states.audit.points import Measured
 from tacit.hidden_states.audit.recommendation import recommend
 from tacit.models import Prefixes
@@ -70,6 +70,19 @@ def test_an_audit_comes_back_from_json(found):
     assert again.to_dict() == json.loads(text)
     assert again.recommendation == found.recommendation
     assert again.guarantees == found.guarantees
+
+
+def test_an_audit_from_stored_points_has_the_same_guarantees(asked, tmp_path):
+    model, prefixes = asked
+    options = {
+        "prefixes": prefixes, "mechanisms": [Argmax(), "codebook-euclidean"], "codewords": (8, 16),
+        "sizes": SIZES, "wish": Wish(max_attack=0.2, min_agreement=0.05), "rng": 2,
+        "out": tmp_path / "points.jsonl",
+    }  # fmt: skip
+    first, again = (audit_layer(model, 1, **options) for _ in range(2))
+    assert again.points == first.points
+    assert again.guarantees == first.guarantees
+    assert len(first.guarantees) == 2
 
 
 @pytest.mark.parametrize("name", ["points", "guarantees", "seed", "recommendation"])

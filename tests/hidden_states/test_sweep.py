@@ -9,12 +9,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tacit.hidden_states.audit.catalogue import read_mechanism  # noqa: E402
 from tacit.hidden_states.audit.cell_points import cell_attack, within  # noqa: E402
 from tacit.hidden_states.audit.laboratory import Laboratory, Sizes  # noqa: E402
-from tacit.hidden_states.audit.noise_points import NoiseRelease  # noqa: E402
+from tacit.hidden_states.audit.mechanisms import Setting  # noqa: E402
 from tacit.hidden_states.audit.points import Point, Table, columns  # noqa: E402
-from tacit.hidden_states.audit.sweep import design_at, sweep  # noqa: E402
+from tacit.hidden_states.audit.sweep import sweep  # noqa: E402
 from tacit.hidden_states.codebooks.certificates import certify  # noqa: E402
+from tacit.hidden_states.noise.shapes import Designs  # noqa: E402
 from tacit.models.readings import Reading  # noqa: E402
 from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
@@ -58,12 +60,12 @@ def of(points, mechanism, **wanted):
 
 
 def test_prompts_are_read_at_all_layers_in_one_pass(model, prefixes, monkeypatch):
-    read = Reading.of(model, prefixes.bank, [1, 2, model.layers])
-    assert sorted(read.states) == sorted({1, 2, model.layers})
-    for layer, states in read.states.items():
+    whole = Reading.of(model, prefixes.bank, [1, 2, model.layers])
+    assert sorted(whole.states) == sorted({1, 2, model.layers})
+    for layer, states in whole.states.items():
         assert (states - model.states(prefixes.bank, layer)).abs().max() < 1e-5
     exact = model.logits(prefixes.bank).softmax(dim=1)
-    assert (read.behaviours.probabilities(slice(None)) / exact - 1).abs().max() < 0.02
+    assert (whole.behaviours.probabilities(slice(None)) / exact - 1).abs().max() < 0.02
     passes = []
     plain = type(model).passes
     monkeypatch.setattr(
@@ -115,17 +117,17 @@ def test_noise_read_alone_is_bayes_rule_over_what_the_model_predicts(model, pref
     assert (raw.protocol, alone.protocol) == ("A", "B")
     assert alone.generated is None
     assert alone.attacks == raw.attacks
-    noise = design_at(laboratory, "isotropic", kl_budget=0.5, epsilon=None).covariance
-    noisy = NoiseRelease(laboratory, noise, alone.draw).noisy[: SIZES.prompts]
+    trial = read_mechanism("isotropic").fit(laboratory, Setting(kl_budget=0.5), alone.draw)
+    noisy, noise = trial.noisy[: SIZES.prompts], trial.covariance
     public = model.states(prefixes.calibration, LAYER).double().numpy()
     gaps = ((noisy[:, None] - public[None]) ** 2).sum(axis=2) / noise.diagonal()[0]
     weights = torch.from_numpy(-0.5 * gaps).softmax(dim=1)
-    read = weights @ model.logits(prefixes.calibration).double().softmax(dim=1)
+    mixed = weights @ model.logits(prefixes.calibration).double().softmax(dim=1)
     clean = model.logits(prefixes.bank[: SIZES.prompts]).double().log_softmax(dim=1)
-    kl = (clean.exp() * (clean - read.log())).sum(dim=1).mean()
+    kl = (clean.exp() * (clean - mixed.log())).sum(dim=1).mean()
     # the model's predictions are stored in half precision
     assert alone.kl.value == pytest.approx(float(kl), rel=0.01)
-    same = (clean.argmax(dim=1) == read.argmax(dim=1)).double().mean()
+    same = (clean.argmax(dim=1) == mixed.argmax(dim=1)).double().mean()
     assert alone.agreement.value == pytest.approx(float(same), abs=0.02)
 
 
@@ -163,10 +165,19 @@ def test_no_attack_on_a_codebook_passes_its_bound(points):
 
 def test_equal_epsilon_means_equal_epsilon(laboratory):
     for name in ("isotropic", "inverse-fisher", "mahalanobis-optimal", "worst-case", "power(0.5)"):
-        design = design_at(laboratory, name, kl_budget=None, epsilon=3.0)
+        design = read_mechanism(name).at(laboratory, Setting(target_epsilon=3.0))
         assert laboratory.epsilon(laboratory.nearest, design.covariance) == pytest.approx(3.0)
     with pytest.raises(ValueError, match="without noise"):
-        design_at(laboratory, "generalized-eigen(1)", kl_budget=None, epsilon=3.0)
+        read_mechanism("generalized-eigen(1)").fit(laboratory, Setting(target_epsilon=3.0), 0)
+
+
+def test_a_design_does_not_depend_on_which_was_computed_before(laboratory):
+    alone = Designs(laboratory.geometry, laboratory.nearest)
+    after = Designs(laboratory.geometry, laboratory.nearest)
+    after.at("generalized-eigen(1)", 1.0)
+    left, right = (designs.at("complement(2)", 1.0).covariance for designs in (alone, after))
+    assert left == right
+    assert left.rank == WIDTH - 2
 
 
 def test_an_interrupted_sweep_loses_the_point_it_was_at(model, prefixes, points, tmp_path):

@@ -12,6 +12,10 @@ from .membership.roc import RocSummary as RocSummary
 from .membership.roc import roc as roc
 from .retrieval.attack import retrieve as retrieve
 from .retrieval.attack import zipf as zipf
+from .retrieval.metrics import Complement as Complement
+from .retrieval.metrics import Euclidean as Euclidean
+from .retrieval.metrics import Mahalanobis as Mahalanobis
+from .retrieval.metrics import Weighted as Weighted
 from .retrieval.result import RetrievalAttack as RetrievalAttack
 from .sequential.decoder import SequentialAttack as SequentialAttack
 from .sequential.decoder import sequential_decoder as sequential_decoder

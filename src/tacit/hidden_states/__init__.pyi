@@ -1,7 +1,15 @@
 """Measure a layer of a language model, release its states, choose what to keep."""
 
+from .audit.catalogue import read_mechanism as read_mechanism
+from .audit.catalogue import register_mechanism as register_mechanism
+from .audit.cells import Argmax as Argmax
+from .audit.cells import CodebookMechanism as CodebookMechanism
 from .audit.findings import Audit as Audit
+from .audit.gaussians import GaussianNoise as GaussianNoise
 from .audit.laboratory import Sizes as Sizes
+from .audit.mechanisms import Mechanism as Mechanism
+from .audit.mechanisms import Setting as Setting
+from .audit.mechanisms import Trial as Trial
 from .audit.points import Point as Point
 from .audit.recommendation import Recommendation as Recommendation
 from .audit.recommendation import Wish as Wish

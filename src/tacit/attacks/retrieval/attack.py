@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,12 @@ from tacit._ground.checks import (
     generator,
     in_interval,
     integer,
-    matrix,
-    non_negative,
-    plain,
     positive,
-    vector,
 )
-from tacit.attacks.retrieval.bank import Bank, Indices, indices
 from tacit.attacks.retrieval.index import indexed
-from tacit.attacks.retrieval.ranks import Standing, standing
+from tacit.attacks.retrieval.metrics import Metric, read_metric
+from tacit.attacks.retrieval.problem import Problem
+from tacit.attacks.retrieval.ranks import Standing
 from tacit.attacks.retrieval.result import (
     CandidatePoint,
     RetrievalAttack,
@@ -30,15 +26,7 @@ from tacit.attacks.retrieval.result import (
     share_interval,
     top_shares,
 )
-from tacit.attacks.retrieval.space import Space, complement, euclidean, noise_space, weighted
-from tacit.covariance import Covariance, Isotropic
-from tacit.covariance.reading import as_covariance
-
-METRICS = ("euclidean", "complement", "weighted", "mahalanobis")
-FLOORS = (0.0, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-HELD_OUT = 256
-TUNING_CANDIDATES = 16_384
-CENTRE_ROWS = 2048
+from tacit.covariance import Covariance
 
 __all__ = ["CandidatePoint", "RetrievalAttack", "retrieve", "zipf"]
 
@@ -48,7 +36,7 @@ def retrieve(
     queries: Any,
     truth: Any,
     *,
-    metric: str = "euclidean",
+    metric: Metric | str = "euclidean",
     covariance: Covariance | None = None,
     basis: Any = None,
     weights: Any = None,
@@ -73,7 +61,8 @@ def retrieve(
             such blocks.
         queries: (n, d) released states.
         truth: (n,) the candidate behind each release.
-        metric: one of the four above.
+        metric: a value such as ``Mahalanobis(Σ, floor)``, which holds the five arguments after it,
+            or one of the four words above with those of them that it needs.
         covariance: Σ of the noise, with mahalanobis.
         basis: (k, d), with complement.
         weights: (d,), each >= 0, with weighted.
@@ -108,210 +97,32 @@ def retrieve(
 
     Source: hidden-state, App. R.3 and T; Prop. 9 for a singular Σ.
     """
-    covariance = as_covariance("covariance", covariance)
-    problem = _Problem.check(bank, queries, truth, metric, covariance, prior, last_tokens)
+    measure = read_metric(
+        metric,
+        covariance=covariance,
+        basis=basis,
+        weights=weights,
+        floor=floor,
+        held_out=held_out,
+    )
+    if prior is not None and measure.noise is None:
+        raise ValueError(f"prior: expected metric 'mahalanobis' beside it, got {measure.name!r}")
+    problem = Problem.check(bank, queries, truth, measure.noise, prior, last_tokens)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind = choice("index", index, ("exact", "flat", "ivf"))
     if kind != "exact" and (prior is not None or last_tokens is not None):
         raise ValueError(f"index: expected 'exact' beside prior or last_tokens, got {kind!r}")
-    if metric == "mahalanobis":
-        assert covariance is not None
-        space, tau = _mahalanobis(problem, covariance, floor, held_out, rng)
-    else:
-        space, tau = _plain_space(problem, metric, basis, weights), 0.0
+    space, tau = measure.space(problem, rng)
     found, recall = (
         (problem.standing(space), 1.0)
         if kind == "exact"
         else indexed(problem.bank, problem.queries, problem.truth, space, kind, probes)
     )
-    return _measured(problem, found, metric, tau, level, kind, recall)
-
-
-@dataclass(frozen=True)
-class _Problem:
-    bank: Bank
-    queries: Array
-    truth: Indices
-    precision: float
-    centre: Array
-    log_prior: Array | None
-    labels: Indices | None
-    clean: int
-
-    @classmethod
-    def check(
-        cls,
-        bank: Any,
-        queries: Any,
-        truth: Any,
-        metric: str,
-        covariance: Covariance | None,
-        prior: Any,
-        last_tokens: Any,
-    ) -> _Problem:
-        choice("metric", metric, METRICS)
-        candidates = Bank("bank", bank)
-        raw = plain(queries)
-        rows = matrix("queries", raw, columns=candidates.width)
-        kind = np.asarray(raw).dtype
-        precision = float(np.finfo(kind if kind.kind == "f" else np.float64).eps)
-        own = indices("truth", truth, size=len(rows), below=candidates.count)
-        if (metric == "mahalanobis") != (covariance is not None):
-            raise ValueError(
-                f"covariance: expected {'one' if covariance is None else 'none'} with metric "
-                f"{metric!r}"
-            )
-        if covariance is not None and getattr(covariance, "dim", None) != candidates.width:
-            found = getattr(covariance, "dim", type(covariance).__name__)
-            raise ValueError(
-                f"covariance: expected a Covariance of dimension {candidates.width}, got {found}"
-            )
-        labels = None
-        if last_tokens is not None:
-            labels = indices("last_tokens", last_tokens, size=candidates.count, below=2**62)
-        logs = None if prior is None else _log_prior(prior, candidates.count, metric)
-        clean = int((rows == candidates.gather(own)).all(axis=1).sum())
-        if clean and covariance is not None and covariance.rank > 0:
-            raise ValueError(
-                f"queries: expected noisy states, got {clean} of {len(rows)} rows equal to their "
-                "own candidate: a tautology, not an attack"
-            )
-        if covariance is not None:
-            _refuse_copies(candidates, rows, own, int(covariance.diagonal().argmax()))
-        head = candidates.rows(0, candidates.spans(CENTRE_ROWS)[0][1])
-        return cls(candidates, rows, own, precision, head.mean(axis=0), logs, labels, clean)
-
-    def standing(self, space: Space) -> Standing:
-        return standing(
-            self.bank,
-            self.queries,
-            self.truth,
-            space,
-            log_prior=self.log_prior,
-            labels=self.labels,
-            precision=self.precision,
-        )
-
-
-def _refuse_copies(bank: Bank, queries: Array, truth: Indices, noisiest: int) -> None:
-    """A noisy state that stands in the bank would be found by looking it up."""
-    known = np.sort(queries[:, noisiest])
-    for start, stop in bank.spans(CENTRE_ROWS):
-        entries = bank.column(noisiest, start, stop)
-        place = np.minimum(np.searchsorted(known, entries), len(known) - 1)
-        for candidate in start + np.flatnonzero(known[place] == entries):
-            row = bank.gather(np.array([candidate]))[0]
-            same = (queries == row).all(axis=1) & (truth != candidate)
-            if same.any() and not (bank.gather(truth[same]) == row).all():
-                raise ValueError(
-                    f"bank: expected clean states only, got query {int(same.argmax())} as row "
-                    f"{candidate}: a noisy state in the bank is found by looking it up"
-                )
-
-
-def _log_prior(prior: Any, count: int, metric: str) -> Array:
-    if metric != "mahalanobis":
-        raise ValueError(f"prior: expected metric 'mahalanobis' beside it, got {metric!r}")
-    values = vector("prior", prior, size=count)
-    if values.min() <= 0:
-        raise ValueError(f"prior: expected numbers > 0, got {values.min():.6g}")
-    logs: Array = np.log(values)
-    return logs - float(logs.max())
-
-
-def _plain_space(problem: _Problem, metric: str, basis: Any, weights: Any) -> Space:
-    if (basis is not None) != (metric == "complement"):
-        raise ValueError("basis: expected with metric 'complement' and with no other")
-    if (weights is not None) != (metric == "weighted"):
-        raise ValueError("weights: expected with metric 'weighted' and with no other")
-    if metric == "complement":
-        return complement(problem.centre, basis)
-    if metric == "weighted":
-        return weighted(problem.centre, weights)
-    return euclidean(problem.centre)
-
-
-def _mahalanobis(
-    problem: _Problem,
-    covariance: Covariance,
-    floor: str | float | None,
-    held_out: tuple[Any, Any] | None,
-    rng: RandomSource,
-) -> tuple[Space, float]:
-    if floor is None or not isinstance(floor, str):
-        tau = 0.0 if floor is None else non_negative("floor", floor)
-        if held_out is not None:
-            raise ValueError("held_out: expected only beside floor 'tuned'")
-        return noise_space(problem.centre, covariance, tau), tau
-    choice("floor", floor, ("tuned",))
-    # A multiple of the identity ranks the same whatever is added to it, unless a prior weighs in.
-    if isinstance(covariance, Isotropic) or covariance.rank == 0:
-        return noise_space(problem.centre, covariance, 0.0), 0.0
-    other = _held_out(problem, covariance, held_out, rng)
-    unit = covariance.trace() / covariance.dim
-    # The first of equals: at floor 0 the score is the likelihood itself.
-    grid = [share * unit for share in FLOORS]
-    gains = [
-        reciprocal_ranks(other.standing(noise_space(problem.centre, covariance, tau))).mean()
-        for tau in grid
-    ]
-    tau = grid[int(np.argmax(gains))]
-    return noise_space(problem.centre, covariance, tau), tau
-
-
-def _held_out(
-    problem: _Problem,
-    covariance: Covariance,
-    held_out: tuple[Any, Any] | None,
-    rng: RandomSource,
-) -> _Problem:
-    """Noisy states on which the floor is tuned: never the evaluated ones."""
-    if held_out is None:
-        source = generator(rng)
-        others = np.setdiff1d(np.arange(problem.bank.count), problem.truth)
-        pool = others if len(others) >= HELD_OUT else np.arange(problem.bank.count)
-        own = source.choice(pool, min(HELD_OUT, len(pool)), replace=False).astype(np.int64)
-        rows = problem.bank.gather(own) + covariance.sample(len(own), source)
-        precision = float(np.finfo(np.float64).eps)
-    else:
-        if not isinstance(held_out, (tuple, list)) or len(held_out) != 2:
-            raise ValueError("held_out: expected (queries, truth)")
-        rows = matrix("held_out", held_out[0], columns=problem.bank.width)
-        own = indices("held_out", held_out[1], size=len(rows), below=problem.bank.count)
-        precision = max(problem.precision, float(np.finfo(np.float64).eps))
-        if {row.tobytes() for row in rows} & {row.tobytes() for row in problem.queries}:
-            raise ValueError(
-                "held_out: expected other noisy states than those evaluated, got some of them"
-            )
-        if (rows == problem.bank.gather(own)).all(axis=1).any():
-            raise ValueError("held_out: expected noisy states, got rows equal to their candidates")
-    small, place, logs = _fewer_candidates(problem, own, generator(rng))
-    return replace(
-        problem,
-        bank=small,
-        queries=rows,
-        truth=place,
-        precision=precision,
-        log_prior=logs,
-        labels=None,
-    )
-
-
-def _fewer_candidates(
-    problem: _Problem, own: Indices, source: np.random.Generator
-) -> tuple[Bank, Indices, Array | None]:
-    """The bank itself, or the truths and a random part of it, and where the truths are there."""
-    bank, logs = problem.bank, problem.log_prior
-    if bank.count <= TUNING_CANDIDATES:
-        return bank, own, logs
-    drawn = source.choice(bank.count, TUNING_CANDIDATES, replace=False)
-    chosen = np.union1d(own, drawn).astype(np.int64)
-    place = np.searchsorted(chosen, own).astype(np.int64)
-    return Bank("bank", bank.gather(chosen)), place, None if logs is None else logs[chosen]
+    return _measured(problem, found, measure.name, tau, level, kind, recall)
 
 
 def _measured(
-    problem: _Problem,
+    problem: Problem,
     found: Standing,
     metric: str,
     floor: float,

@@ -165,24 +165,26 @@ def release(
 ) -> None:
     """Write noisy states of the bank, with their guarantee; the noise is the operating system's."""
     output = json_output(json, force)
+    from tacit.hidden_states.noise.shapes import SHAPES
+    from tacit.hidden_states.spelling import read_one
+
     place, other = new_file("--out", out, force), new_file("--clean", clean, force)
     if other is not None and place == other:
         raise ValueError(f"--clean: expected another file than --out, got {clean} twice")
     positive("--kl-budget", kl_budget)
+    shape = read_one("--mechanism", mechanism, SHAPES)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
-    from tacit.hidden_states.audit.mechanisms import Designs, is_gaussian
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
     from tacit.hidden_states.geometry.spread import adjacency_differences
     from tacit.hidden_states.noise.release import release as draw
+    from tacit.hidden_states.noise.shapes import Designs
 
-    if not is_gaussian(mechanism):
-        raise ValueError(f"--mechanism: expected a Gaussian design, got {mechanism!r}")
     public = found.states(prefixes.calibration, layer).double().cpu().numpy()
     differences = adjacency_differences(
         public, min(1000, len(public)), kind="nearest", rng=source.seed
     )
     measured = measure(found, layer, prefixes.calibration, differences="raw", rng=source.seed)
-    design = Designs(measured, differences).named(mechanism, kl_budget)
+    design = Designs(measured, differences).at(shape, kl_budget)
     states = found.states(prefixes.bank, layer)
     result = draw(states, design, differences=differences)
     result.save(out)
@@ -272,20 +274,19 @@ def codebook(
 ) -> None:
     """Fit a codebook on public prompts, save it, and certify its codes of the bank."""
     output = json_output(json, force)
-    from tacit._ground.checks import choice
+    from tacit.hidden_states.audit.cells import read_code
 
     new_file("--out", out, force)
-    choice("--metric", metric, ("euclidean", "fisher", "behaviour", "decision", "argmax"))
+    mechanism = read_code("--metric", metric)
     integer("--codewords", codewords, minimum=2, maximum=calibration)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
-    from tacit.hidden_states.audit.cell_points import CodebookReleases
+    from tacit.hidden_states.audit.cell_points import CodeTrial
     from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
 
     sizes = Sizes(prompts=2, generated=0)
     laboratory = Laboratory.prepare(found, layer, prefixes, sizes, seed=source.seed)
-    name = "argmax" if metric == "argmax" else f"codebook-{metric}"
-    book, cells = CodebookReleases(laboratory).fit(name, codewords, source.seed)
-    certificate = book.certify(cells)
+    book = mechanism.book(laboratory, codewords, source.seed)
+    certificate = CodeTrial(laboratory, book).certificate
     book.save(out)
     output.write(
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,8 +78,8 @@ def sizes_of(prompts: int) -> Sizes:
 
 
 def words(text: str) -> list[str]:
-    """Return what stands between commas."""
-    return [word.strip() for word in text.split(",") if word.strip()]
+    """Return what stands between commas, those in brackets aside."""
+    return [word.strip() for word in re.split(r",(?![^()]*\))", text) if word.strip()]
 
 
 def listed(flag: str, text: str, kind: Callable[[str], Number]) -> list[Number]:

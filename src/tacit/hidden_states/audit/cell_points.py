@@ -2,94 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.special import gammaln
+from torch import Tensor
 
 from tacit._ground.checks import Array, vector
+from tacit.guarantees import InformationBound, SuccessBound
+from tacit.hidden_states.audit.attackers import Attacker
 from tacit.hidden_states.audit.laboratory import Laboratory, curve_sizes
-from tacit.hidden_states.audit.mechanisms import CODEBOOKS
-from tacit.hidden_states.audit.points import CODEBOOK, AttackPoint, Measured
+from tacit.hidden_states.audit.mechanisms import Rows, Trial
+from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint, Measured
 from tacit.hidden_states.codebooks.certificates import CodeCertificate
 from tacit.hidden_states.codebooks.codebook import Codebook
 
 Cells = npt.NDArray[np.int64]
 
 
-class CodebookReleases:
-    """The codebooks of one layer; certificates are kept, and the last one fitted.
+class CodeTrial(Trial):
+    """A codebook fitted on calibration prompts, and the code of every prompt of the bank.
 
     Args:
         laboratory: the layer.
+        book: the codebook.
+
+    Attributes:
+        cells: (N,) codes.
+        certificate: what is proven of them.
     """
 
-    def __init__(self, laboratory: Laboratory) -> None:
-        self.laboratory = laboratory
-        self._fitted: tuple[tuple[str, int, int], Codebook, Cells] | None = None
-        self._certificates: dict[tuple[str, int, int], CodeCertificate] = {}
+    def __init__(self, laboratory: Laboratory, book: Codebook) -> None:
+        self.laboratory, self.book = laboratory, book
+        self.cells: Cells = book.assign(laboratory.bank, behaviours=laboratory.bank_behaviours)
+        self.certificate: CodeCertificate = book.certify(self.cells)
+        self.rank = self.certificate.occupied or 0
 
-    def fit(self, mechanism: str, size: int, seed: int) -> tuple[Codebook, Cells]:
-        """Return the codebook fitted on calibration prompts, and the code of every bank prompt."""
-        if self._fitted is None or self._fitted[0] != (mechanism, size, seed):
-            laboratory = self.laboratory
-            metric, codewords, decision_cost = CODEBOOKS[mechanism]
-            learnt = laboratory.learnt
-            book = Codebook.fit(
-                laboratory.calibration,
-                size=None if metric == "argmax" else size,
-                metric=metric,
-                codewords=codewords,
-                behaviours=laboratory.calibration_behaviours,
-                fisher=laboratory.geometry.ridged_fisher if metric == "fisher" else None,
-                continuation=learnt if codewords == "trained" else None,
-                decision_cost=decision_cost,
-                rng=np.random.default_rng(seed),
-                progress=False,
-            )
-            cells = book.assign(laboratory.bank, behaviours=laboratory.bank_behaviours)
-            self._fitted = ((mechanism, size, seed), book, cells)
-            self._certificates[mechanism, size, seed] = book.certify(cells)
-        return self._fitted[1], self._fitted[2]
+    def certify(self) -> tuple[SuccessBound, InformationBound]:
+        """Return both theorems."""
+        return self.certificate.success, self.certificate.information
 
-    def certificate(self, mechanism: str, size: int, seed: int) -> CodeCertificate:
-        """Return what is proven of the codes of the bank."""
-        if (mechanism, size, seed) not in self._certificates:
-            self.fit(mechanism, size, seed)
-        return self._certificates[mechanism, size, seed]
+    def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
+        """Return the exact attack, whatever attackers were named."""
+        del attackers
+        return (self._exact,)
 
-    def point(self, mechanism: str, size: int, reading: str, seed: int) -> dict[str, Any]:
-        """Return what one reading of a codebook adds to a point."""
-        laboratory = self.laboratory
-        book, cells = self.fit(mechanism, size, seed)
-        codes = torch.from_numpy(cells[: laboratory.sizes.prompts])
-        certificate = self.certificate(mechanism, size, seed)
-        generated = None
-        if reading == "states":
-            states = book.decode(codes).to(laboratory.bank)
-            reader = laboratory.reads_states(states)
-            generated = laboratory.generated(states)
-        else:
-            reader = lambda _, rows: book.distributions(codes[rows]).to(laboratory.bank)  # noqa: E731
-        kl, agreement = laboratory.utility(reader)
-        return {
-            "family": CODEBOOK,
-            "kl_budget": None,
-            "target_epsilon": None,
-            "codewords": book.size,
-            "rank": certificate.occupied,
-            "predicted_kl": None,
-            "kl": kl,
-            "agreement": agreement,
-            "generated": generated,
-            "attacks": (within(cell_attack(cells, laboratory.last_tokens), certificate),),
-            "bound": certificate.success.success,
-            "information": certificate.information.nats,
-            "epsilon_nearest": None,
-            "epsilon_random": None,
-        }
+    @cached_property
+    def _exact(self) -> AttackPoint:
+        return within(cell_attack(self.cells, self.laboratory.last_tokens), self.certificate)
+
+    def read(self, reading: str) -> Tensor | Rows:
+        """Return the state that stands for each code, or what its row of the table predicts."""
+        bank, book = self.laboratory.bank, self.book
+        codes = torch.from_numpy(self.cells[: self.laboratory.sizes.prompts])
+        if PROTOCOLS[reading] == "A":
+            return book.decode(codes).to(bank)
+        return lambda rows: book.distributions(codes[rows]).to(bank)
 
 
 def within(attack: AttackPoint, certificate: CodeCertificate) -> AttackPoint:

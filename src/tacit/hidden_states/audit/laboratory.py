@@ -12,29 +12,28 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from tacit._ground.checks import Array, choice, integer
+from tacit._ground.checks import Array, integer
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
+from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
-from tacit.hidden_states.audit.mechanisms import Designs
 from tacit.hidden_states.audit.points import AttackPoint, Measured
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.noise.release import ORDERS
+from tacit.hidden_states.noise.shapes import Designs
 from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
 from tacit.models.readings import Readings
 from tacit.models.texts.prefixes import Prefixes
 
-ATTACKERS = ("euclidean", "complement", "weighted", "mahalanobis")
 PROMPTS_TOGETHER = 1000
 STEPS = 8
 CONFIDENCE = 0.95
 ORDER = 2.0
-BARE = 1e-6
 CURVE = (2, 10, 100, 1000, 10_000, 100_000)
 
 Reader = Callable[[Continuation, slice], Tensor]
@@ -244,32 +243,32 @@ class Laboratory:
             yield run, slice(start, start + len(run))
             start += len(run)
 
-    def attack(
-        self, name: str, released: Array, held_out: Array, covariance: Covariance, seed: int
+    def retrieval(
+        self,
+        name: str,
+        bank: Any,
+        released: Any,
+        *,
+        metric: Metric | None = None,
+        seed: int | None = None,
     ) -> AttackPoint:
-        """Run one retrieval attacker, who knows Σ, on the released states of the attacked rows.
+        """Rank the bank for what was released of the attacked rows.
 
-        ``complement`` ignores the k noisiest directions, ``weighted`` divides by each coordinate's
-        variance.
+        Args:
+            name: of the attacker.
+            bank: (N, k) what the attacker holds of every candidate.
+            released: (n, k) released of the first rows of the bank, those attacked or more.
+            metric: the distance; plain when None.
+            seed: of the attacker's own draws.
         """
-        choice("attackers", name, ATTACKERS)
-        options: dict[str, Any] = {"metric": name}
-        if name == "complement":
-            _, vectors = np.linalg.eigh(covariance.to_dense())
-            options["basis"] = vectors[:, -self.geometry.rank :].T
-        if name == "weighted":
-            variances = covariance.diagonal()
-            options["weights"] = 1.0 / (variances + BARE * variances.mean())
-        if name == "mahalanobis":
-            tuning = np.arange(self.tuned.start, self.tuned.stop)
-            options |= {"covariance": covariance, "held_out": (held_out, tuning), "rng": seed}
         found = retrieve(
-            self.bank,
-            released,
+            bank,
+            released[self.attacked],
             np.arange(self.sizes.queries),
+            metric=Euclidean() if metric is None else metric,
             last_tokens=self.last_tokens,
             confidence=CONFIDENCE,
-            **options,
+            rng=seed,
         )
         return _attack_point(name, found, len(self.bank))
 

@@ -1,117 +1,185 @@
-"""The mechanisms of a sweep by name: Gaussian designs at a KL budget, and codebooks."""
+"""What a mechanism is: a frozen value that is fitted, read, attacked, certified and named."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from tacit._ground.checks import choice, positive
-from tacit.design import Design
-from tacit.hidden_states.geometry.estimation import Geometry
-from tacit.hidden_states.noise.designs import designs_at_budget
+from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.spelling import Spelled
 
-GAUSSIANS = (
-    "isotropic",
-    "inverse-fisher",
-    "inverse-fisher-diagonal",
-    "mahalanobis-optimal",
-    "mahalanobis-bare",
-    "complement",
-    "fisher-complement",
-    "worst-case",
-)
-# Nats that a changed likeliest token costs in the codebook that guards decisions.
-DECISION_COST = 4.0
-# name: metric, codewords and decision cost of the codebook
-CODEBOOKS = {
-    "codebook-euclidean": ("euclidean", "centroid", 0.0),
-    "codebook-fisher": ("fisher", "trained", 0.0),
-    "codebook-behaviour": ("behaviour", "trained", 0.0),
-    "codebook-decision": ("behaviour", "trained", DECISION_COST),
-    "argmax": ("argmax", "trained", 0.0),
-}
-_POWER = re.compile(r"power\(([0-9]{1,3}(?:\.[0-9]{1,6})?)\)")
-_EIGEN = re.compile(r"generalized-eigen\(([1-9][0-9]{0,5})\)")
-WORST_CASE_DIFFERENCES = 128
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tacit.hidden_states.audit.attackers import Attacker
+    from tacit.hidden_states.audit.laboratory import Laboratory
+    from tacit.hidden_states.audit.points import AttackPoint, Point
+
+# log-probabilities (m, V) of the next token for some rows of the release
+Rows: TypeAlias = "Callable[[slice], Tensor]"
 
 
-def check_mechanism(name: object) -> str:
-    """Return the name of a mechanism when there is one.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a sweep was asked to measure mechanisms at; each takes what it has a use for.
 
-    Names with a parameter are ``power(0.5)``, the exponent α of diag(F)^−α, and
-    ``generalized-eigen(1)``, the number of directions.
-
-    Example:
-        >>> check_mechanism("power(0.5)")
-        'power(0.5)'
-    """
-    if isinstance(name, str) and (_POWER.fullmatch(name) or _EIGEN.fullmatch(name)):
-        return name
-    known = (*GAUSSIANS, "power(α)", "generalized-eigen(k)", *CODEBOOKS)
-    found = choice("mechanisms", name, known)
-    if found.endswith((")",)):
-        raise ValueError(
-            f"mechanisms: expected a number in the place of {found[-2]}, got {found!r}"
-        )
-    return found
-
-
-def is_gaussian(name: str) -> bool:
-    """Whether a checked name is a Gaussian design's."""
-    return name not in CODEBOOKS
-
-
-class Designs:
-    """The Gaussian designs of one layer, each computed once and scaled to what is asked.
-
-    Args:
-        geometry: F and S of the layer.
-        differences: (m, d), the adjacency set, of which ``"worst-case"`` takes the first 128.
+    Attributes:
+        budgets: K = ½ tr(FΣ), nats.
+        epsilons: Rényi ε of order 2 over nearest neighbours.
+        codewords: C.
+        readings: of noisy states.
+        calibration: public prompts there are.
+        vocabulary: tokens there are.
     """
 
-    def __init__(self, geometry: Geometry, differences: Any) -> None:
-        self._geometry, self._differences = geometry, differences[:WORST_CASE_DIFFERENCES]
-        self._found: dict[str, Design] = {}
+    budgets: tuple[float, ...]
+    epsilons: tuple[float, ...]
+    codewords: tuple[int, ...]
+    readings: tuple[str, ...]
+    calibration: int
+    vocabulary: int
 
-    def named(self, name: str, kl_budget: float) -> Design:
-        """Return one design of ``designs_at_budget`` by its name, at K = ½ tr(FΣ) nats.
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """At what a mechanism is fitted: K, ε or C, or nothing besides its own numbers."""
+
+    kl_budget: float | None = None
+    target_epsilon: float | None = None
+    codewords: int | None = None
+
+    @classmethod
+    def of(cls, point: Point) -> Setting:
+        """Return the setting at which a point was measured."""
+        # noise scaled to ε says besides what it costs
+        budget = point.kl_budget if point.target_epsilon is None else None
+        return cls(kl_budget=budget, target_epsilon=point.target_epsilon, codewords=point.codewords)
+
+    @property
+    def label(self) -> str:
+        """The number and its sign, empty where there is none."""
+        signs = {"K": self.kl_budget, "ε": self.target_epsilon}
+        known = [f"{sign} = {value:g}" for sign, value in signs.items() if value is not None]
+        known += [] if self.codewords is None else [f"C = {self.codewords:,}"]
+        return ", ".join(known)
+
+
+class Trial(ABC):
+    """A mechanism fitted to one layer at one setting, its release of the bank drawn once.
+
+    Attributes:
+        rank: directions that receive noise, or values that the release takes.
+        predicted_kl: ½ tr(FΣ) in nats, where the release is the state and noise of covariance Σ.
+        epsilon_random: Rényi ε of order 2 over random pairs of the bank, where there is one.
+    """
+
+    rank: int
+    predicted_kl: float | None = None
+    epsilon_random: float | None = None
+
+    @abstractmethod
+    def read(self, reading: str) -> Tensor | Rows:
+        """Return what the consumer makes of the first prompts of the bank.
+
+        Under protocol A the states (n, d) that the layers above go on from; under protocol B a
+        function from rows to log-probabilities of the next token.
+        """
+
+    @abstractmethod
+    def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
+        """Return what each attacker reaches who names the prompt behind a release."""
+
+    def certify(self) -> tuple[Guarantee, ...]:
+        """Return what is proven of one release about which prompt of the bank it is.
+
+        A point's bound, nats and ε over nearest neighbours are those of these guarantees.
+        """
+        return ()
+
+
+@dataclass(frozen=True)
+class Mechanism(Spelled, ABC):
+    """What can be released of a hidden state: a frozen value, its numbers in its name.
+
+    A sweep asks for ``settings`` and ``readings``, ``fit``s each setting once and measures the
+    trial; pages ask for words. Neither knows a mechanism by its name.
+
+    Attributes:
+        family: which mechanisms are alike, in every point.
+        control: what a control does, after "the control, which"; empty for what is no control.
+        proof: by what its bound is proven.
+        takes_attackers: whether attackers must be named, for none is exact.
+    """
+
+    family: ClassVar[str]
+    control: ClassVar[str] = ""
+    proof: ClassVar[str] = "a theorem"
+    takes_attackers: ClassVar[bool] = False
+
+    def settings(self, asked: Asked) -> tuple[Setting, ...]:
+        """Return what it is fitted at: once, for a mechanism with numbers of its own.
 
         Raises:
-            ValueError: an unknown name, or a design that this F does not allow.
-
-        Source: hidden-state, Sec. 4–6, App. Q and S.
+            ValueError: what was asked for is out of range.
         """
-        budget = positive("kl_budget", kl_budget)
-        key, options = self._options(check_mechanism(name))
-        if key not in self._found:
-            self._found.update(designs_at_budget(self._geometry, 1.0, **options))
-        if key not in self._found:
-            raise ValueError(
-                f"mechanisms: {name} needs a Fisher information of rank above "
-                f"{self._geometry.rank}, got rank {self._geometry.fisher_rank}"
-            )
-        return scaled_design(self._found[key], budget)
+        del asked
+        return (Setting(),)
 
-    def _options(self, name: str) -> tuple[str, dict[str, Any]]:
-        if exponent := _POWER.fullmatch(name):
-            alpha = float(exponent[1])
-            return f"power({alpha:g})", {"exponent": alpha}
-        if directions := _EIGEN.fullmatch(name):
-            if int(directions[1]) >= self._geometry.width:
-                raise ValueError(
-                    f"mechanisms: expected fewer than {self._geometry.width} directions, got {name}"
-                )
-            return name, {"rank": int(directions[1])}
-        return name, {"differences": self._differences} if name == "worst-case" else {}
+    def readings(self, asked: Asked) -> Mapping[str, str]:
+        """Return the protocol of every reading: its states under A and its table under B."""
+        del asked
+        return {"states": "A", "table": "B"}
+
+    @abstractmethod
+    def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> Trial:
+        """Fit it on calibration prompts and draw the release of the bank from a seed."""
+
+    def words(self, point: Point) -> str:
+        """Say what is released."""
+        del point
+        return self.name
+
+    def stored(self, point: Point) -> str:
+        """Say what is then stored, after "store"."""
+        return f"only {self.words(point)}, not the state"
+
+    def mark(self, point: Point) -> str:
+        """Say in a word what stands at its bound in the figure; the best of a word is named."""
+        del point
+        return self.name
+
+    def formula(self, point: Point) -> str:
+        """Return the theorem, variables between asterisks; empty where the guarantee says it."""
+        del point
+        return ""
+
+    def caveat(self, point: Point) -> str:
+        """Return what the theorem does not say, variables between asterisks; empty for none."""
+        del point
+        return ""
 
 
-def scaled_design(design: Design, factor: float) -> Design:
-    """Return the design with c Σ in the place of Σ."""
-    return replace(
-        design,
-        covariance=design.covariance.scaled(factor),
-        cost=design.cost * factor,
-        constraint_factor=None,
-        multiplier_ratios=None,
-    )
+@dataclass(frozen=True)
+class Unknown(Mechanism):
+    """A mechanism known from a point alone, for the file that defines it was not imported.
+
+    Attributes:
+        title: its name in the point.
+    """
+
+    title: str
+
+    family = "unknown"
+    word = "unknown"
+
+    @property
+    def name(self) -> str:
+        """The name in the point."""
+        return self.title
+
+    def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> Trial:
+        """Refuse: nothing is known of it but what was measured."""
+        del laboratory, setting, seed
+        raise ValueError(f"mechanisms: nothing defines {self.title!r}: import the file that does")

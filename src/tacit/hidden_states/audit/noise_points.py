@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,17 +12,17 @@ from torch import Tensor
 
 from tacit._ground.checks import Array
 from tacit.covariance import Covariance
-from tacit.hidden_states.audit.laboratory import Laboratory, Reader
-from tacit.hidden_states.audit.points import GAUSSIAN, PROTOCOLS, AttackPoint, Measured
+from tacit.guarantees import RenyiDP
+from tacit.hidden_states.audit.attackers import Attacker, Told
+from tacit.hidden_states.audit.laboratory import Laboratory
+from tacit.hidden_states.audit.mechanisms import Rows, Trial
+from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint
 
 if TYPE_CHECKING:
     from tacit.hidden_states.noise.denoiser import Denoiser
 
-NOISE_READINGS = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
-DEFAULT_READINGS = ("raw", "posterior-mean", "posterior-behaviour")
 
-
-class NoiseRelease:
+class NoiseTrial(Trial):
     """States of the first prompts of the bank with noise N(0, Σ), drawn from a seed.
 
     Args:
@@ -40,60 +42,52 @@ class NoiseRelease:
         self.noisy: Array = clean + covariance.sample(
             self._rows, np.random.default_rng([seed, sizes.queries])
         )
-        self._attacks: dict[str, AttackPoint] = {}
+        self.rank = covariance.rank
+        self.predicted_kl = 0.5 * covariance.weighted_trace(laboratory.geometry.fisher)
+        self.epsilon_random = laboratory.epsilon(laboratory.random, covariance)
+        self._attacks: dict[Attacker, AttackPoint] = {}
 
-    def point(self, reading: str, attackers: list[str]) -> dict[str, Any]:
-        """Return what this release adds to a point."""
-        laboratory, covariance = self.laboratory, self.covariance
-        reader, generated = self._consumer(reading)
-        kl, agreement = laboratory.utility(reader)
-        cost = 0.5 * covariance.weighted_trace(laboratory.geometry.fisher)
-        return {
-            "family": GAUSSIAN,
-            "kl_budget": cost,
-            "codewords": None,
-            "rank": covariance.rank,
-            "predicted_kl": cost,
-            "kl": kl,
-            "agreement": agreement,
-            "generated": generated,
-            "attacks": tuple(self._attack(name) for name in attackers),
-            "bound": None,
-            "information": None,
-            "epsilon_nearest": laboratory.epsilon(laboratory.nearest, covariance),
-            "epsilon_random": laboratory.epsilon(laboratory.random, covariance),
-        }
+    @cached_property
+    def _guarantee(self) -> RenyiDP:
+        return self.laboratory.renyi(self.covariance)
 
-    def _attack(self, name: str) -> AttackPoint:
-        if name not in self._attacks:
+    def certify(self) -> tuple[RenyiDP]:
+        """Return the Rényi guarantee over nearest neighbours of the bank."""
+        return (self._guarantee,)
+
+    def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
+        """Return what each attacker reaches, run once for all readings."""
+        return tuple(self._attack(attacker) for attacker in attackers)
+
+    def _attack(self, attacker: Attacker) -> AttackPoint:
+        if attacker not in self._attacks:
             laboratory = self.laboratory
-            self._attacks[name] = laboratory.attack(
-                name,
-                self.noisy[laboratory.attacked],
-                self.noisy[laboratory.tuned],
-                self.covariance,
-                self.seed,
+            told = Told(laboratory, self.covariance, self.noisy[laboratory.tuned])
+            self._attacks[attacker] = laboratory.retrieval(
+                attacker.name,
+                laboratory.bank,
+                self.noisy,
+                metric=attacker.metric(told),
+                seed=self.seed,
             )
-        return self._attacks[name]
+        return self._attacks[attacker]
 
-    def _consumer(self, reading: str) -> tuple[Reader, Measured | None]:
-        """Return who reads the noisy states, and what it generates, which takes earlier ones."""
-        laboratory = self.laboratory
-        noisy = torch.from_numpy(self.noisy[: laboratory.sizes.prompts])
+    def read(self, reading: str) -> Tensor | Rows:
+        """Return the states as they come or denoised, or what the release alone predicts."""
+        noisy = torch.from_numpy(self.noisy[: self.laboratory.sizes.prompts])
         if PROTOCOLS[reading] == "B":
-            return self._reads_alone(noisy), None
+            return self._read_alone(noisy)
         states = noisy if reading == "raw" else self._denoiser(reading).denoise(noisy)
-        states = states.to(laboratory.bank)
-        return laboratory.reads_states(states), laboratory.generated(states)
+        return states.to(self.laboratory.bank)
 
-    def _reads_alone(self, noisy: Tensor) -> Reader:
+    def _read_alone(self, noisy: Tensor) -> Rows:
         from tacit.hidden_states.noise.reading_alone import PosteriorBehaviour
 
         laboratory = self.laboratory
         alone = PosteriorBehaviour(
             laboratory.calibration, self.covariance, laboratory.calibration_behaviours
         )
-        return lambda _, rows: alone.distributions(noisy[rows]).to(laboratory.bank)
+        return lambda rows: alone.distributions(noisy[rows]).to(laboratory.bank)
 
     def _denoiser(self, reading: str) -> Denoiser:
         from tacit.hidden_states.noise.denoiser import Denoiser

@@ -12,8 +12,8 @@ from typing import Any
 
 from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
 from tacit._ground.files import check_writable, read_bytes
+from tacit.hidden_states.audit.mechanisms import Setting
 
-GAUSSIAN, CODEBOOK = "gaussian", "codebook"
 # what the consumer of each reading holds: A, the clean earlier positions too; B, the release alone
 PROTOCOLS = {
     "raw": "A",
@@ -24,6 +24,8 @@ PROTOCOLS = {
     "states": "A",
     "table": "B",
 }
+NOISE_READINGS = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
+DEFAULT_READINGS = ("raw", "posterior-mean", "posterior-behaviour")
 SCHEMA = 1
 
 
@@ -108,11 +110,11 @@ class Point:
     Attributes:
         model: name of the language model.
         layer: 1 … L.
-        family: ``"gaussian"`` or ``"codebook"``.
-        mechanism: its name within the family.
+        family: which mechanisms are alike, such as ``"gaussian"`` or ``"codebook"``.
+        mechanism: its name, which ``read_mechanism`` makes a value of.
         reading: what the consumer does: ``"raw"``, ``"posterior-mean"``, ``"wiener"``,
             ``"trained"`` or ``"posterior-behaviour"`` for a noisy state, ``"states"`` or
-            ``"table"`` for a code.
+            ``"table"`` for a code, or what another mechanism calls it.
         protocol: ``"A"``, the earlier positions stay clean, or ``"B"``, the release alone.
         kl_budget: K = ½ tr(FΣ) spent by design, nats; None for codebooks.
         target_epsilon: Rényi ε of order 2 the noise was scaled to; None otherwise.
@@ -162,13 +164,8 @@ class Point:
     @property
     def label(self) -> str:
         """Mechanism, setting and reading in a few words."""
-        if self.family == CODEBOOK:
-            setting = "" if self.mechanism == "argmax" else f", C = {self.codewords:,}"
-        elif self.target_epsilon is not None:
-            setting = f", ε = {self.target_epsilon:g}"
-        else:
-            setting = f", K = {self.kl_budget:g}"
-        return f"{self.mechanism}{setting}, {self.reading}, {self.protocol}"
+        setting = Setting.of(self).label
+        return ", ".join(filter(None, (self.mechanism, setting, self.reading, self.protocol)))
 
     @property
     def best_attack(self) -> AttackPoint:
@@ -207,9 +204,11 @@ class Point:
         if not isinstance(content, Mapping) or content.get("schema") != SCHEMA:
             raise ValueError(f"point: expected a sweep's point of schema {SCHEMA}")
         values = _known(cls, "point", {k: v for k, v in content.items() if k != "schema"})
-        choice("point.family", values["family"], (GAUSSIAN, CODEBOOK))
-        reading = choice("point.reading", values["reading"], tuple(PROTOCOLS))
-        choice("point.protocol", values["protocol"], (PROTOCOLS[reading],))
+        for name in ("family", "mechanism", "reading"):
+            if not isinstance(values[name], str) or not values[name]:
+                raise ValueError(f"point.{name}: expected a word, got {values[name]!r}")
+        known = PROTOCOLS.get(values["reading"])
+        choice("point.protocol", values["protocol"], ("A", "B") if known is None else (known,))
         values["kl"] = Measured.read("point.kl", values["kl"])
         values["agreement"] = Measured.read("point.agreement", values["agreement"])
         if values["generated"] is not None:

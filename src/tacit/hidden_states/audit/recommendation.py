@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tacit._ground.checks import choice, in_interval, positive
+from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.points import Point
 
 
@@ -97,8 +98,9 @@ def _why(chosen: Point, kept: list[Point], compared: int) -> tuple[str, ...]:
         "the bad end."
     ]
     if chosen.bound is not None:
+        proof = mechanism_of(chosen).proof
         reasons.append(
-            "Its privacy is proven by counting cells, not by the failure of the attacks we ran."
+            f"Its privacy is proven by {proof}, not by the failure of the attacks we ran."
         )
     else:
         reasons.append(
@@ -112,11 +114,12 @@ def _why(chosen: Point, kept: list[Point], compared: int) -> tuple[str, ...]:
             f"Of those it changes the prediction least: {chosen.kl.value:.2f} nats of KL on "
             f"average, {second.kl.value:.2f} for the next ({second.label})."
         )
-    trivial = [p for p in kept if p.mechanism == "argmax" and p is not chosen]
-    if trivial:
+    controls = [p for p in kept if mechanism_of(p).control and p is not chosen]
+    if controls:
+        control = controls[0]
         reasons.append(
-            "The control, which releases the likeliest token, agrees "
-            f"{trivial[0].agreement.value:.0%} of the time but is {trivial[0].kl.value:.2f} nats "
+            f"The control, which {mechanism_of(control).control}, agrees "
+            f"{control.agreement.value:.0%} of the time but is {control.kl.value:.2f} nats "
             "away from the whole prediction."
         )
     if compared > 1:

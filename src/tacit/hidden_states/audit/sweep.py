@@ -11,15 +11,22 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from tacit._ground.checks import RandomSource, choice, generator, integer, positive
-from tacit.design import Design
-from tacit.hidden_states.audit.cell_points import CodebookReleases
-from tacit.hidden_states.audit.laboratory import ATTACKERS, Laboratory, Sizes
-from tacit.hidden_states.audit.mechanisms import check_mechanism, is_gaussian, scaled_design
-from tacit.hidden_states.audit.noise_points import DEFAULT_READINGS, NOISE_READINGS, NoiseRelease
-from tacit.hidden_states.audit.points import PROTOCOLS, Point, Table
-from tacit.hidden_states.codebooks.certificates import CodeCertificate
+from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
+from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.audit.attackers import USUAL, Attacker, read_attacker
+from tacit.hidden_states.audit.catalogue import read_mechanism
+from tacit.hidden_states.audit.laboratory import ORDER, Laboratory, Sizes
+from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Rows, Setting, Trial
+from tacit.hidden_states.audit.points import (
+    DEFAULT_READINGS,
+    NOISE_READINGS,
+    Measured,
+    Point,
+    Table,
+)
 from tacit.models.language import LanguageModel
 from tacit.models.readings import Readings
 from tacit.models.texts.prefixes import Prefixes
@@ -29,8 +36,18 @@ Announce = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Job:
-    """One point that is to be measured; ``settings`` determine it and are its key."""
+    """One point that is to be measured: what is released, and how it is read.
 
+    Attributes:
+        mechanism: what is released.
+        setting: at what it is fitted.
+        attackers: who attack it.
+        settings: all that determines the point; its key is their digest.
+    """
+
+    mechanism: Mechanism
+    setting: Setting
+    attackers: tuple[Attacker, ...]
     settings: Mapping[str, Any]
 
     @property
@@ -46,13 +63,20 @@ class Job:
         text = json.dumps([self.settings[name] for name in names], allow_nan=False)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
 
+    @property
+    def label(self) -> str:
+        """What is measured, in a few words."""
+        layer, reading = f"layer {self.settings['layer']}", self.settings["reading"]
+        parts = (layer, self.mechanism.name, self.setting.label, reading)
+        return ", ".join(filter(None, parts))
+
 
 def sweep(
     model: LanguageModel,
     layers: Iterable[int],
-    mechanisms: Iterable[str],
+    mechanisms: Iterable[Mechanism | str],
     budgets: Iterable[float],
-    attackers: Sequence[str] = ("euclidean", "mahalanobis"),
+    attackers: Sequence[Attacker | str] = USUAL,
     *,
     prefixes: Prefixes,
     codewords: Iterable[int] = (64, 256, 1024),
@@ -66,24 +90,19 @@ def sweep(
 ) -> tuple[Point, ...]:
     """Measure releases of the last state: agreement and KL against the strongest attacker.
 
-    Every Gaussian mechanism stands at every KL budget ``K = ½ tr(FΣ)`` and, scaled to it, at every
-    Rényi ε of order 2 over nearest neighbours of the bank. Every codebook stands at every C. Both
-    are read under protocol A (the earlier positions stay clean) and B (the release alone).
+    A mechanism of noise stands at every KL budget ``K = ½ tr(FΣ)`` and, scaled to it, at every
+    Rényi ε of order 2 over nearest neighbours of the bank; one of codes at every C. Each is read
+    under protocol A (the earlier positions stay clean) and B (the release alone).
 
     Args:
         model: the language model.
         layers: each 1 … L.
-        mechanisms: Gaussian ones, such as ``"isotropic"``, ``"inverse-fisher"``,
-            ``"inverse-fisher-diagonal"``, ``"mahalanobis-optimal"``, ``"power(0.5)"``,
-            ``"generalized-eigen(1)"``, ``"complement"``, ``"worst-case"``; and codebooks:
-            ``"codebook-euclidean"``, ``"codebook-fisher"``, ``"codebook-behaviour"``,
-            ``"codebook-decision"``, ``"argmax"``.
-        budgets: K > 0 in nats, for the Gaussian mechanisms.
-        attackers: of ``"euclidean"``, ``"complement"``, ``"weighted"``, ``"mahalanobis"``; against
-            a codebook the one attacker is exact and needs no list.
+        mechanisms: values, or the words that ``read_mechanism`` makes values of.
+        budgets: K > 0 in nats, for noise.
+        attackers: values, or their words; none is needed by a mechanism whose attack is exact.
         prefixes: bank (the secrets), calibration (public); disjoint.
-        codewords: C, 2 … the calibration prompts, for the codebooks.
-        epsilons: ε > 0, for the Gaussian mechanisms at equal ε.
+        codewords: C, 2 … the calibration prompts, for codes.
+        epsilons: ε > 0, for noise at equal ε.
         readings: of noisy states: ``"raw"``, ``"posterior-mean"``, ``"wiener"``, ``"trained"``
             (protocol A), ``"posterior-behaviour"`` (protocol B).
         sizes: how much is measured; the defaults of ``Sizes``, cut to the prefixes, when left out.
@@ -101,38 +120,38 @@ def sweep(
 
     Source: hidden-state, Sec. 6, App. S, T and U.
     """
-    wanted = Sizes() if sizes is None else sizes
-    kept = wanted.within(prefixes)
-    names = [check_mechanism(name) for name in mechanisms]
+    kept = (Sizes() if sizes is None else sizes).within(prefixes)
+    values = [read_mechanism(mechanism) for mechanism in mechanisms]
     seed = integer("rng", rng, minimum=0) if isinstance(rng, int) else _seed(rng)
-    jobs = list(
-        _jobs(
-            model,
-            [integer("layers", layer, minimum=1, maximum=model.layers) for layer in layers],
-            names,
-            [positive("budgets", budget) for budget in budgets],
-            [positive("epsilons", epsilon) for epsilon in epsilons],
-            _cells(codewords, names, len(prefixes.calibration)),
-            [choice("readings", reading, NOISE_READINGS) for reading in readings],
-            {
-                "attackers": [choice("attackers", name, ATTACKERS) for name in attackers],
-                "bank": _fingerprint(prefixes.bank),
-                "calibration": _fingerprint(prefixes.calibration),
-                "sizes": asdict(kept),
-                "seed": seed,
-            },
-        )
+    levels = [integer("layers", layer, minimum=1, maximum=model.layers) for layer in layers]
+    asked = Asked(
+        budgets=tuple(positive("budgets", budget) for budget in budgets),
+        epsilons=tuple(positive("epsilons", epsilon) for epsilon in epsilons),
+        codewords=tuple(codewords),
+        readings=tuple(choice("readings", reading, NOISE_READINGS) for reading in readings),
+        calibration=len(prefixes.calibration),
+        vocabulary=model.vocabulary,
     )
+    named = tuple(read_attacker(attacker) for attacker in attackers)
+    shared = {
+        "model": model.name,
+        "attackers": [attacker.name for attacker in named],
+        "bank": _fingerprint(prefixes.bank),
+        "calibration": _fingerprint(prefixes.calibration),
+        "sizes": asdict(kept),
+        "seed": seed,
+    }
+    jobs = list(_jobs(levels, values, asked, named, shared))
     if not jobs:
         raise ValueError("mechanisms: expected at least one mechanism with a budget, got none")
-    if any(is_gaussian(job.settings["mechanism"]) for job in jobs) and not attackers:
+    if any(job.mechanism.takes_attackers for job in jobs) and not named:
         raise ValueError("attackers: expected at least one, got none")
     table = Table(out)
     wished = tuple(dict.fromkeys(job.settings["layer"] for job in jobs if job.key not in table))
     place = Bench(model, prefixes, kept, seed, wished) if bench is None else bench
     for done, job in enumerate(jobs):
         if progress is not None:
-            progress(_label(job.settings), done, len(jobs))
+            progress(job.label, done, len(jobs))
         if job.key not in table:
             table.add(job.key, place.measure(job))
     if progress is not None:
@@ -140,40 +159,20 @@ def sweep(
     return tuple(table[job.key] for job in jobs)
 
 
-def _cells(codewords: Iterable[int], names: list[str], most: int) -> list[int]:
-    """Return C of every codebook asked for, none where none is; argmax has its own."""
-    if not any(name.startswith("codebook") for name in names):
-        return []
-    return [integer("codewords", size, minimum=2, maximum=most) for size in codewords]
-
-
 def _jobs(
-    model: LanguageModel,
-    layers: list[int],
-    names: list[str],
-    budgets: list[float],
-    epsilons: list[float],
-    codewords: list[int],
-    readings: list[str],
+    layers: Sequence[int],
+    mechanisms: Sequence[Mechanism],
+    asked: Asked,
+    attackers: tuple[Attacker, ...],
     shared: Mapping[str, Any],
 ) -> Iterator[Job]:
-    blank = {"kl_budget": None, "target_epsilon": None, "codewords": None}
     for layer in layers:
-        for name in names:
-            base = {"model": model.name, "layer": layer, "mechanism": name, **shared, **blank}
-            if is_gaussian(name):
-                levels = [{"kl_budget": budget} for budget in budgets]
-                levels += [{"target_epsilon": epsilon} for epsilon in epsilons]
-                read: Sequence[str] = readings
-            else:
-                # an argmax has as many codewords as there are tokens
-                sizes = [model.vocabulary] if name == "argmax" else codewords
-                levels = [{"codewords": size} for size in sizes]
-                read = ("states", "table")
-            for level in levels:
-                for reading in read:
-                    held = {"reading": reading, "protocol": PROTOCOLS[reading]}
-                    yield Job({**base, **level, **held})
+        for mechanism in mechanisms:
+            for setting in mechanism.settings(asked):
+                for reading, protocol in mechanism.readings(asked).items():
+                    own = {"mechanism": mechanism.name, "reading": reading, "protocol": protocol}
+                    settings = {**shared, "layer": layer, **asdict(setting), **own}
+                    yield Job(mechanism, setting, attackers, settings)
 
 
 @dataclass
@@ -190,61 +189,61 @@ class Bench:
     layers: Sequence[int] = ()
     _readings: Readings | None = field(default=None, repr=False)
     _laboratory: Laboratory | None = None
-    _noise: NoiseRelease | None = None
-    _codebooks: CodebookReleases | None = field(default=None, repr=False)
+    _trial: tuple[int, Trial] | None = field(default=None, repr=False)
+    _proven: dict[int, tuple[Guarantee, ...]] = field(default_factory=dict, repr=False)
 
     def measure(self, job: Job) -> Point:
         """Measure one point."""
         start = time.perf_counter()
-        settings = job.settings
-        laboratory = self.at(settings["layer"])
-        point = self._point(laboratory, job)
+        laboratory = self.at(job.settings["layer"])
+        trial = self._fitted(laboratory, job.mechanism, job.setting, job.seed)
+        kl, agreement, generated = _use(laboratory, trial.read(job.settings["reading"]))
+        setting, attacks = job.setting, trial.attack(job.attackers)
         return Point(
             model=self.model.name,
             layer=laboratory.layer,
-            mechanism=settings["mechanism"],
-            reading=settings["reading"],
-            protocol=settings["protocol"],
+            family=job.mechanism.family,
+            mechanism=job.mechanism.name,
+            reading=job.settings["reading"],
+            protocol=job.settings["protocol"],
+            kl_budget=trial.predicted_kl if setting.kl_budget is None else setting.kl_budget,
+            target_epsilon=setting.target_epsilon,
+            codewords=setting.codewords,
+            rank=trial.rank,
+            predicted_kl=trial.predicted_kl,
+            kl=kl,
+            agreement=agreement,
+            generated=generated,
+            attacks=attacks,
+            **_proven(self._proven[job.seed]),
+            epsilon_random=trial.epsilon_random,
             bank=len(laboratory.bank),
             prompts=self.sizes.prompts,
             seed=self.seed,
             draw=job.seed,
             seconds=round(time.perf_counter() - start, 3),
-            **point,
         )
 
-    def _point(self, laboratory: Laboratory, job: Job) -> dict[str, Any]:
-        settings = job.settings
-        if is_gaussian(settings["mechanism"]):
-            if self._noise is None or self._noise.seed != job.seed:
-                design = design_at(
-                    laboratory,
-                    settings["mechanism"],
-                    kl_budget=settings["kl_budget"],
-                    epsilon=settings["target_epsilon"],
-                )
-                self._noise = NoiseRelease(laboratory, design.covariance, job.seed)
-            return {
-                **self._noise.point(settings["reading"], settings["attackers"]),
-                "target_epsilon": settings["target_epsilon"],
-                **({} if settings["kl_budget"] is None else {"kl_budget": settings["kl_budget"]}),
-            }
-        if self._codebooks is None:
-            self._codebooks = CodebookReleases(laboratory)
-        return self._codebooks.point(
-            settings["mechanism"], settings["codewords"], settings["reading"], job.seed
-        )
+    def guarantees(self, mechanism: Mechanism, point: Point) -> tuple[Guarantee, ...]:
+        """Return what is proven of a point's release, fitted again where it was not before."""
+        if point.draw not in self._proven:
+            self._fitted(self.at(point.layer), mechanism, Setting.of(point), point.draw)
+        return self._proven[point.draw]
 
-    def certificate(self, laboratory: Laboratory, point: Point) -> CodeCertificate:
-        """Return the theorems about a codebook's point, fitting it where it was not before."""
-        if self._codebooks is None:
-            self._codebooks = CodebookReleases(laboratory)
-        return self._codebooks.certificate(point.mechanism, point.codewords or 0, point.draw)
+    def _fitted(
+        self, laboratory: Laboratory, mechanism: Mechanism, setting: Setting, seed: int
+    ) -> Trial:
+        """Return the trial of a seed, which no two releases share; the last one is kept."""
+        if self._trial is None or self._trial[0] != seed:
+            self._trial = None
+            trial = mechanism.fit(laboratory, setting, seed)
+            self._trial, self._proven[seed] = (seed, trial), trial.certify()
+        return self._trial[1]
 
     def at(self, layer: int) -> Laboratory:
         """Return the layer made ready."""
         if self._laboratory is None or self._laboratory.layer != layer:
-            self._noise = self._codebooks = self._laboratory = None
+            self._trial = self._laboratory = None
             if self._readings is None or layer not in self._readings.bank.states:
                 layers = {layer, *self.layers}
                 self._readings = Readings.of(self.model, self.prefixes, layers)
@@ -255,34 +254,25 @@ class Bench:
         return self._laboratory
 
 
-def design_at(
-    laboratory: Laboratory, name: str, *, kl_budget: float | None, epsilon: float | None
-) -> Design:
-    """Return a named design that costs K, or scaled to ε over the bank's nearest neighbours.
-
-    Raises:
-        ValueError: a design that leaves a difference bare, which no scale brings to a finite ε.
-    """
-    differences = laboratory.nearest
-    if epsilon is None:
-        return laboratory.designs.named(name, kl_budget or 0.0)
-    design = laboratory.designs.named(name, 1.0)
-    reached = laboratory.epsilon(differences, design.covariance)
-    if not np.isfinite(reached):
-        raise ValueError(
-            f"epsilons: {name} leaves directions without noise, so no scale reaches ε = {epsilon:g}"
-        )
-    # ε is linear in Σ⁻¹
-    return scaled_design(design, reached / epsilon)
+def _use(laboratory: Laboratory, read: Tensor | Rows) -> tuple[Measured, Measured, Measured | None]:
+    """Measure KL and agreement, and what is generated where the layers above go on from states."""
+    if isinstance(read, Tensor):
+        utility = laboratory.utility(laboratory.reads_states(read))
+        return *utility, laboratory.generated(read)
+    return *laboratory.utility(lambda _, rows: read(rows)), None
 
 
-def _label(settings: Mapping[str, Any]) -> str:
-    level = next(
-        f"{sign} = {settings[name]:g}"
-        for name, sign in (("kl_budget", "K"), ("target_epsilon", "ε"), ("codewords", "C"))
-        if settings[name] is not None
-    )
-    return f"layer {settings['layer']}, {settings['mechanism']}, {level}, {settings['reading']}"
+def _proven(guarantees: Sequence[Guarantee]) -> dict[str, float | None]:
+    """Return what a point says of guarantees: the bound, the nats, ε of order 2 over neighbours."""
+    found: dict[str, float | None] = dict.fromkeys(("bound", "information", "epsilon_nearest"))
+    for held in guarantees:
+        if isinstance(held, SuccessBound):
+            found["bound"] = held.success
+        if isinstance(held, InformationBound):
+            found["information"] = held.nats
+        if isinstance(held, RenyiDP) and ORDER in held.orders:
+            found["epsilon_nearest"] = held.epsilons[held.orders.index(ORDER)]
+    return found
 
 
 def _fingerprint(tokens: Any) -> str:

@@ -8,24 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from tacit._ground.checks import RandomSource, generator, integer
-from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
+from tacit.hidden_states.audit.attackers import USUAL as USUAL_ATTACKERS
+from tacit.hidden_states.audit.attackers import Attacker
+from tacit.hidden_states.audit.catalogue import USUAL, read_mechanism
 from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
-from tacit.hidden_states.audit.noise_points import DEFAULT_READINGS
-from tacit.hidden_states.audit.points import CODEBOOK, Point
+from tacit.hidden_states.audit.laboratory import Sizes
+from tacit.hidden_states.audit.mechanisms import Mechanism
+from tacit.hidden_states.audit.points import DEFAULT_READINGS
 from tacit.hidden_states.audit.recommendation import Wish, recommend
-from tacit.hidden_states.audit.sweep import Announce, Bench, design_at, sweep
+from tacit.hidden_states.audit.sweep import Announce, Bench, sweep
 from tacit.models.language import LanguageModel
 from tacit.models.texts.prefixes import Prefixes
 
-MECHANISMS = (
-    "isotropic",
-    "inverse-fisher-diagonal",
-    "mahalanobis-optimal",
-    "codebook-euclidean",
-    "codebook-behaviour",
-    "argmax",
-)
 BUDGETS = (1.0, 4.0, 16.0)
 CODEWORDS = (64, 256, 1024)
 
@@ -36,10 +30,10 @@ def audit_layer(
     *,
     prefixes: Prefixes,
     wish: Wish | None = None,
-    mechanisms: Sequence[str] = MECHANISMS,
+    mechanisms: Sequence[Mechanism | str] = USUAL,
     budgets: Sequence[float] = BUDGETS,
     codewords: Sequence[int] = CODEWORDS,
-    attackers: Sequence[str] = ("euclidean", "mahalanobis"),
+    attackers: Sequence[Attacker | str] = USUAL_ATTACKERS,
     readings: Sequence[str] = DEFAULT_READINGS,
     sizes: Sizes | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -76,10 +70,11 @@ def audit_layer(
     seed = rng if isinstance(rng, int) else int(generator(rng).integers(2**53))
     integer("rng", seed, minimum=0)
     bench = Bench(model, prefixes, kept, seed)
+    values = [read_mechanism(mechanism) for mechanism in mechanisms]
     points = sweep(
         model,
         [layer],
-        mechanisms,
+        values,
         budgets,
         attackers,
         prefixes=prefixes,
@@ -92,7 +87,9 @@ def audit_layer(
         bench=bench,
     )
     found = recommend(points, wished)
-    laboratory = bench.at(layer)
+    laboratory, chosen = bench.at(layer), found.point
+    by_name = {value.name: value for value in values}
+    guarantees = () if chosen is None else bench.guarantees(by_name[chosen.mechanism], chosen)
     spread = np.linalg.eigvalsh(laboratory.geometry.spread)[::-1]
     return Audit(
         model=model.name,
@@ -103,21 +100,9 @@ def audit_layer(
         calibration=len(prefixes.calibration),
         points=points,
         recommendation=found,
-        guarantees=() if found.point is None else _guarantees(laboratory, bench, found.point),
+        guarantees=guarantees,
         fisher_spectrum=tuple(laboratory.geometry.spectrum.tolist()),
         spread_spectrum=tuple(np.maximum(spread, 0.0).tolist()),
         notes=laboratory.geometry.notes,
         seed=seed,
     )
-
-
-def _guarantees(
-    laboratory: Laboratory, bench: Bench, point: Point
-) -> tuple[SuccessBound | InformationBound | RenyiDP, ...]:
-    if point.family == CODEBOOK:
-        certificate = bench.certificate(laboratory, point)
-        return certificate.success, certificate.information
-    design = design_at(
-        laboratory, point.mechanism, kl_budget=point.kl_budget, epsilon=point.target_epsilon
-    )
-    return (laboratory.renyi(design.covariance),)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from tacit._ground.checks import Array, as_float, integer, matrix, non_negative, positive
-from tacit.design import (
-    Design,
-    average,
-    ball,
-    complement,
-    generalized_eigen,
-    isotropic,
-    power,
-    worst_case,
-)
+from tacit._ground.checks import as_float, integer, non_negative, positive
+from tacit.design import Design
 from tacit.hidden_states.geometry.estimation import Geometry
+from tacit.hidden_states.noise.shapes import (
+    Complement,
+    FisherComplement,
+    GeneralizedEigen,
+    InverseFisher,
+    Isotropic,
+    MahalanobisOptimal,
+    Power,
+    Shape,
+    WorstCase,
+)
 
 
 def designs_at_budget(
@@ -72,66 +69,25 @@ def designs_at_budget(
     """
     if not isinstance(geometry, Geometry):
         raise ValueError(f"geometry: expected a Geometry, got {type(geometry).__name__}")
-    budget = positive("kl_budget", kl_budget)
-    width = geometry.width
+    budget, width = positive("kl_budget", kl_budget), geometry.width
     kept = geometry.rank if rank is None else integer("rank", rank, minimum=1, maximum=width - 1)
-    fisher, ridged = geometry.dense_fisher, geometry.ridged_fisher
     alpha, eta = as_float("exponent", exponent), non_negative("floor", floor)
-    level = geometry.ridge * float(np.trace(fisher)) / width
-    diagonal = np.diagonal(ridged)
-
-    def least_average(added: float) -> Design:
-        return average(fisher, geometry.spread, budget, ridge=level, floor=added)
-
-    makers: dict[str, Callable[[], Design]] = {
-        "isotropic": lambda: isotropic(fisher, budget),
-        "generalized-eigen(1)": lambda: generalized_eigen(ridged, geometry.spread, budget, 1),
-        f"generalized-eigen({kept})": lambda: generalized_eigen(
-            ridged, geometry.spread, budget, kept
-        ),
-        "mahalanobis-bare": lambda: least_average(0.0),
-        "mahalanobis-optimal": lambda: least_average(eta),
-        "inverse-fisher": lambda: ball(ridged, budget),
-        "inverse-fisher-diagonal": lambda: ball(diagonal, budget),
-        f"power({alpha:g})": lambda: power(diagonal, alpha, budget),
+    shapes: dict[str, Shape] = {
+        "isotropic": Isotropic(),
+        "generalized-eigen(1)": GeneralizedEigen(1),
+        f"generalized-eigen({kept})": GeneralizedEigen(kept),
+        "mahalanobis-bare": MahalanobisOptimal(0.0),
+        "mahalanobis-optimal": MahalanobisOptimal(eta),
+        "inverse-fisher": InverseFisher(),
+        "inverse-fisher-diagonal": InverseFisher(diagonal=True),
+        f"power({alpha:g})": Power(alpha),
+        "complement": Complement(kept),
+        "fisher-complement": FisherComplement(kept),
     }
-    # F may be zero outside k directions, where noise costs nothing and no budget fixes it
-    if geometry.fisher_rank > kept:
-        makers["complement"] = lambda: complement(fisher, kept, budget)
-        makers["fisher-complement"] = lambda: complement(fisher, kept, budget, whiten=True)
     if differences is not None:
-        rows = matrix("differences", differences, columns=width)
-        makers["worst-case"] = lambda: _worst_case(rows, ridged, eta)
-    return {name: _spending(make(), fisher, budget) for name, make in makers.items()}
-
-
-def _worst_case(rows: Array, cost: Array, floor: float) -> Design:
-    if not rows.any():
-        raise ValueError("differences: expected one that is not zero, got none")
-    design = worst_case(rows, 1.0, cost=cost)
-    covariance = design.covariance
-    if floor > 0.0:
-        covariance = covariance.with_floor(floor * covariance.trace() / covariance.dim)
-        note = f"floor of {floor:g} of the mean variance in every direction"
-    else:
-        note = "outside the span of the listed differences there may be no noise at all"
-    return replace(design, covariance=covariance, gap=math.nan, notes=(*design.notes, note))
-
-
-def _spending(design: Design, fisher: Array, budget: float) -> Design:
-    """Rescale Σ so that ½ tr(FΣ) is the budget under F without its ridge."""
-    used = 0.5 * design.covariance.weighted_trace(fisher)
-    if used <= 0.0:
-        raise ValueError(f"geometry: the {design.method} design costs nothing under F, got 0 nats")
-    if np.isclose(used, budget, rtol=1e-12, atol=0.0):
-        return design
-    if design.method != "worst-case":
-        note = f"rescaled by {budget / used:.6g} to cost {budget:g} nats under F without its ridge"
-        design = replace(design, notes=(*design.notes, note))
-    return replace(
-        design,
-        covariance=design.covariance.scaled(budget / used),
-        cost=budget,
-        constraint_factor=None,
-        multiplier_ratios=None,
-    )
+        shapes["worst-case"] = WorstCase(eta)
+    return {
+        name: shape.design(geometry, budget, differences=differences)
+        for name, shape in shapes.items()
+        if shape.refusal(geometry) is None
+    }

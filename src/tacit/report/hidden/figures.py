@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
+from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.points import CODEBOOK, Point
+from tacit.hidden_states.audit.points import Point
 from tacit.report import drawing as draw
 from tacit.report.drawing import WIDE, Scale
 from tacit.text import superscript
@@ -39,13 +40,11 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
     parts.append(draw.line("axis", left, bottom, width - right, bottom))
     protocol = audit.recommendation.wish.protocol
     read = [point for point in audit.points if point.protocol == protocol]
-    noisy = [point for point in read if point.family != CODEBOOK]
-    for point in noisy:
-        parts += _noise_mark(point, across, up)
-    books = sorted(
-        (point for point in read if point.family == CODEBOOK), key=lambda p: p.agreement.value
-    )
-    parts += _book_marks(books, across, up)
+    for point in read:
+        if point.bound is None:
+            parts += _measured_mark(point, across, up)
+    bounded = [point for point in read if point.bound is not None]
+    parts += _bound_marks(sorted(bounded, key=lambda p: p.agreement.value), across, up)
     parts += _key(left, bottom + 62, narrow, protocol)
     label = (
         "prompts whose next token stays"
@@ -61,7 +60,7 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
     return draw.svg(width, bottom + (118 if narrow else 72), title, parts)
 
 
-def _noise_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
+def _measured_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
     attack, agreement = point.best_attack.top1, point.agreement
     x, y = across(agreement.value), up(attack.value)
     kind = "measured-hollow" if point.reading == "raw" else "measured-point"
@@ -72,20 +71,19 @@ def _noise_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
     ]
 
 
-def _book_marks(books: list[Point], across: Scale, up: Scale) -> list[Markup]:
-    """Draw bounds as short lines, as wide as the agreement's interval; name the best of each C."""
+def _bound_marks(bounded: list[Point], across: Scale, up: Scale) -> list[Markup]:
+    """Draw bounds as short lines, as wide as the agreement's interval; name the best of a mark."""
     parts: list[Markup] = []
     taken: list[tuple[float, float, float]] = []
-    for point in books:
+    for point in bounded:
         assert point.bound is not None
         low, high = across(point.agreement.low), across(point.agreement.high)
         centre, y = across(point.agreement.value), up(point.bound)
         parts.append(draw.line("bound", min(low, centre - 5), y, max(high, centre + 5), y))
         taken.append((centre, y - 3, MARK_WIDTH))
-    # ascending agreement: the last of each size is its best
-    named = {point.codewords: point for point in books}.values()
-    for point in named:
-        name = "argmax" if point.mechanism == "argmax" else f"{point.codewords:,}"
+    # ascending agreement: the last of each mark is its best
+    named = {mechanism_of(point).mark(point): point for point in bounded}
+    for name, point in named.items():
         centre, y = across(point.agreement.value), up(point.bound or 0.0)
         height = next(
             (
@@ -111,7 +109,7 @@ def _key(left: float, y: float, narrow: bool, protocol: str) -> list[Markup]:
         noise = [(full, "noise, decoded alone")]
     entries = [(mark, label, "measured") for mark, label in noise]
     bound = draw.line("bound", left, y - 4, left + 16, y - 4)
-    entries.append((bound, "codebooks of C cells: bound", "bound"))
+    entries.append((bound, "bound on every attacker", "bound"))
     parts = []
     for index, (mark, label, kind) in enumerate(entries):
         over, down = (0, 20 * index) if narrow else ((0, 225, 410)[index], 0)
@@ -173,7 +171,7 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
     listed = list(shown)
     for row, (label, point) in enumerate(listed):
         kind = "bound" if point.bound is not None else "measured"
-        dash = " dotted" if point.mechanism == "argmax" else ""
+        dash = " dotted" if mechanism_of(point).control else ""
         marks = [
             (across(math.log10(size)), up(success))
             for size, success in point.best_attack.candidates

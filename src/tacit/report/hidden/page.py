@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
+import re
 from importlib import resources
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.points import CODEBOOK, Point
+from tacit.hidden_states.audit.points import Point
 from tacit.releases.provenance import Provenance
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.embedding import embedded_json
 from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
-from tacit.report.hidden.words import READ, hidden_verdict, setting, share, words
+from tacit.report.hidden.words import READ, hidden_verdict, setting, share, size_of_noise, words
 from tacit.text import percent, percent_up, significant, significant_up
 
 
@@ -40,7 +41,7 @@ def render_audit(audit: Audit, provenance: Provenance) -> str:
 
 def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
     shown = compared(audit)
-    noisy = [point for point in audit.points if point.family != CODEBOOK]
+    noisy = [point for point in audit.points if point.bound is None]
     raw = [point for point in noisy if point.reading == "raw"]
     alone = [point for point in noisy if point.protocol == "B"]
     denoised = [point for point in noisy if point.protocol == "A" and point.reading != "raw"]
@@ -48,7 +49,7 @@ def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
         "audit": audit,
         "verdict": hidden_verdict(audit),
         "provenance": provenance,
-        "chosen": audit.recommendation.point,
+        "theorem": _theorem(audit.recommendation.point),
         "wish": audit.recommendation.wish,
         "map_wide": map_figure(audit, width=WIDE),
         "map_narrow": map_figure(audit, width=NARROW),
@@ -64,7 +65,6 @@ def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
         "alone_middle": sum(point.in_middle for point in alone),
         "rows": [_row(point, audit) for point in audit.points],
         "bank": audit.points[0].bank,
-        "ln_bank": math.log(audit.points[0].bank),
         "prompts": audit.points[0].prompts,
         "assumptions": list(
             dict.fromkeys(line for held in audit.guarantees for line in held.assumptions)
@@ -75,13 +75,24 @@ def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
     }
 
 
+def _theorem(chosen: Point | None) -> tuple[Markup, Markup] | None:
+    """Return what the mechanism says of its theorem and what it does not, variables in italics."""
+    if chosen is None or not (formula := mechanism_of(chosen).formula(chosen)):
+        return None
+    return _variables(formula), _variables(mechanism_of(chosen).caveat(chosen))
+
+
+def _variables(text: str) -> Markup:
+    return Markup(re.sub(r"\*([^*]+)\*", r"<var>\1</var>", str(escape(text))))
+
+
 def _row(point: Point, audit: Audit) -> dict[str, Any]:
     attack = point.best_attack
     epsilon = "–" if point.epsilon_nearest is None else significant_up(point.epsilon_nearest)
     return {
         "name": words(point),
         "setting": setting(point),
-        "read": READ[point.reading],
+        "read": READ.get(point.reading, point.reading),
         "protocol": point.protocol,
         "agreement": share(point.agreement),
         "kl": significant(point.kl.value),
@@ -108,8 +119,8 @@ def compared(audit: Audit) -> list[tuple[str, Point]]:
     chosen = audit.recommendation.point
     target = 0.5 if chosen is None else chosen.agreement.value
     found = [] if chosen is None else [chosen]
-    found += [p for p in read if p.mechanism == "argmax" and p is not chosen][:1]
-    noisy = [p for p in read if p.family != CODEBOOK and p is not chosen]
+    found += [p for p in read if mechanism_of(p).control and p is not chosen][:1]
+    noisy = [p for p in read if p.bound is None and p is not chosen]
     denoised = [p for p in noisy if p.reading != "raw"] or noisy
     if denoised:
         found.append(min(denoised, key=lambda p: abs(p.agreement.value - target)))
@@ -119,5 +130,5 @@ def compared(audit: Audit) -> list[tuple[str, Point]]:
 
 
 def _curve_label(point: Point) -> str:
-    level = "" if point.family == CODEBOOK else f", {setting(point)}"
-    return f"{words(point)}{level}: agreement {percent(point.agreement.value)}"
+    parts = ", ".join(filter(None, (words(point), size_of_noise(point))))
+    return f"{parts}: agreement {percent(point.agreement.value)}"

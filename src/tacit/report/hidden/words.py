@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.points import CODEBOOK, Measured, Point
+from tacit.hidden_states.audit.points import Measured, Point
 from tacit.text import percent, percent_up
 
-NAMES = {
-    "isotropic": "noise alike in all directions",
-    "inverse-fisher": "noise by the inverse Fisher information",
-    "inverse-fisher-diagonal": "noise by the inverse diagonal Fisher information",
-    "mahalanobis-optimal": "Mahalanobis-optimal noise",
-    "worst-case": "worst-case noise",
-    "codebook-euclidean": "which of {C} states is nearest",
-    "codebook-fisher": "which of {C} states is nearest by Fisher information",
-    "codebook-behaviour": "which of {C} behaviours it shows",
-    "codebook-decision": "which of {C} behaviours it shows, decisions guarded",
-    "argmax": "the likeliest next token",
-}
 READ = {
     "raw": "read as it comes",
     "posterior-mean": "denoised by public states",
@@ -53,16 +42,17 @@ def hidden_verdict(audit: Audit) -> HiddenVerdict:
     keeps = f"the model’s next token stays the same for {kept} of prompts"
     if chosen.protocol == "B":
         keeps = f"the release alone gives the model’s next token for {kept} of prompts"
+    stored = mechanism_of(chosen).stored(chosen)
     if chosen.bound is not None:
         return HiddenVerdict(
             "bounded",
-            f"Store only {words(chosen)}, not the state: whatever an attacker knows, it names the "
+            f"Store {stored}: whatever an attacker knows, it names the "
             f"prompt among {chosen.bank:,} at most {percent_up(chosen.bound)} of the time, and "
             f"{keeps}.",
         )
     return HiddenVerdict(
         "measured",
-        f"Store the state with {words(chosen)}: the strongest attack we ran names the prompt "
+        f"Store {stored}: the strongest attack we ran names the prompt "
         f"among {chosen.bank:,} {percent(chosen.best_attack.top1.value)} of the time, and {keeps}; "
         "nothing proves that a better attack does no better.",
     )
@@ -70,17 +60,21 @@ def hidden_verdict(audit: Audit) -> HiddenVerdict:
 
 def words(point: Point) -> str:
     """Say what is released."""
-    name = NAMES.get(point.mechanism, point.mechanism)
-    return name.replace("{C}", f"{point.codewords or 0:,}")
+    return mechanism_of(point).words(point)
 
 
 def setting(point: Point) -> str:
     """Return C, K or ε as the tables show it."""
-    if point.family == CODEBOOK:
+    if point.codewords is not None:
         return f"C = {point.codewords:,}"
+    return size_of_noise(point) or "–"
+
+
+def size_of_noise(point: Point) -> str:
+    """Return K or ε, which words leave open; empty where nothing of the kind was set."""
     if point.target_epsilon is not None:
         return f"ε = {point.target_epsilon:g}"
-    return f"K = {point.kl_budget:.3g}"
+    return "" if point.kl_budget is None else f"K = {point.kl_budget:.3g}"
 
 
 def share(found: Measured | None) -> str:

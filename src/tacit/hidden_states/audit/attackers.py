@@ -1,0 +1,108 @@
+"""Attackers of noisy states as values: each ranks the bank by a distance chosen knowing Σ."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit._ground.checks import Array
+from tacit.attacks.retrieval import metrics
+from tacit.attacks.retrieval.metrics import Metric
+from tacit.hidden_states.spelling import Spelled, read_one
+
+if TYPE_CHECKING:
+    from tacit.covariance import Covariance
+    from tacit.hidden_states.audit.laboratory import Laboratory
+
+BARE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What an attacker of one release knows.
+
+    Attributes:
+        laboratory: the layer.
+        covariance: Σ.
+        held_out: (h, d) noisy states of the rows it may tune itself on.
+    """
+
+    laboratory: Laboratory
+    covariance: Covariance
+    held_out: Array
+
+
+@dataclass(frozen=True)
+class Attacker(Spelled, ABC):
+    """One retrieval attacker, who holds the bank and knows Σ."""
+
+    @abstractmethod
+    def metric(self, told: Told) -> Metric:
+        """Return the distance it ranks candidates by."""
+
+
+@dataclass(frozen=True)
+class Euclidean(Attacker):
+    """Distance of states, which forgets Σ."""
+
+    word = "euclidean"
+
+    def metric(self, told: Told) -> Metric:
+        """As ``Attacker``."""
+        del told
+        return metrics.Euclidean()
+
+
+@dataclass(frozen=True)
+class Complement(Attacker):
+    """Distance outside the k noisiest directions, k of the geometry."""
+
+    word = "complement"
+
+    def metric(self, told: Told) -> Metric:
+        """As ``Attacker``."""
+        _, vectors = np.linalg.eigh(told.covariance.to_dense())
+        return metrics.Complement(vectors[:, -told.laboratory.geometry.rank :].T)
+
+
+@dataclass(frozen=True)
+class Weighted(Attacker):
+    """Distance with each coordinate divided by its variance."""
+
+    word = "weighted"
+
+    def metric(self, told: Told) -> Metric:
+        """As ``Attacker``."""
+        variances = told.covariance.diagonal()
+        return metrics.Weighted(1.0 / (variances + BARE * variances.mean()))
+
+
+@dataclass(frozen=True)
+class Mahalanobis(Attacker):
+    """Distance by Σ⁻¹ with a floor tuned on held-out releases: the strongest."""
+
+    word = "mahalanobis"
+
+    def metric(self, told: Told) -> Metric:
+        """As ``Attacker``."""
+        tuning = np.arange(told.laboratory.tuned.start, told.laboratory.tuned.stop)
+        return metrics.Mahalanobis(told.covariance, held_out=(told.held_out, tuning))
+
+
+ATTACKERS: tuple[type[Attacker], ...] = (Euclidean, Complement, Weighted, Mahalanobis)
+USUAL: tuple[Attacker, ...] = (Euclidean(), Mahalanobis())
+
+
+def read_attacker(attacker: Attacker | str) -> Attacker:
+    """Return the attacker that a word names, or the value given.
+
+    Example:
+        >>> read_attacker("mahalanobis")
+        Mahalanobis()
+    """
+    return (
+        attacker if isinstance(attacker, Attacker) else read_one("attackers", attacker, ATTACKERS)
+    )

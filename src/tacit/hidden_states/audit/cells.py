@@ -1,0 +1,232 @@
+"""Codes as mechanisms: which cell a state lies in, cells being values, and the likeliest token."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from tacit._ground.checks import integer, non_negative
+from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
+from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.spelling import Spelled, read_one
+
+if TYPE_CHECKING:
+    from tacit.hidden_states.audit.cell_points import CodeTrial
+    from tacit.hidden_states.audit.laboratory import Laboratory
+    from tacit.hidden_states.codebooks.codebook import Codebook
+
+# Nats that a changed likeliest token costs in the cells that guard decisions.
+DECISION_COST = 4.0
+
+
+@dataclass(frozen=True)
+class Cells(Spelled, ABC):
+    """What makes two states share a cell, and what stands for a cell."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What is released, ``{C}`` in the place of the number of cells."""
+
+    @abstractmethod
+    def options(self, laboratory: Laboratory) -> dict[str, Any]:
+        """Return what ``Codebook.fit`` takes besides states, behaviours and C."""
+
+
+@dataclass(frozen=True)
+class Euclidean(Cells):
+    """Cells of states that are near, the mean state for each."""
+
+    word = "euclidean"
+
+    @property
+    def words(self) -> str:
+        """As ``Cells``."""
+        return "which of {C} states is nearest"
+
+    def options(self, laboratory: Laboratory) -> dict[str, Any]:
+        """As ``Cells``."""
+        del laboratory
+        return {"metric": "euclidean", "codewords": "centroid"}
+
+
+@dataclass(frozen=True)
+class Fisher(Cells):
+    """Cells of states that are near by the Fisher information, a trained state for each."""
+
+    word = "fisher"
+
+    @property
+    def words(self) -> str:
+        """As ``Cells``."""
+        return "which of {C} states is nearest by Fisher information"
+
+    def options(self, laboratory: Laboratory) -> dict[str, Any]:
+        """As ``Cells``."""
+        fisher = laboratory.geometry.ridged_fisher
+        return {"metric": "fisher", "fisher": fisher, **_trained(laboratory)}
+
+
+@dataclass(frozen=True)
+class Behaviour(Cells):
+    """Cells of prompts after which the model does alike, a trained state for each.
+
+    Attributes:
+        decision_cost: nats >= 0 that a changed likeliest token counts besides KL.
+    """
+
+    decision_cost: float = 0.0
+
+    word = "behaviour"
+    aliases: ClassVar = {"decision": {"decision_cost": DECISION_COST}}
+
+    def __post_init__(self) -> None:
+        non_negative("decision_cost", self.decision_cost)
+
+    @property
+    def words(self) -> str:
+        """As ``Cells``."""
+        guarded = ", decisions guarded" if self.decision_cost else ""
+        return f"which of {{C}} behaviours it shows{guarded}"
+
+    def options(self, laboratory: Laboratory) -> dict[str, Any]:
+        """As ``Cells``."""
+        cost = float(self.decision_cost)
+        return {"metric": "behaviour", "decision_cost": cost, **_trained(laboratory)}
+
+
+def _trained(laboratory: Laboratory) -> dict[str, Any]:
+    return {"codewords": "trained", "continuation": laboratory.learnt}
+
+
+CELLS: tuple[type[Cells], ...] = (Euclidean, Fisher, Behaviour)
+
+
+@dataclass(frozen=True)
+class Codes(Mechanism, ABC):
+    """A code of each state: what a codebook and the likeliest token have in common."""
+
+    family = "codebook"
+    proof = "counting cells"
+
+    @abstractmethod
+    def book(self, laboratory: Laboratory, size: int | None, seed: int) -> Codebook:
+        """Return the codebook fitted on calibration prompts."""
+
+    def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> CodeTrial:
+        """Return the codes of the bank."""
+        from tacit.hidden_states.audit.cell_points import CodeTrial
+
+        return CodeTrial(laboratory, self.book(laboratory, setting.codewords, seed))
+
+    def formula(self, point: Point) -> str:
+        """Return both theorems about one code of a uniform prompt of the bank."""
+        return (
+            f"success ≤ (occupied cells)/*N* = {point.rank:,}/{point.bank:,},\u2002 "
+            "I(*X*; cell) = H(cell) ≤ ln *C*"
+        )
+
+    def caveat(self, point: Point) -> str:
+        """Return how releases about one prompt add up."""
+        return (
+            "It is for one release. Releases about one prompt add up fast: *T* of them tell up to "
+            f"*T* ln *C* nats, and ln *N* is {math.log(point.bank):.1f}."
+        )
+
+
+@dataclass(frozen=True)
+class CodebookMechanism(Codes):
+    """Which of C cells the state lies in.
+
+    Example:
+        >>> CodebookMechanism(Behaviour(decision_cost=4.0)).name
+        'codebook-decision'
+    """
+
+    cells: Cells
+
+    @property
+    def name(self) -> str:
+        """The name of the cells after ``codebook-``."""
+        return f"codebook-{self.cells.name}"
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Return the codebook of the cells that a word names."""
+        for kind in CELLS:
+            if (found := kind.read(text.removeprefix("codebook-"))) is not None:
+                return cls(found) if text.startswith("codebook-") else None
+        return None
+
+    @classmethod
+    def spelling(cls) -> tuple[str, ...]:
+        """Return the words of all cells."""
+        return tuple(f"codebook-{word}" for kind in CELLS for word in kind.spelling())
+
+    def settings(self, asked: Asked) -> tuple[Setting, ...]:
+        """Return every C, 2 … the calibration prompts."""
+        most = asked.calibration
+        return tuple(
+            Setting(codewords=integer("codewords", size, minimum=2, maximum=most))
+            for size in asked.codewords
+        )
+
+    def book(self, laboratory: Laboratory, size: int | None, seed: int) -> Codebook:
+        """Return C cells and what stands for each."""
+        return _fitted(laboratory, size, seed, self.cells.options(laboratory))
+
+    def words(self, point: Point) -> str:
+        """Say which cells they are."""
+        return self.cells.words.replace("{C}", f"{point.codewords or 0:,}")
+
+    def mark(self, point: Point) -> str:
+        """Return C."""
+        return f"{point.codewords or 0:,}"
+
+
+@dataclass(frozen=True)
+class Argmax(Codes):
+    """The likeliest next token itself: a control, for it agrees always and says little else."""
+
+    word = "argmax"
+    control = "releases the likeliest token"
+
+    def settings(self, asked: Asked) -> tuple[Setting, ...]:
+        """Return one setting: there are as many codewords as tokens."""
+        return (Setting(codewords=asked.vocabulary),)
+
+    def book(self, laboratory: Laboratory, size: int | None, seed: int) -> Codebook:
+        """Return a cell for every token."""
+        del size
+        return _fitted(laboratory, None, seed, {"metric": "argmax", **_trained(laboratory)})
+
+    def words(self, point: Point) -> str:
+        """Say that it is the token."""
+        del point
+        return "the likeliest next token"
+
+
+def read_code(argument: str, text: str) -> Codes:
+    """Return the mechanism of the cells that a word names, or of the likeliest token."""
+    kinds: tuple[type[Cells | Argmax], ...] = (*CELLS, Argmax)
+    found = read_one(argument, text, kinds)
+    return CodebookMechanism(found) if isinstance(found, Cells) else found
+
+
+def _fitted(
+    laboratory: Laboratory, size: int | None, seed: int, options: dict[str, Any]
+) -> Codebook:
+    import numpy as np
+
+    from tacit.hidden_states.codebooks.codebook import Codebook
+
+    return Codebook.fit(
+        laboratory.calibration,
+        size=size,
+        behaviours=laboratory.calibration_behaviours,
+        rng=np.random.default_rng(seed),
+        progress=False,
+        **options,
+    )

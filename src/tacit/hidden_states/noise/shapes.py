@@ -1,0 +1,325 @@
+"""Shapes of Gaussian noise as values: where a design puts it, at a KL budget K = ½ tr(FΣ)."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tacit._ground.checks import Array, in_interval, integer, matrix, non_negative, positive
+from tacit.design import (
+    Design,
+    average,
+    ball,
+    complement,
+    generalized_eigen,
+    isotropic,
+    power,
+    worst_case,
+)
+from tacit.hidden_states.spelling import Spelled, read_one
+
+if TYPE_CHECKING:
+    from tacit.hidden_states.geometry.estimation import Geometry
+
+FLOOR = 1e-2
+LARGEST_POWER = 1000.0
+WORST_CASE_DIFFERENCES = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a design is made from: F and S, K in nats, and differences (m, d) of an adjacency."""
+
+    geometry: Geometry
+    budget: float
+    differences: Any
+
+
+@dataclass(frozen=True)
+class Shape(Spelled, ABC):
+    """Where noise goes, whatever its size."""
+
+    @property
+    def words(self) -> str:
+        """What is added, as a sentence goes on after "the state with"."""
+        return self.name
+
+    def refusal(self, geometry: Geometry) -> str | None:
+        """Say why this geometry allows no such design, None where it does."""
+        del geometry
+        return None
+
+    @abstractmethod
+    def make(self, given: Given) -> Design:
+        """Return the design at about K nats; ``design`` scales it to exactly K."""
+
+    def design(self, geometry: Geometry, kl_budget: float, *, differences: Any = None) -> Design:
+        """Return the design that spends exactly K nats by the quadratic prediction ``½ tr(FΣ)``.
+
+        Args:
+            geometry: F and S of the layer.
+            kl_budget: K in nats, > 0.
+            differences: (m, d), for the shape that is least in the worst case over this list.
+
+        Raises:
+            ValueError: a design that this F does not allow, or that costs nothing under it.
+        """
+        budget = positive("kl_budget", kl_budget)
+        if reason := self.refusal(geometry):
+            raise ValueError(f"mechanisms: {reason}")
+        made = self.make(Given(geometry, budget, differences))
+        return _spending(made, geometry.dense_fisher, budget)
+
+
+@dataclass(frozen=True)
+class Isotropic(Shape):
+    """The same variance in every direction."""
+
+    word = "isotropic"
+
+    @property
+    def words(self) -> str:
+        """As ``Shape``."""
+        return "noise alike in all directions"
+
+    def make(self, given: Given) -> Design:
+        """As ``Shape``."""
+        return isotropic(given.geometry.dense_fisher, given.budget)
+
+
+@dataclass(frozen=True)
+class InverseFisher(Shape):
+    """Σ ∝ F⁻¹, or diag(F)⁻¹, F with its ridge."""
+
+    diagonal: bool = False
+
+    word = "inverse-fisher"
+    aliases: ClassVar = {"inverse-fisher-diagonal": {"diagonal": True}}
+
+    @property
+    def words(self) -> str:
+        """As ``Shape``."""
+        return f"noise by the inverse {'diagonal ' * self.diagonal}Fisher information"
+
+    def make(self, given: Given) -> Design:
+        """As ``Shape``."""
+        ridged = given.geometry.ridged_fisher
+        return ball(np.diagonal(ridged) if self.diagonal else ridged, given.budget)
+
+
+@dataclass(frozen=True)
+class Power(Shape):
+    """Σ ∝ diag(F)^−α, F with its ridge."""
+
+    alpha: float
+
+    word = "power"
+
+    def __post_init__(self) -> None:
+        in_interval("alpha", self.alpha, -LARGEST_POWER, LARGEST_POWER)
+
+    def make(self, given: Given) -> Design:
+        """As ``Shape``."""
+        return power(np.diagonal(given.geometry.ridged_fisher), self.alpha, given.budget)
+
+
+@dataclass(frozen=True)
+class GeneralizedEigen(Shape):
+    """Noise in k directions alone, those of most spread for their cost: bare in all others."""
+
+    directions: int
+
+    word = "generalized-eigen"
+
+    def __post_init__(self) -> None:
+        integer("directions", self.directions, minimum=1)
+
+    def refusal(self, geometry: Geometry) -> str | None:
+        """As ``Shape``: k is below d."""
+        if self.directions < geometry.width:
+            return None
+        return f"expected fewer than {geometry.width} directions, got {self.name}"
+
+    def make(self, given: Given) -> Design:
+        """As ``Shape``."""
+        return generalized_eigen(
+            given.geometry.ridged_fisher, given.geometry.spread, given.budget, self.directions
+        )
+
+
+@dataclass(frozen=True)
+class MahalanobisOptimal(Shape):
+    """Least mean Mahalanobis signal tr(SΣ⁻¹), with a floor relative to the mean variance."""
+
+    floor: float = FLOOR
+
+    word = "mahalanobis-optimal"
+    aliases: ClassVar = {"mahalanobis-bare": {"floor": 0.0}}
+
+    def __post_init__(self) -> None:
+        non_negative("floor", self.floor)
+
+    @property
+    def words(self) -> str:
+        """As ``Shape``."""
+        return "Mahalanobis-optimal noise" if self.floor else self.name
+
+    def make(self, given: Given) -> Design:
+        """As ``Shape``."""
+        fisher = given.geometry.dense_fisher
+        ridge = given.geometry.ridge * float(np.trace(fisher)) / given.geometry.width
+        return average(fisher, given.geometry.spread, given.budget, ridge=ridge, floor=self.floor)
+
+
+@dataclass(frozen=True)
+class Complement(Shape):
+    """Noise outside the k directions of most Fisher information; the geometry's own k if None."""
+
+    directions: int | None = None
+
+    word = "complement"
+    whiten: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.directions is not None:
+            integer("directions", self.directions, minimum=1)
+
+    def refusal(self, geometry: Geometry) -> str | None:
+        """As ``Shape``: F is not zero outside k directions, or noise there would cost nothing."""
+        kept = self._kept(geometry)
+        if geometry.fisher_rank > kept:
+            return None
+        return (
+            f"{self.name} needs a Fisher information of rank above {kept}, "
+            f"got rank {geometry.fisher_rank}"
+        )
+
+    def make(self, given: Given) -> Design:
+        """As ``Shape``."""
+        kept = self._kept(given.geometry)
+        return complement(given.geometry.dense_fisher, kept, given.budget, whiten=self.whiten)
+
+    def _kept(self, geometry: Geometry) -> int:
+        return geometry.rank if self.directions is None else self.directions
+
+
+@dataclass(frozen=True)
+class FisherComplement(Complement):
+    """The complement with noise by the inverse Fisher information inside it."""
+
+    word = "fisher-complement"
+    whiten = True
+
+
+@dataclass(frozen=True)
+class WorstCase(Shape):
+    """Least in the worst case over a list of differences, with a floor as above."""
+
+    floor: float = FLOOR
+
+    word = "worst-case"
+
+    def __post_init__(self) -> None:
+        non_negative("floor", self.floor)
+
+    @property
+    def words(self) -> str:
+        """As ``Shape``."""
+        return "worst-case noise"
+
+    def make(self, given: Given) -> Design:
+        """As ``Shape``."""
+        rows = matrix("differences", given.differences, columns=given.geometry.width)
+        if not rows.any():
+            raise ValueError("differences: expected one that is not zero, got none")
+        design = worst_case(rows, 1.0, cost=given.geometry.ridged_fisher)
+        covariance = design.covariance
+        if self.floor > 0.0:
+            covariance = covariance.with_floor(self.floor * covariance.trace() / covariance.dim)
+            note = f"floor of {self.floor:g} of the mean variance in every direction"
+        else:
+            note = "outside the span of the listed differences there may be no noise at all"
+        return replace(design, covariance=covariance, gap=math.nan, notes=(*design.notes, note))
+
+
+SHAPES: tuple[type[Shape], ...] = (
+    Isotropic,
+    InverseFisher,
+    MahalanobisOptimal,
+    Complement,
+    FisherComplement,
+    WorstCase,
+    Power,
+    GeneralizedEigen,
+)
+
+
+def read_shape(text: object) -> Shape:
+    """Return the shape that a word names.
+
+    Example:
+        >>> read_shape("power(0.5)"), read_shape("inverse-fisher-diagonal")
+        (Power(alpha=0.5), InverseFisher(diagonal=True))
+    """
+    return read_one("mechanisms", text, SHAPES)
+
+
+class Designs:
+    """The Gaussian designs of one layer, each computed once and scaled to what is asked.
+
+    Args:
+        geometry: F and S of the layer.
+        differences: (m, d), the adjacency set, of which the worst case takes the first 128.
+    """
+
+    def __init__(self, geometry: Geometry, differences: Any) -> None:
+        self._geometry, self._differences = geometry, differences[:WORST_CASE_DIFFERENCES]
+        self._found: dict[Shape, Design] = {}
+
+    def at(self, shape: Shape | str, kl_budget: float) -> Design:
+        """Return the design of a shape, or of the shape that a word names, at K nats.
+
+        Raises:
+            ValueError: an unknown name, or a design that this F does not allow.
+
+        Source: hidden-state, Sec. 4–6, App. Q and S.
+        """
+        budget = positive("kl_budget", kl_budget)
+        asked = shape if isinstance(shape, Shape) else read_shape(shape)
+        if asked not in self._found:
+            self._found[asked] = asked.design(self._geometry, 1.0, differences=self._differences)
+        return scaled_design(self._found[asked], budget)
+
+
+def scaled_design(design: Design, factor: float) -> Design:
+    """Return the design with c Σ in the place of Σ."""
+    return replace(
+        design,
+        covariance=design.covariance.scaled(factor),
+        cost=design.cost * factor,
+        constraint_factor=None,
+        multiplier_ratios=None,
+    )
+
+
+def _spending(design: Design, fisher: Array, budget: float) -> Design:
+    """Rescale Σ so that ½ tr(FΣ) is the budget under F without its ridge."""
+    used = 0.5 * design.covariance.weighted_trace(fisher)
+    if used <= 0.0:
+        raise ValueError(f"geometry: the {design.method} design costs nothing under F, got 0 nats")
+    if np.isclose(used, budget, rtol=1e-12, atol=0.0):
+        return design
+    if design.method != "worst-case":
+        note = f"rescaled by {budget / used:.6g} to cost {budget:g} nats under F without its ridge"
+        design = replace(design, notes=(*design.notes, note))
+    return replace(
+        design,
+        covariance=design.covariance.scaled(budget / used),
+        cost=budget,
+        constraint_factor=None,
+        multiplier_ratios=None,
+    )

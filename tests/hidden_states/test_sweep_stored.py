@@ -1,0 +1,80 @@
+"""A small sweep of every mechanism, held against the file it once wrote, number by number."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tacit.hidden_states import Sizes, sweep  # noqa: E402
+from tacit.models.texts.prefixes import Prefixes  # noqa: E402
+from tests.hidden_states.networks import small_network  # noqa: E402
+
+STORED = Path(__file__).parent / "stored_sweep.jsonl"
+NOISE = (
+    "isotropic", "inverse-fisher", "inverse-fisher-diagonal", "mahalanobis-optimal",
+    "mahalanobis-bare", "complement", "fisher-complement", "worst-case", "power(0.5)",
+    "generalized-eigen(2)",
+)  # fmt: skip
+CODES = (
+    "codebook-euclidean", "codebook-fisher", "codebook-behaviour", "codebook-decision", "argmax",
+)  # fmt: skip
+SIZES = Sizes(geometry=40, pairs=20, prompts=24, generated=6, queries=30, held_out=20, trained=40)
+ALL = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
+
+
+def swept(out, progress=None):
+    model = small_network(vocabulary=30, width=8)
+    stream = np.random.default_rng(4).integers(30, size=2000)
+    prefixes = Prefixes.draw(stream, bank=60, calibration=60, held_out=1, length=5, rng=0)
+    shared = {"prefixes": prefixes, "sizes": SIZES, "out": out, "rng": 11, "progress": progress}
+    return (
+        *sweep(model, [1], [*NOISE, *CODES], [0.5], codewords=(6,), readings=("raw",), **shared),
+        *sweep(
+            model,
+            [2],
+            ["isotropic", "mahalanobis-optimal"],
+            [],
+            ("euclidean", "complement", "weighted", "mahalanobis"),
+            epsilons=[4.0],
+            readings=ALL,
+            **shared,
+        ),
+    )
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def close(found, stored):
+    """Words and integers alike; numbers to what another processor's products may change."""
+    if isinstance(stored, dict):
+        return set(found) == set(stored) and all(close(found[k], stored[k]) for k in stored)
+    if isinstance(stored, list):
+        return len(found) == len(stored) and all(map(close, found, stored))
+    if isinstance(stored, float):
+        return found == pytest.approx(stored, rel=1e-4, abs=1e-7)
+    return found == stored and type(found) is type(stored)
+
+
+def test_every_mechanism_measures_what_it_measured_before(tmp_path):
+    swept(tmp_path / "points.jsonl")
+    found, stored = lines(tmp_path / "points.jsonl"), lines(STORED)
+    assert [point["key"] for point in found] == [point["key"] for point in stored]
+    for now, before in zip(found, stored, strict=True):
+        assert close({**now, "seconds": 0.0}, before), (now, before)
+
+
+def test_a_file_from_before_is_resumed_without_measuring_anything(tmp_path):
+    copy = tmp_path / "points.jsonl"
+    shutil.copy(STORED, copy)
+    points = swept(copy)
+    assert copy.read_bytes() == STORED.read_bytes()
+    assert [point.to_dict() for point in points] == [
+        {name: value for name, value in line.items() if name != "key"} for line in lines(STORED)
+    ]
