@@ -120,7 +120,7 @@ def test_geometry_sweep_and_codebook_speak_json(
     assert len(json.loads(swept.out)) == 5
     out = tmp_path / "book.safetensors"
     fitted = tacit(
-        "hidden", "codebook", "--layer", "1", "--size", "8", "--metric", "euclidean",
+        "hidden", "codebook", "--layer", "1", "--codewords", "8", "--metric", "euclidean",
         "--out", out, *given, *sizes, "--json", "-",
     )  # fmt: skip
     assert fitted.code == 0, fitted.err

@@ -66,7 +66,11 @@ ARRAYS = {
         [ROWS],
         {"differences": ROWS[:3], "orders": [2.0, 4.0], "confidence": 0.9, "rng": 0},
     ),
-    "sample_prefixes": (sample_prefixes, [STREAM, 3, 4], {"rng": 0, "exclude": STREAM[None, :4]}),
+    "sample_prefixes": (
+        sample_prefixes,
+        [STREAM],
+        {"count": 3, "length": 4, "rng": 0, "exclude": STREAM[None, :4]},
+    ),
     "split": (split, [STREAM[:12].reshape(3, 4), 1, 2], {}),
     "Prefixes.draw": (
         Prefixes.draw,

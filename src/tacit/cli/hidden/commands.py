@@ -38,7 +38,7 @@ Out = Annotated[str, typer.Option(help="Safetensors file to write.")]
 
 @app.command()
 @grouped
-def measure_geometry(
+def geometry(
     layer: Layer,
     calibration: Calibration = 2000,
     json: Json = None,
