@@ -123,7 +123,7 @@ def _check_success(form: Form, allowed: float) -> GateCheck:
     sentence = f"success bound {percent_up(found, 2)} {_sign(holds)} {percent(allowed, 2)}"
     if len(bounds) > 1:
         sentence += f" ({worst.task})"
-    if found > worst.success:
+    if found > worst.success * (1 + 1e-9):
         sentence += f" (stored as {percent_up(worst.success, 2)}; the information "
         sentence += "bound stored beside it gives more)"
     return GateCheck(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tacit import __version__
-from tacit.cli import gate, ledger, show, statistic
+from tacit.cli import classifier, gate, ledger, show, statistic
 from tacit.cli.account import commands as account
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
@@ -26,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("statistic")(statistic.statistic)
+app.command("classifier")(classifier.classifier)
 app.command("gate")(gate.gate)
 app.command("show")(show.show)
 app.add_typer(account.app, name="account")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,26 +14,14 @@ from rich.text import Text
 from tacit._ground.checks import integer
 from tacit.cli.console import command_line, line
 from tacit.cli.options import Force, Json
-from tacit.cli.output import JsonOutput, json_output, new_file
+from tacit.cli.publishing import Destination, Flags, tell_prepared
 
 if TYPE_CHECKING:
-    from tacit.ledger import Ledger
-    from tacit.releases import Provenance
     from tacit.report import ReleaseRecord
-    from tacit.statistics import PreparedStatistic, StatisticRelease
+    from tacit.statistics import StatisticRelease
     from tacit.statistics.table import Table
 
 SHOWN_OUTPUTS = 4
-
-
-@dataclass(frozen=True)
-class _Destination:
-    """Where a release goes; every path is checked before the draw."""
-
-    report: Path | None
-    json: JsonOutput
-    ledger: Ledger | None
-    secret: str | None
 
 
 def statistic(
@@ -104,19 +91,25 @@ def statistic(
     ] = False,
 ) -> None:
     """Release a statistic of a table with designed noise, a guarantee and a measured attack."""
-    from tacit.ledger import Ledger
     from tacit.releases import Provenance
     from tacit.statistics import prepare
     from tacit.statistics.table import read_table
 
     if seed is not None:
         integer("--seed", seed, minimum=0)
-    for flag, given in (("--secret", secret is not None), ("--no-budget", no_budget)):
-        if given and ledger is None:
-            raise ValueError(f"{flag}: expected --ledger beside it, got none")
     table = read_table(data, _columns(columns, target))
-    destination = _destination(
-        data, report, json, ledger, secret, table, seed is not None, no_budget, force
+    destination = Destination.checked(
+        Flags(
+            data=data,
+            report=report,
+            json=json,
+            ledger=ledger,
+            secret=secret,
+            reproducible=seed is not None,
+            no_budget=no_budget,
+            force=force,
+        ),
+        table.fingerprint,
     )
     if ":" in query:
         sys.path.insert(0, os.getcwd())
@@ -138,13 +131,10 @@ def statistic(
     )
     prepared = replace(prepared, description=f"{prepared.description} of {os.path.basename(data)}")
     if dry_run:
-        _tell_prepared(prepared, destination.json)
+        tell_prepared(prepared, destination.json)
         return
-    if ledger is not None and destination.ledger is None:
-        destination = replace(destination, ledger=Ledger(ledger))
-    release = prepared.draw(
-        ledger=destination.ledger, secret=destination.secret, no_budget=no_budget
-    )
+    destination = destination.opened()
+    release = destination.draw(prepared)
     provenance = Provenance.capture(
         command_line(),
         data_name=os.path.basename(data),
@@ -154,7 +144,7 @@ def statistic(
         secret=destination.secret,
         ledger=None if destination.ledger is None else destination.ledger.location,
     )
-    _store(release, destination, provenance)
+    destination.store(release, provenance)
     _tell(release, destination, table)
 
 
@@ -167,123 +157,7 @@ def _columns(columns: str | None, target: str | None) -> list[str] | None:
     return names if target is None or target in names else [*names, target]
 
 
-def _destination(
-    data: str,
-    report: str | None,
-    json: str | None,
-    ledger: str | None,
-    secret: str | None,
-    table: Table,
-    reproducible: bool,
-    no_budget: bool,
-    force: bool,
-) -> _Destination:
-    from tacit._ground.files import check_writable
-    from tacit.ledger import Ledger
-
-    _check_distinct(
-        {
-            "DATA": Path(os.path.abspath(data)),
-            "--report": None if report is None else Path(os.path.abspath(report)),
-            "--json": None if json is None or json == "-" else Path(os.path.abspath(json)),
-            "--ledger": None if ledger is None else _ledger_file(ledger),
-        }
-    )
-    page, output = new_file("--report", report, force), json_output(json, force)
-    if ledger is None:
-        return _Destination(page, output, None, None)
-    path = _ledger_file(ledger)
-    if path is not None and not check_writable("--ledger", path).exists():
-        # A ledger is made when there is something to write into it.
-        return _Destination(page, output, None, table.fingerprint if secret is None else secret)
-    book = Ledger(ledger)
-    name = _checked_secret(book, secret, data, table, reproducible, no_budget)
-    return _Destination(page, output, book, name)
-
-
-def _ledger_file(location: str) -> Path | None:
-    from tacit.ledger.store import parse_location
-
-    url = parse_location(location)
-    return Path(os.path.abspath(str(url.database))) if url.get_backend_name() == "sqlite" else None
-
-
-def _check_distinct(paths: dict[str, Path | None]) -> None:
-    seen: dict[Path, str] = {}
-    for flag, path in paths.items():
-        if path is None:
-            continue
-        if path in seen:
-            raise ValueError(f"{flag}: expected another file than {seen[path]}, got {path} twice")
-        seen[path] = flag
-
-
-def _checked_secret(
-    book: Ledger,
-    named: str | None,
-    data: str,
-    table: Table,
-    reproducible: bool,
-    no_budget: bool,
-) -> str:
-    """Return the secret's name; refuse now what the reservation would after the simulations."""
-    from tacit.cli.ledger import name_of_rows
-    from tacit.ledger.filters import uncounted
-    from tacit.ledger.notions import INFORMATION
-
-    secret = name_of_rows(book, data, table.fingerprint) if named is None else named
-    budget, left = book.budget(secret), book.remaining(secret)
-    if budget is None or left is None:
-        if not no_budget:
-            book.check_budgeted(secret)
-        return secret
-    if reproducible:
-        raise ValueError(
-            f"--seed: a seeded release guarantees nothing, and secret {secret!r} has a budget of "
-            f"{budget}; nothing was drawn"
-        )
-    reason = uncounted(budget, {INFORMATION})
-    if reason is not None:
-        raise ValueError(f"guarantee: {reason} (secret {secret!r}); nothing was drawn")
-    if not left.nats:
-        raise ValueError(
-            f"budget: secret {secret!r} has a budget of {budget} and no nats left of it; "
-            "nothing was drawn"
-        )
-    return secret
-
-
-def _store(release: StatisticRelease, destination: _Destination, provenance: Provenance) -> None:
-    """Write what the ledger has by now: if a file cannot be written, the release is not lost."""
-    from tacit.report import write_report
-
-    destination.json.write({**release.to_dict(), "provenance": provenance.to_dict()})
-    if destination.report is not None:
-        write_report(release, destination.report, provenance)
-
-
-def _tell_prepared(prepared: PreparedStatistic, output: JsonOutput) -> None:
-    """Say what a release would be: its guarantee and the error of every number."""
-    from tacit.text import significant
-
-    console = output.console
-    for guarantee in prepared.guarantees:
-        line(console, "guarantee", guarantee.describe())
-    for expected in prepared.expected:
-        line(console, "error", f"{expected.name} ± {significant(expected.error)} (one deviation)")
-    line(console, "drawn", "nothing: this was a dry run")
-    output.write(
-        {
-            "guarantees": [guarantee.to_dict() for guarantee in prepared.guarantees],
-            "expected": [vars(expected) for expected in prepared.expected],
-            "description": prepared.description,
-            "reproducible": prepared.reproducible,
-        }
-    )
-    output.tell()
-
-
-def _tell(release: StatisticRelease, destination: _Destination, table: Table) -> None:
+def _tell(release: StatisticRelease, destination: Destination, table: Table) -> None:
     from tacit.report import read_release
     from tacit.report.statistic.words import verdict
 
@@ -300,11 +174,7 @@ def _tell(release: StatisticRelease, destination: _Destination, table: Table) ->
         "data",
         f"{len(table.rows):,} rows × {len(table.names)} columns, {table.fingerprint[:23]}…",
     )
-    if destination.ledger is not None and destination.secret is not None:
-        line(console, "ledger", _account(destination.ledger, destination.secret))
-    if destination.report is not None:
-        line(console, "report", str(destination.report))
-    destination.json.tell()
+    destination.tell()
 
 
 def _outputs(record: ReleaseRecord) -> str:
@@ -367,11 +237,3 @@ def _numbers(record: ReleaseRecord) -> list[tuple[str, str]]:
     entropy = "operating system entropy"
     lines.append(("randomness", seed_words(record) if record.reproducible else entropy))
     return lines
-
-
-def _account(book: Ledger, secret: str) -> str:
-    from tacit.cli.ledger import spending_words
-
-    left = book.remaining(secret)
-    words = f"{book.location}: spent {spending_words(book.spent(secret))}"
-    return words if left is None else f"{words}, {left} left"

@@ -1,0 +1,189 @@
+"""What every command that publishes does: check where it goes, reserve, draw, store, tell."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tacit.cli.console import line
+from tacit.cli.output import JsonOutput, json_output, new_file
+
+if TYPE_CHECKING:
+    from tacit.ledger import Ledger
+    from tacit.releases import Prepared, Provenance, Release
+
+Drawn = TypeVar("Drawn", bound="Release")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What was asked for on the command line, unchecked."""
+
+    data: str
+    report: str | None
+    json: str | None
+    ledger: str | None
+    secret: str | None
+    reproducible: bool
+    no_budget: bool
+    force: bool
+
+    def __post_init__(self) -> None:
+        for flag, given in (
+            ("--secret", self.secret is not None),
+            ("--no-budget", self.no_budget),
+        ):
+            if given and self.ledger is None:
+                raise ValueError(f"{flag}: expected --ledger beside it, got none")
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a release goes; every path is checked before the draw."""
+
+    report: Path | None
+    json: JsonOutput
+    location: str | None
+    ledger: Ledger | None
+    secret: str | None
+    no_budget: bool
+
+    @staticmethod
+    def checked(flags: Flags, fingerprint: str) -> Destination:
+        """Refuse now what could not be written, or paid for, after the work."""
+        from tacit._ground.files import check_writable
+        from tacit.ledger import Ledger
+
+        check_distinct(
+            {
+                "DATA": _absolute(flags.data),
+                "--report": _absolute(flags.report),
+                "--json": None if flags.json == "-" else _absolute(flags.json),
+                "--ledger": None if flags.ledger is None else _ledger_file(flags.ledger),
+            }
+        )
+        page = new_file("--report", flags.report, flags.force)
+        output = json_output(flags.json, flags.force)
+        if flags.ledger is None:
+            return Destination(page, output, None, None, None, flags.no_budget)
+        path = _ledger_file(flags.ledger)
+        if path is not None and not check_writable("--ledger", path).exists():
+            # A ledger is made when there is something to write into it.
+            name = fingerprint if flags.secret is None else flags.secret
+            return Destination(page, output, flags.ledger, None, name, flags.no_budget)
+        book = Ledger(flags.ledger)
+        name = _checked_secret(book, flags, fingerprint)
+        return Destination(page, output, flags.ledger, book, name, flags.no_budget)
+
+    def opened(self) -> Destination:
+        """Return the same with its ledger made, where there was none yet."""
+        from tacit.ledger import Ledger
+
+        if self.location is None or self.ledger is not None:
+            return self
+        return replace(self, ledger=Ledger(self.location))
+
+    def draw(self, prepared: Prepared[Drawn]) -> Drawn:
+        """Reserve, draw and commit."""
+        if self.ledger is None:
+            return prepared.draw()
+        return prepared.draw(ledger=self.ledger, secret=self.secret, no_budget=self.no_budget)
+
+    def store(self, release: Release, provenance: Provenance) -> None:
+        """Write what the ledger has by now: if a file cannot be written, nothing is lost."""
+        from tacit.report import write_report
+
+        self.json.write({**release.to_dict(), "provenance": provenance.to_dict()})
+        if self.report is not None:
+            write_report(release, self.report, provenance)
+
+    def tell(self) -> None:
+        """Say what was spent and which files were written."""
+        console = self.json.console
+        if self.ledger is not None and self.secret is not None:
+            line(console, "ledger", _account(self.ledger, self.secret))
+        if self.report is not None:
+            line(console, "report", str(self.report))
+        self.json.tell()
+
+
+def check_distinct(paths: dict[str, Path | None]) -> None:
+    """Refuse one file under two flags."""
+    seen: dict[Path, str] = {}
+    for flag, path in paths.items():
+        if path is None:
+            continue
+        if path in seen:
+            raise ValueError(f"{flag}: expected another file than {seen[path]}, got {path} twice")
+        seen[path] = flag
+
+
+def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
+    """Say what a release would be: its guarantee and the error of every number."""
+    from tacit.text import significant
+
+    console = output.console
+    for guarantee in prepared.guarantees:
+        line(console, "guarantee", guarantee.describe())
+    for expected in prepared.expected:
+        line(console, "error", f"{expected.name} ± {significant(expected.error)} (one deviation)")
+    line(console, "drawn", "nothing: this was a dry run")
+    output.write(
+        {
+            "guarantees": [guarantee.to_dict() for guarantee in prepared.guarantees],
+            "expected": [vars(expected) for expected in prepared.expected],
+            "description": prepared.description,
+            "reproducible": prepared.reproducible,
+        }
+    )
+    output.tell()
+
+
+def _absolute(path: str | None) -> Path | None:
+    return None if path is None else Path(os.path.abspath(path))
+
+
+def _ledger_file(location: str) -> Path | None:
+    from tacit.ledger.store import parse_location
+
+    url = parse_location(location)
+    return _absolute(str(url.database)) if url.get_backend_name() == "sqlite" else None
+
+
+def _checked_secret(book: Ledger, flags: Flags, fingerprint: str) -> str:
+    """Return the secret's name; refuse now what the reservation would after the work."""
+    from tacit.cli.ledger import name_of_rows
+    from tacit.ledger.filters import uncounted
+    from tacit.ledger.notions import INFORMATION
+
+    named = flags.secret
+    secret = name_of_rows(book, flags.data, fingerprint) if named is None else named
+    budget, left = book.budget(secret), book.remaining(secret)
+    if budget is None or left is None:
+        if not flags.no_budget:
+            book.check_budgeted(secret)
+        return secret
+    if flags.reproducible:
+        raise ValueError(
+            f"--seed: a seeded release guarantees nothing, and secret {secret!r} has a budget of "
+            f"{budget}; nothing was drawn"
+        )
+    reason = uncounted(budget, {INFORMATION})
+    if reason is not None:
+        raise ValueError(f"guarantee: {reason} (secret {secret!r}); nothing was drawn")
+    if not left.nats:
+        raise ValueError(
+            f"budget: secret {secret!r} has a budget of {budget} and no nats left of it; "
+            "nothing was drawn"
+        )
+    return secret
+
+
+def _account(book: Ledger, secret: str) -> str:
+    from tacit.cli.ledger import spending_words
+
+    left = book.remaining(secret)
+    words = f"{book.location}: spent {spending_words(book.spent(secret))}"
+    return words if left is None else f"{words}, {left} left"

@@ -1,0 +1,78 @@
+"""``tacit classifier``: the form alone gives it a page, a gate, a ledger entry and ten lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.classifiers import ClassifierRelease
+from tacit.ledger import Ledger
+
+from .cli_runner import Tacit, in_process, refused
+
+BOUND = "0.3"
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    source = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    logits = 4 * np.eye(3)[labels] + source.normal(size=(60, 3))
+    path = tmp_path / "logits.csv"
+    table = np.column_stack([logits, labels])
+    np.savetxt(path, table, delimiter=",", header="a,b,c,label", comments="")
+    return path
+
+
+def test_a_release_is_stored_shown_and_gated(data: Path, tmp_path: Path, tacit: Tacit) -> None:
+    out, page, book = tmp_path / "r.json", tmp_path / "r.html", tmp_path / "book.db"
+    done = tacit(
+        *("classifier", data, "--labels", "label", "--success", BOUND, "--inputs", "3,5"),
+        *("--json", out, "--report", page, "--ledger", book, "--secret", "inputs"),
+    )
+    assert done.code == 0, done.err
+    content = json.loads(out.read_text(encoding="utf-8"))
+    release = ClassifierRelease.from_dict(
+        {name: value for name, value in content.items() if name != "provenance"}
+    )
+    assert release.logits.shape == (2, 3)
+    assert release.identification.success <= float(BOUND)
+    assert Ledger(book).spent("inputs").nats >= 2 * release.guarantee.nats
+    text = page.read_text(encoding="utf-8")
+    assert "the queried input" in text
+    assert "the label of the queried input" in text
+    shown = tacit("show", out).out.splitlines()
+    assert len(shown) <= 10
+    assert any("accuracy" in row for row in shown)
+    assert tacit("gate", out, "--max-success", "1").code == 0
+    assert tacit("gate", out, "--max-success", BOUND).code == 1  # the label is guessed more often
+
+
+def test_a_dry_run_draws_and_writes_nothing(data: Path, tmp_path: Path, tacit: Tacit) -> None:
+    book = tmp_path / "book.db"
+    done = tacit("classifier", data, "--mi-budget", "1", "--dry-run", "--ledger", book)
+    assert done.code == 0, done.err
+    assert "logit[3] ±" in done.out
+    assert "nothing: this was a dry run" in done.out
+    assert not book.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--labels", "none"], "--labels: expected one of the columns"),
+        (["--inputs", "1;2"], "--inputs: expected row numbers"),
+        (["--inputs", "99"], "inputs: expected indices 0 to 59"),
+        (["--secret", "s"], "--secret: expected --ledger"),
+    ],
+)
+def test_bad_flags(data: Path, tacit: Tacit, flags: list[str], words: str) -> None:
+    refused(tacit("classifier", data, "--mi-budget", "1", *flags), words)
