@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sphinx.ext import autosummary
+
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent / "src"))
 
@@ -63,6 +65,8 @@ REPEATED = {
 
 # Names come from ``__all__``, since a lazy package has no members until they are asked for.
 autosummary_generate = True
+# Summaries are first sentences, and these do not end one.
+autosummary.WELL_KNOWN_ABBREVIATIONS += ("Prop.", "Thm.", "Alg.", "Eq.", "Sec.", "App.", "Def.")
 autosummary_context = {"public": PUBLIC, "repeated": REPEATED}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"

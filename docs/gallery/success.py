@@ -33,9 +33,8 @@ points = []
 for deviation in (0.6, 0.9, 1.5, 3.0, 8.0):
     noise = Isotropic(deviation**2, 1)
     attack = bayes(outputs, noise, [True, False], trials=4000, rng=0)
-    points.append(
-        (mixture(outputs, noise, samples=20_000, rng=0).upper, attack.success, attack.interval)
-    )
+    told = mixture(outputs, noise, samples=20_000, rng=0)
+    points.append((told.upper, attack.success, attack.interval))
 
 # %%
 # What lies between the points and the line is the price of a promise about every query.
