@@ -84,6 +84,8 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     "download_all_examples": False,
     "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
     "min_reported_time": 600,
     "reset_argv": lambda *_: [],
     "within_subsection_order": "FileNameSortKey",
