@@ -18,8 +18,8 @@ PAGES = sorted(
 REFERENCE = set(
     re.findall(r"^ +(tacit\.[\w.]+)$", (DOCS / "reference" / "index.md").read_text("utf-8"), re.M)
 )
-# What runs the command, and algebra that only packages of Tacit use.
-INTERNAL = {"tacit.cli", "tacit.linalg"}
+# What runs the command, algebra and wording that only packages of Tacit use.
+INTERNAL = {"tacit.cli", "tacit.linalg", "tacit.text"}
 # The site writes these folders.
 BUILT = ("pictures/", "packages/")
 
