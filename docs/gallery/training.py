@@ -25,7 +25,8 @@ for row, (noise, colour) in enumerate(COLOURS.items()):
     axes.semilogy(epsilons[shown], deltas[shown], color=colour, linewidth=2)
     spent = profile.epsilon(1e-6)
     axes.plot(spent, 1e-6, "|", color=colour, markersize=14, markeredgewidth=2)
-    label = f"noise multiplier {noise}: ε = {spent:.2f} at δ = 1e-6"
+    rounded_up = np.ceil(100 * spent) / 100
+    label = f"noise multiplier {noise}: ε = {rounded_up:.2f} at δ = 1e-6"
     place = (0.98, 0.93 - 0.07 * row)
     axes.annotate(label, place, xycoords="axes fraction", color=colour, ha="right")
 axes.axhline(1e-6, color="#5D6167", linewidth=0.8)
