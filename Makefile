@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 INSTALLED_SERVICES := $(VENV)/.installed-services
+INSTALLED_SITE := $(VENV)/.installed-site
 
 # glibc gives blocks of this size back after every use; keeping them makes training a tenth faster.
 export MALLOC_MMAP_THRESHOLD_ := 4294967296
@@ -21,7 +22,7 @@ define INSTALL_TORCH
 $(INSTALL) torch==2.13.0 || $(INSTALL) torch --index-url https://download.pytorch.org/whl/cpu
 endef
 
-.PHONY: demo test test-services lint bench docs experiments torch clean
+.PHONY: demo test test-services lint bench docs site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -48,6 +49,10 @@ bench: $(BENCH_INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py
+
+# The pages, the reference and the gallery as one site: build/site/index.html.
+site: $(INSTALLED_SITE)
+	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/site
 
 # make experiments NAME=pac-means, or all of them.
 experiments: $(INSTALLED)
@@ -76,5 +81,10 @@ $(INSTALLED_SERVICES): $(INSTALLED)
 	$(COMPILE)
 	@touch $@
 
+$(INSTALLED_SITE): $(INSTALLED)
+	$(INSTALL) --editable '.[dev,docs]'
+	$(COMPILE)
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist demo docs/pictures docs/reference/packages .mypy_cache .ruff_cache .pytest_cache

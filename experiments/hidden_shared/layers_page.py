@@ -27,7 +27,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     """Return figure, story, verdicts and tables."""
     study = Study(result)
     return [
-        f"![Every layer](images/{NAME}.svg)", "",
+        f"![Every layer](../images/{NAME}.svg)", "",
         filled(story(study)), "",
         *table(
             ("the paper", "printed", "found here", "verdict"),

@@ -43,7 +43,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     noise = [point for point in points if point.bound is None]
     books = [point for point in points if point.bound is not None]
     shown = (
-        [f"![Attack over agreement](images/{NAME}.svg)", ""]
+        [f"![Attack over agreement](../images/{NAME}.svg)", ""]
         if (IMAGES / f"{NAME}.svg").is_file()
         else []
     )

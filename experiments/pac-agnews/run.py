@@ -1,4 +1,4 @@
-"""Logits of a classifier on AG-News under PAC noise; see docs/reproductions.md."""
+"""Logits of a classifier on AG-News under PAC noise; see docs/explanation/reproductions.md."""
 
 import sys
 from pathlib import Path

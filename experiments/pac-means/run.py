@@ -1,4 +1,4 @@
-"""Means of Iris and Rice beside Tables 5 and 6, with DP at equal success; docs/reproductions.md."""
+"""Means of Iris and Rice beside Tables 5 and 6, with DP at equal success: reproductions page."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main() -> int:
         write(RESULTS / "pac-means.json", results)
         figure.draw_means(results)
         render()
-        console.print("written: results/pac-means.json, its figure, docs/reproductions.md")
+        console.print("written: results/pac-means.json, its figure, the reproductions page")
     return 0
 
 

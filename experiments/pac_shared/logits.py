@@ -55,7 +55,7 @@ def main(dataset: str) -> int:
         write(RESULTS / f"pac-{dataset}.json", results)
         figure.draw_logits(results)
         render()
-        console.print(f"written: results/pac-{dataset}.json, its figure, docs/reproductions.md")
+        console.print(f"written: results/pac-{dataset}.json, its figure, the reproductions page")
     return 0
 
 

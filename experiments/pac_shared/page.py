@@ -1,4 +1,4 @@
-"""The residual-PAC tables of docs/reproductions.md, written from the JSON of the runs."""
+"""The residual-PAC tables of the reproductions page, written from the JSON of the runs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def sections() -> list[str]:
         if results is None:
             parts += [f"Not run: `make experiments NAME=pac-{dataset}`.", ""]
             continue
-        parts += [f"![{words.TITLES[dataset]}](images/pac-{dataset}.svg)", ""]
+        parts += [f"![{words.TITLES[dataset]}](../images/pac-{dataset}.svg)", ""]
         parts += [filled(words.logits_story(results)), "", *logits_table(results), ""]
     means = _results("means")
     parts += ["### Means of Iris and Rice", ""]
     if means is None:
         return [*parts, "Not run: `make experiments NAME=pac-means`.", ""]
-    parts += ["![Means](images/pac-means.svg)", "", filled(words.means_story(means)), ""]
+    parts += ["![Means](../images/pac-means.svg)", "", filled(words.means_story(means)), ""]
     return [*parts, *means_tables(means)]
 
 

@@ -1,4 +1,4 @@
-"""What docs/reproductions.md says in words; every number in it is computed."""
+"""What docs/explanation/reproductions.md says in words; every number in it is computed."""
 
 from __future__ import annotations
 

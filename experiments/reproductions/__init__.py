@@ -1,1 +1,1 @@
-"""docs/reproductions.md, written from the results of the experiments."""
+"""docs/explanation/reproductions.md, written from the results of the experiments."""

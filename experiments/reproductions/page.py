@@ -7,7 +7,7 @@ from pathlib import Path
 from hidden_shared import layers_page, middle_page
 from pac_shared import page as pac_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "reproductions.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
 OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,

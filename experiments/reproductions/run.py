@@ -1,4 +1,4 @@
-"""Render docs/reproductions.md from the results that are there."""
+"""Render docs/explanation/reproductions.md from the results that are there."""
 
 from __future__ import annotations
 

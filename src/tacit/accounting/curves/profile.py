@@ -297,7 +297,7 @@ class PrivacyProfile:
             0.002033
 
         Source: Balle, Barthe and Gaboardi (2018), Theorem 2; Zhu, Dong and Wang (2022),
-        Theorem 11; docs/sampling.md.
+        Theorem 11; docs/explanation/sampling.md.
         """
         return subsample(self, sampling_rate, neighbours, without)
 
@@ -305,7 +305,7 @@ class PrivacyProfile:
         """Return a pessimistic `dp_accounting` privacy loss distribution, to compose there.
 
         Compose here, with ``*`` and `compose`, where the number must hold: distributions of that
-        library have been seen below the truth (`docs/accounting.md`).
+        library have been seen below the truth (`docs/how-to/accounting.md`).
 
         Raises:
             ValueError: The losses need a lattice coarser than that library can hold.

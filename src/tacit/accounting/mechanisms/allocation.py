@@ -19,7 +19,7 @@ from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift
 FARTHEST = 15.0  # a distance beyond which sampling is not counted on
 NEAREST = 1e-6
 MOST_STEPS = 10**8  # beyond, rounding of the lattice costs more than more steps give
-SOURCE = "Feldman and Shenfeld (2025, 2026); docs/sampling.md"
+SOURCE = "Feldman and Shenfeld (2025, 2026); docs/explanation/sampling.md"
 
 
 def random_allocation(
@@ -56,7 +56,7 @@ def random_allocation(
         >>> round(profile.epsilon(1e-5), 2)
         2.53
 
-    Source: Feldman and Shenfeld (2025), Section 3, and (2026); docs/sampling.md.
+    Source: Feldman and Shenfeld (2025), Section 3, and (2026); docs/explanation/sampling.md.
     """
     noise = positive("noise_multiplier", noise_multiplier)
     count = integer("steps", steps, minimum=1, maximum=MOST_STEPS)

@@ -53,7 +53,8 @@ def subsampled_gaussian(
         >>> round(profile.epsilon(1e-4), 3)
         1.0
 
-    Source: Zhu, Dong and Wang (2022), Theorem 11; for replacement the proof in docs/sampling.md.
+    Source: Zhu, Dong and Wang (2022), Theorem 11; for replacement the proof in
+    docs/explanation/sampling.md.
     """
     rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0)
     noise = positive("noise_multiplier", noise_multiplier)
@@ -125,7 +126,7 @@ def _replaced(rate: float, distance: float, noise: float) -> PrivacyProfile:
         mirrored(above if rate > 0 else nothing),
         name=_title(rate, noise, 1),
         renyi=sampled.renyi_curve,
-        source="Balle, Barthe and Gaboardi (2018), Theorem 2; docs/sampling.md",
+        source="Balle, Barthe and Gaboardi (2018), Theorem 2; docs/explanation/sampling.md",
         assumptions=_assumptions(rate),
         evidence="theorem",
         adjacency=REPLACE,

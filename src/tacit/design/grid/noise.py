@@ -34,7 +34,7 @@ SLACK = 1.0 + 2.0**-48
 WIDENING_SLACK = 1.0 + 1e-9
 SOURCE = (
     "Canonne, Kamath and Steinke (2020), Proposition 5; domination by the Gaussian of variance "
-    "s² − 16: docs/released-floats.md"
+    "s² − 16: docs/explanation/released-floats.md"
 )
 ASSUMPTIONS = (
     "the two values differ by one of the listed differences, as real numbers",
@@ -131,7 +131,7 @@ class DiscreteNoise:
         Raises:
             ValueError: wrong shape or a non-finite entry.
 
-        Source: docs/released-floats.md; Balle and Wang (2018), Theorem 8.
+        Source: docs/explanation/released-floats.md; Balle and Wang (2018), Theorem 8.
         """
         rows = np.atleast_2d(array("differences", differences, ndim=(1, 2)))
         farthest = float(np.max(self.mahalanobis(rows)))

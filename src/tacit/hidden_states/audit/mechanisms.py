@@ -103,8 +103,8 @@ class Trial(ABC):
 class Mechanism(Spelled, ABC):
     """What can be released of a hidden state: a frozen value, its numbers in its name.
 
-    A sweep asks for ``settings`` and ``readings``, ``fit``s each setting once and measures the
-    trial; pages ask for words. Neither knows a mechanism by its name.
+    A sweep asks for ``settings`` and ``readings``, calls ``fit`` once for each setting and measures
+    the trial; pages ask for words. Neither knows a mechanism by its name.
 
     Attributes:
         family: which mechanisms are alike, in every point.

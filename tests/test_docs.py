@@ -1,0 +1,94 @@
+"""The pages: no link leads nowhere, every name exists, the reference shows what is public."""
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("experiments/*/*.md")]
+)
+REFERENCE = set(
+    re.findall(r"^ +(tacit\.[\w.]+)$", (DOCS / "reference" / "index.md").read_text("utf-8"), re.M)
+)
+# What runs the command, algebra and wording that only packages of Tacit use.
+INTERNAL = {"tacit.cli", "tacit.linalg", "tacit.text"}
+# The site writes these folders.
+BUILT = ("pictures/", "packages/")
+
+
+def prose(text):
+    """Return a page without its code."""
+    return re.sub(r"```.*?```", "", text, flags=re.S)
+
+
+def anchors(page):
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page.read_text("utf-8")), re.M)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    source = ROOT / page
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(source.read_text("utf-8"))):
+        if re.match(r"https?:", target) or target.startswith(BUILT):
+            continue
+        path, _, anchor = target.partition("#")
+        found = source if not path else source.parent / path
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_named_pages_exist(page):
+    for name in re.findall(r"docs/[\w/-]+\.(?:md|svg|png)", (ROOT / page).read_text("utf-8")):
+        assert (ROOT / name).exists(), name
+
+
+def test_pages_named_in_the_code_exist():
+    for path in (ROOT / "src").rglob("*.py"):
+        for name in re.findall(r"docs/[\w/-]+\.md", path.read_text("utf-8")):
+            assert (ROOT / name).exists(), (path, name)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_of_the_library_exist(page):
+    for name in set(re.findall(r"`(tacit(?:\.\w+)+)`", prose((ROOT / page).read_text("utf-8")))):
+        holder, _, last = name.rpartition(".")
+        module = importlib.import_module(holder)
+        assert hasattr(module, last) or importlib.import_module(name), name
+
+
+def test_every_page_is_in_the_contents():
+    for folder in ("tutorials", "how-to", "explanation"):
+        listed = (DOCS / folder / "index.md").read_text("utf-8")
+        for page in (DOCS / folder).glob("*.md"):
+            assert page.stem == "index" or re.search(rf"^{page.stem}$", listed, re.M), page
+
+
+def test_the_reference_lists_every_public_package():
+    for name in REFERENCE:
+        importlib.import_module(name)
+    top = {f"tacit.{found.name}" for found in pkgutil.iter_modules(tacit.__path__)}
+    public = {name for name in top if "._" not in name} - INTERNAL
+    assert public - REFERENCE == set()
+    stubs = {
+        ".".join(("tacit", *stub.relative_to(ROOT / "src" / "tacit").parent.parts))
+        for stub in (ROOT / "src" / "tacit").rglob("__init__.pyi")
+    }
+    assert stubs - REFERENCE - {"tacit"} == set()
+
+
+def test_every_term_of_the_glossary_is_defined_once():
+    text = (DOCS / "explanation" / "glossary.md").read_text("utf-8")
+    terms = re.findall(r"^## (.+)$", text, re.M)
+    assert len(terms) == len(set(terms)) > 30
