@@ -86,7 +86,7 @@ def test_a_release_holds_no_clean_state_and_is_attacked(
     noisy, clean = tmp_path / "noisy.safetensors", tmp_path / "clean.safetensors"
     done = tacit(
         "hidden", "release", "--layer", "1", *given, *sizes, "--kl-budget", "0.01",
-        "--out", noisy, "--clean", clean, "--json",
+        "--out", noisy, "--clean", clean, "--json", "-",
     )  # fmt: skip
     assert done.code == 0, done.err
     assert json.loads(done.out)["guarantee"]["type"] == "RenyiDP"
