@@ -27,8 +27,9 @@ endef
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
 
+# One process per core, one thread each: the BLAS of several processes would spin for each other.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
 
 # What needs PostgreSQL, against a server of its own that is gone afterwards.
 test-services: $(INSTALLED_SERVICES)
