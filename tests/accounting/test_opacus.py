@@ -9,6 +9,8 @@ import pytest
 
 from tacit.accounting import gaussian_shift, noisy_projection_steps, subsampled_gaussian
 
+pytestmark = pytest.mark.services
+
 
 def test_accounting_does_not_import_opacus_and_says_what_is_missing():
     """In a process where Opacus cannot be found, whether or not it is installed."""
@@ -23,7 +25,8 @@ def test_accounting_does_not_import_opacus_and_says_what_is_missing():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == (
-        "tacit.accounting.opacus needs Opacus: pip install 'tacit[opacus]'"
+        "tacit.accounting.opacus needs Opacus: "
+        "pip install '.[opacus]' in a clone, else pip install 'tacit[opacus]'"
     )
 
 

@@ -19,6 +19,7 @@ import cloudpickle
 import joblib
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
+from tacit._ground.lazy import install_with
 from tacit.compute.remote import Failure, Packed, compute_packed
 
 VARIABLE = "TACIT_ENGINE"
@@ -90,8 +91,7 @@ class Engine:
                 place = stack.enter_context(opened(self, workers))
             except ModuleNotFoundError as error:
                 raise EngineError(
-                    f"engine: {self.text} needs {self.library}: install Tacit with its extra "
-                    "'cluster'"
+                    f"engine: {self.text} needs {self.library}: {install_with('cluster')}"
                 ) from error
             except (OSError, TimeoutError, RuntimeError) as error:
                 raise EngineError(
@@ -145,6 +145,11 @@ def _lost(text: str) -> EngineError:
     )
 
 
+def _gone(text: str, error: Exception) -> EngineError:
+    """Say what happened to a batch; what its function raises comes back as a value instead."""
+    return EngineError(f"engine: {text} did not return a batch ({type(error).__name__})")
+
+
 def _opened(text: str, result: list[Any] | Failure) -> list[Any]:
     if not isinstance(result, Failure):
         return result
@@ -173,6 +178,8 @@ class _Dask:
                     result = future.result()
                 except KilledWorker as error:
                     raise _lost(self.engine.text) from error
+                except Exception as error:
+                    raise _gone(self.engine.text, error) from error
                 yield _opened(self.engine.text, result)
                 future.release()
         finally:
@@ -218,12 +225,15 @@ class _Ray:
         packed = self.ray.put(Packed.of(task))
         references = [remote.remote(packed, batch) for batch in batches]
         try:
-            for reference in references:
+            while references:
                 try:
-                    result = self.ray.get(reference)
+                    result = self.ray.get(references[0])
                 except self.ray.exceptions.WorkerCrashedError as error:
                     raise _lost(self.engine.text) from error
+                except Exception as error:
+                    raise _gone(self.engine.text, error) from error
                 yield _opened(self.engine.text, result)
+                del references[0]
         finally:
             for reference in references:
                 self.ray.cancel(reference, force=True)
@@ -248,5 +258,8 @@ def _ray(engine: Engine, workers: int) -> Iterator[Place]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Ray Client connection timed out")
         context = ray.init(f"ray://{engine.host}:{engine.port}", allow_multiple=True, **quiet)
-    with context:
-        yield _Ray(engine, ray, int(ray.cluster_resources()["CPU"]))
+    try:
+        with context:
+            yield _Ray(engine, ray, int(ray.cluster_resources()["CPU"]))
+    finally:
+        context.disconnect()
