@@ -8,7 +8,7 @@ from typing import Any
 import lazy_loader
 
 EXTRAS = {
-    "torch": "torch",
+    "torch": "llm",
     "transformers": "llm",
     "tokenizers": "llm",
     "faiss": "llm",

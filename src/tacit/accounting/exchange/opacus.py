@@ -19,7 +19,9 @@ try:
         register_accountant,
     )
 except ImportError as error:
-    raise ImportError(f"tacit.accounting.opacus needs Opacus: {install_with('opacus')}") from error
+    raise ImportError(
+        f"tacit.accounting.exchange.opacus needs Opacus: {install_with('opacus')}"
+    ) from error
 
 NAME = "tacit"
 MECHANISMS = ("gaussian", "noisy-projection")
