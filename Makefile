@@ -17,12 +17,15 @@ define COMPILE
 @$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 endef
 
-# The CPU build of torch, before anything that depends on it can pull a CUDA build.
+# The CPU build of torch, before anything that depends on it can pull a CUDA build; whatever build
+# the default index has where the index of CPU builds does not answer.
+TORCH_CPU := https://download.pytorch.org/whl/cpu
 define INSTALL_TORCH
-$(INSTALL) torch==2.13.0 || $(INSTALL) torch --index-url https://download.pytorch.org/whl/cpu
+$(BIN)/python -c 'import urllib.request as u; u.urlopen("$(TORCH_CPU)/torch/", timeout=10)' 2>/dev/null \
+	&& $(INSTALL) torch --index-url $(TORCH_CPU) || $(INSTALL) torch==2.13.0 || $(INSTALL) torch
 endef
 
-.PHONY: demo test test-services lint bench docs site experiments torch clean
+.PHONY: demo test test-services wheel lint bench docs site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -31,9 +34,13 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
 
-# What needs PostgreSQL, against a server of its own that is gone afterwards.
+# What needs PostgreSQL, Opacus, Dask and Ray, against servers of its own that are gone afterwards.
 test-services: $(INSTALLED_SERVICES)
 	$(BIN)/python -m tests.postgres $(SERVICES)
+
+# The wheel, installed without extras into an empty environment, and its commands run there.
+wheel:
+	PYTHON=$(PYTHON) .ci/wheel
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -78,7 +85,7 @@ $(BENCH_INSTALLED): $(INSTALLED)
 	@touch $@
 
 $(INSTALLED_SERVICES): $(INSTALLED)
-	$(INSTALL) --editable '.[dev,postgres]'
+	$(INSTALL) --editable '.[dev,postgres,opacus,cluster]'
 	$(COMPILE)
 	@touch $@
 

@@ -24,3 +24,12 @@ def postgres() -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name}")
         yield url.set(database=name).render_as_string(hide_password=False)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail `make test-services` where a service was missing and a test was skipped for it."""
+    if os.environ.get("TACIT_TEST_SERVICES") is None:
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -79,9 +79,9 @@ def fail(sentence: str) -> NoReturn:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tests marked ``postgres`` against a server of their own."""
+    """Run the tests marked ``postgres`` or ``services``; one that is skipped fails the run."""
     if importlib.util.find_spec("psycopg") is None:
-        fail("the driver psycopg is missing; install tacit[postgres]")
+        fail("the driver psycopg is missing; pip install '.[postgres]'")
     binaries = programs()
     if binaries is None:
         install()
@@ -91,8 +91,8 @@ def main(arguments: list[str]) -> int:
     # a terminated run stops the server too
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with server(binaries) as url:
-        environment = {**os.environ, "TACIT_TEST_POSTGRES": url}
-        command = [sys.executable, "-m", "pytest", "-m", "postgres", *arguments]
+        environment = {**os.environ, "TACIT_TEST_POSTGRES": url, "TACIT_TEST_SERVICES": "1"}
+        command = [sys.executable, "-m", "pytest", "-m", "postgres or services", *arguments]
         return subprocess.run(command, env=environment, check=False).returncode
 
 

@@ -1,18 +1,20 @@
 import os
+import signal
+import socket
 import subprocess
 import sys
+import termios
 import time
 
 import numpy as np
 import pytest
 
-from tacit import compute
-from tacit.compute import available_workers, parallel_map
+from tacit.compute import EngineError, available_workers, mapping, parallel_map, progress
 
 
 @pytest.fixture
 def eager_workers(monkeypatch):
-    monkeypatch.setattr(compute, "WORTH_STARTING_WORKERS_SECONDS", 0.0)
+    monkeypatch.setattr(mapping, "WORTH_STARTING_WORKERS_SECONDS", 0.0)
 
 
 def slow_identity(item):
@@ -95,14 +97,123 @@ def test_no_bar_away_from_a_terminal():
 def test_a_bar_on_a_terminal():
     pty = pytest.importorskip("pty")
     main, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (24, 100))
     code = (
         "from tacit.compute import parallel_map;"
         "parallel_map(abs, range(3), description='counting', progress=True)"
     )
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    environment = {**os.environ, "TERM": "xterm"}
+    environment.pop("TQDM_DISABLE", None)
     process = subprocess.Popen([sys.executable, "-c", code], stderr=follower, env=environment)
     assert process.wait(timeout=60) == 0
     os.close(follower)
     shown = os.read(main, 65536).decode()
     os.close(main)
     assert "counting" in shown
+
+
+def test_lines_away_from_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.02)
+    with progress.progress_bar(3, "counting", shown=True) as advance:
+        for _ in range(3):
+            time.sleep(0.03)
+            advance(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == [f"counting: {n}/3" for n in (1, 2, 3)]
+
+
+def test_lines_of_reports(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.02)
+    with progress.progress_reports("preparing") as report:
+        for done in range(3):
+            time.sleep(0.03)
+            report(f"point {done}", done, 2)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["point 1: 1/2", "point 2: 2/2"]
+
+
+def test_silence_where_asked(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    with progress.progress_bar(3, "counting", shown=False) as advance:
+        advance(3)
+    with progress.progress_reports("preparing", shown=False) as report:
+        report("point", 1, 2)
+    assert capsys.readouterr().err == ""
+
+
+def killed_once(item, flag):
+    """The worker that is first to reach item 5 is killed there."""
+    time.sleep(0.03)
+    if item == 5 and not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_a_killed_process_is_replaced_and_nothing_counted_twice(eager_workers, tmp_path):
+    counted = parallel_map(
+        lambda item: killed_once(item, tmp_path / "flag"), range(20), workers=2, engine="local"
+    )
+    assert counted == list(range(20))
+    assert (tmp_path / "flag").exists()
+
+
+def test_a_batch_that_kills_every_worker_gets_a_sentence(eager_workers):
+    home = os.getpid()
+
+    def kill(item):
+        time.sleep(0.06)
+        if os.getpid() != home:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(EngineError, match="engine: local lost the workers of one batch 4 times"):
+        parallel_map(kill, range(4), workers=2, engine="local")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_item_has_its_own_generator(eager_workers, workers):
+    def draw(item, generator):
+        time.sleep(0.03)
+        return item + generator.normal()
+
+    drawn = parallel_map(draw, range(6), workers=workers, seed=3)
+    expected = [
+        item + np.random.default_rng(child).normal()
+        for item, child in enumerate(np.random.SeedSequence(3).spawn(6))
+    ]
+    assert drawn == expected
+    family = np.random.SeedSequence(3)
+    for _ in range(2):
+        assert parallel_map(draw, range(6), workers=workers, seed=family) == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "loky", "dask://", "dask://host", "dask://host:0", "ray://host:65536", "spark://h:1", 3],
+)
+def test_a_bad_engine_gets_a_sentence(address):
+    with pytest.raises(ValueError, match=r"^engine: expected 'local', 'dask://HOST:PORT'"):
+        parallel_map(abs, [1], engine=address)
+
+
+def test_the_environment_names_the_engine(monkeypatch):
+    monkeypatch.setenv("TACIT_ENGINE", "nowhere")
+    with pytest.raises(ValueError, match=r"^TACIT_ENGINE: expected .*got 'nowhere'"):
+        parallel_map(abs, [1])
+    assert parallel_map(abs, [-1], engine="local") == [1]
+
+
+@pytest.mark.parametrize("library", ["dask", "ray"])
+def test_nothing_at_the_address(eager_workers, library):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"{library}://127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(ValueError, match=f"engine: expected {library} at {address}, got no"):
+            parallel_map(slow_identity, range(9), engine=address)
+
+
+@pytest.mark.parametrize("library", ["dask", "ray"])
+def test_a_missing_library_is_named(eager_workers, monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ValueError, match=f"needs {library}: .*cluster"):
+        parallel_map(slow_identity, range(9), engine=f"{library}://local")

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from tacit.compute import progress_reports
 from tacit.hidden_states import Audit, Sizes, Wish, audit_layer
 from tacit.models import Prefixes, docstring_corpus, load
 from tacit.releases import Provenance
@@ -51,18 +52,19 @@ def main() -> int:
         length=LENGTH,
         rng=SEED,
     )
-    found = audit_layer(
-        model,
-        LAYER,
-        prefixes=prefixes,
-        wish=WISH,
-        mechanisms=MECHANISMS,
-        budgets=BUDGETS,
-        codewords=CODEWORDS,
-        sizes=SIZES,
-        rng=SEED,
-        progress=announce,
-    )
+    with progress_reports("preparing") as progress:
+        found = audit_layer(
+            model,
+            LAYER,
+            prefixes=prefixes,
+            wish=WISH,
+            mechanisms=MECHANISMS,
+            budgets=BUDGETS,
+            codewords=CODEWORDS,
+            sizes=SIZES,
+            rng=SEED,
+            progress=progress,
+        )
     provenance = Provenance.capture(
         "make demo", data_name="docstrings of this installation", data_rows=arguments.bank
     )
@@ -71,15 +73,6 @@ def main() -> int:
     print(write_report(found, folder / "audit.html", provenance))
     print(*summary(found, time.perf_counter() - start), sep="\n")
     return 0
-
-
-def announce(label: str, done: int, total: int) -> None:
-    """Say on one line what is being measured."""
-    if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        print(f"\r{done}/{total} {label:<70.70}", end=end, file=sys.stderr, flush=True)
-    else:
-        print(f"{done}/{total} {label}", file=sys.stderr, flush=True)
 
 
 def summary(found: Audit, seconds: float) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ import pytest
 
 from tacit.accounting import gaussian_shift, noisy_projection_steps, subsampled_gaussian
 
+pytestmark = pytest.mark.services
+
 
 def test_accounting_does_not_import_opacus_and_says_what_is_missing():
     """In a process where Opacus cannot be found, whether or not it is installed."""
@@ -16,21 +18,22 @@ def test_accounting_does_not_import_opacus_and_says_what_is_missing():
         "import sys, tacit.accounting\n"
         "assert 'opacus' not in sys.modules and 'torch' not in sys.modules\n"
         "sys.modules['opacus'] = None\n"
-        "try:\n    import tacit.accounting.opacus\n"
+        "try:\n    import tacit.accounting.exchange.opacus\n"
         "except ImportError as error:\n    print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == (
-        "tacit.accounting.opacus needs Opacus: pip install 'tacit[opacus]'"
+        "tacit.accounting.exchange.opacus needs Opacus: "
+        "pip install '.[opacus]' in a clone, else pip install 'tacit[opacus]'"
     )
 
 
 @pytest.fixture(scope="module")
 def opacus():
     pytest.importorskip("opacus")
-    return importlib.import_module("tacit.accounting.opacus")
+    return importlib.import_module("tacit.accounting.exchange.opacus")
 
 
 def recorded(opacus, *steps, **kind):

@@ -176,13 +176,13 @@ def test_the_package_is_light_until_it_is_used():
 def test_a_missing_extra_is_named():
     script = (
         "import sys; sys.modules['torch'] = None\n"
-        "import tacit.hidden_states as h\n"
+        "import tacit.models as h\n"
         "try:\n    h.load\nexcept ImportError as error:\n    print(error)"
     )
     output = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     ).stdout
-    assert 'tacit.hidden_states.load needs torch: pip install "tacit[llm]"' in output
+    assert "tacit.models.load needs torch: pip install '.[llm]' in a clone" in output
 
 
 def test_every_public_name_is_there_and_no_module():

@@ -7,7 +7,18 @@ from typing import Any
 
 import lazy_loader
 
-EXTRAS = {"torch": "torch", "transformers": "llm", "tokenizers": "llm", "opacus": "opacus"}
+EXTRAS = {
+    "torch": "llm",
+    "transformers": "llm",
+    "tokenizers": "llm",
+    "faiss": "llm",
+    "opacus": "opacus",
+}
+
+
+def install_with(extra: str) -> str:
+    """Return how Tacit is installed with an extra, from a clone and from the package index."""
+    return f"pip install '.[{extra}]' in a clone, else pip install 'tacit[{extra}]'"
 
 
 def attach(
@@ -30,7 +41,7 @@ def attach(
             if missing not in EXTRAS:
                 raise
             raise ImportError(
-                f'{package}.{name} needs {missing}: pip install "tacit[{EXTRAS[missing]}]"'
+                f"{package}.{name} needs {missing}: {install_with(EXTRAS[missing])}"
             ) from None
 
     return lookup, lambda: list(public), list(public)

@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.pool import QueuePool
 
 from tacit._ground.files import absolute, is_marked_read_only, link_new
+from tacit._ground.lazy import install_with
 from tacit.ledger.chain import check_head, initial_rows
 from tacit.ledger.migration import OLD_SCHEMA, migrate
 from tacit.ledger.queue import turn
@@ -228,7 +229,7 @@ def _engine(url: sa.URL, label: str) -> sa.Engine:
         return sa.create_engine(url, pool_pre_ping=True, **options)
     except ModuleNotFoundError:
         raise ValueError(
-            f"ledger: {label} needs the driver psycopg; install tacit[postgres]"
+            f"ledger: {label} needs the driver psycopg: {install_with('postgres')}"
         ) from None
 
 

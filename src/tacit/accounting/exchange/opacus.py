@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 from tacit._ground.checks import choice, in_interval, integer, non_negative
+from tacit._ground.lazy import install_with
 from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.mechanisms.steps import NEIGHBOURS, noisy_projection_steps
 from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
@@ -19,7 +20,7 @@ try:
     )
 except ImportError as error:
     raise ImportError(
-        "tacit.accounting.opacus needs Opacus: pip install 'tacit[opacus]'"
+        f"tacit.accounting.exchange.opacus needs Opacus: {install_with('opacus')}"
     ) from error
 
 NAME = "tacit"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, integer
+from tacit._ground.lazy import install_with
 from tacit.attacks.retrieval.bank import Bank, Indices
 from tacit.attacks.retrieval.ranks import BANK_ROWS, Standing
 from tacit.attacks.retrieval.space import Space
@@ -42,7 +43,7 @@ def indexed(
         import faiss
     except ModuleNotFoundError:
         raise ImportError(
-            'tacit.attacks.retrieval with an index needs faiss: pip install "tacit[dock]"'
+            f"tacit.attacks.retrieval with an index needs faiss: {install_with('llm')}"
         ) from None
     if space.bare is not None:
         raise ValueError(

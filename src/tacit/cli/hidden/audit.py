@@ -17,11 +17,11 @@ from tacit.cli.hidden.inputs import (
     Prompts,
     Source,
     listed,
-    points_bar,
     sizes_of,
 )
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output, new_file
+from tacit.compute import progress_reports
 
 app = typer.Typer(
     help="Audit what a model would store: measure it, attack it, recommend what to keep.",
@@ -83,7 +83,7 @@ def model_layer(
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
     from tacit.hidden_states import audit_layer
 
-    with points_bar(None) as progress:
+    with progress_reports("preparing") as progress:
         result = audit_layer(
             found,
             layer,

@@ -19,12 +19,12 @@ from tacit.cli.hidden.inputs import (
     Prompts,
     Source,
     listed,
-    points_bar,
     sizes_of,
     words,
 )
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output, new_file
+from tacit.compute import progress_reports
 
 app = typer.Typer(
     help="Hidden states of a language model: measure a layer, release it, attack it.",
@@ -112,7 +112,7 @@ def sweep(
     found, prefixes = source.prepare(*levels, bank=bank, calibration=calibration)
     from tacit.hidden_states import sweep as measure
 
-    with points_bar(None) as progress:
+    with progress_reports("preparing") as progress:
         points = measure(
             found,
             levels,

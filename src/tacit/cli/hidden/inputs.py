@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -97,32 +97,3 @@ def llm_extra() -> Iterator[None]:
         yield
     except ImportError as error:
         raise ValueError(str(error)) from None
-
-
-@contextmanager
-def points_bar(shown: bool | None) -> Iterator[Any]:
-    """Show a bar of points done, with the label of the point at work, on standard error."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    visible = console.is_terminal if shown is None else shown
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not visible,
-        transient=True,
-    ) as bar:
-        task = bar.add_task("preparing", total=None)
-        yield lambda label, done, total: bar.update(
-            task, description=label, completed=done, total=total
-        )

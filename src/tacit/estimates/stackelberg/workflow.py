@@ -21,6 +21,7 @@ from tacit._ground.checks import (
     non_negative,
     positive,
 )
+from tacit._ground.lazy import install_with
 from tacit.compute import progress_bar
 from tacit.design import gaussian_information
 from tacit.estimates.stackelberg.checks import Subject, run_checks
@@ -69,7 +70,7 @@ def estimate_stackelberg(
     budget with too little noise. Hence the checks, which see the noise and the outputs alone:
     Fano's inequality for a classifier of each label, and for a finite secret its exact posterior.
 
-    Needs PyTorch: ``pip install 'tacit[torch]'``. Computes in float64 on one thread.
+    Needs PyTorch, of the extra ``torch``. Computes in float64 on one thread.
 
     Args:
         outputs: (N, d), output of the deterministic query for N equally likely secrets, or for N
@@ -238,7 +239,7 @@ def _torch_game() -> ModuleType:
     try:
         from tacit.estimates.stackelberg import game
     except ImportError as error:
-        raise ImportError("stackelberg needs PyTorch: pip install 'tacit[torch]'") from error
+        raise ImportError(f"stackelberg needs PyTorch: {install_with('torch')}") from error
     return game
 
 

@@ -1,0 +1,158 @@
+"""Apply a function to many items, in order, wherever and by however many workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tacit._ground.checks import integer
+from tacit.compute.places import Engine
+from tacit.compute.progress import progress_bar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+BATCHES_PER_WORKER = 8
+WORTH_STARTING_WORKERS_SECONDS = 2.0
+
+
+def available_workers() -> int:
+    """Return the number of processor cores this process may use.
+
+    Example:
+        >>> available_workers() >= 1
+        True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def parallel_map(
+    function: Callable[..., Result],
+    items: Iterable[Item],
+    *,
+    workers: int | None = None,
+    engine: str | None = None,
+    seed: int | np.random.SeedSequence | None = None,
+    description: str | None = None,
+    progress: bool | None = None,
+) -> list[Result]:
+    """Return ``[function(item) for item in items]``, computed by several processes or machines.
+
+    The first items are computed here and timed; workers are asked only when what is left is worth
+    it. Linear algebra runs on one thread everywhere, so the results are the same bits wherever
+    they are computed, given a function of its item (and generator) alone. A batch whose worker is
+    lost is computed again, and each result is taken once.
+
+    Args:
+        function: any callable of one item, a lambda or closure included; of an item and a
+            generator where a seed is given.
+        items: the inputs.
+        workers: number of processes; None for one per core, 1 for none besides this one. A
+            cluster that was there before uses all of its workers.
+        engine: ``"local"``, ``"dask://HOST:PORT"`` (a scheduler) or ``"ray://HOST:PORT"`` (a Ray
+            client server, 10001 by default); ``"dask://local"`` and ``"ray://local"`` start one
+            here. None reads ``TACIT_ENGINE``, else ``"local"``. Workers of a cluster need the
+            same Python and the same Tacit, NumPy and SciPy.
+        seed: an integer >= 0 or a seed sequence, from which every item has a generator of its own.
+        description: label of the progress bar.
+        progress: True shows progress on stderr, and so does None where a description is given;
+            False never does.
+
+    Returns:
+        The results, in the order of the items.
+
+    Raises:
+        ValueError: ``workers``, ``engine`` or ``seed`` is not as above.
+        EngineError: nothing answers at the address, or a batch has lost four workers.
+        Exception: whatever ``function`` raises, unchanged.
+
+    Example:
+        >>> parallel_map(lambda x: x * x, range(4), workers=1)
+        [0, 1, 4, 9]
+        >>> parallel_map(lambda x, rng: x + rng.integers(1), range(3), seed=0)
+        [0, 1, 2]
+    """
+    count = available_workers() if workers is None else integer("workers", workers, minimum=1)
+    place = Engine.parse(engine)
+    inputs: list[Any] = list(items)
+    if seed is not None:
+        function, inputs = (
+            _Seeded(function),
+            list(zip(inputs, _seeds(seed, len(inputs)), strict=True)),
+        )
+    # one core here says nothing about a cluster
+    alone = workers == 1 or (count == 1 and place.library is None)
+    shown = progress is True or (progress is None and description is not None)
+    results: list[Result] = []
+    with progress_bar(len(inputs), description or "working", shown=shown) as advance:
+        with threadpool_limits(limits=1):
+            results += _serial_start(function, inputs, advance, alone=alone)
+        remaining = inputs[len(results) :]
+        for batch in _batched_results(function, remaining, place, count):
+            results += batch
+            advance(len(batch))
+    return results
+
+
+def _serial_start(
+    function: Callable[[Item], Result],
+    inputs: Sequence[Item],
+    advance: Callable[[int], None],
+    *,
+    alone: bool,
+) -> list[Result]:
+    """Compute items here until all are done, or until the rest is worth starting workers for."""
+    results: list[Result] = []
+    start = time.perf_counter()
+    for item in inputs:
+        results.append(function(item))
+        advance(1)
+        if alone:
+            continue
+        elapsed = time.perf_counter() - start
+        left = elapsed / len(results) * (len(inputs) - len(results))
+        if elapsed > 0.05 and left > WORTH_STARTING_WORKERS_SECONDS:
+            break
+    return results
+
+
+def _batched_results(
+    function: Callable[[Item], Result], inputs: Sequence[Item], engine: Engine, workers: int
+) -> Iterator[list[Result]]:
+    """Yield the results of consecutive batches, in order, each once."""
+    if not inputs:
+        return
+    with engine.connect(workers) as place:
+        size = max(1, -(-len(inputs) // (place.workers * BATCHES_PER_WORKER)))
+        batches = [inputs[start : start + size] for start in range(0, len(inputs), size)]
+        yield from place.results(function, batches)
+
+
+@dataclass(frozen=True)
+class _Seeded:
+    """A function of an item and a generator, as a function of an item and its own seed."""
+
+    function: Callable[[Any, np.random.Generator], Any]
+
+    def __call__(self, task: tuple[Any, np.random.SeedSequence]) -> Any:
+        item, seed = task
+        return self.function(item, np.random.default_rng(seed))
+
+
+def _seeds(seed: int | np.random.SeedSequence, count: int) -> list[np.random.SeedSequence]:
+    """Return the children of a seed; unlike ``spawn``, the same ones every time."""
+    if not isinstance(seed, np.random.SeedSequence):
+        seed = np.random.SeedSequence(integer("seed", seed, minimum=0))
+    entropy, key, size = seed.entropy, seed.spawn_key, seed.pool_size
+    return [
+        np.random.SeedSequence(entropy, spawn_key=(*key, number), pool_size=size)
+        for number in range(count)
+    ]

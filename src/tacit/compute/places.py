@@ -1,0 +1,265 @@
+"""Where batches are computed: processes of this machine, a Dask scheduler or a Ray cluster.
+
+joblib's own backends are not enough away from this machine: Dask's waits forever for a batch that
+has lost its workers, and Ray's returns nothing before everything is done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import cloudpickle
+import joblib
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from tacit._ground.lazy import install_with
+from tacit.compute.remote import Failure, Packed, compute_packed
+
+VARIABLE = "TACIT_ENGINE"
+LIBRARIES = ("dask", "ray")
+EXPECTED = "'local', 'dask://HOST:PORT', 'ray://HOST:PORT', 'dask://local' or 'ray://local'"
+ADDRESS = re.compile(r"(dask|ray)://(?:(local)|([\w.-]+|\[[0-9a-fA-F:]+\]):(\d{1,5}))/?")
+SECONDS_TO_ANSWER = 10.0
+# a batch that has lost this many workers is taken to be what kills them
+LOSSES_ALLOWED = 3
+
+Task = Callable[[Any], Any]
+Batches = Sequence[Sequence[Any]]
+
+
+class EngineError(ValueError):
+    """An engine that is not there, or that has lost a batch again and again."""
+
+
+class Place(Protocol):
+    """Somewhere batches are computed."""
+
+    @property
+    def workers(self) -> int:
+        """How many batches are computed at a time."""
+
+    def results(self, task: Task, batches: Batches) -> Iterator[list[Any]]:
+        """Yield the results of every batch once, in order, whatever workers are lost."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An address that was understood; ``library`` is None for this machine's own processes."""
+
+    text: str = "local"
+    library: str | None = None
+    host: str | None = None
+    port: int = 0
+
+    @classmethod
+    def parse(cls, engine: str | None) -> Engine:
+        """Read the argument, else the environment.
+
+        Raises:
+            EngineError: it is no such address.
+        """
+        name = "engine" if engine is not None else VARIABLE
+        text = engine if engine is not None else os.environ.get(VARIABLE) or "local"
+        if text == "local":
+            return cls()
+        found = ADDRESS.fullmatch(text) if isinstance(text, str) else None
+        if found is None or (found[4] is not None and not 0 < int(found[4]) < 65536):
+            raise EngineError(f"{name}: expected {EXPECTED}, got {text!r}")
+        return cls(text.rstrip("/"), found[1], found[3], int(found[4] or 0))
+
+    @contextmanager
+    def connect(self, workers: int) -> Iterator[Place]:
+        """Give the place where batches are computed, released afterwards.
+
+        Raises:
+            EngineError: nothing answers at the address, or the library is missing.
+        """
+        if self.library is None:
+            yield _Processes(workers)
+            return
+        self._check_answer()
+        opened = _dask if self.library == "dask" else _ray
+        with ExitStack() as stack:
+            try:
+                place = stack.enter_context(opened(self, workers))
+            except ModuleNotFoundError as error:
+                raise EngineError(
+                    f"engine: {self.text} needs {self.library}: {install_with('cluster')}"
+                ) from error
+            except (OSError, TimeoutError, RuntimeError) as error:
+                raise EngineError(
+                    f"engine: expected workers of {self.library} at {self.text}, "
+                    f"got {type(error).__name__} on connecting"
+                ) from error
+            yield place
+
+    def _check_answer(self) -> None:
+        """Refuse at once an address where nothing listens; the libraries would wait for long."""
+        if self.host is None:
+            return
+        try:
+            socket.create_connection((self.host.strip("[]"), self.port), SECONDS_TO_ANSWER).close()
+        except OSError as error:
+            raise EngineError(
+                f"engine: expected {self.library} at {self.text}, got no answer there "
+                f"({error.strerror or error})"
+            ) from error
+
+
+@dataclass(frozen=True)
+class _Processes:
+    """Processes of this machine, started anew when one of them is killed."""
+
+    workers: int
+
+    def results(self, task: Task, batches: Batches) -> Iterator[list[Any]]:
+        done = losses = 0
+        while done < len(batches):
+            with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+                run = joblib.Parallel(n_jobs=self.workers, return_as="generator")
+                try:
+                    for result in run(joblib.delayed(_apply)(task, b) for b in batches[done:]):
+                        yield result
+                        done, losses = done + 1, 0
+                except BrokenProcessPool as error:
+                    losses += 1
+                    if losses > LOSSES_ALLOWED:
+                        raise _lost("local") from error
+
+
+def _apply(task: Task, batch: Sequence[Any]) -> list[Any]:
+    return [task(item) for item in batch]
+
+
+def _lost(text: str) -> EngineError:
+    return EngineError(
+        f"engine: {text} lost the workers of one batch {LOSSES_ALLOWED + 1} times; its items may "
+        "need more memory than a worker has"
+    )
+
+
+def _gone(text: str, error: Exception) -> EngineError:
+    """Say what happened to a batch; what its function raises comes back as a value instead."""
+    return EngineError(f"engine: {text} did not return a batch ({type(error).__name__})")
+
+
+def _opened(text: str, result: list[Any] | Failure) -> list[Any]:
+    if not isinstance(result, Failure):
+        return result
+    if result.sentence is not None:
+        raise EngineError(f"engine: {text} {result.sentence}")
+    raise cloudpickle.loads(result.error)
+
+
+@dataclass(frozen=True)
+class _Dask:
+    engine: Engine
+    client: Any
+    workers: int
+
+    def results(self, task: Task, batches: Batches) -> Iterator[list[Any]]:
+        from distributed import KilledWorker
+
+        # a task of its own, so that the scheduler can give it again to new workers
+        packed = self.client.submit(_same, Packed.of(task), pure=False)
+        futures = self.client.map(
+            compute_packed, [packed] * len(batches), list(batches), pure=False
+        )
+        try:
+            for future in futures:
+                try:
+                    result = future.result()
+                except KilledWorker as error:
+                    raise _lost(self.engine.text) from error
+                except Exception as error:
+                    raise _gone(self.engine.text, error) from error
+                yield _opened(self.engine.text, result)
+                future.release()
+        finally:
+            self.client.cancel([packed, *futures])
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@contextmanager
+def _dask(engine: Engine, workers: int) -> Iterator[Place]:
+    import dask
+    from distributed import Client, LocalCluster
+
+    with ExitStack() as stack:
+        settings = {
+            "distributed.scheduler.allowed-failures": LOSSES_ALLOWED,
+            "distributed.admin.large-graph-warning-threshold": "1TB",
+        }
+        stack.enter_context(dask.config.set(settings))
+        if engine.host is None:
+            address: Any = stack.enter_context(
+                LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+            )
+        else:
+            address = f"tcp://{engine.host}:{engine.port}"
+        client = stack.enter_context(
+            Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)
+        )
+        client.wait_for_workers(1, timeout=SECONDS_TO_ANSWER)
+        yield _Dask(engine, client, sum(client.ncores().values()))
+
+
+@dataclass(frozen=True)
+class _Ray:
+    engine: Engine
+    ray: Any
+    workers: int
+
+    def results(self, task: Task, batches: Batches) -> Iterator[list[Any]]:
+        remote = self.ray.remote(max_retries=LOSSES_ALLOWED, num_cpus=1)(compute_packed)
+        packed = self.ray.put(Packed.of(task))
+        references = [remote.remote(packed, batch) for batch in batches]
+        try:
+            while references:
+                try:
+                    result = self.ray.get(references[0])
+                except self.ray.exceptions.WorkerCrashedError as error:
+                    raise _lost(self.engine.text) from error
+                except Exception as error:
+                    raise _gone(self.engine.text, error) from error
+                yield _opened(self.engine.text, result)
+                del references[0]
+        finally:
+            for reference in references:
+                self.ray.cancel(reference, force=True)
+
+
+@contextmanager
+def _ray(engine: Engine, workers: int) -> Iterator[Place]:
+    import ray
+
+    # one that the caller has started or joined is used as it is
+    if engine.host is None and ray.is_initialized():
+        yield _Ray(engine, ray, int(ray.cluster_resources()["CPU"]))
+        return
+    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    if engine.host is None:
+        ray.init(num_cpus=workers, include_dashboard=False, **quiet)
+        try:
+            yield _Ray(engine, ray, workers)
+        finally:
+            ray.shutdown()
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Ray Client connection timed out")
+        context = ray.init(f"ray://{engine.host}:{engine.port}", allow_multiple=True, **quiet)
+    try:
+        with context:
+            yield _Ray(engine, ray, int(ray.cluster_resources()["CPU"]))
+    finally:
+        context.disconnect()
