@@ -9,8 +9,7 @@ from tacit.attacks.retrieval.attack import retrieve, zipf
 from tacit.classifiers import privatize_logits
 from tacit.conversions import fano_information
 from tacit.covariance import Diagonal, Isotropic
-
-from ..test_hostile_arguments import check
+from tests.arguments import check
 
 LINE = np.array([[0.0], [1.0], [3.0]])
 SCORES = np.random.default_rng(0).normal(size=(9, 5))

@@ -20,7 +20,7 @@ from tacit.hidden_states.codebooks.clustering import (  # noqa: E402
 from tacit.hidden_states.codebooks.codebook import Codebook  # noqa: E402
 from tacit.hidden_states.codebooks.training import mean_cost  # noqa: E402
 from tacit.models.behaviours import Behaviours  # noqa: E402
-from tests.hidden_states.test_codebook import divergence, prompts  # noqa: E402
+from tests.hidden_states.prompts import divergence, prompts  # noqa: E402
 
 
 def costs(logits, table, weight):

@@ -34,8 +34,8 @@ from tacit.hidden_states.codebooks.response import RandomizedCodes
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
 from tacit.hidden_states.geometry.utility import median_interval
 from tacit.models import Behaviours, Prefixes, sample_prefixes, split
+from tests.arguments import check
 from tests.hidden_states.networks import small_network
-from tests.test_hostile_arguments import check
 
 WIDTH, VOCABULARY, LAYER = 8, 9, 1
 ROWS = np.random.default_rng(0).normal(size=(30, WIDTH))

@@ -14,7 +14,7 @@ import pytest
 
 from tacit.ledger import Budget, BudgetExceededError, Ledger, NoBudgetError, verify_ledger
 from tests.cli_runner import Tacit, in_process, refused
-from tests.ledger_guarantees import gdp, nats, pair
+from tests.ledger.guarantees import gdp, nats, pair
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from tacit.ledger import Budget, BudgetExceededError, Ledger, NoBudgetError, verify_ledger
-from tests.ledger_guarantees import gdp, nats
-from tests.ledger_old import OldLedger
-from tests.test_ledger_durability import race
+from tests.ledger.guarantees import gdp, nats
+from tests.ledger.old import OldLedger
+from tests.ledger.race import race
 
 pytestmark = pytest.mark.postgres
 

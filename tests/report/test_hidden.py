@@ -21,7 +21,7 @@ from tacit.report.drawing import NARROW, WIDE
 from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
 from tacit.report.hidden.page import compared, render_audit
 from tacit.report.hidden.words import hidden_verdict
-from tests.test_gate_audit import found
+from tests.audits import found
 
 PROVENANCE = Provenance.capture("tacit audit model --layer 1", data_rows=60)
 VOID = {"meta", "line", "rect", "circle", "polyline", "br"}

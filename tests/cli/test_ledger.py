@@ -10,7 +10,7 @@ import pytest
 from tacit.ledger import Budget, Ledger
 from tacit.statistics.table import file_digest, fingerprint
 from tests.cli_runner import QUICK, Tacit, in_process, refused, write_table
-from tests.ledger_guarantees import gaussian_curve, nats
+from tests.ledger.guarantees import gaussian_curve, nats
 
 
 @pytest.fixture

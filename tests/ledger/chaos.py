@@ -1,6 +1,6 @@
 """Processes that spend from one budget while they are killed: what was promised is there.
 
-``python -m tests.ledger_chaos LOCATION PROCESSES SPENDS KILLS SEED`` prints what came of it.
+``python -m tests.ledger.chaos LOCATION PROCESSES SPENDS KILLS SEED`` prints what came of it.
 Every process has SPENDS releases to reserve and commit; one that is killed is followed by another
 that goes on where it was. What a process was told is written to its file at once, so a release that
 was acknowledged and is not in the ledger afterwards is lost.

@@ -10,8 +10,7 @@ import pytest
 
 from tacit.classifiers import ClassifierRelease
 from tacit.ledger import Ledger
-
-from .cli_runner import Tacit, in_process, refused
+from tests.cli_runner import Tacit, in_process, refused
 
 BOUND = "0.3"
 

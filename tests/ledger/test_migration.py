@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tacit.ledger import Budget, BudgetExceededError, IncomparableGuaranteeError, Ledger
-from tests.ledger_guarantees import gaussian_curve, nats, pair, success
-from tests.ledger_old import OldLedger
+from tests.ledger.guarantees import gaussian_curve, nats, pair, success
+from tests.ledger.old import OldLedger
 
 
 @pytest.fixture

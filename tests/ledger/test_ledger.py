@@ -24,7 +24,7 @@ from tacit.ledger import (
 )
 from tacit.ledger.account import DEFAULT_ORDERS, Account
 from tacit.ledger.filters import exceeds, left
-from tests.ledger_guarantees import gaussian_curve, nats, pair, success
+from tests.ledger.guarantees import gaussian_curve, nats, pair, success
 
 
 @pytest.fixture

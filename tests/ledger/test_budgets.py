@@ -25,7 +25,7 @@ from tacit.ledger import (
 from tacit.ledger.account import Total, account_from_json, root_down, root_up
 from tacit.ledger.filters import curve_epsilon
 from tacit.ledger.notions import shown
-from tests.ledger_guarantees import gaussian_curve, gdp, nats, pair, success
+from tests.ledger.guarantees import gaussian_curve, gdp, nats, pair, success
 
 
 @pytest.fixture

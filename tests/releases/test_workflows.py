@@ -11,8 +11,7 @@ from tacit.covariance import Factored
 from tacit.covariance.publication import grid_of, rounded_sum
 from tacit.design import isotropic
 from tacit.statistics import privatize, workflow
-
-from .soundness.reachable import success_rate
+from tests.soundness.reachable import success_rate
 
 PAIR = (0.0, 1 / 3)
 

@@ -16,9 +16,9 @@ FULL = pytest.param((64, 200, 64), marks=pytest.mark.skipif(not NIGHTLY, reason=
 
 
 def check(location: str, size: tuple[int, int, int], seed: int) -> None:
-    command = [sys.executable, "-m", "tests.ledger_chaos", location, *map(str, size), str(seed)]
+    command = [sys.executable, "-m", "tests.ledger.chaos", location, *map(str, size), str(seed)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1]
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
     )
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)

@@ -1,0 +1,35 @@
+"""A small audit of hidden states with one codebook."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tacit.hidden_states.audit.cell_points import cell_attack
+from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.audit.points import Measured, Point
+from tacit.hidden_states.audit.recommendation import Wish, recommend
+from tacit.hidden_states.codebooks.certificates import certify
+
+CELLS = [i % 3 for i in range(60)]
+
+
+def found(wish: Wish | None = None) -> Audit:
+    certificate = certify(CELLS, 3)
+    point = Point(
+        model="m", layer=1, family="codebook", mechanism="codebook-fisher", reading="states",
+        protocol="A", kl_budget=None, target_epsilon=None, codewords=3, rank=3, predicted_kl=None,
+        kl=Measured(0.5, 0.4, 0.6), agreement=Measured(0.7, 0.6, 0.8), generated=None,
+        attacks=(cell_attack(CELLS, CELLS),), bound=certificate.success.success,
+        information=certificate.information.nats, epsilon_nearest=None, epsilon_random=None,
+        bank=60, prompts=50, seed=0, draw=0, seconds=0.0,
+    )  # fmt: skip
+    return Audit(
+        model="m", layer=1, layers=2, width=4, length=6, calibration=10, points=(point,),
+        recommendation=recommend([point], wish), guarantees=(
+            certificate.success, certificate.information,
+        ),
+        fisher_spectrum=(2.0, 1.0, 0.5, 0.0), spread_spectrum=(1.0, 1.0, 1.0, 1.0), notes=(),
+        seed=0,
+    )  # fmt: skip
