@@ -61,7 +61,7 @@ def _figures(form: Form, bound: SuccessBound) -> dict[str, Any]:
     rows = []
     for attack in form.attacks:
         if attack.task == bound.task:
-            rows.append((f"attack on {attack.task}"[:26], attack.success))
+            rows.append(("attack, every trial", attack.success))
             if attack.worst is not None:
                 rows.append(("attack, worst record", attack.worst))
     plot = SuccessPlot(
