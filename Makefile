@@ -17,12 +17,12 @@ define COMPILE
 @$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 endef
 
-# The CPU build of torch, before anything that depends on it can pull a CUDA build; whatever build
-# the default index has where the index of CPU builds does not answer.
+# The CPU build of torch where its index answers, before anything that depends on torch can pull a
+# CUDA build; else the build of the default index.
+TORCH := torch==2.13.0
 TORCH_CPU := https://download.pytorch.org/whl/cpu
 define INSTALL_TORCH
-$(BIN)/python -c 'import urllib.request as u; u.urlopen("$(TORCH_CPU)/torch/", timeout=10)' 2>/dev/null \
-	&& $(INSTALL) torch --index-url $(TORCH_CPU) || $(INSTALL) torch==2.13.0 || $(INSTALL) torch
+$(INSTALL) $(TORCH) --index-url $(TORCH_CPU) --retries 0 || $(INSTALL) $(TORCH)
 endef
 
 .PHONY: demo test test-services wheel lint bench docs site experiments torch clean

@@ -12,7 +12,7 @@ import pytest
 
 # as large as the ledger is meant for; minutes, so only when asked: TACIT_NIGHTLY=1
 NIGHTLY = bool(os.environ.get("TACIT_NIGHTLY"))
-FULL = pytest.param((64, 200, 64), marks=pytest.mark.skipif(not NIGHTLY, reason="TACIT_NIGHTLY"))
+SIZES = [(6, 12, 6), (64, 200, 64)] if NIGHTLY else [(6, 12, 6)]
 
 
 def check(location: str, size: tuple[int, int, int], seed: int) -> None:
@@ -32,7 +32,7 @@ def check(location: str, size: tuple[int, int, int], seed: int) -> None:
     assert outcome["committed"] <= outcome["reserved"]
 
 
-@pytest.mark.parametrize("size", [(6, 12, 6), FULL])
+@pytest.mark.parametrize("size", SIZES)
 def test_killed_processes_lose_and_overspend_nothing(
     tmp_path: Path, size: tuple[int, int, int]
 ) -> None:
@@ -40,7 +40,7 @@ def test_killed_processes_lose_and_overspend_nothing(
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("size", [(6, 12, 6), FULL])
+@pytest.mark.parametrize("size", SIZES)
 def test_killed_processes_lose_and_overspend_nothing_on_postgresql(
     postgres: str, size: tuple[int, int, int]
 ) -> None:
