@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tacit.hidden_states import Codebook
 from tacit.hidden_states.audit.laboratory import Laboratory
-from tacit.hidden_states.codebooks.codebook import Codebook
 
 TRIES = 16
 

@@ -10,7 +10,7 @@ from typing import Any
 from hidden_shared.guarded import TRIES, GuardedRow
 from hidden_shared.results import section
 from reproductions.prose import filled, rounded_up, table
-from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states import Point
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 NAME = "empty-middle"

@@ -24,7 +24,7 @@ from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import fano_information
 from tacit.covariance import Covariance, Dense
 from tacit.design import Design, gaussian_information, true_information
-from tacit.estimates.stackelberg import estimate_stackelberg
+from tacit.estimates import estimate_stackelberg
 from tacit.information import mixture
 
 SECRETS, SEED = 1_000, 20_260

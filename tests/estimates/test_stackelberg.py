@@ -270,8 +270,8 @@ def test_an_entropy_that_no_noise_can_meet_is_refused():
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "tacit.statistics.stackelberg.game", raising=False)
-    package = sys.modules["tacit.statistics.stackelberg"]
+    monkeypatch.delitem(sys.modules, "tacit.estimates.stackelberg.game", raising=False)
+    package = sys.modules["tacit.estimates.stackelberg"]
     monkeypatch.delattr(package, "game", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'tacit\[torch\]'"):

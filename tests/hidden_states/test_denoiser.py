@@ -130,7 +130,11 @@ def test_bad_input_is_refused():
         with pytest.raises(ValueError, match="calibration"):
             make(states * np.nan, noise)
         with pytest.raises(ValueError, match="covariance"):
-            make(states, np.eye(3))
+            make(states, "noise")
+        with pytest.raises(ValueError, match="covariance"):
+            make(states, np.diag([1.0, 1.0, -1.0]))
+    given = [Denoiser.wiener(states, sigma).denoise(states) for sigma in (noise, np.eye(3))]
+    assert torch.allclose(*given)
     with pytest.raises(ValueError, match="epochs"):
         Denoiser.trained(states, noise, epochs=0)
     with pytest.raises(ValueError, match="calibration"):

@@ -163,7 +163,7 @@ def test_the_stored_model_is_the_one_its_recipe_describes():
 def test_the_stored_model_predicts_docstrings_it_never_saw():
     model = load("tacit/small")
     assert (model.name, model.layers, model.width) == ("tacit/small", 6, 256)
-    unseen = model.stream(hold_out(docstring_corpus())[1])[:20_000]
+    unseen = model.stream(hold_out(docstring_corpus())[1])[: small.HELD_OUT_TOKENS]
     score = perplexity(model.network, unseen, model.context)
     # Other versions of the packages have other docstrings, some of which it has seen.
     assert score <= 1.25 * model.recipe["held_out_perplexity"]

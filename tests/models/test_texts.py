@@ -1,7 +1,6 @@
 """Texts are read as they are, the docstring corpus repeats, prompts are distinct and disjoint."""
 
 import gzip
-import importlib
 import subprocess
 import sys
 
@@ -10,7 +9,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import tacit.hidden_states  # noqa: E402
 from tacit.models import Prefixes, read_text, sample_prefixes, split  # noqa: E402
 from tacit.models.small.storage import cache_folder  # noqa: E402
 from tacit.models.texts import corpus  # noqa: E402
@@ -167,7 +165,7 @@ def test_the_cache_folder_is_the_users(monkeypatch, tmp_path):
 
 def test_the_package_is_light_until_it_is_used():
     script = (
-        "import sys, tacit.hidden_states as h; before = 'torch' in sys.modules; h.read_text; "
+        "import sys, tacit.models as h; before = 'torch' in sys.modules; h.read_text; "
         "sys.exit(before or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
@@ -183,12 +181,3 @@ def test_a_missing_extra_is_named():
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     ).stdout
     assert "tacit.models.load needs torch: pip install '.[llm]' in a clone" in output
-
-
-def test_every_public_name_is_there_and_no_module():
-    for name in tacit.hidden_states.__all__:
-        home = tacit.hidden_states._HOMES[name]
-        importlib.import_module(f"tacit.hidden_states.{home}")
-        assert not isinstance(getattr(tacit.hidden_states, name), type(sys)), name
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = tacit.hidden_states.nothing

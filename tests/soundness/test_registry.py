@@ -47,10 +47,15 @@ def test_every_bound_on_hidden_states_has_a_soundness_case():
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     import tacit.hidden_states as package
+    from tacit.attacks import sequential as attacks
 
     claimed = set()
-    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        module = importlib.import_module(found.name)
+    rooms = ((package.__path__, package.__name__), (attacks.__path__, attacks.__name__))
+    names = [
+        found.name for path, prefix in rooms for found in pkgutil.walk_packages(path, f"{prefix}.")
+    ]
+    for place in names:
+        module = importlib.import_module(place)
         for name, owner in inspect.getmembers(module, inspect.isclass):
             if owner.__module__ == module.__name__ and is_dataclass(owner) and name not in RECORDS:
                 claimed |= {

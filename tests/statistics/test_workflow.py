@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit import compute
 from tacit.attacks import MembershipAttack
+from tacit.compute import mapping
 from tacit.conversions import success_from_information
 from tacit.design import gaussian_information
 from tacit.guarantees import InformationBound, SuccessBound
@@ -196,7 +196,7 @@ def test_the_released_value_is_a_candidate_plus_the_noise():
 
 
 def test_same_seed_same_release_whatever_the_workers(pool, monkeypatch):
-    monkeypatch.setattr(compute, "WORTH_STARTING_WORKERS_SECONDS", 0.0)
+    monkeypatch.setattr(mapping, "WORTH_STARTING_WORKERS_SECONDS", 0.0)
 
     def slow_mean(rows):
         total = rows.mean(axis=0)

@@ -77,7 +77,7 @@ def parallel_map(
     Example:
         >>> parallel_map(lambda x: x * x, range(4), workers=1)
         [0, 1, 4, 9]
-        >>> parallel_map(lambda x, rng: x + rng.integers(1), range(3), seed=0)
+        >>> parallel_map(lambda x, rng: x + int(rng.integers(1)), range(3), seed=0)
         [0, 1, 2]
     """
     count = available_workers() if workers is None else integer("workers", workers, minimum=1)

@@ -44,4 +44,7 @@ def as_covariance(name: str, value: object) -> object:
             f"{type(value).__name__}"
         )
     entries = array(name, value, ndim=(1, 2))
-    return Diagonal(entries) if entries.ndim == 1 else Dense(entries)
+    try:
+        return Diagonal(entries) if entries.ndim == 1 else Dense(entries)
+    except ValueError as error:
+        raise ValueError(f"{name}: {str(error).partition(': ')[2]}") from None

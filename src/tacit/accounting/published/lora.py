@@ -123,7 +123,8 @@ def lora_theorem_4(
 
     Example:
         >>> claim = lora_theorem_4(
-        ...     400, 64, 60, 0.9999, sensitivity=0.01, noise_std=1.0,
+        ...     dim=400, rank=64, span=60, residual_alignment=0.9999,
+        ...     sensitivity=0.01, noise_std=1.0,
         ...     delta_correlated=0.001, delta_spectral=0.001, delta_residual=0.01,
         ... )
         >>> round(claim.epsilon, 2), round(claim.delta, 3)

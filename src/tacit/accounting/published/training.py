@@ -97,7 +97,7 @@ def lora_theorem_5_multiplier(
 
     Example:
         >>> s = lora_theorem_5_multiplier(
-        ...     2000, 16, 1024 / 50_000, 1000, epsilon=1.0, delta=1e-4
+        ...     dim=2000, rank=16, sampling_rate=1024 / 50_000, steps=1000, epsilon=1.0, delta=1e-4
         ... )
         >>> round(s, 3)
         0.416

@@ -135,7 +135,7 @@ def measure_utility(
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> from tacit.models.language import load
+        >>> from tacit.models import load
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> run = load(GPT2LMHeadModel(GPT2Config(**sizes))).continuation([[1, 2, 3]], layer=1)
         >>> measure_utility(run, run.clean_states).agreement

@@ -125,6 +125,7 @@ class Denoiser(ABC):
         Raises:
             ValueError: bad states, or fewer than 20.
         """
+        covariance = as_covariance("covariance", covariance)
         states = public_states(calibration, covariance)
         passes = integer("epochs", epochs, minimum=1)
         if len(states) < 20:

@@ -56,8 +56,8 @@ def designs_at_budget(
     Example:
         >>> import torch
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> from tacit.hidden_states.geometry.estimation import measure_geometry
-        >>> from tacit.models.language import load
+        >>> from tacit.hidden_states import measure_geometry
+        >>> from tacit.models import load
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = load(GPT2LMHeadModel(GPT2Config(**sizes)))
         >>> found = measure_geometry(model, 1, torch.arange(48).reshape(8, 6), rank=4, rng=0)
