@@ -18,7 +18,7 @@ from tacit.report.hidden.words import hidden_verdict
 LAYER = 3
 LENGTH = 16
 CHARACTERS = 2_500_000
-BANK, CALIBRATION = 3000, 6000
+BANK, CALIBRATION = 3000, 4000
 SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=100, queries=1000, trained=2000)
 MECHANISMS = (
     "isotropic",
@@ -27,7 +27,7 @@ MECHANISMS = (
     "codebook-decision",
     "argmax",
 )
-BUDGETS = (0.5, 2.0, 8.0)
+BUDGETS = (0.5, 4.0)
 CODEWORDS = (64, 256, 1024)
 WISH = Wish(max_attack=0.25, min_agreement=0.5)
 SEED = 0
