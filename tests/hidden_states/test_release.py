@@ -255,3 +255,15 @@ def test_design_refusals(measured, change, name):
     arguments = {"geometry": measured, "kl_budget": 1.0, **change}
     with pytest.raises(ValueError, match=rf"^{name}"):
         designs_at_budget(**arguments)
+
+
+def test_a_release_without_a_guarantee_spends_from_no_ledger(tmp_path):
+    from tacit import Ledger
+    from tacit.design import isotropic
+    from tacit.hidden_states import prepare_states
+
+    prepared = prepare_states([[1.0, 2.0]], isotropic([1.0, 1.0], 4.0))
+    book = Ledger(tmp_path / "ledger.db")
+    with pytest.raises(ValueError, match="ledger: expected a release with a guarantee"):
+        prepared.draw(ledger=book, secret="prompts")
+    assert book.entries("prompts") == ()

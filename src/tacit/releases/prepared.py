@@ -103,6 +103,8 @@ class Prepared(ABC, Generic[Drawn]):
             raise ValueError(f"ledger: expected a tacit.Ledger, got {type(ledger).__name__}")
         if secret is None:
             raise ValueError("secret: expected the name of the secret in the ledger, got None")
+        if not self.spends:
+            raise ValueError("ledger: expected a release with a guarantee to count, got none")
         reservation = ledger.reserve(
             secret,
             self.spends,

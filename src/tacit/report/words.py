@@ -45,8 +45,8 @@ def verdict(form: Form) -> Verdict:
         "" if strongest is None else f"; the strongest we ran got {plus_minus(strongest.success)}"
     )
     sentence = (
-        f"Under the assumptions below, {bound.task} is guessed right at most {percent_up(success)} "
-        f"of the time (guessing blind: {percent(bound.prior)}){measured}."
+        f"Under the assumptions of its guarantee, {bound.task} is guessed right at most "
+        f"{percent_up(success)} of the time (guessing blind: {percent(bound.prior)}){measured}."
     )
     return Verdict(kind="bounded", sentence=sentence, success=success)
 
