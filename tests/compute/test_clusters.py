@@ -89,6 +89,44 @@ def test_a_batch_that_kills_every_worker_gets_a_sentence(engine):
         parallel_map(kill, range(3), engine=engine)
 
 
+def broken_once(flag, number, pattern):
+    """Return a task that kills what matches the pattern when it meets a number."""
+    home = os.getpid()
+
+    def task(item):
+        import psutil
+
+        time.sleep(0.06)
+        if os.getpid() != home and item == number and not flag.exists():
+            flag.touch()
+            for process in psutil.process_iter(["cmdline"]):
+                if pattern in " ".join(process.info["cmdline"] or []):
+                    process.kill()
+        return item, np.random.default_rng(item).normal()
+
+    return task
+
+
+def test_a_broken_connection_is_made_again(tmp_path):
+    pytest.importorskip("ray")
+    flag = tmp_path / "flag"
+    with ray_cluster() as address:
+        task = broken_once(flag, 10, "--mode=specific-server")
+        counted = parallel_map(task, range(30), engine=address)
+    assert flag.exists(), "the server of the client was not killed"
+    assert counted == [(item, np.random.default_rng(item).normal()) for item in range(30)]
+
+
+def test_a_scheduler_that_is_gone_gets_a_sentence(tmp_path):
+    pytest.importorskip("distributed")
+    with dask_cluster() as address:
+        port = address.rpartition(":")[2]
+        task = broken_once(tmp_path / "flag", 10, f"dask scheduler --host 127.0.0.1 --port {port}")
+        with pytest.raises(EngineError, match="engine: "):
+            parallel_map(task, range(30), engine=address)
+    assert (tmp_path / "flag").exists()
+
+
 def test_other_versions_on_a_worker_get_a_sentence(engine, monkeypatch):
     monkeypatch.setattr("tacit.compute.remote.version", lambda _: "0.0")
     with pytest.raises(EngineError, match=r"has tacit .*, expected 0\.0 as here"):

@@ -12,7 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tacit._ground.checks import integer
-from tacit.compute.places import Engine
+from tacit.compute.places import LOSSES_ALLOWED, DisconnectedError, Engine, EngineError
 from tacit.compute.progress import progress_bar
 
 Item = TypeVar("Item")
@@ -127,13 +127,23 @@ def _serial_start(
 def _batched_results(
     function: Callable[[Item], Result], inputs: Sequence[Item], engine: Engine, workers: int
 ) -> Iterator[list[Result]]:
-    """Yield the results of consecutive batches, in order, each once."""
-    if not inputs:
-        return
-    with engine.connect(workers) as place:
-        size = max(1, -(-len(inputs) // (place.workers * BATCHES_PER_WORKER)))
-        batches = [inputs[start : start + size] for start in range(0, len(inputs), size)]
-        yield from place.results(function, batches)
+    """Yield the results of consecutive batches, in order, each once; reconnect where needed."""
+    done = losses = 0
+    while done < len(inputs):
+        try:
+            with engine.connect(workers) as place:
+                rest = inputs[done:]
+                size = max(1, -(-len(rest) // (place.workers * BATCHES_PER_WORKER)))
+                batches = [rest[start : start + size] for start in range(0, len(rest), size)]
+                for result in place.results(function, batches):
+                    done, losses = done + len(result), 0
+                    yield result
+        except DisconnectedError as error:
+            losses += 1
+            if losses > LOSSES_ALLOWED:
+                raise EngineError(
+                    f"engine: the connection to {engine.text} broke {losses} times in a row"
+                ) from error
 
 
 @dataclass(frozen=True)

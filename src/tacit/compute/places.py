@@ -11,7 +11,8 @@ import re
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,6 +39,10 @@ class EngineError(ValueError):
     """An engine that is not there, or that has lost a batch again and again."""
 
 
+class DisconnectedError(Exception):
+    """The connection to an engine broke; batches without a result have to be given out again."""
+
+
 class Place(Protocol):
     """Somewhere batches are computed."""
 
@@ -46,7 +51,11 @@ class Place(Protocol):
         """How many batches are computed at a time."""
 
     def results(self, task: Task, batches: Batches) -> Iterator[list[Any]]:
-        """Yield the results of every batch once, in order, whatever workers are lost."""
+        """Yield the results of every batch once, in order, whatever workers are lost.
+
+        Raises:
+            DisconnectedError: the engine itself went; what was yielded stays counted.
+        """
 
 
 @dataclass(frozen=True)
@@ -150,6 +159,14 @@ def _gone(text: str, error: Exception) -> EngineError:
     return EngineError(f"engine: {text} did not return a batch ({type(error).__name__})")
 
 
+@contextmanager
+def _disconnection() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionError as error:
+        raise DisconnectedError from error
+
+
 def _opened(text: str, result: list[Any] | Failure) -> list[Any]:
     if not isinstance(result, Failure):
         return result
@@ -178,6 +195,8 @@ class _Dask:
                     result = future.result()
                 except KilledWorker as error:
                     raise _lost(self.engine.text) from error
+                except (CancelledError, OSError) as error:
+                    raise DisconnectedError from error
                 except Exception as error:
                     raise _gone(self.engine.text, error) from error
                 yield _opened(self.engine.text, result)
@@ -222,21 +241,31 @@ class _Ray:
 
     def results(self, task: Task, batches: Batches) -> Iterator[list[Any]]:
         remote = self.ray.remote(max_retries=LOSSES_ALLOWED, num_cpus=1)(compute_packed)
-        packed = self.ray.put(Packed.of(task))
-        references = [remote.remote(packed, batch) for batch in batches]
+        references: list[Any] = []
         try:
+            with _disconnection():
+                packed = self.ray.put(Packed.of(task))
+                references += [remote.remote(packed, batch) for batch in batches]
             while references:
-                try:
-                    result = self.ray.get(references[0])
-                except self.ray.exceptions.WorkerCrashedError as error:
-                    raise _lost(self.engine.text) from error
-                except Exception as error:
-                    raise _gone(self.engine.text, error) from error
-                yield _opened(self.engine.text, result)
+                yield _opened(self.engine.text, self._result(references[0]))
                 del references[0]
         finally:
-            for reference in references:
-                self.ray.cancel(reference, force=True)
+            # an engine that went has nothing left to cancel
+            with suppress(ConnectionError):
+                for reference in references:
+                    self.ray.cancel(reference, force=True)
+
+    def _result(self, reference: Any) -> list[Any] | Failure:
+        try:
+            with _disconnection():
+                result: list[Any] | Failure = self.ray.get(reference)
+                return result
+        except DisconnectedError:
+            raise
+        except self.ray.exceptions.WorkerCrashedError as error:
+            raise _lost(self.engine.text) from error
+        except Exception as error:
+            raise _gone(self.engine.text, error) from error
 
 
 @contextmanager
@@ -262,4 +291,5 @@ def _ray(engine: Engine, workers: int) -> Iterator[Place]:
         with context:
             yield _Ray(engine, ray, int(ray.cluster_resources()["CPU"]))
     finally:
-        context.disconnect()
+        with suppress(ConnectionError):
+            context.disconnect()
