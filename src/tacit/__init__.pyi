@@ -20,7 +20,7 @@ from .design.listed.solver import worst_case as worst_case
 from .gate import GateResult as GateResult
 from .gate import check_release as check_release
 from .ledger.ledger import Ledger as Ledger
-from .releases.reading import load as load
+from .releases.loading import load as load
 from .statistics.workflow import prepare as prepare
 from .statistics.workflow import privatize as privatize
 

@@ -17,7 +17,7 @@ from tacit.hidden_states.audit.points import Point, Table, columns  # noqa: E402
 from tacit.hidden_states.audit.sweep import sweep  # noqa: E402
 from tacit.hidden_states.codebooks.certificates import certify  # noqa: E402
 from tacit.hidden_states.noise.shapes import Designs  # noqa: E402
-from tacit.models.readings import Reading  # noqa: E402
+from tacit.models.passes import Pass  # noqa: E402
 from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
@@ -60,7 +60,7 @@ def of(points, mechanism, **wanted):
 
 
 def test_prompts_are_read_at_all_layers_in_one_pass(model, prefixes, monkeypatch):
-    whole = Reading.of(model, prefixes.bank, [1, 2, model.layers])
+    whole = Pass.of(model, prefixes.bank, [1, 2, model.layers])
     assert sorted(whole.states) == sorted({1, 2, model.layers})
     for layer, states in whole.states.items():
         assert (states - model.states(prefixes.bank, layer)).abs().max() < 1e-5

@@ -1,12 +1,12 @@
 """Covariances of released noise: sampled and measured without forming a d×d matrix."""
 
 from .base import Covariance as Covariance
+from .coercion import as_covariance as as_covariance
 from .description import covariance_from_dict as covariance_from_dict
 from .full import Dense as Dense
 from .full import Diagonal as Diagonal
 from .full import Isotropic as Isotropic
 from .low_rank import Factored as Factored
 from .low_rank import LowRank as LowRank
-from .reading import as_covariance as as_covariance
 from .scale_mixture import ScaleMixture as ScaleMixture
 from .whitening import whiten as whiten

@@ -10,9 +10,9 @@ from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, matrix
 from tacit.covariance.base import Covariance
+from tacit.covariance.coercion import as_covariance
 from tacit.covariance.full import Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored
-from tacit.covariance.reading import as_covariance
 from tacit.linalg import MACHINE_EPSILON
 
 ROUNDING_UNITS = 8.0

@@ -30,7 +30,7 @@ from .geometry.utility import Utility as Utility
 from .geometry.utility import measure_utility as measure_utility
 from .noise.denoiser import Denoiser as Denoiser
 from .noise.designs import designs_at_budget as designs_at_budget
-from .noise.reading_alone import PosteriorBehaviour as PosteriorBehaviour
+from .noise.posterior_behaviour import PosteriorBehaviour as PosteriorBehaviour
 from .noise.release import HiddenRelease as HiddenRelease
 from .noise.release import PreparedStates as PreparedStates
 from .noise.release import prepare_states as prepare_states

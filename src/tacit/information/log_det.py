@@ -10,7 +10,7 @@ from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, array, check_psd, symmetric
 from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
-from tacit.covariance.reading import as_covariance
+from tacit.covariance.coercion import as_covariance
 from tacit.linalg import MACHINE_EPSILON
 
 ROUNDING_UNITS = 8.0

@@ -23,7 +23,7 @@ from tacit.ledger.queue import turn
 from tacit.ledger.tables import SCHEMA, meta_table, metadata
 
 WAIT_SECONDS = 60
-READING = "tacit_reading"
+READ_ONLY = "tacit_read_only"
 MAKING_LOCK = 7166963201
 
 
@@ -54,7 +54,7 @@ class Store:
         What only reads sees one moment of the database, whatever is written meanwhile.
         """
         self._check_in_place()
-        options: dict[str, Any] = {READING: not write}
+        options: dict[str, Any] = {READ_ONLY: not write}
         if not write and not self.is_sqlite:
             options["isolation_level"] = "REPEATABLE READ"
         queued = write and self.is_sqlite
@@ -265,8 +265,8 @@ def _on_connect(connection: Any, record: Any) -> None:
 
 
 def _on_begin(connection: sa.Connection) -> None:
-    reading = connection.get_execution_options().get(READING)
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+    read_only = connection.get_execution_options().get(READ_ONLY)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
 def _reason(error: Exception) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from tacit._ground.files import check_writable, write_text_atomic
 from tacit.hidden_states import Audit
 from tacit.releases import Form, Provenance, Release, load
-from tacit.releases.reading import read_json
+from tacit.releases.loading import read_json
 from tacit.report.hidden.page import render_audit
 from tacit.report.release.page import render_form
 from tacit.report.statistic.page import render_statistic

@@ -27,7 +27,7 @@ from tacit.attacks.membership.mixtures import (
     success_without_noise,
 )
 from tacit.covariance import Covariance
-from tacit.covariance.reading import as_covariance
+from tacit.covariance.coercion import as_covariance
 from tacit.covariance.whitening import whiten
 from tacit.linalg import MACHINE_EPSILON
 

@@ -21,7 +21,7 @@ from tacit._ground.checks import (
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.membership.mixtures import in_noise_units, told_apart
 from tacit.covariance import Covariance
-from tacit.covariance.reading import as_covariance
+from tacit.covariance.coercion import as_covariance
 
 ENTRIES_PER_CHUNK = 4_000_000
 BAYES = "Bayes likelihood ratio over the declared candidates"

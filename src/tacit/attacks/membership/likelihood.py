@@ -9,7 +9,7 @@ import numpy as np
 from tacit._ground.checks import Array, matrix
 from tacit.attacks.membership.mixtures import in_noise_units, log_density, prior_weights
 from tacit.covariance import Covariance
-from tacit.covariance.reading import as_covariance
+from tacit.covariance.coercion import as_covariance
 
 
 def likelihood_ratio(

@@ -14,7 +14,7 @@ from tacit.attacks.retrieval.result import reciprocal_ranks
 from tacit.attacks.retrieval.space import Space, complement, euclidean, noise_space, weighted
 from tacit.covariance import Covariance
 from tacit.covariance import Isotropic as IsotropicNoise
-from tacit.covariance.reading import as_covariance
+from tacit.covariance.coercion import as_covariance
 
 METRICS = ("euclidean", "complement", "weighted", "mahalanobis")
 FLOORS = (0.0, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)

@@ -27,7 +27,7 @@ from tacit.hidden_states.noise.shapes import Designs
 from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
-from tacit.models.readings import Readings
+from tacit.models.passes import Passes
 from tacit.models.texts.prefixes import Prefixes
 
 PROMPTS_TOGETHER = 1000
@@ -130,7 +130,7 @@ class Laboratory:
         sizes: Sizes,
         *,
         seed: int,
-        readings: Readings | None = None,
+        passes: Passes | None = None,
     ) -> Laboratory:
         """Measure the geometry of one layer, and read its states where they were not before."""
         kept = sizes.within(prefixes)
@@ -141,7 +141,7 @@ class Laboratory:
                 f"generated: expected prompts of at most {model.context - STEPS + 1} tokens to "
                 f"continue, got {prefixes.bank.shape[1]}"
             )
-        read = Readings.of(model, prefixes, [level]) if readings is None else readings
+        read = Passes.of(model, prefixes, [level]) if passes is None else passes
         bank = read.bank.states[level]
         source = np.random.default_rng([seed, level])
         measured = measure_geometry(

@@ -28,7 +28,7 @@ from tacit.hidden_states.audit.points import (
     Table,
 )
 from tacit.models.language import LanguageModel
-from tacit.models.readings import Readings
+from tacit.models.passes import Passes
 from tacit.models.texts.prefixes import Prefixes
 
 Announce = Callable[[str, int, int], None]
@@ -187,7 +187,7 @@ class Bench:
     sizes: Sizes
     seed: int
     layers: Sequence[int] = ()
-    _readings: Readings | None = field(default=None, repr=False)
+    _passes: Passes | None = field(default=None, repr=False)
     _laboratory: Laboratory | None = None
     _trial: tuple[int, Trial] | None = field(default=None, repr=False)
     _proven: dict[int, tuple[Guarantee, ...]] = field(default_factory=dict, repr=False)
@@ -244,12 +244,12 @@ class Bench:
         """Return the layer made ready."""
         if self._laboratory is None or self._laboratory.layer != layer:
             self._trial = self._laboratory = None
-            if self._readings is None or layer not in self._readings.bank.states:
+            if self._passes is None or layer not in self._passes.bank.states:
                 layers = {layer, *self.layers}
-                self._readings = Readings.of(self.model, self.prefixes, layers)
+                self._passes = Passes.of(self.model, self.prefixes, layers)
             self._laboratory = Laboratory.prepare(
                 self.model, layer, self.prefixes, self.sizes, seed=self.seed,
-                readings=self._readings,
+                passes=self._passes,
             )  # fmt: skip
         return self._laboratory
 

@@ -21,7 +21,7 @@ from tacit._ground.checks import (
 )
 from tacit._ground.threads import one_thread
 from tacit.covariance import Covariance
-from tacit.covariance.reading import as_covariance
+from tacit.covariance.coercion import as_covariance
 from tacit.guarantees import Guarantee
 from tacit.hidden_states.noise.posterior import (
     POST_PROCESSING,

@@ -17,7 +17,7 @@ from tacit._ground.checks import (
     vector,
 )
 from tacit.covariance import Covariance, ScaleMixture
-from tacit.covariance.reading import as_covariance
+from tacit.covariance.coercion import as_covariance
 from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBracket, least
 from tacit.information.distinct import distinct_outputs, entropy

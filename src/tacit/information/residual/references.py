@@ -10,7 +10,7 @@ from scipy.special import log_expit, ndtr
 
 from tacit._ground.checks import Array, as_float, matrix, positive, vector
 from tacit.covariance import Covariance
-from tacit.covariance.reading import as_covariance
+from tacit.covariance.coercion import as_covariance
 from tacit.information.residual.intrinsic import (
     ROUNDING_UNITS,
     SUM_TOLERANCE,

@@ -11,7 +11,7 @@ import numpy as np
 from tacit._ground import checks as check
 from tacit._ground.checks import Array
 from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
-from tacit.releases.reading import read_json
+from tacit.releases.loading import read_json
 
 
 @dataclass(frozen=True, kw_only=True)

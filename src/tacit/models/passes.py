@@ -14,7 +14,7 @@ from tacit.models.texts.prefixes import Prefixes
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Pass:
     """The last position of n prompts.
 
     Predictions are stored in half precision and measure nothing: codebooks are fitted on them.
@@ -28,7 +28,7 @@ class Reading:
     behaviours: Behaviours
 
     @classmethod
-    def of(cls, model: LanguageModel, tokens: Tensor, layers: Iterable[int]) -> Reading:
+    def of(cls, model: LanguageModel, tokens: Tensor, layers: Iterable[int]) -> Pass:
         """Run every prompt once."""
         count, levels = len(tokens), sorted(set(layers))
         states = {layer: torch.empty(count, model.width) for layer in levels}
@@ -45,14 +45,14 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Readings:
+class Passes:
     """Bank and calibration prompts read at the layers that are going to be measured."""
 
-    bank: Reading
-    calibration: Reading
+    bank: Pass
+    calibration: Pass
 
     @classmethod
-    def of(cls, model: LanguageModel, prefixes: Prefixes, layers: Iterable[int]) -> Readings:
+    def of(cls, model: LanguageModel, prefixes: Prefixes, layers: Iterable[int]) -> Passes:
         """Run every prompt of both once."""
         levels = tuple(layers)
-        return cls(*(Reading.of(model, t, levels) for t in (prefixes.bank, prefixes.calibration)))
+        return cls(*(Pass.of(model, t, levels) for t in (prefixes.bank, prefixes.calibration)))
