@@ -59,7 +59,7 @@ def main() -> int:
             prefixes=prefixes,
             wish=WISH,
             mechanisms=MECHANISMS,
-            budgets=BUDGETS,
+            kl_budgets=BUDGETS,
             codewords=CODEWORDS,
             sizes=SIZES,
             rng=SEED,

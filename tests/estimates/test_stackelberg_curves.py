@@ -45,8 +45,8 @@ def test_shapes_of_noise():
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        (([np.eye(2)], [0.5], [0.4]), "budgets"),
-        (([np.eye(2)] * 2, [0.5, 0.4], [0.4, 0.4]), "budgets"),
+        (([np.eye(2)], [0.5], [0.4]), "mi_budgets"),
+        (([np.eye(2)] * 2, [0.5, 0.4], [0.4, 0.4]), "mi_budgets"),
         (([np.eye(2)], [0.5, 0.6], [0.4, 0.4]), "noises"),
         (([np.eye(2)] * 2, [0.5, 0.6], [0.4]), "information"),
         ((["x"] * 2, [0.5, 0.6], [0.4, 0.4]), "noise"),

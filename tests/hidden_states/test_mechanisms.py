@@ -60,7 +60,8 @@ VALUES = {
     "argmax": Argmax(),
 }
 ASKED = Asked(
-    budgets=(1.0, 2.0), epsilons=(3.0,), codewords=(4, 8), readings=("raw", "posterior-behaviour"),
+    kl_budgets=(1.0, 2.0), epsilons=(3.0,), codewords=(4, 8),
+    readings=("raw", "posterior-behaviour"),
     calibration=50, vocabulary=30,
 )  # fmt: skip
 

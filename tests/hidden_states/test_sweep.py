@@ -268,8 +268,8 @@ def test_an_attack_above_a_theorem_is_an_error():
     [
         ({"mechanisms": ["gauss"]}, "mechanisms"),
         ({"mechanisms": []}, "mechanisms"),
-        ({"budgets": [float("nan")]}, "budgets"),
-        ({"budgets": [-1.0]}, "budgets"),
+        ({"kl_budgets": [float("nan")]}, "kl_budgets"),
+        ({"kl_budgets": [-1.0]}, "kl_budgets"),
         ({"layers": [3]}, "layers"),
         ({"layers": [0]}, "layers"),
         ({"attackers": ["oracle"]}, "attackers"),
@@ -283,7 +283,7 @@ def test_what_cannot_be_swept_is_refused_before_anything_is_measured(
     model, prefixes, tmp_path, change, word
 ):
     path = tmp_path / "points.jsonl"
-    options = {"layers": [1], "mechanisms": ["isotropic"], "budgets": [1.0], **OPTIONS} | change
+    options = {"layers": [1], "mechanisms": ["isotropic"], "kl_budgets": [1.0], **OPTIONS} | change
     with pytest.raises(ValueError, match=word):
         sweep(model, prefixes=prefixes, out=path, **options)
     assert not path.exists()

@@ -98,8 +98,8 @@ def shift_distance(kind: Kind, value: float | Array | Sequence[float]) -> float 
     Source: dsi, Lemma 3.1 (H⁻¹ in Eq. 8).
     """
     checked = check_kind("kind", kind)
-    budgets = _non_negative("value", value)
-    flat = np.atleast_1d(budgets).ravel()
+    values = _non_negative("value", value)
+    flat = np.atleast_1d(values).ravel()
     divergence = _evaluator(checked)
     supremum = float(divergence(np.array([math.inf]))[0])
     result = np.full(flat.shape, math.inf)
@@ -107,16 +107,16 @@ def shift_distance(kind: Kind, value: float | Array | Sequence[float]) -> float 
     if below.any():
         width = 1 << 20 if callable(checked) else 1
         result[below] = _largest_within(divergence, flat[below], width)
-    return float(result[0]) if budgets.ndim == 0 else result.reshape(budgets.shape)
+    return float(result[0]) if values.ndim == 0 else result.reshape(values.shape)
 
 
-def _largest_within(divergence: Closed, budgets: Array, width: int) -> Array:
+def _largest_within(divergence: Closed, values: Array, width: int) -> Array:
     """Bisect over the floats themselves, which are ordered like their bit patterns."""
-    low = np.zeros(budgets.shape, dtype=np.int64)
-    high = np.full(budgets.shape, np.float64(LARGEST).view(np.int64) + 1)
+    low = np.zeros(values.shape, dtype=np.int64)
+    high = np.full(values.shape, np.float64(LARGEST).view(np.int64) + 1)
     while int((high - low).max()) > width:
         middle = low + (high - low) // 2
-        within = divergence(middle.view(np.float64)) <= budgets
+        within = divergence(middle.view(np.float64)) <= values
         low = np.where(within, middle, low)
         high = np.where(within, high, middle)
     return low.view(np.float64)

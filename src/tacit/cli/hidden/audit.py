@@ -89,7 +89,7 @@ def model_layer(
             layer,
             prefixes=prefixes,
             wish=wish,
-            budgets=budgets,
+            kl_budgets=budgets,
             codewords=cells,
             sizes=sizes_of(prompts),
             out=points,

@@ -21,7 +21,7 @@ class BudgetCurves:
     """What each nat of budget buys, one entry per budget.
 
     Attributes:
-        budgets: (n,) β in nats, increasing.
+        mi_budgets: (n,) β in nats, increasing.
         information: (n,) nats that leak at β, as given.
         cost: (n,) V(β) = tr(F Cov B).
         priv: (n,) ``d I/dβ``: 1 where every nat of budget becomes a nat of leakage.
@@ -30,7 +30,7 @@ class BudgetCurves:
         task_share: (n,) share of the noise inside the task subspace; None without one.
     """
 
-    budgets: Array
+    mi_budgets: Array
     information: Array
     cost: Array
     priv: Array
@@ -40,7 +40,7 @@ class BudgetCurves:
 
 
 def budget_curves(
-    noises: Sequence[Any], budgets: Any, information: Any, *, cost: Any = None, task: Any = None
+    noises: Sequence[Any], mi_budgets: Any, information: Any, *, cost: Any = None, task: Any = None
 ) -> BudgetCurves:
     """Return the curves of a family of noises, one per budget.
 
@@ -50,7 +50,7 @@ def budget_curves(
     Args:
         noises: one per budget: a design, a Stackelberg noise or estimate, a ``Covariance``, or a
             (d, d) matrix.
-        budgets: (n,), n >= 2, increasing, nats.
+        mi_budgets: (n,), n >= 2, increasing, nats.
         information: (n,) nats that leak, such as upper bounds of ``tacit.information.mixture``, or
             estimates: the curve is worth as much as they are.
         cost: F of the noise: None (squared error), a scalar, a diagonal (d,) or (d, d).
@@ -69,9 +69,9 @@ def budget_curves(
 
     Source: residual-pac, Sec. 5.3 and Thm 5, Prop. 6 and Prop. 7.
     """
-    levels = vector("budgets", budgets)
+    levels = vector("mi_budgets", mi_budgets)
     if levels.size < FEWEST_BUDGETS or (np.diff(levels) <= 0).any():
-        raise ValueError(f"budgets: expected {FEWEST_BUDGETS} or more, increasing, got {levels}")
+        raise ValueError(f"mi_budgets: expected {FEWEST_BUDGETS} or more, increasing, got {levels}")
     nats = vector("information", information, size=levels.size)
     if not isinstance(noises, Sequence) or len(noises) != levels.size:
         raise ValueError(f"noises: expected a sequence of {levels.size}, one per budget")
@@ -81,7 +81,7 @@ def budget_curves(
     if task is not None:
         shares = np.array([task_share(dense, task) for dense in covariances])
     return BudgetCurves(
-        budgets=levels,
+        mi_budgets=levels,
         information=nats,
         cost=costs,
         priv=np.gradient(nats, levels),

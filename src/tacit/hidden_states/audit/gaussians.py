@@ -54,7 +54,7 @@ class GaussianNoise(Mechanism):
     def settings(self, asked: Asked) -> tuple[Setting, ...]:
         """Return every K, then every ε."""
         return (
-            *(Setting(kl_budget=budget) for budget in asked.budgets),
+            *(Setting(kl_budget=budget) for budget in asked.kl_budgets),
             *(Setting(target_epsilon=epsilon) for epsilon in asked.epsilons),
         )
 

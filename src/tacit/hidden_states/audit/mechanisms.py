@@ -26,7 +26,7 @@ class Asked:
     """What a sweep was asked to measure mechanisms at; each takes what it has a use for.
 
     Attributes:
-        budgets: K = ½ tr(FΣ), nats.
+        kl_budgets: K = ½ tr(FΣ), nats.
         epsilons: Rényi ε of order 2 over nearest neighbours.
         codewords: C.
         readings: of noisy states.
@@ -34,7 +34,7 @@ class Asked:
         vocabulary: tokens there are.
     """
 
-    budgets: tuple[float, ...]
+    kl_budgets: tuple[float, ...]
     epsilons: tuple[float, ...]
     codewords: tuple[int, ...]
     readings: tuple[str, ...]

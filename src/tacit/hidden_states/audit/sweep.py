@@ -75,7 +75,7 @@ def sweep(
     model: LanguageModel,
     layers: Iterable[int],
     mechanisms: Iterable[Mechanism | str],
-    budgets: Iterable[float],
+    kl_budgets: Iterable[float],
     attackers: Sequence[Attacker | str] = USUAL,
     *,
     prefixes: Prefixes,
@@ -98,7 +98,7 @@ def sweep(
         model: the language model.
         layers: each 1 … L.
         mechanisms: values, or the words that ``read_mechanism`` makes values of.
-        budgets: K > 0 in nats, for noise.
+        kl_budgets: K > 0 in nats, for noise.
         attackers: values, or their words; none is needed by a mechanism whose attack is exact.
         prefixes: bank (the secrets), calibration (public); disjoint.
         codewords: C, 2 … the calibration prompts, for codes.
@@ -125,7 +125,7 @@ def sweep(
     seed = integer("rng", rng, minimum=0) if isinstance(rng, int) else _seed(rng)
     levels = [integer("layers", layer, minimum=1, maximum=model.layers) for layer in layers]
     asked = Asked(
-        budgets=tuple(positive("budgets", budget) for budget in budgets),
+        kl_budgets=tuple(positive("kl_budgets", budget) for budget in kl_budgets),
         epsilons=tuple(positive("epsilons", epsilon) for epsilon in epsilons),
         codewords=tuple(codewords),
         readings=tuple(choice("readings", reading, NOISE_READINGS) for reading in readings),

@@ -31,7 +31,7 @@ def audit_layer(
     prefixes: Prefixes,
     wish: Wish | None = None,
     mechanisms: Sequence[Mechanism | str] = USUAL,
-    budgets: Sequence[float] = BUDGETS,
+    kl_budgets: Sequence[float] = BUDGETS,
     codewords: Sequence[int] = CODEWORDS,
     attackers: Sequence[Attacker | str] = USUAL_ATTACKERS,
     readings: Sequence[str] = DEFAULT_READINGS,
@@ -48,7 +48,7 @@ def audit_layer(
         prefixes: bank (the secrets), calibration (public).
         wish: what the recommended release has to keep to.
         mechanisms: as for ``sweep``.
-        budgets: K > 0 in nats.
+        kl_budgets: K > 0 in nats.
         codewords: C >= 2.
         attackers: as for ``sweep``.
         readings: as for ``sweep``.
@@ -75,7 +75,7 @@ def audit_layer(
         model,
         [layer],
         values,
-        budgets,
+        kl_budgets,
         attackers,
         prefixes=prefixes,
         codewords=codewords,
