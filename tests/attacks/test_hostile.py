@@ -49,10 +49,10 @@ RELEASED = BANK[:4] + 0.1
 RETRIEVALS = {
     "euclidean": {"last_tokens": np.arange(9) % 2, "index": "exact", "confidence": 0.9},
     "complement": {"basis": np.eye(3)[:1]},
-    "weighted": {"weights": [1.0, 2.0, 0.0]},
+    "weighted": {"coordinate_weights": [1.0, 2.0, 0.0]},
     "mahalanobis": {
         "covariance": Diagonal([1.0, 2.0, 0.5]),
-        "prior": np.ones(9),
+        "weights": np.ones(9),
         "floor": 0.1,
         "rng": 0,
     },

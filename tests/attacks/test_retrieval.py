@@ -48,7 +48,7 @@ WEIGHTS = np.array([0.0, 1.0, 2.0, 0.5, 3.0, 1.0])
     [
         ({"metric": "euclidean"}, np.eye(6)),
         ({"metric": "complement", "basis": BASIS}, PROJECTOR),
-        ({"metric": "weighted", "weights": WEIGHTS}, np.diag(WEIGHTS)),
+        ({"metric": "weighted", "coordinate_weights": WEIGHTS}, np.diag(WEIGHTS)),
         (
             {"metric": "mahalanobis", "covariance": DENSE, "floor": None},
             np.linalg.inv(DENSE.matrix),
@@ -219,7 +219,7 @@ def test_a_prior_ranks_by_the_posterior():
     noise = Isotropic(40.0, 6)
     released = bank[truth] + noise.sample(3000, source)
     options = {"metric": "mahalanobis", "covariance": noise, "floor": None}
-    found = retrieve(bank, released, truth, prior=prior, **options)
+    found = retrieve(bank, released, truth, weights=prior, **options)
     better, tied = slow_ranks(bank, released, truth, np.eye(6) / 40.0, np.log(prior))
     assert (found.better == better).all()
     assert (found.tied == tied).all()
@@ -318,11 +318,14 @@ def test_bad_input_is_refused():
         ),
         ("basis", lambda: retrieve(bank, released, truth, metric="complement")),
         ("basis", lambda: retrieve(bank, released, truth, metric="complement", basis=np.eye(6))),
-        ("weights", lambda: retrieve(bank, released, truth, metric="weighted", weights=-WEIGHTS)),
+        (
+            "coordinate_weights",
+            lambda: retrieve(bank, released, truth, metric="weighted", coordinate_weights=-WEIGHTS),
+        ),
         ("floor", lambda: retrieve(bank, released, truth, floor=-1.0, **told)),
         ("floor", lambda: retrieve(bank, released, truth, floor="best", **told)),
-        ("prior", lambda: retrieve(bank, released, truth, prior=np.ones(300))),
-        ("prior", lambda: retrieve(bank, released, truth, prior=np.zeros(300), **told)),
+        ("weights", lambda: retrieve(bank, released, truth, weights=np.ones(300))),
+        ("weights", lambda: retrieve(bank, released, truth, weights=np.zeros(300), **told)),
         ("last_tokens", lambda: retrieve(bank, released, truth, last_tokens=[1, 2])),
         ("confidence", lambda: retrieve(bank, released, truth, confidence=1.0)),
         ("index", lambda: retrieve(bank, released, truth, index="tree")),
@@ -343,7 +346,7 @@ def test_a_metric_is_a_value_or_its_word():
     pairs = [
         (Euclidean(), {"metric": "euclidean"}),
         (Complement(np.eye(6)[:2]), {"metric": "complement", "basis": np.eye(6)[:2]}),
-        (Weighted(WEIGHTS), {"metric": "weighted", "weights": WEIGHTS}),
+        (Weighted(WEIGHTS), {"metric": "weighted", "coordinate_weights": WEIGHTS}),
         (Mahalanobis(noise), {"metric": "mahalanobis", "covariance": noise}),
         (
             Mahalanobis(noise, held_out=apart),
@@ -367,7 +370,7 @@ def test_a_metric_is_a_value_or_its_word():
         ("basis", {"basis": np.eye(6)[:1]}),
         ("floor", {"floor": 0.1}),
         ("floor", {"floor": "best"}),
-        ("prior", {"prior": np.ones(40)}),
+        ("weights", {"weights": np.ones(40)}),
     ],
 )
 def test_what_a_metric_holds_is_not_given_beside_it(name, beside):

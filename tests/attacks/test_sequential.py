@@ -105,9 +105,9 @@ def test_a_wide_beam_is_exhaustive_search(model, prompts, prior):
     few = prompts[:4, :3]
     released = trajectories(model, few, noise, 4)
     found = sequential_decoder(
-        model, LAYER, released, noise, beam=VOCABULARY**2, prior=prior, floor=0.0
+        model, LAYER, released, noise, beam=VOCABULARY**2, token_law=prior, floor=0.0
     )
-    greedy = sequential_decoder(model, LAYER, released, noise, prior=prior, floor=0.0)
+    greedy = sequential_decoder(model, LAYER, released, noise, token_law=prior, floor=0.0)
     differ = 0
     for row in range(len(few)):
         tokens, score = exhaustive(model, released[row], noise, prior=prior == "model")
@@ -214,7 +214,7 @@ def test_threshold_is_where_the_union_bound_meets_the_failure():
         ({"covariance": "x"}, "matrix"),
         ({"beam": 0}, "beam"),
         ({"shortlist": 0}, "shortlist"),
-        ({"prior": "zipf"}, "prior"),
+        ({"token_law": "zipf"}, "token_law"),
         ({"floor": -1.0}, "floor"),
         ({"floor": 0.0, "covariance": np.diag([1.0] + [0.0] * (WIDTH - 1))}, "floor"),
         ({"confidence": 0.0}, "confidence"),

@@ -39,7 +39,7 @@ def test_certificates_are_bounds_and_tight(seed, law):
         "zipf": 1 / np.arange(1, 91),
         "spread": np.exp(10 * source.standard_normal(90)),
     }[law]
-    found = certify(codes, 15, prior=None if law == "uniform" else prior)
+    found = certify(codes, 15, weights=None if law == "uniform" else prior)
     exact = prior.astype(np.longdouble) / prior.astype(np.longdouble).sum()
     success, nats = enumerated(joint_of(codes, exact, 15))
     assert success <= found.success.success <= success * (1 + 1e-12)
@@ -54,7 +54,7 @@ def test_a_uniform_prior_counts_occupied_cells():
     assert Fraction(found.success.success) >= Fraction(4096, 50_000)
     assert found.success.success == pytest.approx(4096 / 50_000, rel=1e-15)
     assert certify([0, 0, 0], 4).information.nats == pytest.approx(0.0, abs=1e-12)
-    given = certify(np.arange(50_000) % 4096, 5000, prior=np.ones(50_000))
+    given = certify(np.arange(50_000) % 4096, 5000, weights=np.ones(50_000))
     assert given.success.success >= 4096 / 50_000
     assert given.success.success == pytest.approx(found.success.success, rel=1e-10)
 
@@ -64,7 +64,7 @@ def test_a_simulated_attacker_does_not_pass_the_bound():
     prior = 1 / np.arange(1.0, 201.0)
     prior /= prior.sum()
     codes = source.integers(0, 20, 200)
-    found = certify(codes, 20, prior=prior)
+    found = certify(codes, 20, weights=prior)
     best = np.array([np.where(codes == code, prior, -1).argmax() for code in range(20)])
     drawn = source.choice(200, 40_000, p=prior)
     hits = (best[codes[drawn]] == drawn).mean()
@@ -94,7 +94,7 @@ def test_several_releases_are_counted_together():
 
 def test_composition_under_a_prior_takes_the_largest():
     prior = 1 / np.arange(1.0, 101.0)
-    found = compose(3, 2, 100, prior=prior)
+    found = compose(3, 2, 100, weights=prior)
     share = math.fsum(prior[:9]) / math.fsum(prior)
     assert share <= found.success.success <= share * (1 + 1e-12)
 
@@ -129,7 +129,7 @@ def test_randomised_codes_are_locally_private_and_certified(epsilon, near):
     codes = source.integers(0, 6, 40)
     prior = source.random(40)
     for given, exact in ((None, np.full(40, 1 / 40)), (prior, prior / prior.sum())):
-        found = mechanism.certify(codes, prior=given)
+        found = mechanism.certify(codes, weights=given)
         success, nats = enumerated(law[codes] * exact[:, None])
         assert success <= found.success.success <= success * (1 + 1e-9) + 1e-12
         assert nats <= found.information.nats <= epsilon + 1e-12
@@ -166,10 +166,10 @@ def test_bad_input_is_refused():
         ("codes", lambda: certify([[0], [1, 2]], 3)),
         ("codes", lambda: certify(np.zeros((2, 2, 2), int), 3)),
         ("size", lambda: certify([0, 1], 0)),
-        ("prior", lambda: certify([0, 1], 2, prior=[1.0])),
-        ("prior", lambda: certify([0, 1], 2, prior=[1.0, -1.0])),
-        ("prior", lambda: certify([0, 1], 2, prior=[1.0, 0.0])),
-        ("prior", lambda: certify([0, 1], 2, prior=[1.0, math.nan])),
+        ("weights", lambda: certify([0, 1], 2, weights=[1.0])),
+        ("weights", lambda: certify([0, 1], 2, weights=[1.0, -1.0])),
+        ("weights", lambda: certify([0, 1], 2, weights=[1.0, 0.0])),
+        ("weights", lambda: certify([0, 1], 2, weights=[1.0, math.nan])),
         ("releases", lambda: compose(4, 0, 10)),
         ("candidates", lambda: compose(4, 1, 1)),
         ("epsilon", lambda: RandomizedCodes(-1.0, NEIGHBOURS)),

@@ -51,14 +51,14 @@ ARRAYS = {
     "margin_threshold": (margin_threshold, [9, 0.1], {"tail": "gaussian"}),
     "step_law": (step_law, [ROWS], {"draws": 9, "rng": 0}),
     "median_interval": (median_interval, [np.arange(30.0), 0.9], {}),
-    "certify": (certify, [CODES, 4], {"prior": np.ones(30)}),
-    "compose": (compose, [4, 2, 30], {"prior": np.ones(30)}),
+    "certify": (certify, [CODES, 4], {"weights": np.ones(30)}),
+    "compose": (compose, [4, 2, 30], {"weights": np.ones(30)}),
     "RandomizedCodes": (RandomizedCodes, [1.0, NEIGHBOURS], {}),
     "RandomizedCodes.release": (RandomizedCodes(1.0, NEIGHBOURS).release, [CODES], {"rng": 0}),
     "RandomizedCodes.certify": (
         RandomizedCodes(1.0, NEIGHBOURS).certify,
         [CODES],
-        {"prior": np.ones(30)},
+        {"weights": np.ones(30)},
     ),
     "RandomizedCodes.guarantee": (RandomizedCodes(1.0, NEIGHBOURS).guarantee, [2], {}),
     "release": (
@@ -127,8 +127,8 @@ def book():
     [
         ("assign", [ROWS], {}),
         ("decode", [CODES], {}),
-        ("certify", [CODES], {"prior": np.ones(30)}),
-        ("compose", [2, 30], {"prior": np.ones(30)}),
+        ("certify", [CODES], {"weights": np.ones(30)}),
+        ("compose", [2, 30], {"weights": np.ones(30)}),
         ("randomised", [1.0], {"near": 2}),
     ],
 )
@@ -205,7 +205,7 @@ def test_the_decoder_raises_nothing_but_value_errors(model, prompts):
             "truth": few,
             "beam": 1,
             "shortlist": 4,
-            "prior": "model",
+            "token_law": "model",
             "floor": 0.1,
             "confidence": 0.9,
             "draws": 9,

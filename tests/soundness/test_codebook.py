@@ -43,8 +43,8 @@ def test_codes_never_tell_more_than_certified(seed):
     prior = None if seed % 2 else source.dirichlet(np.ones(count))
     masses = np.full(count, 1 / count) if prior is None else prior
     joint = [tuple(row) for row in codes.tolist()]
-    bound = certify(codes, size=3, prior=prior)
-    blind = compose(3, releases, count, prior=prior)
+    bound = certify(codes, size=3, weights=prior)
+    blind = compose(3, releases, count, weights=prior)
     success, nats = best_guess(joint, masses), information(joint, masses)
     for certificate in (bound, blind):
         assert certificate.success.success >= success - 1e-15

@@ -108,7 +108,7 @@ def test_a_report_never_tells_more_than_certified(seed):
         # integers that add up to a power of two: the prior has no rounding
         given = source.multinomial(1024 - count, source.dirichlet(np.ones(count))) + 1.0
         masses = [Fraction(int(weight), 1024) for weight in given]
-    found = mechanism.certify(codes, prior=given)
+    found = mechanism.certify(codes, weights=given)
     for law in (law_as_drawn(mechanism), law_as_defined(mechanism)):
         channel = np.array([law[code] for code in codes], dtype=object)
         nats, success = oracles.channel_information(masses, channel)

@@ -39,10 +39,10 @@ def retrieve(
     metric: Metric | str = "euclidean",
     covariance: Covariance | None = None,
     basis: Any = None,
-    weights: Any = None,
+    coordinate_weights: Any = None,
     floor: str | float | None = "tuned",
     held_out: tuple[Any, Any] | None = None,
-    prior: Any = None,
+    weights: Any = None,
     last_tokens: Any = None,
     index: str = "exact",
     probes: int | None = None,
@@ -52,7 +52,7 @@ def retrieve(
     """Rank the candidates of a bank by their distance from each released state.
 
     ``d²(z, c) = (z − h_c)ᵀ M (z − h_c)`` with M = I (euclidean), the projector on what ``basis``
-    does not span (complement), diag(weights) (weighted) or (Σ + τ I)⁻¹ (mahalanobis), which is
+    does not span (complement), diag(w) (weighted) or (Σ + τ I)⁻¹ (mahalanobis), which is
     Bayes-optimal at τ = 0. Where Σ is singular and τ = 0, a candidate that differs from the
     release in a direction without noise is ruled out, whatever its distance.
 
@@ -65,12 +65,12 @@ def retrieve(
             or one of the four words above with those of them that it needs.
         covariance: Σ of the noise, with mahalanobis.
         basis: (k, d), with complement.
-        weights: (d,), each >= 0, with weighted.
+        coordinate_weights: (d,), each >= 0, with weighted.
         floor: τ >= 0; ``"tuned"`` takes the best of a grid on held-out noisy states; None is 0.
         held_out: (queries, truth) of noisy states other than ``queries``; drawn afresh from the
             bank and Σ when None, which the attacker can do.
-        prior: (N,) probabilities > 0 of the candidates, up to a factor, with mahalanobis: ranks by
-            the posterior. Draw ``truth`` from the same law.
+        weights: (N,) probabilities > 0 of the candidates, up to a factor, with mahalanobis: ranks
+            by the posterior. Draw ``truth`` from the same law.
         last_tokens: (N,) the last token of every candidate.
         index: ``"exact"``; ``"flat"`` or ``"ivf"`` for the first 100 through FAISS.
         probes: lists an ``"ivf"`` index searches.
@@ -101,17 +101,17 @@ def retrieve(
         metric,
         covariance=covariance,
         basis=basis,
-        weights=weights,
+        coordinate_weights=coordinate_weights,
         floor=floor,
         held_out=held_out,
     )
-    if prior is not None and measure.noise is None:
-        raise ValueError(f"prior: expected metric 'mahalanobis' beside it, got {measure.name!r}")
-    problem = Problem.check(bank, queries, truth, measure.noise, prior, last_tokens)
+    if weights is not None and measure.noise is None:
+        raise ValueError(f"weights: expected metric 'mahalanobis' beside it, got {measure.name!r}")
+    problem = Problem.check(bank, queries, truth, measure.noise, weights, last_tokens)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind = choice("index", index, ("exact", "flat", "ivf"))
-    if kind != "exact" and (prior is not None or last_tokens is not None):
-        raise ValueError(f"index: expected 'exact' beside prior or last_tokens, got {kind!r}")
+    if kind != "exact" and (weights is not None or last_tokens is not None):
+        raise ValueError(f"index: expected 'exact' beside weights or last_tokens, got {kind!r}")
     space, tau = measure.space(problem, rng)
     found, recall = (
         (problem.standing(space), 1.0)
@@ -174,5 +174,5 @@ def zipf(size: int, *, exponent: float = 1.0, rng: RandomSource = None) -> Array
     count = integer("size", size, minimum=1)
     power = positive("exponent", exponent)
     masses = np.arange(1.0, count + 1.0) ** -power
-    prior: Array = generator(rng).permutation(masses / masses.sum())
-    return prior
+    weights: Array = generator(rng).permutation(masses / masses.sum())
+    return weights

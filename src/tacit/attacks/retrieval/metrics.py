@@ -68,16 +68,16 @@ class Complement(Metric):
 
 @dataclass(frozen=True, eq=False)
 class Weighted(Metric):
-    """M = diag(weights), (d,) of them, each >= 0."""
+    """M = diag(w), (d,) of them, each >= 0."""
 
-    weights: Any
+    coordinate_weights: Any
 
     name = "weighted"
 
     def space(self, problem: Problem, rng: RandomSource) -> tuple[Space, float]:
         """As ``Metric``."""
         del rng
-        return weighted(problem.centre, self.weights), 0.0
+        return weighted(problem.centre, self.coordinate_weights), 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ def read_metric(
     *,
     covariance: Covariance | None = None,
     basis: Any = None,
-    weights: Any = None,
+    coordinate_weights: Any = None,
     floor: str | float | None = "tuned",
     held_out: tuple[Any, Any] | None = None,
 ) -> Metric:
@@ -149,7 +149,7 @@ def read_metric(
     given: dict[str, Any] = {
         "covariance": covariance,
         "basis": basis,
-        "weights": weights,
+        "coordinate_weights": coordinate_weights,
         "held_out": held_out,
     }
     if isinstance(metric, Metric):
@@ -159,7 +159,7 @@ def read_metric(
             raise ValueError(f"{beside[0]}: expected inside {type(metric).__name__}, got it beside")
         return metric
     choice("metric", metric, METRICS)
-    for name, owner in (("basis", "complement"), ("weights", "weighted")):
+    for name, owner in (("basis", "complement"), ("coordinate_weights", "weighted")):
         if (given[name] is not None) != (metric == owner):
             raise ValueError(f"{name}: expected with metric {owner!r} and with no other")
     if (covariance is not None) != (metric == "mahalanobis"):
@@ -169,4 +169,4 @@ def read_metric(
         return Mahalanobis(covariance, floor, held_out)
     if basis is not None:
         return Complement(basis)
-    return Euclidean() if weights is None else Weighted(weights)
+    return Euclidean() if coordinate_weights is None else Weighted(coordinate_weights)

@@ -49,7 +49,7 @@ class Problem:
         queries: Any,
         truth: Any,
         noise: Covariance | None,
-        prior: Any,
+        weights: Any,
         last_tokens: Any,
     ) -> Problem:
         """Check what is attacked by someone who knows the covariance of the noise, or does not."""
@@ -67,7 +67,7 @@ class Problem:
         labels = None
         if last_tokens is not None:
             labels = indices("last_tokens", last_tokens, size=candidates.count, below=2**62)
-        logs = None if prior is None else _log_prior(prior, candidates.count)
+        logs = None if weights is None else _log_prior(weights, candidates.count)
         clean = int((rows == candidates.gather(own)).all(axis=1).sum())
         if clean and noise is not None and noise.rank > 0:
             raise ValueError(
@@ -108,10 +108,10 @@ def _refuse_copies(bank: Bank, queries: Array, truth: Indices, noisiest: int) ->
                 )
 
 
-def _log_prior(prior: Any, count: int) -> Array:
-    values = vector("prior", prior, size=count)
+def _log_prior(weights: Any, count: int) -> Array:
+    values = vector("weights", weights, size=count)
     if values.min() <= 0:
-        raise ValueError(f"prior: expected numbers > 0, got {values.min():.6g}")
+        raise ValueError(f"weights: expected numbers > 0, got {values.min():.6g}")
     logs: Array = np.log(values)
     return logs - float(logs.max())
 

@@ -66,12 +66,12 @@ def euclidean(centre: Array) -> Space:
     return Space(centre, np.ones(centre.size))
 
 
-def weighted(centre: Array, weights: Any) -> Space:
+def weighted(centre: Array, coordinate_weights: Any) -> Space:
     """``Σ w_i (x_i − c_i)²``."""
-    values = vector("weights", weights, size=centre.size)
+    values = vector("coordinate_weights", coordinate_weights, size=centre.size)
     if values.min() < 0 or values.max() == 0:
         raise ValueError(
-            "weights: expected numbers >= 0 that are not all 0, got "
+            "coordinate_weights: expected numbers >= 0 that are not all 0, got "
             f"{values.min():.6g} … {values.max():.6g}"
         )
     return Space(centre, np.sqrt(values))

@@ -80,7 +80,7 @@ def sequential_decoder(
     truth: Any = None,
     beam: int = 1,
     shortlist: int | None = None,
-    prior: str = "uniform",
+    token_law: str = "uniform",
     floor: float | None = None,
     confidence: float = 0.95,
     draws: int = 500,
@@ -104,7 +104,7 @@ def sequential_decoder(
         beam: prefixes kept.
         shortlist: candidates a step, the model's likeliest after the prefix; all V at the first
             position, and everywhere without.
-        prior: ``"uniform"``, or ``"model"`` to weigh tokens by the model's own prediction.
+        token_law: ``"uniform"``, or ``"model"`` to weigh tokens by the model's own prediction.
         floor: variance added to Σ, so that the rounding of states is not taken for information
             where Σ is small or singular; by default 2⁻³⁶ of the largest squared entry.
         confidence: of the intervals.
@@ -135,7 +135,7 @@ def sequential_decoder(
         raise ValueError(f"released: expected at most {model.context} positions, got {length}")
     keep = integer("beam", beam, minimum=1)
     short = None if shortlist is None else integer("shortlist", shortlist, minimum=1)
-    weigh = choice("prior", prior, ("uniform", "model")) == "model"
+    weigh = choice("token_law", token_law, ("uniform", "model")) == "model"
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     prompts = None if truth is None else _truth(model, truth, count, length)
     source, times = generator(rng), integer("draws", draws, minimum=1)

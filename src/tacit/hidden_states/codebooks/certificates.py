@@ -41,7 +41,7 @@ class CodeCertificate:
     releases: int
 
 
-def certify(codes: Any, size: int, *, prior: Any = None) -> CodeCertificate:
+def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
     """Bound what the code of one of N candidates, or its codes in T releases, tells about it.
 
     ``P(success) <= Σ_cells max_{x in cell} p(x)``, which is occupied/N for a uniform prior, and
@@ -50,7 +50,7 @@ def certify(codes: Any, size: int, *, prior: Any = None) -> CodeCertificate:
     Args:
         codes: the code of every candidate, (N,), or (N, T) for T releases about the same one.
         size: C, codes there are.
-        prior: (N,) probabilities up to a factor; uniform when None.
+        weights: (N,) probabilities up to a factor; uniform when None.
 
     Returns:
         Both bounds, rounded up.
@@ -70,9 +70,9 @@ def certify(codes: Any, size: int, *, prior: Any = None) -> CodeCertificate:
     count, releases = joint.shape
     cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
     occupied = int(cells.max()) + 1
-    largest, masses, chance = _cell_masses(cells, occupied, prior)
-    law = "the uniform law on" if prior is None else "the stated prior over"
-    if prior is None:
+    largest, masses, chance = _cell_masses(cells, occupied, weights)
+    law = "the uniform law on" if weights is None else "the stated prior over"
+    if weights is None:
         success = rounded_up(Fraction(occupied, count))
     else:
         success = min(1.0, _up(math.fsum(largest.tolist())))
@@ -85,7 +85,7 @@ def certify(codes: Any, size: int, *, prior: Any = None) -> CodeCertificate:
     )
 
 
-def compose(size: int, releases: int, candidates: int, *, prior: Any = None) -> CodeCertificate:
+def compose(size: int, releases: int, candidates: int, *, weights: Any = None) -> CodeCertificate:
     """Bound T releases of codes about one of N candidates without looking at the bank.
 
     ``I <= T ln C`` and ``P(success) <= Σ of the min(N, C^T) largest priors``.
@@ -94,7 +94,7 @@ def compose(size: int, releases: int, candidates: int, *, prior: Any = None) -> 
         size: C, codes there are.
         releases: T.
         candidates: N.
-        prior: (N,) probabilities up to a factor; uniform when None.
+        weights: (N,) probabilities up to a factor; uniform when None.
 
     Returns:
         Both bounds, rounded up; where C^T >= N they say nothing.
@@ -112,16 +112,16 @@ def compose(size: int, releases: int, candidates: int, *, prior: Any = None) -> 
     times = integer("releases", releases, minimum=1)
     count = integer("candidates", candidates, minimum=2)
     cells = min(count, codes**times) if times * math.log(codes) < 60.0 else count
-    if prior is None:
+    if weights is None:
         success, chance = rounded_up(Fraction(cells, count)), 1.0 / count
         whole = math.log(count)
     else:
-        masses = checked_prior(prior, count)
+        masses = checked_prior(weights, count)
         success = min(1.0, _up(math.fsum(np.sort(masses)[::-1][:cells].tolist())))
         chance = float(masses.max())
         whole = _entropy_up(masses)
     nats = min(_up(times * math.log(codes)), _up(whole))
-    law = "the uniform law on" if prior is None else "the stated prior over"
+    law = "the uniform law on" if weights is None else "the stated prior over"
     return CodeCertificate(
         **_bounds(success, nats, chance, count, law, times),
         candidates=count,
@@ -155,12 +155,12 @@ def _bounds(
     }
 
 
-def _cell_masses(cells: Codes, occupied: int, prior: Any) -> tuple[Array, Array, float]:
+def _cell_masses(cells: Codes, occupied: int, weights: Any) -> tuple[Array, Array, float]:
     """Largest prior and mass of every cell, and the largest prior of all."""
-    if prior is None:
+    if weights is None:
         sizes = np.bincount(cells, minlength=occupied).astype(np.float64)
         return np.full(occupied, 1.0 / len(cells)), sizes / len(cells), 1.0 / len(cells)
-    masses = checked_prior(prior, len(cells))
+    masses = checked_prior(weights, len(cells))
     largest = np.zeros(occupied)
     np.maximum.at(largest, cells, masses)
     inside = np.zeros(occupied)
@@ -189,15 +189,15 @@ def checked_codes(name: str, codes: Any, size: int, *, least: int = 2) -> Codes:
     return found.astype(np.int64)
 
 
-def checked_prior(prior: Any, count: int) -> Array:
+def checked_prior(weights: Any, count: int) -> Array:
     """Return N probabilities, each at least what the weights given make it, to the last bit."""
-    weights = vector("prior", prior, size=count)
-    if weights.min() < 0:
-        raise ValueError(f"prior: expected numbers >= 0, got {weights.min():.6g}")
-    if np.count_nonzero(weights) < 2:
-        raise ValueError("prior: expected at least two candidates of positive probability")
-    total = math.nextafter(math.fsum(weights.tolist()), 0.0)
-    masses: Array = weights / total * (1.0 + 2.0 * MACHINE_EPSILON)
+    given = vector("weights", weights, size=count)
+    if given.min() < 0:
+        raise ValueError(f"weights: expected numbers >= 0, got {given.min():.6g}")
+    if np.count_nonzero(given) < 2:
+        raise ValueError("weights: expected at least two candidates of positive probability")
+    total = math.nextafter(math.fsum(given.tolist()), 0.0)
+    masses: Array = given / total * (1.0 + 2.0 * MACHINE_EPSILON)
     return np.minimum(masses, 1.0 - MACHINE_EPSILON)
 
 

@@ -233,13 +233,13 @@ class Codebook:
             raise ValueError("table: none without behaviours in fit")
         return self.table[self._checked(codes)]
 
-    def certify(self, codes: Any, *, prior: Any = None) -> CodeCertificate:
+    def certify(self, codes: Any, *, weights: Any = None) -> CodeCertificate:
         """Bound what the codes of a bank tell: see ``codebook_certificates.certify``."""
-        return certify(codes, self.size, prior=prior)
+        return certify(codes, self.size, weights=weights)
 
-    def compose(self, releases: int, candidates: int, *, prior: Any = None) -> CodeCertificate:
+    def compose(self, releases: int, candidates: int, *, weights: Any = None) -> CodeCertificate:
         """Bound T releases without a bank: see ``codebook_certificates.compose``."""
-        return compose(self.size, releases, candidates, prior=prior)
+        return compose(self.size, releases, candidates, weights=weights)
 
     def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedCodes:
         """Return randomised response over the ``near`` codes most like the true one.

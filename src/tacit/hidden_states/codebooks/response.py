@@ -129,7 +129,7 @@ class RandomizedCodes:
             source="Kairouz, Oh and Viswanath (2016), Section 3",
         )
 
-    def certify(self, codes: Any, *, prior: Any = None) -> CodeCertificate:
+    def certify(self, codes: Any, *, weights: Any = None) -> CodeCertificate:
         """Bound what one report tells about which of N candidates it is.
 
         With m_c the largest prior in cell c: ``P(success) = Σ_y max_c m_c P(y | c)``, attained by
@@ -138,7 +138,7 @@ class RandomizedCodes:
 
         Args:
             codes: the true code of every candidate, (N,).
-            prior: (N,) probabilities up to a factor; uniform when None.
+            weights: (N,) probabilities up to a factor; uniform when None.
 
         Returns:
             Both bounds, rounded up.
@@ -149,7 +149,7 @@ class RandomizedCodes:
         cells = checked_codes("codes", codes, self.size)
         if cells.ndim != 1:
             raise ValueError(f"codes: expected shape (N,), got {cells.shape}")
-        masses = checked_prior(np.ones(len(cells)) if prior is None else prior, len(cells))
+        masses = checked_prior(np.ones(len(cells)) if weights is None else weights, len(cells))
         largest = np.zeros(self.size)
         np.maximum.at(largest, cells, masses)
         near, far = self._chances()
@@ -159,7 +159,7 @@ class RandomizedCodes:
         success = math.fsum(reached.tolist()) * (1.0 + 16.0 * MACHINE_EPSILON)
         count, chance = len(cells), float(masses.max())
         secret = f"which of {count} candidates it is"
-        law = "the uniform law on" if prior is None else "the stated prior over"
+        law = "the uniform law on" if weights is None else "the stated prior over"
         shared: dict[str, Any] = {
             "evidence": "theorem",
             "assumptions": (
