@@ -52,17 +52,17 @@ def main() -> None:
     runs: dict[str, Callable[[], object]] = {
         "plain": lambda: plain(model, prompts, followers),
         "training": lambda: training(model, tokens),
-        "true": measure(labels="true", next_tokens=followers),
+        "true": measure(label_source="true", next_tokens=followers),
         "model-sampled": measure(),
         "model-sampled, 4 draws": measure(draws=4),
-        "diagonal, model-sampled": measure(fisher="diagonal"),
-        "top-k, k = 32": measure(labels="top-k"),
+        "diagonal, model-sampled": measure(diagonal=True),
+        "top-k, k = 32": measure(label_source="top-k"),
     }
     seconds = least_times(runs, options.rounds)
     scale = dict.fromkeys(seconds, 1.0)
     if options.exact:
         name = f"model-exact (from {options.exact} prompts)"
-        run = measure(options.exact, labels="model-exact")
+        run = measure(options.exact, label_source="model-exact")
         seconds |= least_times({name: run}, 1)
         scale[name] = options.prefixes / options.exact
     rows = [

@@ -58,7 +58,7 @@ def test_exact_fisher_is_the_explicit_one(family, batch_size, prompts):
     model = small_network(family, vocabulary=VOCABULARY, width=WIDTH)
     truth = explicit(*jacobians(model, prompts, LAYER))
     found = fisher_information(
-        model, LAYER, prompts, labels="model-exact", batch_size=batch_size
+        model, LAYER, prompts, label_source="model-exact", batch_size=batch_size
     ).matrix
     scale = np.abs(truth).max()
     np.testing.assert_allclose(found, truth, rtol=0, atol=2e-5 * scale)
@@ -67,9 +67,9 @@ def test_exact_fisher_is_the_explicit_one(family, batch_size, prompts):
 
 def test_diagonal_is_the_diagonal(model, prompts):
     for labels in ("model-exact", "model-sampled", "top-k"):
-        full = fisher_information(model, LAYER, prompts, labels=labels, top=5, rng=3)
+        full = fisher_information(model, LAYER, prompts, label_source=labels, top=5, rng=3)
         diagonal = fisher_information(
-            model, LAYER, prompts, labels=labels, top=5, fisher="diagonal", rng=3
+            model, LAYER, prompts, label_source=labels, top=5, diagonal=True, rng=3
         )
         np.testing.assert_allclose(diagonal.matrix, np.diagonal(full.matrix), rtol=1e-12)
         for part, whole in zip(diagonal.halves, full.halves, strict=True):
@@ -78,7 +78,7 @@ def test_diagonal_is_the_diagonal(model, prompts):
 
 def test_fisher_is_the_second_order_of_the_divergence(model, prompts):
     """KL(p(h) ‖ p(h + t v)) / t² tends to ½ vᵀFv; central differences remove the cubic term."""
-    fisher = fisher_information(model, LAYER, prompts, labels="model-exact").matrix
+    fisher = fisher_information(model, LAYER, prompts, label_source="model-exact").matrix
     network = model.network.double()
     run = load_double(network, prompts)
     states = run.clean_states
@@ -117,7 +117,7 @@ def test_true_labels_are_per_prompt_gradients(model, prompts):
         ]
     )
     found = fisher_information(
-        model, LAYER, prompts, labels="true", next_tokens=followers, batch_size=4
+        model, LAYER, prompts, label_source="true", next_tokens=followers, batch_size=4
     )
     truth = rows.T @ rows / len(rows)
     np.testing.assert_allclose(found.matrix, truth, rtol=0, atol=1e-5 * np.abs(truth).max())
@@ -139,11 +139,11 @@ def test_sampled_labels_are_unbiased(model, prompts):
 
 
 def test_coarse_classes_stay_below_and_reach_the_whole(model, prompts):
-    exact = fisher_information(model, LAYER, prompts, labels="model-exact").matrix
+    exact = fisher_information(model, LAYER, prompts, label_source="model-exact").matrix
     scale = np.linalg.eigvalsh(exact)[-1]
     previous = None
     for top in (1, 4, 12, VOCABULARY - 1):
-        found = fisher_information(model, LAYER, prompts, labels="top-k", top=top)
+        found = fisher_information(model, LAYER, prompts, label_source="top-k", top=top)
         assert np.linalg.eigvalsh(exact - found.matrix)[0] > -1e-5 * scale
         if previous is not None:
             assert np.trace(found.matrix) > np.trace(previous.matrix)
@@ -155,7 +155,7 @@ def test_coarse_classes_stay_below_and_reach_the_whole(model, prompts):
 def test_linear_readout_at_the_last_layer(model, prompts):
     """At layer L the state passes the final norm only: F = NᵀWᵀ(diag p − p pᵀ)W N by hand."""
     layer = model.layers
-    found = fisher_information(model, layer, prompts, labels="model-exact").matrix
+    found = fisher_information(model, layer, prompts, label_source="model-exact").matrix
     weights = model.network.lm_head.weight.double().numpy()
     norm = model.network.transformer.ln_f
     total = np.zeros((WIDTH, WIDTH))
@@ -208,7 +208,7 @@ def planted(fisher, directions, rank, halves=None, states=None):
         matrix=fisher,
         halves=(fisher, fisher) if halves is None else halves,
         states=np.zeros((10_000, len(fisher))) if states is None else states,
-        labels="model-exact",
+        label_source="model-exact",
         terms=10**6,
         tail=0.0,
     )
@@ -260,7 +260,7 @@ def test_equal_shapes_gain_nothing():
 
 def test_notes_say_when_prompts_are_too_few(model, prompts):
     found = measure_geometry(
-        model, LAYER, prompts[:4], labels="true", next_tokens=[1, 2, 3, 4], rng=0
+        model, LAYER, prompts[:4], label_source="true", next_tokens=[1, 2, 3, 4], rng=0
     )
     assert found.fisher_rank <= 4
     text = " ".join(found.notes)
@@ -276,7 +276,7 @@ def test_notes_say_when_prompts_are_too_few(model, prompts):
 
 
 def test_whole_geometry_is_consistent(model, prompts):
-    found = measure_geometry(model, LAYER, prompts, labels="model-exact", rank=3, rng=0)
+    found = measure_geometry(model, LAYER, prompts, label_source="model-exact", rank=3, rng=0)
     assert found.mahalanobis_gain >= found.projector_bound >= 1 - 1e-12
     assert found.euclidean_gain_top >= found.euclidean_gain >= 1 - 1e-9
     basis = found.basis()
@@ -286,12 +286,12 @@ def test_whole_geometry_is_consistent(model, prompts):
     bound = found.rank / found.width * found.isotropy_error
     assert abs(found.projected_trace - found.rank / found.width) <= bound
     diagonal = measure_geometry(
-        model, LAYER, prompts, labels="model-exact", fisher="diagonal", rank=3, rng=0
+        model, LAYER, prompts, label_source="model-exact", diagonal=True, rank=3, rng=0
     )
     assert diagonal.fisher.shape == (WIDTH,)
     assert diagonal.energy <= found.energy + 1e-12  # Schur: eigenvalues majorise the diagonal
     raw = measure_geometry(
-        model, LAYER, prompts, labels="model-exact", differences="raw", rank=3, rng=0
+        model, LAYER, prompts, label_source="model-exact", difference_scale="raw", rank=3, rng=0
     )
     truth = spread_of_differences(model.states(prompts, LAYER))
     np.testing.assert_allclose(raw.spread, truth, rtol=0, atol=1e-6 * np.abs(truth).max())
@@ -300,14 +300,14 @@ def test_whole_geometry_is_consistent(model, prompts):
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ({"fisher": "half"}, "fisher"),
-        ({"labels": "guess"}, "labels"),
-        ({"labels": "true"}, "next_tokens"),
+        ({"diagonal": "half"}, "diagonal"),
+        ({"label_source": "guess"}, "label_source"),
+        ({"label_source": "true"}, "next_tokens"),
         ({"next_tokens": [1] * 9}, "next_tokens"),
-        ({"labels": "true", "next_tokens": [1]}, "next_tokens"),
-        ({"labels": "true", "next_tokens": [99] * 9}, "tokens"),
-        ({"labels": "true", "next_tokens": "x"}, "next_tokens"),
-        ({"labels": "true", "next_tokens": object()}, "next_tokens"),
+        ({"label_source": "true", "next_tokens": [1]}, "next_tokens"),
+        ({"label_source": "true", "next_tokens": [99] * 9}, "tokens"),
+        ({"label_source": "true", "next_tokens": "x"}, "next_tokens"),
+        ({"label_source": "true", "next_tokens": object()}, "next_tokens"),
         ({"draws": 0}, "draws"),
         ({"top": 0}, "top"),
         ({"rank": 0}, "rank"),
@@ -315,7 +315,7 @@ def test_whole_geometry_is_consistent(model, prompts):
         ({"pairs": 0}, "pairs"),
         ({"ridge": 0.0}, "ridge"),
         ({"ridge": float("nan")}, "ridge"),
-        ({"differences": "all"}, "differences"),
+        ({"difference_scale": "all"}, "difference_scale"),
         ({"batch_size": 0}, "batch_size"),
         ({"rng": -1}, "rng"),
         ({"layer": 9}, "layer"),

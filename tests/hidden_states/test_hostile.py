@@ -158,17 +158,17 @@ def test_measurements_raise_nothing_but_value_errors(model, prompts):
     check(
         partial(fisher_information, model),
         [LAYER, prompts],
-        {"fisher": "full", "labels": "top-k", "draws": 2, "top": 2, **shared},
+        {"diagonal": False, "label_source": "top-k", "draws": 2, "top": 2, **shared},
     )
     check(
-        partial(fisher_information, model, LAYER, prompts, labels="true"),
+        partial(fisher_information, model, LAYER, prompts, label_source="true"),
         [],
         {"next_tokens": np.arange(14) % 9},
     )
     check(
         partial(measure_geometry, model),
         [LAYER, prompts],
-        {"rank": 2, "differences": "raw", "pairs": 9, "ridge": 1e-3, "draws": 1, **shared},
+        {"rank": 2, "difference_scale": "raw", "pairs": 9, "ridge": 1e-3, "draws": 1, **shared},
     )
     check(
         partial(measure_projections, model),
@@ -188,7 +188,7 @@ def test_measurements_raise_nothing_but_value_errors(model, prompts):
 
 
 def test_designs_raise_nothing_but_value_errors(model, prompts):
-    found = measure_geometry(model, LAYER, prompts, labels="model-exact", rank=2, rng=0)
+    found = measure_geometry(model, LAYER, prompts, label_source="model-exact", rank=2, rng=0)
     check(
         partial(designs_at_budget, found),
         [0.1],

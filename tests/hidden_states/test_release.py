@@ -44,7 +44,7 @@ def prompts():
 @pytest.fixture(scope="module")
 def measured(model, prompts):
     return measure_geometry(
-        model, LAYER, prompts, labels="model-exact", rank=RANK, differences="raw", rng=0
+        model, LAYER, prompts, label_source="model-exact", rank=RANK, difference_scale="raw", rng=0
     )
 
 

@@ -29,7 +29,7 @@ class Problem:
         precision: relative rounding of the queries.
         centre: (d,) near the candidates.
         log_prior: (N,) up to a constant, or None where all are equally likely.
-        labels: (N,) the last token of every candidate, or None.
+        last_tokens: (N,) the last token of every candidate, or None.
         clean: queries that equal their own candidate.
     """
 
@@ -39,7 +39,7 @@ class Problem:
     precision: float
     centre: Array
     log_prior: Array | None
-    labels: Indices | None
+    last_tokens: Indices | None
     clean: int
 
     @classmethod
@@ -64,9 +64,9 @@ class Problem:
             raise ValueError(
                 f"covariance: expected a Covariance of dimension {candidates.width}, got {found}"
             )
-        labels = None
+        tokens = None
         if last_tokens is not None:
-            labels = indices("last_tokens", last_tokens, size=candidates.count, below=2**62)
+            tokens = indices("last_tokens", last_tokens, size=candidates.count, below=2**62)
         logs = None if weights is None else _log_prior(weights, candidates.count)
         clean = int((rows == candidates.gather(own)).all(axis=1).sum())
         if clean and noise is not None and noise.rank > 0:
@@ -77,7 +77,7 @@ class Problem:
         if noise is not None:
             _refuse_copies(candidates, rows, own, int(noise.diagonal().argmax()))
         head = candidates.rows(0, candidates.spans(CENTRE_ROWS)[0][1])
-        return cls(candidates, rows, own, precision, head.mean(axis=0), logs, labels, clean)
+        return cls(candidates, rows, own, precision, head.mean(axis=0), logs, tokens, clean)
 
     def standing(self, space: Space) -> Standing:
         """Rank the truth by a distance."""
@@ -87,7 +87,7 @@ class Problem:
             self.truth,
             space,
             log_prior=self.log_prior,
-            labels=self.labels,
+            last_tokens=self.last_tokens,
             precision=self.precision,
         )
 
@@ -150,7 +150,7 @@ def held_out_problem(
         truth=place,
         precision=precision,
         log_prior=logs,
-        labels=None,
+        last_tokens=None,
     )
 
 

@@ -57,7 +57,7 @@ def standing(
     space: Space,
     *,
     log_prior: Array | None = None,
-    labels: Indices | None = None,
+    last_tokens: Indices | None = None,
     precision: float = MACHINE_EPSILON,
 ) -> Standing:
     """Rank the truth of every query under ``−½‖(z − c) M‖² + ln p_c``.
@@ -69,12 +69,12 @@ def standing(
     spans = bank.spans(BANK_ROWS)
 
     def task(span: tuple[int, int]) -> tuple[Indices, Indices, Any]:
-        return _Block(bank, span, space, asked, log_prior).standing(labels)
+        return _Block(bank, span, space, asked, log_prior).standing(last_tokens)
 
     with one_thread(), ThreadPoolExecutor(available_workers()) as pool:
         better = np.zeros(len(queries), dtype=np.int64)
         tied = np.zeros(len(queries), dtype=np.int64)
-        first = None if labels is None else _First(asked)
+        first = None if last_tokens is None else _First(asked)
         for more, equal, best in pool.map(task, spans):
             better += more
             tied += equal
@@ -141,19 +141,19 @@ class _Block:
         fits = self.largest**2 + float(np.abs(self.offset).max()) < LARGEST_SINGLE
         self.working = self.rows.astype(query.working.dtype if fits else np.float64)
 
-    def standing(self, labels: Indices | None) -> tuple[Indices, Indices, Any]:
+    def standing(self, last_tokens: Indices | None) -> tuple[Indices, Indices, Any]:
         count = len(self.query.rows)
         better, tied = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
         best: list[Any] = []
         for low in range(0, count, QUERY_ROWS):
             part = slice(low, min(low + QUERY_ROWS, count))
             compare = self._compare if self.outside is None else self._compare_matches
-            compare(part, better, tied, best if labels is not None else None)
-        if labels is None:
+            compare(part, better, tied, best if last_tokens is not None else None)
+        if last_tokens is None:
             return better, tied, None
         owner, candidate, score = (np.concatenate(column) for column in zip(*best, strict=True))
         candidate = candidate + self.start
-        same = labels[candidate] == labels[self.query.truth[owner]]
+        same = last_tokens[candidate] == last_tokens[self.query.truth[owner]]
         return better, tied, (owner, score, same)
 
     def _compare(self, part: slice, better: Indices, tied: Indices, best: list[Any] | None) -> None:

@@ -183,7 +183,7 @@ def release(
     differences = adjacency_differences(
         public, min(1000, len(public)), kind="nearest", rng=source.seed
     )
-    measured = measure(found, layer, prefixes.calibration, differences="raw", rng=source.seed)
+    measured = measure(found, layer, prefixes.calibration, difference_scale="raw", rng=source.seed)
     design = Designs(measured, differences).at(shape, kl_budget)
     states = found.states(prefixes.bank, layer)
     result = draw(states, design, differences=differences)

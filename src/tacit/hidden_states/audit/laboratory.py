@@ -145,7 +145,7 @@ class Laboratory:
         bank = read.bank.states[level]
         source = np.random.default_rng([seed, level])
         measured = measure_geometry(
-            model, level, prefixes.calibration[: kept.geometry], differences="raw", rng=source
+            model, level, prefixes.calibration[: kept.geometry], difference_scale="raw", rng=source
         )
         rows = bank.double().cpu().numpy()
         return cls(

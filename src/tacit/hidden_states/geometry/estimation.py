@@ -27,13 +27,13 @@ class Geometry:
     Attributes:
         layer: 1 … L, 0 for the embeddings.
         prefixes: n, prompts measured.
-        labels: where the labels of F came from.
+        label_source: where the labels of F came from.
         fisher: F, (d, d), or (d,) when only the diagonal was measured.
         fisher_rank: numerical rank of F.
         spectrum: eigenvalues of F, largest first, (d,).
         vectors: eigenvectors as columns, (d, d).
         spread: S, second moment of prompt differences, (d, d).
-        differences: ``"unit"`` or ``"raw"``, the differences of S.
+        difference_scale: ``"unit"`` or ``"raw"``, the differences of S.
         directions: second moment of unit differences S_δ, (d, d).
         rank: k.
         energy: E_k, share of tr F in its k leading directions.
@@ -57,13 +57,13 @@ class Geometry:
 
     layer: int
     prefixes: int
-    labels: str
+    label_source: str
     fisher: Array
     fisher_rank: int
     spectrum: Array
     vectors: Array
     spread: Array
-    differences: str
+    difference_scale: str
     directions: Array
     rank: int
     energy: float
@@ -118,13 +118,13 @@ def measure_geometry(
     layer: int,
     prefixes: Any,
     *,
-    fisher: str = "full",
-    labels: str = "model-sampled",
+    diagonal: bool = False,
+    label_source: str = "model-sampled",
     next_tokens: Any = None,
     draws: int = 4,
     top: int = 32,
     rank: int | None = None,
-    differences: str = "unit",
+    difference_scale: str = "unit",
     pairs: int = 20_000,
     ridge: float = 1e-4,
     batch_size: int | None = None,
@@ -136,14 +136,14 @@ def measure_geometry(
         model: the language model.
         layer: 1 … L, or 0 for the embeddings.
         prefixes: tokens, (n, T), n >= 2.
-        fisher: ``"full"`` or ``"diagonal"``.
-        labels: ``"true"``, ``"model-sampled"``, ``"model-exact"`` or ``"top-k"``; what each is
-            and costs stands at ``fisher_information``.
-        next_tokens: (n,), for ``labels="true"`` alone.
+        diagonal: measure the diagonal of F alone.
+        label_source: ``"true"``, ``"model-sampled"``, ``"model-exact"`` or ``"top-k"``; what each
+            is and costs stands at ``fisher_information``.
+        next_tokens: (n,), for ``label_source="true"`` alone.
         draws: labels drawn a prompt, for ``"model-sampled"``.
         top: likeliest tokens kept apart, for ``"top-k"``.
         rank: k, 1 … d − 1; the smaller of 128 and d/2 when left out.
-        differences: S from ``"unit"`` differences, as published, or from ``"raw"`` ones.
+        difference_scale: S from ``"unit"`` differences, as published, or from ``"raw"`` ones.
         pairs: random pairs for the unit differences.
         ridge: λ > 0, relative to the mean eigenvalue.
         batch_size: prompts run at a time.
@@ -168,7 +168,7 @@ def measure_geometry(
     Source: hidden-state, Sec. 3.
     """
     kept = _rank(rank, model.width)
-    unit = choice("differences", differences, ("unit", "raw")) == "unit"
+    unit = choice("difference_scale", difference_scale, ("unit", "raw")) == "unit"
     relative = positive("ridge", ridge)
     integer("pairs", pairs, minimum=1)
     source = generator(rng)
@@ -176,8 +176,8 @@ def measure_geometry(
         model,
         layer,
         prefixes,
-        fisher=fisher,
-        labels=labels,
+        diagonal=diagonal,
+        label_source=label_source,
         next_tokens=next_tokens,
         draws=draws,
         top=top,
@@ -185,11 +185,11 @@ def measure_geometry(
         rng=source,
     )
     if not np.trace(measured.dense) > 0.0:
-        raise ValueError("fisher: expected a prediction that depends on the state, got F = 0")
+        raise ValueError("model: expected a prediction that depends on the state, got F = 0")
     directions, equal = spread_of_directions(measured.states, pairs, rng=source)
     spread = directions if unit else spread_of_differences(measured.states)
     return _summary(
-        measured, layer, spread, differences, directions, kept, relative, equal_pairs=equal
+        measured, layer, spread, difference_scale, directions, kept, relative, equal_pairs=equal
     )
 
 
@@ -205,7 +205,7 @@ def _summary(
     measured: Fisher,
     layer: int,
     spread: Array,
-    differences: str,
+    difference_scale: str,
     directions: Array,
     rank: int,
     ridge: float,
@@ -228,13 +228,13 @@ def _summary(
     return Geometry(
         layer=layer,
         prefixes=len(measured.states),
-        labels=measured.labels,
+        label_source=measured.label_source,
         fisher=measured.matrix,
         fisher_rank=fisher_rank,
         spectrum=frozen(spectrum),
         vectors=frozen(vectors),
         spread=frozen(spread),
-        differences=differences,
+        difference_scale=difference_scale,
         directions=frozen(directions),
         rank=rank,
         energy=float(energies[rank - 1]),
@@ -322,8 +322,8 @@ def _notes(
         )
     if equal_pairs:
         notes.append(f"{equal_pairs} pairs of prompts with equal states were left out")
-    if measured.labels == "true":
+    if measured.label_source == "true":
         notes.append("labels from the text: the empirical Fisher, not the second order of the KL")
-    if measured.labels == "top-k":
+    if measured.label_source == "top-k":
         notes.append(f"tokens put into one class had probability {measured.tail:.2g} on average")
     return tuple(notes)

@@ -17,7 +17,7 @@ from tacit.models.continuation import Continuation, batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
 from tacit.models.next_states import single_tokens
 
-LABELS = ("true", "model-sampled", "model-exact", "top-k")
+LABEL_SOURCES = ("true", "model-sampled", "model-exact", "top-k")
 JACOBIAN_ENTRIES = 2**25
 
 
@@ -29,7 +29,7 @@ class Fisher:
         matrix: F, (d, d), or its diagonal (d,), in nats per squared unit of the state.
         halves: the same from every other prompt, twice: they share none.
         states: the clean states at which it was measured, (n, d).
-        labels: where the labels y came from.
+        label_source: where the labels y came from.
         terms: gradients summed: the rank of F is no larger.
         tail: mean probability of the tokens that ``"top-k"`` put into one class, else 0.
     """
@@ -37,7 +37,7 @@ class Fisher:
     matrix: Array
     halves: tuple[Array, Array]
     states: Array
-    labels: str
+    label_source: str
     terms: int
     tail: float
 
@@ -57,8 +57,8 @@ def fisher_information(
     layer: int,
     prefixes: Any,
     *,
-    fisher: str = "full",
-    labels: str = "model-sampled",
+    diagonal: bool = False,
+    label_source: str = "model-sampled",
     next_tokens: Any = None,
     draws: int = 1,
     top: int = 32,
@@ -83,9 +83,9 @@ def fisher_information(
         model: the language model.
         layer: 1 … L, or 0 for the embeddings.
         prefixes: tokens, (n, T), n >= 2.
-        fisher: ``"full"`` or ``"diagonal"``, which keeps d numbers.
-        labels: see above.
-        next_tokens: (n,), for ``labels="true"`` alone.
+        diagonal: keep the d numbers of the diagonal of F alone.
+        label_source: see above.
+        next_tokens: (n,), for ``label_source="true"`` alone.
         draws: labels drawn a prompt.
         top: k >= 1, V − 1 where it is more.
         batch_size: prompts run at a time.
@@ -108,8 +108,9 @@ def fisher_information(
     Source: hidden-state, Eq. 1 and App. B.2.
     """
     tokens, level = several_prompts(model, prefixes), model.check_layer(layer)
-    full = choice("fisher", fisher, ("full", "diagonal")) == "full"
-    kind = choice("labels", labels, LABELS)
+    if not isinstance(diagonal, bool):
+        raise ValueError(f"diagonal: expected True or False, got {type(diagonal).__name__}")
+    kind = choice("label_source", label_source, LABEL_SOURCES)
     times = integer("draws", draws, minimum=1)
     kept = min(integer("top", top, minimum=1), model.vocabulary - 1)
     followers = _followers(next_tokens, kind, model, len(tokens))
@@ -123,7 +124,7 @@ def fisher_information(
     size = batch_rows(batch_size, max(1, TOKENS_PER_BATCH // tokens.shape[1]))
     if kind == "model-exact":
         size = max(1, min(size, JACOBIAN_ENTRIES // model.width**2))
-    sums = _HalfSums(model.width, full)
+    sums = _HalfSums(model.width, not diagonal)
     states: list[Array] = []
     for start in range(0, len(tokens), size):
         rows = slice(start, start + size)
@@ -138,7 +139,7 @@ def fisher_information(
         matrix=frozen(sums.mean(len(tokens))),
         halves=sums.halves(len(tokens)),
         states=frozen(np.concatenate(states)),
-        labels=kind,
+        label_source=kind,
         terms=len(tokens) * exact_terms.get(kind, model.vocabulary),
         tail=_tail(model, tokens, kept) if kind == "top-k" else 0.0,
     )
@@ -193,11 +194,12 @@ def _symmetric(values: Array) -> Array:
 def _followers(next_tokens: Any, kind: str, model: LanguageModel, count: int) -> Tensor:
     if kind != "true":
         if next_tokens is not None:
-            raise ValueError(f"next_tokens: expected None with labels={kind!r}, got some")
+            raise ValueError(f"next_tokens: expected None with label_source={kind!r}, got some")
         return torch.empty(0)
     if next_tokens is None:
         raise ValueError(
-            f"next_tokens: expected the {count} tokens that follow the prompts, for labels='true'"
+            f"next_tokens: expected the {count} tokens that follow the prompts, for "
+            "label_source='true'"
         )
     return single_tokens(model, "next_tokens", next_tokens, count=count)
 
