@@ -18,7 +18,7 @@ CALLS = {
     design.average: ([EYE, EYE, 1.0], {"ridge": 0.1, "floor": 0.1}),
     design.worst_case: ([EYE, 1.0], {"cost": EYE, "gram": EYE, "rtol": 1e-6, "warm_start": None}),
     design.gaussian_information: ([EYE, 1.0], {"cost": EYE, "method": "exact"}),
-    design.confident_information: ([BOUNDED, 1.0], {"failure": 0.1, "radius": 1.0}),
+    design.confident_information: ([BOUNDED, 1.0], {"confidence": 0.9, "radius": 1.0}),
     conversions.success_from_information: ([0.1, 0.5], {}),
     conversions.information_from_success: ([0.6, 0.5], {}),
     conversions.success_from_dp: ([1.0, 0.1], {"prior": 0.5}),

@@ -207,9 +207,9 @@ def test_theorem_5_over_steps_at_its_reference_multipliers(epsilon):
     lowest = published.lora_theorem_5_multiplier(
         dim=2000, rank=8, sampling_rate=RATE, steps=STEPS, **chosen
     )
-    share = published.captured_share(dim=2000, rank=8, failure=1e-8)
+    share = published.captured_share(dim=2000, rank=8, delta=1e-8)
     for rank, row in PUBLISHED.items():
-        scale = math.sqrt(published.captured_share(dim=2000, rank=rank, failure=1e-8) / share)
+        scale = math.sqrt(published.captured_share(dim=2000, rank=rank, delta=1e-8) / share)
         assert lowest * scale == pytest.approx(row[epsilon], rel=3e-4)
 
 
@@ -363,8 +363,8 @@ def test_the_classical_gaussian_is_sound_up_to_one_and_refused_above():
             "steps: expected an integer >= 1",
         ),
         (
-            lambda: published.captured_share(dim=9, rank=2, failure=0.0),
-            "failure: expected a number",
+            lambda: published.captured_share(dim=9, rank=2, delta=0.0),
+            "delta: expected a number",
         ),
         (
             lambda: published.pave_theorem_3_5(rank=1, dim=1, gamma=1.0, delta=0.1),

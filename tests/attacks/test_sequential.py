@@ -195,7 +195,7 @@ def test_threshold_is_where_the_union_bound_meets_the_failure():
         assert margin < published
     assert margin_threshold(2, 0.6, tail="gaussian") == 0.0
     for arguments in ((1, 0.1), (2, 0.0), (2, 1.0), (2.5, 0.1)):
-        with pytest.raises(ValueError, match=r"vocabulary|failure"):
+        with pytest.raises(ValueError, match=r"vocabulary|error_rate"):
             margin_threshold(*arguments)
 
 

@@ -277,17 +277,17 @@ def bounded_samples(rng, count):
 @pytest.mark.parametrize("count", [30, 400])
 def test_confidence_in_repetition(count, method):
     """The stated information is above the exact one at least as often as promised."""
-    rng, failure, repetitions = np.random.default_rng(0), 0.2, 150
+    rng, level, repetitions = np.random.default_rng(0), 0.8, 150
     wrong = 0
     for _ in range(repetitions):
         samples, covariance = bounded_samples(rng, count)
-        design = confident_information(samples, 0.3, failure=failure, radius=0.9, method=method)
+        design = confident_information(samples, 0.3, confidence=level, radius=0.9, method=method)
         assert design.information <= 0.3
-        assert design.confidence == 1 - failure
+        assert design.confidence == level
         wrong += log_det_information(covariance, design.covariance) > design.information * (
             1 + 1e-9
         )
-    assert wrong <= failure * repetitions
+    assert wrong <= (1 - level) * repetitions
 
 
 def test_without_its_slack_the_confidence_would_fail():
@@ -303,20 +303,20 @@ def test_without_its_slack_the_confidence_would_fail():
 @pytest.mark.parametrize("count", [40, 1000])
 def test_the_radius_holds_on_a_rare_large_output(count):
     """‖y‖ = 1 once in fifty: the covariance is missed most by the samples that matter most."""
-    rng, failure, missed = np.random.default_rng(2), 0.1, 0
+    rng, level, missed = np.random.default_rng(2), 0.9, 0
     covariance = 0.02 * 0.98
     for _ in range(200):
         samples = (rng.random((count, 1)) < 0.02).astype(float)
         estimate = np.atleast_2d(np.cov(samples, rowvar=False))
-        slack = covariance_radius(estimate, count, failure=failure, radius=1.0)
+        slack = covariance_radius(estimate, count, confidence=level, radius=1.0)
         missed += covariance > estimate[0, 0] + slack
-    assert missed <= failure * 200
+    assert missed <= (1 - level) * 200
 
 
 def test_the_radius_shrinks_with_samples_and_is_never_vacuous():
     estimate = np.diag([0.2, 0.1])
     slacks = [
-        covariance_radius(estimate, m, failure=0.05, radius=1.0) for m in (4, 100, 10_000, 10**6)
+        covariance_radius(estimate, m, confidence=0.95, radius=1.0) for m in (4, 100, 10_000, 10**6)
     ]
     assert slacks == sorted(slacks, reverse=True)
     assert slacks[0] == pytest.approx(1.0)
@@ -327,13 +327,13 @@ def test_the_radius_in_many_dimensions_is_the_dimension_free_one():
     estimate = np.zeros((300, 300))
     estimate[0, 0] = 0.9
     expected = math.sqrt(2 / 500) + 2 * math.sqrt(math.log(2 / 0.05) / 500)
-    assert covariance_radius(estimate, 1000, failure=0.05, radius=1.0) == pytest.approx(expected)
+    assert covariance_radius(estimate, 1000, confidence=0.95, radius=1.0) == pytest.approx(expected)
 
 
 def test_confident_design_approaches_the_exact_one():
     rng = np.random.default_rng(3)
     samples, covariance = bounded_samples(rng, 200_000)
-    design = confident_information(samples, 0.5, failure=0.01, radius=0.9)
+    design = confident_information(samples, 0.5, confidence=0.99, radius=0.9)
     assert 1.0 < design.cost / gaussian_information(covariance, 0.5).cost < 1.3
     assert any("independent draws" in note for note in design.notes)
 
@@ -342,16 +342,16 @@ def test_published_algorithm_takes_both_branches():
     rng = np.random.default_rng(4)
     clear = rng.uniform(-1, 1, size=(100_000, 2)) * [1.0, 0.1]
     close = rng.uniform(-1, 1, size=(1000, 2))
-    shaped = confident_information(clear, 0.5, failure=0.1, radius=1.1, method="published")
-    round_ = confident_information(close, 0.5, failure=0.1, radius=1.5, method="published")
+    shaped = confident_information(clear, 0.5, confidence=0.9, radius=1.1, method="published")
+    round_ = confident_information(close, 0.5, confidence=0.9, radius=1.5, method="published")
     assert np.diff(shaped.covariance.diagonal())[0] != 0
     assert np.ptp(round_.covariance.diagonal()) == 0
 
 
 def test_a_moved_centre():
     samples, _ = bounded_samples(np.random.default_rng(5), 500)
-    here = confident_information(samples, 0.5, failure=0.1, radius=1.0)
-    there = confident_information(samples + 7, 0.5, failure=0.1, radius=1.0, centre=[7.0, 7.0])
+    here = confident_information(samples, 0.5, confidence=0.9, radius=1.0)
+    there = confident_information(samples + 7, 0.5, confidence=0.9, radius=1.0, centre=[7.0, 7.0])
     assert there.cost == pytest.approx(here.cost, rel=1e-9)
 
 
@@ -360,8 +360,8 @@ def test_a_moved_centre():
     [
         ({"samples": np.zeros((3, 2))}, "at least 4 rows"),
         ({"samples": np.eye(4)[:, :2] * 5}, "row 0 at distance 5"),
-        ({"failure": 0.0}, "failure"),
-        ({"failure": 1.0}, "failure"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"confidence": 0.0}, "confidence"),
         ({"radius": 0.0}, "radius"),
         ({"split": 1.0}, "split"),
         ({"centre": [0.0]}, "centre"),
@@ -370,7 +370,7 @@ def test_a_moved_centre():
     ],
 )
 def test_bad_confident_input(change, message):
-    arguments = {"samples": np.eye(4)[:, :2], "failure": 0.1, "radius": 1.0, **change}
+    arguments = {"samples": np.eye(4)[:, :2], "confidence": 0.9, "radius": 1.0, **change}
     with pytest.raises(ValueError, match=message):
         confident_information(arguments.pop("samples"), 0.5, **arguments)
 

@@ -170,7 +170,7 @@ def test_pac_adjusted_penalty_stays_below_the_budget():
 
 def test_margin_is_the_formula_of_the_lemma():
     exact = 4 * 0.01 + 2 * 3.0 * math.sqrt(2 * math.log(20) / 500)
-    found = decoder_margin(rademacher=0.01, bound=3.0, samples=500, failure=0.05)
+    found = decoder_margin(rademacher=0.01, bound=3.0, samples=500, confidence=0.9)
     assert found == pytest.approx(exact, rel=1e-12)
 
 

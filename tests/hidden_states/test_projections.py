@@ -155,7 +155,7 @@ def test_margins_by_brute_force(model, prompts, basis):
         differences = np.delete(states, int(followers[i]), axis=0) - states[int(followers[i])]
         for projector, values in (
             (np.eye(WIDTH), found.full),
-            (inside, found.fisher),
+            (inside, found.leading),
             (np.eye(WIDTH) - inside, found.complement),
         ):
             lengths = np.linalg.norm(differences @ projector, axis=1)
@@ -175,7 +175,7 @@ def test_rounded_margins_stay_above_their_bound(model, prompts, basis):
     )
     plain = {
         "full": found.full,
-        "fisher": found.fisher,
+        "fisher": found.leading,
         "complement": found.complement,
         "random": found.random,
     }

@@ -129,10 +129,10 @@ def test_exact_information_of_arbitrary_points(points, mi_budget):
 def test_a_confident_design_bounds_the_exact_information_as_often_as_it_says():
     """Samples of a lattice source: the information of the true source, by quadrature."""
     points = np.array([-1.0, -1.0, -1.0, 0.0, 1.0])
-    rng, failure, repetitions, wrong = np.random.default_rng(5), 0.1, 60, 0
+    rng, level, repetitions, wrong = np.random.default_rng(5), 0.9, 60, 0
     for _ in range(repetitions):
         samples = rng.choice(points, size=(60, 1))
-        design = confident_information(samples, 0.4, failure=failure, radius=1.0)
+        design = confident_information(samples, 0.4, confidence=level, radius=1.0)
         variance = design.covariance.trace()
         wrong += information_on_a_line(points, variance) > design.information
-    assert wrong <= failure * repetitions
+    assert wrong <= (1 - level) * repetitions

@@ -210,13 +210,13 @@ def lora_theorem_5(
     return Claim(loss, delta, "lora-privacy, Theorem 5")
 
 
-def captured_share(*, dim: int, rank: int, failure: float, difference_rank: int = 1) -> float:
-    """Return the least α with s (1 − I_α(r/2, (d−r)/2)) <= ``failure``, before rounding.
+def captured_share(*, dim: int, rank: int, delta: float, difference_rank: int = 1) -> float:
+    """Return the least α with s (1 − I_α(r/2, (d−r)/2)) <= ``delta``, before rounding.
 
     Args:
         dim: d >= 2.
         rank: r in [1, d − 1].
-        failure: Probability δ_p in (0, 1) of the bad event in one step.
+        delta: Probability δ_p in (0, 1) of the bad event in one step.
         difference_rank: s >= 1.
 
     Returns:
@@ -226,14 +226,14 @@ def captured_share(*, dim: int, rank: int, failure: float, difference_rank: int 
         ValueError: An argument is outside its range.
 
     Example:
-        >>> round(captured_share(dim=2000, rank=16, failure=1e-8), 5)
+        >>> round(captured_share(dim=2000, rank=16, delta=1e-8), 5)
         0.03455
 
     Source: lora-privacy, Appendix F.2.
     """
     dims = integer("dim", dim, minimum=2)
     ranks = integer("rank", rank, minimum=1, maximum=dims - 1)
-    bad = open_unit("failure", failure)
+    bad = open_unit("delta", delta)
     count = integer("difference_rank", difference_rank, minimum=1, maximum=dims)
     return float(beta.isf(bad / count, ranks / 2, (dims - ranks) / 2))
 

@@ -119,6 +119,6 @@ def _split(
     count = integer("steps", steps, minimum=1)
     failure, part = open_unit("delta", delta), open_unit("failure_share", share)
     captured = captured_share(
-        dim=dim, rank=rank, failure=part * failure / count, difference_rank=difference_rank
+        dim=dim, rank=rank, delta=part * failure / count, difference_rank=difference_rank
     )
     return (1 - part) * failure, math.sqrt(captured)

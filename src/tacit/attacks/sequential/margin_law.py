@@ -82,15 +82,15 @@ def step_law(differences: Array, draws: int = 500, rng: RandomSource = None) -> 
     )
 
 
-def margin_threshold(vocabulary: int, failure: float, *, tail: str = "exponential") -> float:
-    """Margin from which a step errs with probability ``failure`` at most.
+def margin_threshold(vocabulary: int, error_rate: float, *, tail: str = "exponential") -> float:
+    """Margin from which a step errs with probability ``error_rate`` at most.
 
     ``m = √(8 ln((V − 1)/δ))``, or with ``tail="gaussian"`` the smaller
     ``m = −2 Φ⁻¹(δ/(V − 1))``: the same union bound without the exponential's slack.
 
     Args:
         vocabulary: V >= 2.
-        failure: δ in (0, 1).
+        error_rate: δ in (0, 1).
         tail: ``"exponential"``, as published, or ``"gaussian"``.
 
     Returns:
@@ -101,7 +101,7 @@ def margin_threshold(vocabulary: int, failure: float, *, tail: str = "exponentia
         ValueError: a bad argument.
 
     Example:
-        >>> [round(margin_threshold(50_257, failure), 2) for failure in (0.1, 0.01, 0.001)]
+        >>> [round(margin_threshold(50_257, rate), 2) for rate in (0.1, 0.01, 0.001)]
         [10.25, 11.11, 11.91]
         >>> round(margin_threshold(50_257, 0.1, tail="gaussian"), 2)
         9.22
@@ -109,7 +109,7 @@ def margin_threshold(vocabulary: int, failure: float, *, tail: str = "exponentia
     Source: hidden-state, Cor. 22.
     """
     others = integer("vocabulary", vocabulary, minimum=2) - 1
-    chance = in_interval("failure", failure, 0.0, 1.0, open_low=True, open_high=True)
+    chance = in_interval("error_rate", error_rate, 0.0, 1.0, open_low=True, open_high=True)
     if choice("tail", tail, ("exponential", "gaussian")) == "exponential":
         margin = math.sqrt(8.0 * (math.log(others) - math.log(chance)))
         return margin * (1.0 + 4.0 * MACHINE_EPSILON)

@@ -122,14 +122,14 @@ def confident_information(
     samples: Any,
     mi_budget: float,
     *,
-    failure: float,
     radius: float,
+    confidence: float = 0.99,
     centre: Any = None,
     method: str = "exact",
     split: float = 0.5,
     cost: Any = None,
 ) -> Design:
-    """Choose noise from independent output samples, right with probability 1 − ``failure``.
+    """Choose noise from independent output samples, right with probability ``confidence``.
 
     ``C ⪯ Ĉ + c I`` with that probability, where Ĉ is the unbiased sample covariance and c comes
     from ``covariance_radius``; the noise is designed, and its information certified, for
@@ -138,9 +138,9 @@ def confident_information(
     Args:
         samples: (m, d), m >= 4 independent outputs y, in the units of the output.
         mi_budget: β > 0 in nats.
-        failure: γ in (0, 1), the probability that the statement is wrong.
         radius: R with ``‖y − centre‖ <= R`` for every output that can occur. Checked on the
             samples; for the outputs not drawn it is an assumption.
+        confidence: 1 − γ in (0, 1), the probability that the statement is true.
         centre: (d,), the origin when None.
         method: ``"exact"`` is the optimum under ``Ĉ + c I``; ``"published"`` is the covariance of
             Algorithm 1, enlarged where it does not certify.
@@ -148,28 +148,28 @@ def confident_information(
         cost: as in ``gaussian_information``; ``"published"`` takes None only.
 
     Returns:
-        A ``Design`` whose ``information`` holds with probability ``confidence`` = 1 − γ.
+        A ``Design`` whose ``information`` holds with probability ``confidence``.
 
     Raises:
         ValueError: a bad argument, or a sample outside the radius (its index is named).
 
     Example:
         >>> samples = np.random.default_rng(0).uniform(-1.0, 1.0, size=(2000, 2))
-        >>> design = confident_information(samples, 0.5, failure=0.05, radius=2.0**0.5)
+        >>> design = confident_information(samples, 0.5, confidence=0.95, radius=2.0**0.5)
         >>> design.information <= 0.5, design.confidence
         (True, 0.95)
 
     Source: residual-pac, Alg. 1; concentration as derived at ``covariance_radius``.
     """
     budget = positive("mi_budget", mi_budget)
-    probability = in_interval("failure", failure, 0.0, 1.0, open_low=True, open_high=True)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     share = in_interval("split", split, 0.0, 1.0, open_low=True, open_high=True)
     choice("method", method, ("exact", "published"))
     if method == "published" and cost is not None:
         raise ValueError(f"cost: expected None for the published method, got {cost!r}")
     outputs = _bounded_samples(samples, positive("radius", radius), centre)
     estimate = np.atleast_2d(np.cov(outputs, rowvar=False))
-    slack = covariance_radius(estimate, len(outputs), failure=probability, radius=radius)
+    slack = covariance_radius(estimate, len(outputs), confidence=level, radius=radius)
     upper = estimate + slack * np.eye(estimate.shape[0])
     if method == "exact":
         design = gaussian_information(upper, budget, cost=cost)
@@ -180,7 +180,7 @@ def confident_information(
             covariance, covariance.trace(), math.nan, "", np.empty(0), 0, information=information
         )
     notes = (
-        f"holds with probability {1.0 - probability:g} over the {len(outputs)} samples",
+        f"holds with probability {level:g} over the {len(outputs)} samples",
         "the samples are independent draws of the output",
         f"every output lies within {radius:g} of the centre; the samples do",
         f"certified for the sample covariance plus {slack:.6g} times the identity",
@@ -188,18 +188,20 @@ def confident_information(
     return replace(
         design,
         method=f"confident-information-{method}",
-        confidence=1.0 - probability,
+        confidence=level,
         notes=notes + design.notes,
     )
 
 
-def covariance_radius(estimate: Any, count: int, *, failure: float, radius: float) -> float:
-    """Return c with ``C ⪯ Ĉ + c I`` with probability 1 − ``failure``, for bounded outputs.
+def covariance_radius(
+    estimate: Any, count: int, *, radius: float, confidence: float = 0.99
+) -> float:
+    """Return c with ``C ⪯ Ĉ + c I`` with probability ``confidence``, for bounded outputs.
 
     Ĉ is the mean of ``A_ij = ½ (y_i − y_j)(y_i − y_j)ᵀ`` over pairs, ``E A = C``,
     ``0 ⪯ A ⪯ 2 R² I``. By Hoeffding's averaging over permutations and convexity of
     ``tr exp`` and of norms, its exponential moments are at most those of the mean of
-    ``p = ⌊m/2⌋`` independent pairs. Then, each with failure γ/2:
+    ``p = ⌊m/2⌋`` independent pairs. Then, each wrong with probability γ/2:
 
     * matrix Bernstein for ``C − A ⪯ κ I``, ``E (C − A)² ⪯ 2 R² κ I``, κ = ‖C‖, with
       a = ln(2d/γ)/p: ``t(κ) = κ a/3 + √((κ a/3)² + 4 R² κ a)``. κ itself is bounded by the
@@ -211,8 +213,8 @@ def covariance_radius(estimate: Any, count: int, *, failure: float, radius: floa
     Args:
         estimate: Ĉ, (d, d), the unbiased sample covariance.
         count: m >= 4, the number of samples.
-        failure: γ in (0, 1).
         radius: R, bound on ‖y − centre‖.
+        confidence: 1 − γ in (0, 1).
 
     Returns:
         The smaller of the two, and at most R², in squared units of the output.
@@ -221,12 +223,13 @@ def covariance_radius(estimate: Any, count: int, *, failure: float, radius: floa
         ValueError: a bad argument.
 
     Example:
-        >>> 0.0 < covariance_radius(np.eye(2) / 4, 10_000, failure=0.05, radius=1.0) < 0.05
+        >>> 0.0 < covariance_radius(np.eye(2) / 4, 10_000, confidence=0.95, radius=1.0) < 0.05
         True
     """
     covariance = symmetric("estimate", estimate)
     bound = positive("radius", radius) ** 2
-    probability = in_interval("failure", failure, 0.0, 1.0, open_low=True, open_high=True)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    probability = 1.0 - level
     pairs = integer("count", count, minimum=4) // 2
     rate = math.log(2.0 * covariance.shape[0] / probability) / pairs
     largest = float(scipy_linalg.eigvalsh(covariance)[-1]) * (1.0 + 1e-12)

@@ -204,17 +204,19 @@ def estimate_stackelberg(
     )
 
 
-def decoder_margin(*, rademacher: float, bound: float, samples: int, failure: float) -> float:
+def decoder_margin(
+    *, rademacher: float, bound: float, samples: int, confidence: float = 0.99
+) -> float:
     """Return ``ε = 4 R_m(G) + 2 B √(2 ln(1/δ)/m)``, by which a trained decoder may mislead.
 
-    With probability 1 − 2δ the smallest cross-entropy *within the decoder family* is within ε of
-    the trained one's. It says nothing about decoders outside the family.
+    With probability ``confidence`` = 1 − 2δ the smallest cross-entropy *within the decoder family*
+    is within ε of the trained one's. It says nothing about decoders outside the family.
 
     Args:
         rademacher: R_m(G), Rademacher complexity in nats of the losses of the family.
         bound: B > 0, nats: every loss −ln π(x | y) lies in [0, B].
         samples: m, draws that the decoder was trained on.
-        failure: δ in (0, ½).
+        confidence: 1 − 2δ in (0, 1).
 
     Returns:
         ε in nats.
@@ -223,7 +225,7 @@ def decoder_margin(*, rademacher: float, bound: float, samples: int, failure: fl
         ValueError: an argument out of range.
 
     Example:
-        >>> round(decoder_margin(rademacher=0.01, bound=5.0, samples=1_000_000, failure=0.005), 4)
+        >>> round(decoder_margin(rademacher=0.01, bound=5.0, samples=1_000_000, confidence=0.99), 4)
         0.0726
 
     Source: residual-pac, Lemma 1 and Cor. 4.
@@ -231,7 +233,8 @@ def decoder_margin(*, rademacher: float, bound: float, samples: int, failure: fl
     complexity = non_negative("rademacher", rademacher)
     largest = positive("bound", bound)
     count = integer("samples", samples, minimum=1)
-    chance = in_interval("failure", failure, 0.0, 0.5, open_low=True, open_high=True)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    chance = (1.0 - level) / 2.0
     return 4.0 * complexity + 2.0 * largest * math.sqrt(-2.0 * math.log(chance) / count)
 
 

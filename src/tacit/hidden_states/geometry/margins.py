@@ -49,7 +49,7 @@ class Margins:
         rank: k, dimension of P_B and of the random subspace.
         width: d.
         full: with P = I, (n,).
-        fisher: with P_B, (n,).
+        leading: with P_B, (n,).
         complement: with P_I, (n,).
         random: with one Haar-random subspace of dimension k, (n,).
         angles: between the difference to the nearest token and the leading directions, (n,), rad.
@@ -59,7 +59,7 @@ class Margins:
     rank: int
     width: int
     full: Array
-    fisher: Array
+    leading: Array
     complement: Array
     random: Array
     angles: Array
@@ -68,13 +68,13 @@ class Margins:
     @property
     def pythagorean_ratio(self) -> Array:
         """(m_B² + m_I²)/m², (n,), at most 1; 1 where m = 0."""
-        ratios: Array = _ratio(self.fisher**2 + self.complement**2, self.full**2)
+        ratios: Array = _ratio(self.leading**2 + self.complement**2, self.full**2)
         return ratios
 
     @property
     def fisher_fraction(self) -> float:
         """Median of m_B/m: √(k/d) where differences are isotropic."""
-        return float(np.median(_ratio(self.fisher, self.full)))
+        return float(np.median(_ratio(self.leading, self.full)))
 
     @property
     def random_fraction(self) -> float:
@@ -255,9 +255,9 @@ def _collect(
         )
         for i, rounder in enumerate(rounders)
     )
-    full, fisher, complement, random = (frozen(column) for column in plain.T)
+    full, leading, complement, random = (frozen(column) for column in plain.T)
     width, rank = basis.shape
-    return Margins(rank, width, full, fisher, complement, random, frozen(angles), quantised)
+    return Margins(rank, width, full, leading, complement, random, frozen(angles), quantised)
 
 
 def _at_least(margins: Array, moved: Array) -> Array:

@@ -1,0 +1,106 @@
+"""Arguments of public functions: one name for one thing, one default for one kind of statement."""
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+ROOT = Path(tacit.__file__).parent
+PACKAGES = sorted(
+    ".".join(("tacit", *stub.parent.relative_to(ROOT).parts)) for stub in ROOT.rglob("__init__.pyi")
+)
+# What is measured, and what is bounded from draws; a statistic that is published is promised more.
+MEASURED, BOUNDED, PROMISED = 0.95, 0.99, 0.999
+CONFIDENCE = {
+    "tacit": PROMISED,
+    "tacit.attacks": MEASURED,
+    "tacit.classifiers": BOUNDED,
+    "tacit.design": BOUNDED,
+    "tacit.estimates": BOUNDED,
+    "tacit.hidden_states": MEASURED,
+    "tacit.information": BOUNDED,
+    "tacit.statistics": PROMISED,
+}
+# Words for a choice, a number, or arrays: what a name may be annotated with, everywhere.
+CHOICES = {"str"}
+ARRAYS = {"Any", "ArrayLike", "ArrayLike | None", "Array", "Array | Sequence[float]"}
+KINDS = {
+    "reading": CHOICES,
+    "prior": {"float", "float | None"},
+    "confidence": {"float", "float | None"},
+    "noise_std": {"float"},
+    "noise_multiplier": {"float"},
+    "weights": ARRAYS | {"dict[str, float]"},
+    "fisher": ARRAYS,
+    "labels": ARRAYS,
+    "differences": ARRAYS,
+    "references": {"tuple[str, ...]", "Sequence[str] | None"},
+}
+# Squared distances, which nothing but a design or a divergence between references takes.
+SQUARED = {"tacit", "tacit.accounting.published", "tacit.design"}
+
+
+def signatures() -> Iterator[tuple[str, str, inspect.Signature]]:
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name)
+            found = [(name, value)]
+            if inspect.isclass(value):
+                methods = inspect.getmembers(value, inspect.isroutine)
+                found += [(f"{name}.{key}", method) for key, method in methods if key[0] != "_"]
+            for label, part in found:
+                if not callable(part):
+                    continue
+                try:
+                    yield package, label, inspect.signature(part)
+                except ValueError:
+                    continue
+
+
+SIGNATURES = list(signatures())
+
+
+def test_the_whole_public_surface_is_read():
+    labels = {f"{package}.{label}" for package, label, _ in SIGNATURES}
+    assert {"tacit.design.worst_case", "tacit.hidden_states.Codebook.certify"} <= labels
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_a_name_is_of_one_kind(name):
+    found = {
+        f"{package}.{label}": str(signature.parameters[name].annotation)
+        for package, label, signature in SIGNATURES
+        if name in signature.parameters
+    }
+    assert found
+    assert {where: kind for where, kind in found.items() if kind not in KINDS[name]} == {}
+
+
+def test_budgets_are_squared_distances():
+    found = {package for package, _, signature in SIGNATURES if "budgets" in signature.parameters}
+    assert found == SQUARED
+
+
+def test_a_statement_is_sure_by_its_confidence():
+    spent = {
+        label for _, label, signature in SIGNATURES
+        if {"failure", "failure_probability"} & set(signature.parameters)
+    }  # fmt: skip
+    # a ledger adds up the probabilities that guarantees fail
+    assert spent == {"Charge", "Spending"}
+
+
+def test_a_kind_of_statement_has_one_default_confidence():
+    found = {}
+    for package, label, signature in SIGNATURES:
+        default = getattr(signature.parameters.get("confidence"), "default", None)
+        if isinstance(default, float):
+            found.setdefault(".".join(package.split(".")[:2]), {})[label] = default
+    assert {package: set(defaults.values()) for package, defaults in found.items()} == {
+        package: {value} for package, value in CONFIDENCE.items()
+    }
