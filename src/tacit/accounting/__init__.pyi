@@ -10,12 +10,12 @@ from .mechanisms.classical import laplace as laplace
 from .mechanisms.classical import randomized_response as randomized_response
 from .mechanisms.gaussian import gaussian as gaussian
 from .mechanisms.gaussian import gaussian_shift as gaussian_shift
+from .mechanisms.indistinguishability import RoundAccount as RoundAccount
+from .mechanisms.indistinguishability import account_rounds as account_rounds
+from .mechanisms.indistinguishability import per_round_budgets as per_round_budgets
 from .mechanisms.projected_noise import projected_plus_noise as projected_plus_noise
 from .mechanisms.projection import noisy_projection as noisy_projection
 from .mechanisms.projection import vector_projection as vector_projection
-from .mechanisms.references import RoundAccount as RoundAccount
-from .mechanisms.references import account_rounds as account_rounds
-from .mechanisms.references import per_round_budgets as per_round_budgets
 from .mechanisms.sketch import sketch as sketch
 from .mechanisms.sketch import sketch_from_ratio as sketch_from_ratio
 from .mechanisms.steps import least_noise as least_noise

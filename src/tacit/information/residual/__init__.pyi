@@ -5,9 +5,9 @@ from .intrinsic import IntrinsicPrivacy as IntrinsicPrivacy
 from .intrinsic import decompose as decompose
 from .intrinsic import finite_intrinsic as finite_intrinsic
 from .intrinsic import membership_intrinsic as membership_intrinsic
-from .references import gaussian_entropy as gaussian_entropy
-from .references import gaussian_logistic_mean as gaussian_logistic_mean
-from .references import logistic_log_density as logistic_log_density
-from .references import maximum_entropy_intrinsic as maximum_entropy_intrinsic
-from .references import pullback_intrinsic as pullback_intrinsic
-from .references import uniform_intrinsic as uniform_intrinsic
+from .laws import gaussian_entropy as gaussian_entropy
+from .laws import gaussian_logistic_mean as gaussian_logistic_mean
+from .laws import logistic_log_density as logistic_log_density
+from .laws import maximum_entropy_intrinsic as maximum_entropy_intrinsic
+from .laws import pullback_intrinsic as pullback_intrinsic
+from .laws import uniform_intrinsic as uniform_intrinsic

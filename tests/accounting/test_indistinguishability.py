@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from tacit.accounting.mechanisms.references import account_rounds, per_round_budgets
+from tacit.accounting.mechanisms.indistinguishability import account_rounds, per_round_budgets
 from tacit.accounting.published import dsi_corollary_c_1, dsi_lemma_3_5, dsi_theorem_3_4
 from tacit.design import worst_case
 from tacit.divergences import kl_gaussians, renyi_gaussians, shift_divergence
