@@ -8,9 +8,10 @@ pytest.importorskip("torch")
 
 from tacit.hidden_states.audit.cell_points import cell_attack
 from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.points import Measured, Point
+from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.audit.recommendation import Wish, recommend
 from tacit.hidden_states.codebooks.certificates import certify
+from tacit.measured import Interval
 
 CELLS = [i % 3 for i in range(60)]
 
@@ -20,7 +21,7 @@ def found(wish: Wish | None = None) -> Audit:
     point = Point(
         model="m", layer=1, family="codebook", mechanism="codebook-fisher", reading="states",
         protocol="A", kl_budget=None, target_epsilon=None, codewords=3, rank=3, predicted_kl=None,
-        kl=Measured(0.5, 0.4, 0.6), agreement=Measured(0.7, 0.6, 0.8), generated=None,
+        kl=Interval(0.5, 0.4, 0.6), agreement=Interval(0.7, 0.6, 0.8), generated=None,
         attacks=(cell_attack(CELLS, CELLS),), bound=certificate.success.success,
         information=certificate.information.nats, epsilon_nearest=None, epsilon_random=None,
         bank=60, prompts=50, seed=0, draw=0, seconds=0.0,

@@ -27,7 +27,7 @@ CONFIDENCE = {
 }
 # Words for a choice, a number, or arrays: what a name may be annotated with, everywhere.
 CHOICES = {"str"}
-ARRAYS = {"Any", "ArrayLike", "ArrayLike | None", "Array", "Array | Sequence[float]"}
+ARRAYS = {"ArrayLike", "ArrayLike | None", "Array", "Array | Sequence[float]"}
 KINDS = {
     "reading": CHOICES,
     "prior": {"float", "float | None"},
@@ -37,7 +37,8 @@ KINDS = {
     "weights": ARRAYS | {"dict[str, float]"},
     "fisher": ARRAYS,
     "labels": ARRAYS,
-    "differences": ARRAYS,
+    "differences": ARRAYS
+    | {"ArrayLike | Iterable[ArrayLike] | Callable[[], Iterator[ArrayLike]] | None"},
     "references": {"tuple[str, ...]", "Sequence[str] | None"},
 }
 # Squared distances, which nothing but a design or a divergence between references takes.

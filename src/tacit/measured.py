@@ -9,7 +9,7 @@ from typing import Any
 from tacit._ground.checks import as_float, in_interval
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Interval:
     """A measurement and the confidence interval it came with: evidence, never a guarantee.
 

@@ -12,8 +12,8 @@ pytest.importorskip("transformers")
 
 from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
 from tacit.hidden_states import Argmax, Audit, Sizes, Wish, audit_layer
-from tacit.hidden_states.audit.points import Measured
 from tacit.hidden_states.audit.recommendation import recommend
+from tacit.measured import Interval
 from tacit.models import Prefixes
 from tests.hidden_states.networks import small_network
 
@@ -107,9 +107,9 @@ def test_a_proof_comes_before_a_better_attacked_release(found):
     noise = next(p for p in found.points if p.bound is None)
     tame = replace(
         noise,
-        attacks=tuple(replace(a, top1=Measured(0.0, 0.0, 0.01)) for a in noise.attacks),
-        kl=Measured(0.0, 0.0, 0.0),
-        agreement=Measured(1.0, 1.0, 1.0),
+        attacks=tuple(replace(a, top1=Interval(0.0, 0.0, 0.01)) for a in noise.attacks),
+        kl=Interval(0.0, 0.0, 0.0),
+        agreement=Interval(1.0, 1.0, 1.0),
     )
     wish = Wish(max_attack=0.2, min_agreement=0.2)
     assert recommend([tame, book], wish).point == book

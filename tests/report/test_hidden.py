@@ -13,8 +13,9 @@ import pytest
 pytest.importorskip("torch")
 
 from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.points import AttackPoint, Measured, Point
+from tacit.hidden_states.audit.points import AttackPoint, Point
 from tacit.hidden_states.audit.recommendation import Wish, recommend
+from tacit.measured import Interval
 from tacit.releases import Provenance
 from tacit.report import write_report
 from tacit.report.drawing import NARROW, WIDE
@@ -48,12 +49,12 @@ class Structure(HTMLParser):
 
 
 def noisy(point: Point, reading: str, attack: float, agreement: float) -> Point:
-    share = Measured(attack, max(0.0, attack - 0.02), min(1.0, attack + 0.02))
+    share = Interval(attack, max(0.0, attack - 0.02), min(1.0, attack + 0.02))
     return replace(
         point,
         family="gaussian", mechanism="isotropic", reading=reading, codewords=None, kl_budget=2.0,
         predicted_kl=2.0, bound=None, information=None, epsilon_nearest=3.0, epsilon_random=9.0,
-        agreement=Measured(agreement, agreement - 0.02, agreement + 0.02),
+        agreement=Interval(agreement, agreement - 0.02, agreement + 0.02),
         attacks=(
             AttackPoint(
                 name="mahalanobis", top1=share, top10=share, top100=share, last_token=share,

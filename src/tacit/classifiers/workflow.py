@@ -9,6 +9,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -65,10 +66,10 @@ def prepare_logits(
     *,
     mi_budget: float | None = None,
     success: float | None = None,
-    inputs: Any = None,
-    labels: Any = None,
+    inputs: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
     method: str = "exact",
-    cost: Any = None,
+    cost: ArrayLike | None = None,
     confidence: float = 0.99,
     attack: bool = True,
     attack_trials: int = 2000,

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -102,7 +103,7 @@ class Covariance(ABC):
         source = None if rng is None else generator(rng)
         return self._draw(count, partial(standard_normal, rng=source))
 
-    def release(self, value: Any, *, rng: RandomSource = None) -> Array:
+    def release(self, value: ArrayLike, *, rng: RandomSource = None) -> Array:
         """Return ``value + N(0, Σ)`` to publish, rounded to 2⁻²⁰ of the noise's deviation.
 
         The sum is exact before it is rounded, on a grid that depends on Σ alone, so it is
@@ -128,7 +129,7 @@ class Covariance(ABC):
         """
         return publish(self, value, rng)
 
-    def mahalanobis(self, z: Any) -> Any:
+    def mahalanobis(self, z: ArrayLike) -> Any:
         """Return the squared distance zᵀ Σ⁻¹ z, infinite outside the range of Σ.
 
         Args:
@@ -151,7 +152,7 @@ class Covariance(ABC):
             distances = np.where(listed[:, bare].any(axis=1), np.inf, distances)
         return float(distances[0]) if rows.ndim == 1 else distances
 
-    def weighted_trace(self, cost: Any = None) -> float:
+    def weighted_trace(self, cost: ArrayLike | None = None) -> float:
         """Return tr(F Σ) for a cost F: None (identity), a scalar, a diagonal (d,) or (d, d)."""
         if cost is None:
             return self.trace()

@@ -16,6 +16,7 @@ from tacit._ground.checks import (
     symmetric,
     vector,
 )
+from tacit._ground.reprs import short_repr
 from tacit.covariance.base import (
     Covariance,
     frozen,
@@ -90,6 +91,7 @@ class Isotropic(Covariance):
         return {"variance": self.variance, "dim": self.dim}
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Diagonal(Covariance):
     """Σ = diag(variances); a zero variance leaves that coordinate bare.
@@ -160,6 +162,7 @@ class Diagonal(Covariance):
         return {"variances": self.variances.tolist()}
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Dense(Covariance):
     """Σ given as a full symmetric PSD matrix; its rank is that of its correlations.

@@ -16,6 +16,7 @@ from tacit._ground.checks import (
     positive,
     symmetric,
 )
+from tacit._ground.reprs import short_repr
 from tacit.covariance.base import (
     Covariance,
     frozen,
@@ -26,6 +27,7 @@ from tacit.covariance.publication import Normals
 from tacit.covariance.span import Span, row_norms
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class LowRank(Covariance):
     """Σ = basisᵀ core basis + floor · I, with orthonormal basis rows.
@@ -151,6 +153,7 @@ class LowRank(Covariance):
         return {"basis": self.basis.tolist(), "core": self.core.tolist(), "floor": self.floor}
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Factored(Covariance):
     """Σ = A Aᵀ with A = rowsᵀ L⁻ᵀ: noise that mixes the given rows.

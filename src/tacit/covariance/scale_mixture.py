@@ -8,16 +8,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, positive, vector
 from tacit._ground.random import standard_normal
+from tacit._ground.reprs import short_repr
 from tacit.covariance.base import Covariance, frozen
 from tacit.covariance.publication import Normals, publish
 
 SUM_TOLERANCE = 1e-9
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class ScaleMixture:
     """N(0, s_k Σ) with probability π_k: noise that is small in some draws and large in others.
@@ -85,7 +88,7 @@ class ScaleMixture:
         source = None if rng is None else generator(rng)
         return self._draw(count, partial(standard_normal, rng=source))
 
-    def release(self, value: Any, *, rng: RandomSource = None) -> Array:
+    def release(self, value: ArrayLike, *, rng: RandomSource = None) -> Array:
         """Return ``value + noise`` to publish, as ``Covariance.release`` does."""
         return publish(self, value, rng)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, matrix
@@ -18,7 +18,7 @@ from tacit.linalg import MACHINE_EPSILON
 ROUNDING_UNITS = 8.0
 
 
-def whiten(rows: Any, covariance: Covariance) -> tuple[Array, float]:
+def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
     """Return ``A⁻¹ x`` for every row x, with ``Σ = A Aᵀ``, and how far rounding may be off.
 
     The rows returned are exact for a noise covariance Σ' with ``(1 − ρ) Σ ⪯ Σ' ⪯ (1 + ρ) Σ``,

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource
+from tacit._ground.reprs import short_repr
 from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture, covariance_from_dict
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Design:
     """A covariance chosen for a purpose, with the evidence of how good the choice is.
@@ -75,7 +78,7 @@ class Design:
         """
         return self.law.sample(n, rng)
 
-    def release(self, value: Any, *, rng: RandomSource = None) -> Array:
+    def release(self, value: ArrayLike, *, rng: RandomSource = None) -> Array:
         """Return ``value + noise`` to publish: the noise that was certified, and no bit of more.
 
         The exact sum is rounded to 2⁻²⁰ of the noise's standard deviation in each coordinate, on a

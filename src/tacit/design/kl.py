@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -27,7 +28,7 @@ from tacit.design.base import Design
 from tacit.linalg import default_tolerance, eigh_psd, generalized_eigh, inverse_sqrt_psd, sqrt_psd
 
 
-def isotropic(fisher: Any, kl_budget: float) -> Design:
+def isotropic(fisher: ArrayLike, kl_budget: float) -> Design:
     """Same variance in every direction: ``Σ = (2K / tr F) I`` (hidden-state, S.4).
 
     Args:
@@ -52,7 +53,7 @@ def isotropic(fisher: Any, kl_budget: float) -> Design:
     return _spend(Isotropic(2 * budget / trace, diagonal.size), matrix, budget, "isotropic")
 
 
-def ball(fisher: Any, kl_budget: float, *, diagonal: bool = False) -> Design:
+def ball(fisher: ArrayLike, kl_budget: float, *, diagonal: bool = False) -> Design:
     """Worst case over the Fisher ball ΔᵀFΔ ≤ ρ²: ``Σ = (2K/d) F⁻¹`` (hidden-state, Thm 13, 15).
 
     With ``diagonal`` the best diagonal covariance, ``(2K/d) diag(F)⁻¹``, for the ball of diag(F).
@@ -89,7 +90,7 @@ def ball(fisher: Any, kl_budget: float, *, diagonal: bool = False) -> Design:
     return _spend(covariance, matrix, budget, "ball")
 
 
-def power(fisher_diagonal: Any, exponent: float, kl_budget: float) -> Design:
+def power(fisher_diagonal: ArrayLike, exponent: float, kl_budget: float) -> Design:
     """Diagonal family ``Σ = c diag(F)^-α`` with c set by the budget (hidden-state, Q.11).
 
     Args:
@@ -119,7 +120,7 @@ def power(fisher_diagonal: Any, exponent: float, kl_budget: float) -> Design:
     return _spend(covariance, diagonal, budget, f"power({alpha:g})")
 
 
-def complement(fisher: Any, rank: int, kl_budget: float, whiten: bool = False) -> Design:
+def complement(fisher: ArrayLike, rank: int, kl_budget: float, whiten: bool = False) -> Design:
     """Noise only outside the top Fisher directions: ``σ² P_I``, or whitened ``σ² P_I F† P_I``.
 
     P_I projects on the complement of the ``rank`` leading eigenvectors of F (hidden-state, 4.1).
@@ -166,7 +167,7 @@ def complement(fisher: Any, rank: int, kl_budget: float, whiten: bool = False) -
     return _spend(LowRank(basis.T, core), matrix, budget, name, notes)
 
 
-def generalized_eigen(fisher: Any, spread: Any, kl_budget: float, rank: int) -> Design:
+def generalized_eigen(fisher: ArrayLike, spread: ArrayLike, kl_budget: float, rank: int) -> Design:
     """Equal Fisher cost on the top generalised eigenvectors of (spread, F) (hidden-state, 4.1).
 
     ``Σ = (2K/k) Σ_{i≤k} v_i v_iᵀ`` with ``S v = l F v`` and ``vᵀFv = 1``; k = 1 is Eq. 3.
@@ -200,7 +201,12 @@ def generalized_eigen(fisher: Any, spread: Any, kl_budget: float, rank: int) -> 
 
 
 def average(
-    fisher: Any, spread: Any, kl_budget: float, *, ridge: float = 0.0, floor: float = 0.0
+    fisher: ArrayLike,
+    spread: ArrayLike,
+    kl_budget: float,
+    *,
+    ridge: float = 0.0,
+    floor: float = 0.0,
 ) -> Design:
     """Least average distance tr(S Σ⁻¹): ``Σ ∝ F^-½ (F^½ S F^½)^½ F^-½`` (hidden-state, Prop. 24).
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer, matrix
 from tacit.covariance import Covariance, Isotropic
@@ -85,7 +86,7 @@ def compose_additive(bounds: Iterable[InformationBracket]) -> InformationBracket
 def compose_joint(
     releases: Sequence[tuple[Any, Covariance]],
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     samples: int | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,

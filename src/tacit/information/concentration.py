@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, as_float, in_interval, vector
 from tacit.linalg import MACHINE_EPSILON
@@ -16,7 +16,9 @@ BISECTIONS = 200
 SMALLEST_SAMPLE = 2
 
 
-def mean_lower_bound(pilot: Any, sample: Any, confidence: float, *, floor: float = 0.0) -> float:
+def mean_lower_bound(
+    pilot: ArrayLike, sample: ArrayLike, confidence: float, *, floor: float = 0.0
+) -> float:
     """Bound the mean of independent values from below, by betting against smaller means.
 
     For values X >= ``floor`` with mean μ and a bet λ fixed beforehand, ``Π (1 + λ(X_i − m))`` has
@@ -61,7 +63,9 @@ def mean_lower_bound(pilot: Any, sample: Any, confidence: float, *, floor: float
     return low + _least_unrejected(values - low, bets, log_level)
 
 
-def mean_upper_bound(pilot: Any, sample: Any, confidence: float, *, ceiling: float) -> float:
+def mean_upper_bound(
+    pilot: ArrayLike, sample: ArrayLike, confidence: float, *, ceiling: float
+) -> float:
     """Bound the mean of independent values that are at most ``ceiling`` from above.
 
     The mirror image of ``mean_lower_bound``; ``ceiling − X`` takes the place of X.

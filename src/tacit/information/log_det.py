@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, array, check_psd, symmetric
@@ -16,7 +17,7 @@ from tacit.linalg import MACHINE_EPSILON
 ROUNDING_UNITS = 8.0
 
 
-def log_det_information(output_covariance: Any, covariance: Covariance) -> float:
+def log_det_information(output_covariance: ArrayLike, covariance: Covariance | ArrayLike) -> float:
     """Bound the information that Gaussian noise lets through: ``½ logdet(I + S Σ⁻¹)``, rounded up.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from tacit._ground.checks import integer
@@ -34,7 +35,7 @@ class Behaviours:
         tensor([[0.8808, 0.1192]])
     """
 
-    def __init__(self, log_probs: Any) -> None:
+    def __init__(self, log_probs: ArrayLike) -> None:
         self._dense: Tensor | None = as_matrix("behaviours", log_probs)
         self._tokens = self._top = torch.empty(0)
         self.count, self.vocabulary = self._dense.shape
@@ -51,7 +52,7 @@ class Behaviours:
         return value if isinstance(value, cls) else cls(value)
 
     @classmethod
-    def top(cls, log_probs: Any, kept: int) -> Behaviours:
+    def top(cls, log_probs: ArrayLike, kept: int) -> Behaviours:
         """Keep the ``kept`` likeliest tokens of each row and the mass of the others.
 
         Raises:

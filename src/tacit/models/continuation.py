@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from tacit._ground.checks import integer
+from tacit._ground.reprs import short_repr
 from tacit.models.anatomy import Anatomy
 
 STATES_PER_BATCH = 1024
@@ -40,6 +41,7 @@ class _Past:
 _PAST = object()
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Continuation:
     """What the layers above ``layer`` need of n prompts to read another state at the last position.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import DynamicCache
@@ -115,7 +116,7 @@ class LanguageModel:
     @torch.no_grad()
     def states(
         self,
-        tokens: Any,
+        tokens: ArrayLike,
         layer: int,
         *,
         positions: str = "last",
@@ -143,7 +144,7 @@ class LanguageModel:
         return torch.cat([part[:, -1] if last else part for part in parts])
 
     @torch.no_grad()
-    def logits(self, tokens: Any, *, batch_size: int | None = None) -> Tensor:
+    def logits(self, tokens: ArrayLike, *, batch_size: int | None = None) -> Tensor:
         """Predict the token after each prompt: logits at the last position, (n, V)."""
         anatomy = self._anatomy
         return torch.cat(
@@ -157,7 +158,7 @@ class LanguageModel:
 
     @torch.no_grad()
     def passes(
-        self, tokens: Any, layers: Iterable[int], *, batch_size: int | None = None
+        self, tokens: ArrayLike, layers: Iterable[int], *, batch_size: int | None = None
     ) -> Iterator[tuple[dict[int, Tensor], Tensor]]:
         """Read the last position after several layers, and what is predicted, in one pass.
 
@@ -177,7 +178,7 @@ class LanguageModel:
             yield last_states(self._anatomy, levels, batch)
 
     def continuation(
-        self, tokens: Any, layer: int, *, batch_size: int | None = None
+        self, tokens: ArrayLike, layer: int, *, batch_size: int | None = None
     ) -> Continuation:
         """Run the prompts once and keep what the layers above ``layer`` need of them.
 
@@ -201,7 +202,7 @@ class LanguageModel:
     @torch.no_grad()
     def generate(
         self,
-        tokens: Any,
+        tokens: ArrayLike,
         layer: int,
         states: Tensor | None,
         steps: int = 8,
@@ -263,7 +264,7 @@ class LanguageModel:
             if hook is not None:
                 hook.remove()
 
-    def check_tokens(self, tokens: Any, *, room: int = 0) -> Tensor:
+    def check_tokens(self, tokens: ArrayLike, *, room: int = 0) -> Tensor:
         """Return ``tokens`` as int64 on the model's device, or say what is wrong with them."""
         try:
             ids = torch.as_tensor(tokens)

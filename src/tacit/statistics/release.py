@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array
+from tacit._ground.reprs import short_repr
 from tacit.attacks import MembershipAttack
 from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
@@ -31,6 +32,7 @@ PUBLISHABLE = (
 )
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class StatisticDiagnostics:
     """What the simulation saw; for the holder of the pool, not for publication.
@@ -91,6 +93,7 @@ ARRAY_FIELDS = (
 )
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class StatisticRelease(Release):
     """A noisy statistic and everything that may be said about it.

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -56,7 +57,7 @@ class Options(TypedDict, total=False):
 
 def prepare(
     query: str | RowFunction | Query,
-    pool: Any,
+    pool: ArrayLike,
     *,
     mi_budget: float | None = None,
     success: float | None = None,
@@ -64,7 +65,7 @@ def prepare(
     method: str = "auto",
     simulations: int = 2000,
     rng: RandomSource = None,
-    cost: Any = None,
+    cost: ArrayLike | None = None,
     confidence: float = 0.999,
     columns: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
@@ -215,7 +216,7 @@ class PreparedStatistic(Prepared[StatisticRelease]):
 
 def privatize(
     query: str | RowFunction | Query,
-    pool: Any,
+    pool: ArrayLike,
     *,
     ledger: Book | None = None,
     secret: str | None = None,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, array, vector
 from tacit.covariance import Covariance, Dense
@@ -17,7 +17,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def renyi_over_adjacency(
-    differences: Any, covariance: Any, orders: Sequence[float] | Array
+    differences: ArrayLike, covariance: Covariance | ArrayLike, orders: Sequence[float] | Array
 ) -> RenyiDP:
     """Return the Rényi guarantee of Gaussian noise over an adjacency set.
 
@@ -45,7 +45,11 @@ def renyi_over_adjacency(
     """
     rows = np.atleast_2d(array("differences", differences, ndim=(1, 2)))
     alphas = vector("orders", orders)
-    noise = covariance if isinstance(covariance, Covariance) else Dense(covariance)
+    noise = (
+        covariance
+        if isinstance(covariance, Covariance)
+        else Dense(array("covariance", covariance, ndim=2))
+    )
     if rows.shape[1] != noise.dim:
         raise ValueError(f"differences: expected {noise.dim} columns, got shape {rows.shape}")
     # a zero difference is covered by any noise

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, array, choice, in_interval, integer, vector
+from tacit._ground.reprs import short_repr
 from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.mechanisms.gaussian import gaussian_shift
 from tacit.divergences import NamedKind, check_named_kind, shift_distance, shift_divergence
@@ -123,6 +124,7 @@ def account_rounds(
     return RoundAccount(names, squared.shape[0], tuple(totals))
 
 
+@short_repr
 @dataclass(frozen=True)
 class RoundAccount:
     """What T adaptive rounds tell apart from each reference, built by `account_rounds`.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 from scipy.special import ndtr
 
@@ -83,11 +84,11 @@ class BayesAttack:
 
 
 def bayes(
-    outputs: Any,
-    covariance: Covariance | None,
-    labels: Any,
+    outputs: ArrayLike,
+    covariance: Covariance | ArrayLike | None,
+    labels: ArrayLike,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     trials: int = 2000,
     confidence: float = 0.95,
     rng: RandomSource = None,
@@ -156,11 +157,11 @@ def _hits(mixture: LabelledMixture, count: int, source: np.random.Generator) -> 
 
 
 def bayes_success(
-    outputs: Any,
-    covariance: Covariance | None,
-    labels: Any,
+    outputs: ArrayLike,
+    covariance: Covariance | ArrayLike | None,
+    labels: ArrayLike,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     tolerance: float = 1e-6,
 ) -> tuple[float, float]:
     """Enclose the success of the best possible attacker, for outputs on one line.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 from scipy.spatial.distance import cdist
 
@@ -99,9 +100,9 @@ class MembershipAttack:
 
 
 def membership_attack(
-    outputs: Any,
-    memberships: Any,
-    covariance: Covariance | None,
+    outputs: ArrayLike,
+    memberships: ArrayLike,
+    covariance: Covariance | ArrayLike | None,
     *,
     trials: int = 2000,
     confidence: float = 0.95,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, matrix
 from tacit.attacks.membership.mixtures import in_noise_units, log_density, prior_weights
@@ -13,13 +12,13 @@ from tacit.covariance.coercion import as_covariance
 
 
 def likelihood_ratio(
-    releases: Any,
-    inside: Any,
-    outside: Any,
-    covariance: Covariance,
+    releases: ArrayLike,
+    inside: ArrayLike,
+    outside: ArrayLike,
+    covariance: Covariance | ArrayLike,
     *,
-    inside_weights: Any = None,
-    outside_weights: Any = None,
+    inside_weights: ArrayLike | None = None,
+    outside_weights: ArrayLike | None = None,
 ) -> Array:
     """Score releases by the exact likelihood ratio of "in" against "out".
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, array, choice
 from tacit.attacks.membership.roc import truth_values
@@ -16,9 +17,9 @@ VARIANCES = ("per-example", "global")
 
 
 def lira(
-    target_scores: Any,
-    shadow_scores: Any,
-    shadow_memberships: Any,
+    target_scores: ArrayLike,
+    shadow_scores: ArrayLike,
+    shadow_memberships: ArrayLike,
     *,
     variant: str = "online",
     variance: str = "per-example",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, vector
@@ -87,8 +88,8 @@ class RocSummary:
 
 
 def roc(
-    scores: Any,
-    memberships: Any,
+    scores: ArrayLike,
+    memberships: ArrayLike,
     *,
     confidence: float = 0.95,
     fpr: Sequence[float] = (0.01, 0.001),

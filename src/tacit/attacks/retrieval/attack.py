@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -32,18 +33,18 @@ __all__ = ["CandidatePoint", "RetrievalAttack", "retrieve", "zipf"]
 
 
 def retrieve(
-    bank: Any,
-    queries: Any,
-    truth: Any,
+    bank: ArrayLike,
+    queries: ArrayLike,
+    truth: ArrayLike,
     *,
     metric: Metric | str = "euclidean",
-    covariance: Covariance | None = None,
-    basis: Any = None,
-    coordinate_weights: Any = None,
+    covariance: Covariance | ArrayLike | None = None,
+    basis: ArrayLike | None = None,
+    coordinate_weights: ArrayLike | None = None,
     floor: str | float | None = "tuned",
     held_out: tuple[Any, Any] | None = None,
-    weights: Any = None,
-    last_tokens: Any = None,
+    weights: ArrayLike | None = None,
+    last_tokens: ArrayLike | None = None,
     index: str = "exact",
     probes: int | None = None,
     confidence: float = 0.95,

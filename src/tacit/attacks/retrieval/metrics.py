@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import RandomSource, choice, non_negative
+from tacit._ground.reprs import short_repr
 from tacit.attacks.retrieval.problem import Problem, held_out_problem
 from tacit.attacks.retrieval.result import reciprocal_ranks
 from tacit.attacks.retrieval.space import Space, complement, euclidean, noise_space, weighted
@@ -52,11 +54,12 @@ class Euclidean(Metric):
         return euclidean(problem.centre), 0.0
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Complement(Metric):
     """M the projector on what ``basis`` (k, d) does not span."""
 
-    basis: Any
+    basis: ArrayLike
 
     name = "complement"
 
@@ -66,11 +69,12 @@ class Complement(Metric):
         return complement(problem.centre, self.basis), 0.0
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Weighted(Metric):
     """M = diag(w), (d,) of them, each >= 0."""
 
-    coordinate_weights: Any
+    coordinate_weights: ArrayLike
 
     name = "weighted"
 
@@ -80,6 +84,7 @@ class Weighted(Metric):
         return weighted(problem.centre, self.coordinate_weights), 0.0
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Mahalanobis(Metric):
     """M = (Σ + τ I)⁻¹, Bayes-optimal at τ = 0.
@@ -135,7 +140,7 @@ class Mahalanobis(Metric):
 def read_metric(
     metric: Metric | str,
     *,
-    covariance: Covariance | None = None,
+    covariance: Covariance | ArrayLike | None = None,
     basis: Any = None,
     coordinate_weights: Any = None,
     floor: str | float | None = "tuned",
@@ -166,7 +171,7 @@ def read_metric(
         expected = "one" if covariance is None else "none"
         raise ValueError(f"covariance: expected {expected} with metric {metric!r}")
     if covariance is not None:
-        return Mahalanobis(covariance, floor, held_out)
+        return Mahalanobis(as_covariance("covariance", covariance), floor, held_out)
     if basis is not None:
         return Complement(basis)
     return Euclidean() if coordinate_weights is None else Weighted(coordinate_weights)

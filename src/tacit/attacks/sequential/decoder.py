@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from tacit._ground.checks import (
@@ -20,6 +21,7 @@ from tacit._ground.checks import (
     integer,
     non_negative,
 )
+from tacit._ground.reprs import short_repr
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.sequential.margin_law import StepLaw, step_law
 from tacit.covariance import Covariance, Dense
@@ -31,6 +33,7 @@ from tacit.models.texts.prefixes import Tokens
 STATE_ROUNDING = 2.0**-18
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class SequentialAttack:
     """What the decoder recovered, beside what the margins of the true prompts predict.
@@ -74,10 +77,10 @@ class SequentialAttack:
 def sequential_decoder(
     model: LanguageModel,
     layer: int | Sequence[int],
-    released: Any,
-    covariance: Any,
+    released: ArrayLike,
+    covariance: Covariance | ArrayLike | Sequence[Covariance | ArrayLike],
     *,
-    truth: Any = None,
+    truth: ArrayLike | None = None,
     beam: int = 1,
     shortlist: int | None = None,
     token_law: str = "uniform",

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -17,6 +18,7 @@ from tacit._ground.checks import (
     is_reproducible,
     vector,
 )
+from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile, gaussian_shift
 from tacit.covariance.axes import principal_axes
 from tacit.covariance.base import Covariance, frozen
@@ -42,6 +44,7 @@ ASSUMPTIONS = (
 )
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class DiscreteRelease:
     """What a discrete Gaussian release publishes.
@@ -60,6 +63,7 @@ class DiscreteRelease:
     seed: int | None
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class DiscreteNoise:
     """Integer noise on a grid of the coordinates in which N(0, Σ) is N(0, I).
@@ -95,7 +99,7 @@ class DiscreteNoise:
         """Number p of integers published."""
         return int(self.forward.shape[0])
 
-    def mahalanobis(self, z: Any) -> Any:
+    def mahalanobis(self, z: ArrayLike) -> Any:
         """Return the certified squared distance of a difference, with all rounding in it.
 
         ``(‖Wz‖ + g √r)² / (1 − 16 g²)``, r the number of coordinates that z moves: the rounded
@@ -118,7 +122,7 @@ class DiscreteNoise:
         squares = self._distances(np.atleast_2d(rows)) ** 2 * SLACK
         return float(squares[0]) if rows.ndim == 1 else squares
 
-    def profile(self, differences: Any) -> PrivacyProfile:
+    def profile(self, differences: ArrayLike) -> PrivacyProfile:
         """Return the privacy profile over the listed differences, rounded up.
 
         Args:
@@ -142,7 +146,7 @@ class DiscreteNoise:
             assumptions=ASSUMPTIONS,
         )
 
-    def release(self, value: Any, *, rng: RandomSource = None) -> DiscreteRelease:
+    def release(self, value: ArrayLike, *, rng: RandomSource = None) -> DiscreteRelease:
         """Draw the integers to publish.
 
         Args:
@@ -204,8 +208,8 @@ def discrete(
     design: Design,
     *,
     step: float = 2.0**-20,
-    centre: Any = None,
-    budgets: Any = None,
+    centre: ArrayLike | None = None,
+    budgets: ArrayLike | None = None,
 ) -> DiscreteNoise:
     """Return the design's noise as integers on a grid, with exact accounting of the rounding.
 

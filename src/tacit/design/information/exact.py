@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -67,13 +68,13 @@ NOT_IMPROVED = "the log-det optimum spends the true information too: no cheaper 
 
 
 def true_information(
-    outputs: Any,
+    outputs: ArrayLike,
     mi_budget: float,
     *,
     family: str = "full",
-    weights: Any = None,
-    cost: Any = None,
-    protect: Any = None,
+    weights: ArrayLike | None = None,
+    cost: ArrayLike | None = None,
+    protect: ArrayLike | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,
     progress: bool | None = None,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import (
@@ -46,7 +47,11 @@ RAISED = "eigenvalues of F^½ S F^½ at rounding level of the largest were raise
 
 
 def gaussian_information(
-    output_covariance: Any, mi_budget: float, *, cost: Any = None, method: str = "exact"
+    output_covariance: ArrayLike,
+    mi_budget: float,
+    *,
+    cost: ArrayLike | None = None,
+    method: str = "exact",
 ) -> Design:
     """Choose the least Gaussian noise that keeps the Gaussian information within a budget.
 
@@ -119,15 +124,15 @@ def gaussian_information(
 
 
 def confident_information(
-    samples: Any,
+    samples: ArrayLike,
     mi_budget: float,
     *,
     radius: float,
     confidence: float = 0.99,
-    centre: Any = None,
+    centre: ArrayLike | None = None,
     method: str = "exact",
     split: float = 0.5,
-    cost: Any = None,
+    cost: ArrayLike | None = None,
 ) -> Design:
     """Choose noise from independent output samples, right with probability ``confidence``.
 
@@ -194,7 +199,7 @@ def confident_information(
 
 
 def covariance_radius(
-    estimate: Any, count: int, *, radius: float, confidence: float = 0.99
+    estimate: ArrayLike, count: int, *, radius: float, confidence: float = 0.99
 ) -> float:
     """Return c with ``C ⪯ Ĉ + c I`` with probability ``confidence``, for bounded outputs.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -31,7 +32,7 @@ def efficient_information(
     sampler: Callable[..., Any] | Iterable[Any],
     mi_budget: float,
     *,
-    basis: Any = None,
+    basis: ArrayLike | None = None,
     tolerance: float = 0.05,
     maximum_samples: int = 100_000,
     rng: RandomSource = None,

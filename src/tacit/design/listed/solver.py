@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, in_interval, vector
 from tacit._ground.threads import one_thread
@@ -23,11 +25,11 @@ FEW = 512
 
 
 def worst_case(
-    differences: Any,
-    budgets: Any,
+    differences: ArrayLike | Iterable[ArrayLike] | Callable[[], Iterator[ArrayLike]] | None,
+    budgets: ArrayLike,
     *,
-    cost: Any = None,
-    gram: Any = None,
+    cost: ArrayLike | None = None,
+    gram: ArrayLike | None = None,
     rtol: float = 1e-6,
     warm_start: Design | Any = None,
 ) -> Design:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, check_psd, integer, matrix, symmetric, vector
+from tacit._ground.reprs import short_repr
 from tacit.covariance import Covariance, Dense
 from tacit.linalg import default_tolerance, row_space
 
 FEWEST_BUDGETS = 2
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BudgetCurves:
     """What each nat of budget buys, one entry per budget.
@@ -40,7 +43,12 @@ class BudgetCurves:
 
 
 def budget_curves(
-    noises: Sequence[Any], mi_budgets: Any, information: Any, *, cost: Any = None, task: Any = None
+    noises: Sequence[Any],
+    mi_budgets: ArrayLike,
+    information: ArrayLike,
+    *,
+    cost: ArrayLike | None = None,
+    task: ArrayLike | None = None,
 ) -> BudgetCurves:
     """Return the curves of a family of noises, one per budget.
 
@@ -117,7 +125,7 @@ def anisotropy(noise: Any) -> float:
     return float(eigenvalues[-1] / eigenvalues[0])
 
 
-def task_share(noise: Any, task: Any) -> float:
+def task_share(noise: Any, task: ArrayLike) -> float:
     """Return ``tr(Π Σ)/tr Σ``, the share of the noise in the task subspace.
 
     Isotropic noise has the share k/d for a k-dimensional subspace; less means that the noise

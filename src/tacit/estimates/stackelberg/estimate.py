@@ -8,11 +8,13 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from tacit._ground.checks import Array
+from tacit._ground.reprs import short_repr
 from tacit.estimates.stackelberg.checks import Check
 from tacit.estimates.stackelberg.noise import StackelbergNoise
 from tacit.guarantees.words import number_down, number_up, percent_down
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StackelbergHistory:
     """The way of the leader, one entry per step.

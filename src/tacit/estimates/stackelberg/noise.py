@@ -9,11 +9,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 from scipy.special import gammaincinv, gammaln, logsumexp, ndtr
 
 from tacit._ground.checks import Array, RandomSource, array, integer, matrix, positive
 from tacit._ground.random import standard_normal
+from tacit._ground.reprs import short_repr
 from tacit.covariance.base import frozen
 from tacit.covariance.publication import grid_of, rounded_sum
 from tacit.covariance.span import row_norms
@@ -21,6 +23,7 @@ from tacit.covariance.span import row_norms
 LOG_TWO_PI = math.log(2.0 * math.pi)
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StackelbergNoise(ABC):
     """A zero-mean noise law B = C · lift in d dimensions, C a law in r <= d coordinates.
@@ -71,7 +74,7 @@ class StackelbergNoise(ABC):
         dense: Array = self.lift.T @ self.coordinate_covariance @ self.lift
         return (dense + dense.T) / 2.0
 
-    def release(self, value: Any, *, rng: RandomSource = None) -> Array:
+    def release(self, value: ArrayLike, *, rng: RandomSource = None) -> Array:
         """Return ``value + noise`` to publish, for (d,) or rows (n, d), as ``Design.release`` does.
 
         The law of the noise is an estimate's, so this promises no bound on what it tells.
@@ -102,6 +105,7 @@ class StackelbergNoise(ABC):
         return {"family": self.family, **parameters}
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GaussianNoise(StackelbergNoise):
     """N(0, Σ) with a full covariance ``Σ = liftᵀ L Lᵀ lift``.
@@ -139,6 +143,7 @@ class GaussianNoise(StackelbergNoise):
         return _log_normal(noisy, centres, self.factor)
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MixtureNoise(StackelbergNoise):
     """A Gaussian mixture ``Σ_k w_k N(μ_k, L_k L_kᵀ)`` with mean zero.
@@ -209,6 +214,7 @@ class MixtureNoise(StackelbergNoise):
         return total
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EllipticalNoise(StackelbergNoise):
     """The generalised Gaussian, density ``∝ exp(−½ q^κ)``, ``q = ‖L⁻¹ c‖²``.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import (
@@ -42,17 +43,17 @@ FEWEST_SAMPLES = 10
 
 
 def estimate_stackelberg(
-    outputs: Any,
-    secrets: Any = None,
+    outputs: ArrayLike,
+    secrets: ArrayLike | None = None,
     *,
     mi_budget: float,
     decoder: str | None = None,
     noise: str = "gaussian",
-    cost: Any = None,
+    cost: ArrayLike | None = None,
     penalty: str = "budget-tracking",
     margin: float | None = None,
     penalty_weight: float = 50.0,
-    labels: Any = None,
+    labels: Mapping[str, ArrayLike] | None = None,
     entropy: float | None = None,
     steps: int = 600,
     period: int = 10,

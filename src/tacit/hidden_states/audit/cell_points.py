@@ -17,9 +17,10 @@ from tacit.guarantees import InformationBound, SuccessBound
 from tacit.hidden_states.audit.attackers import Attacker
 from tacit.hidden_states.audit.laboratory import Laboratory, curve_sizes
 from tacit.hidden_states.audit.mechanisms import Rows, Trial
-from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint, Measured
+from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint
 from tacit.hidden_states.codebooks.certificates import CodeCertificate
 from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.measured import Interval
 
 Cells = npt.NDArray[np.int64]
 
@@ -129,9 +130,9 @@ def _among(counts: Cells, total: int, size: int) -> float:
     return min(1.0, float(some.sum() / size))
 
 
-def _exact(value: float) -> Measured:
+def _exact(value: float) -> Interval:
     share = float(value)
-    return Measured(share, share, share)
+    return Interval(share, share, share)
 
 
 def _integers(name: str, value: Any) -> Cells:

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from tacit._ground.reprs import short_repr
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.audit.points import AttackPoint, Measured, Point
+from tacit.hidden_states.audit.points import AttackPoint, Point
 from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
-from tacit.measured import Interval
 from tacit.releases.form import Attack, Form, Release, Use
 
 KIND = "hidden-audit"
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Audit(Release):
     """What was measured of one layer, and what follows.
@@ -121,23 +122,17 @@ class Audit(Release):
             raise ValueError(f"audit: a field is missing or malformed: {error}") from None
 
 
-def _interval(measured: Measured) -> Interval:
-    return Interval(value=measured.value, low=measured.low, high=measured.high)
-
-
 def _attack(point: Point, attack: AttackPoint) -> Attack:
     return Attack(
         name=attack.name,
         task="the prompt",
-        success=_interval(attack.top1),
+        success=attack.top1,
         prior=1 / point.bank,
         trials=point.bank,
     )
 
 
 def _use(point: Point) -> tuple[Use, ...]:
-    agreement = Use(
-        name="agreement", unit="share", better="higher", measured=_interval(point.agreement)
-    )
-    kl = Use(name="kl", unit="nats", better="lower", measured=_interval(point.kl))
+    agreement = Use(name="agreement", unit="share", better="higher", measured=point.agreement)
+    kl = Use(name="kl", unit="nats", better="lower", measured=point.kl)
     return agreement, kl

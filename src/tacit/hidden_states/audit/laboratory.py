@@ -19,11 +19,12 @@ from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
 from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
-from tacit.hidden_states.audit.points import AttackPoint, Measured
+from tacit.hidden_states.audit.points import AttackPoint
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.noise.release import ORDERS
 from tacit.hidden_states.noise.shapes import Designs
+from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
@@ -214,7 +215,7 @@ class Laboratory:
         return lambda run, rows: run.logits(states[rows]).log_softmax(dim=-1)
 
     @torch.no_grad()
-    def utility(self, reader: Reader) -> tuple[Measured, Measured]:
+    def utility(self, reader: Reader) -> tuple[Interval, Interval]:
         """Measure KL from the clean prediction, nats, and top-1 agreement with it."""
         divergences: list[Tensor] = []
         hits = 0
@@ -224,9 +225,9 @@ class Laboratory:
             hits += int((clean.argmax(dim=-1) == read.argmax(dim=-1)).sum())
         nats = torch.cat(divergences).numpy()
         low, high = proportion_interval(hits, nats.size, CONFIDENCE)
-        return normal_mean(nats), Measured(hits / nats.size, low, high)
+        return normal_mean(nats), Interval(hits / nats.size, low, high)
 
-    def generated(self, states: Tensor) -> Measured | None:
+    def generated(self, states: Tensor) -> Interval | None:
         """Measure the share of 8 greedily generated tokens that stay the same (protocol A)."""
         count = self.sizes.generated
         if not count:
@@ -234,7 +235,7 @@ class Laboratory:
         text = self.model.generate(self._continued, self.layer, states[:count], STEPS)
         shares = (text == self.clean_text).double().mean(dim=1).cpu().numpy()
         low, high = mean_interval(shares, CONFIDENCE)
-        return Measured(float(shares.mean()), low, high)
+        return Interval(float(shares.mean()), low, high)
 
     def batches(self) -> Iterator[tuple[Continuation, slice]]:
         """Yield the layers above for some prompts, and which rows of the bank those are."""
@@ -273,11 +274,11 @@ class Laboratory:
         return _attack_point(name, found, len(self.bank))
 
 
-def normal_mean(values: Array) -> Measured:
+def normal_mean(values: Array) -> Interval:
     """Return a mean with its normal interval, not below zero."""
     error = float(stats.norm.isf((1 - CONFIDENCE) / 2) * values.std(ddof=1) / np.sqrt(values.size))
     mean = max(0.0, float(values.mean()))
-    return Measured(mean, max(0.0, mean - error), mean + error)
+    return Interval(mean, max(0.0, mean - error), mean + error)
 
 
 def curve_sizes(bank: int) -> tuple[int, ...]:
@@ -290,10 +291,10 @@ def _attack_point(name: str, found: RetrievalAttack, bank: int) -> AttackPoint:
     assert found.last_token_interval is not None
     return AttackPoint(
         name=name,
-        top1=Measured(found.top1, *found.top1_interval),
-        top10=Measured(found.top10, *found.top10_interval),
-        top100=Measured(found.top100, *found.top100_interval),
-        last_token=Measured(found.last_token, *found.last_token_interval),
+        top1=Interval(found.top1, *found.top1_interval),
+        top10=Interval(found.top10, *found.top10_interval),
+        top100=Interval(found.top100, *found.top100_interval),
+        last_token=Interval(found.last_token, *found.last_token_interval),
         candidates=tuple(
             (point.size, min(1.0, point.success)) for point in found.among(curve_sizes(bank))
         ),

@@ -13,6 +13,7 @@ from typing import Any
 from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
 from tacit._ground.files import check_writable, read_bytes
 from tacit.hidden_states.audit.mechanisms import Setting
+from tacit.measured import Interval
 
 # what the consumer of each reading holds: A, the clean earlier positions too; B, the release alone
 PROTOCOLS = {
@@ -27,37 +28,6 @@ PROTOCOLS = {
 NOISE_READINGS = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
 DEFAULT_READINGS = ("raw", "posterior-mean", "posterior-behaviour")
 SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A measured mean with its confidence interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        for name in ("value", "low", "high"):
-            object.__setattr__(self, name, as_float(name, getattr(self, name)))
-        if not self.low <= self.value <= self.high:
-            raise ValueError(
-                f"value: expected low <= value <= high, got {self.low}, {self.value}, {self.high}"
-            )
-
-    @classmethod
-    def read(cls, name: str, content: Any) -> Measured:
-        """Return what ``[value, low, high]`` in a file says."""
-        if not isinstance(content, (list, tuple)) or len(content) != 3:
-            raise ValueError(f"{name}: expected [value, low, high], got {content!r}")
-        value, low, high = (as_float(name, _number(entry)) for entry in content)
-        if not low <= value <= high:
-            raise ValueError(f"{name}: expected low <= value <= high, got {content!r}")
-        return cls(value, low, high)
-
-    def to_list(self) -> list[float]:
-        """Return [value, low, high]."""
-        return [self.value, self.low, self.high]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +45,10 @@ class AttackPoint:
     """
 
     name: str
-    top1: Measured
-    top10: Measured
-    top100: Measured
-    last_token: Measured
+    top1: Interval
+    top10: Interval
+    top100: Interval
+    last_token: Interval
     candidates: tuple[tuple[int, float], ...]
     floor: float = 0.0
 
@@ -91,7 +61,7 @@ class AttackPoint:
         """Return the attack that ``to_dict`` wrote."""
         values = _known(cls, "attack", content)
         for name in ("top1", "top10", "top100", "last_token"):
-            values[name] = Measured.read(f"attack.{name}", values[name])
+            values[name] = _interval(f"attack.{name}", values[name])
             in_interval(f"attack.{name}", values[name].value, 0.0, 1.0)
         values["candidates"] = tuple(
             (
@@ -147,9 +117,9 @@ class Point:
     codewords: int | None
     rank: int
     predicted_kl: float | None
-    kl: Measured
-    agreement: Measured
-    generated: Measured | None
+    kl: Interval
+    agreement: Interval
+    generated: Interval | None
     attacks: tuple[AttackPoint, ...]
     bound: float | None
     information: float | None
@@ -209,10 +179,10 @@ class Point:
                 raise ValueError(f"point.{name}: expected a word, got {values[name]!r}")
         known = PROTOCOLS.get(values["reading"])
         choice("point.protocol", values["protocol"], ("A", "B") if known is None else (known,))
-        values["kl"] = Measured.read("point.kl", values["kl"])
-        values["agreement"] = Measured.read("point.agreement", values["agreement"])
+        values["kl"] = _interval("point.kl", values["kl"])
+        values["agreement"] = _interval("point.agreement", values["agreement"])
         if values["generated"] is not None:
-            values["generated"] = Measured.read("point.generated", values["generated"])
+            values["generated"] = _interval("point.generated", values["generated"])
         values["attacks"] = tuple(AttackPoint.from_dict(entry) for entry in values["attacks"])
         if not values["attacks"]:
             raise ValueError("point.attacks: expected at least one attack, got none")
@@ -307,11 +277,21 @@ def columns(points: Iterable[Point]) -> dict[str, list[Any]]:
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Measured):
+        if isinstance(value, Interval):
             row.update({name: value.value, f"{name}_low": value.low, f"{name}_high": value.high})
         else:
             row[name] = value
     return row
+
+
+def _interval(name: str, content: Any) -> Interval:
+    """Return what ``[value, low, high]`` in a file says."""
+    if not isinstance(content, (list, tuple)) or len(content) != 3:
+        raise ValueError(f"{name}: expected [value, low, high], got {content!r}")
+    value, low, high = (as_float(name, _number(entry)) for entry in content)
+    if not low <= value <= high:
+        raise ValueError(f"{name}: expected low <= value <= high, got {content!r}")
+    return Interval(value, low, high)
 
 
 def _known(kind: type[Any], name: str, content: Any) -> dict[str, Any]:
@@ -325,8 +305,8 @@ def _known(kind: type[Any], name: str, content: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Measured):
-        return value.to_list()
+    if isinstance(value, Interval):
+        return [value.value, value.low, value.high]
     if isinstance(value, AttackPoint):
         return value.to_dict()
     if isinstance(value, tuple):

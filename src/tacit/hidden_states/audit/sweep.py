@@ -23,10 +23,10 @@ from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Rows, Setting
 from tacit.hidden_states.audit.points import (
     DEFAULT_READINGS,
     NOISE_READINGS,
-    Measured,
     Point,
     Table,
 )
+from tacit.measured import Interval
 from tacit.models.language import LanguageModel
 from tacit.models.passes import Passes
 from tacit.models.texts.prefixes import Prefixes
@@ -254,7 +254,7 @@ class Bench:
         return self._laboratory
 
 
-def _use(laboratory: Laboratory, read: Tensor | Rows) -> tuple[Measured, Measured, Measured | None]:
+def _use(laboratory: Laboratory, read: Tensor | Rows) -> tuple[Interval, Interval, Interval | None]:
     """Measure KL and agreement, and what is generated where the layers above go on from states."""
     if isinstance(read, Tensor):
         utility = laboratory.utility(laboratory.reads_states(read))

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from tacit._ground.checks import RandomSource, generator, integer
+from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
@@ -33,6 +35,7 @@ from tacit.hidden_states.codebooks.training import (
 from tacit.models.behaviours import Behaviours, as_states
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Codebook:
     """C cells, a state that stands for each, and what the model does next in each.
@@ -71,13 +74,13 @@ class Codebook:
     @classmethod
     def fit(
         cls,
-        states: Any,
+        states: ArrayLike,
         *,
         size: int | None = None,
         metric: str = "euclidean",
         codewords: str = "centroid",
         behaviours: Any = None,
-        fisher: Any = None,
+        fisher: ArrayLike | None = None,
         continuation: Upper | None = None,
         epochs: int = 6,
         rounds: int = 3,
@@ -156,7 +159,7 @@ class Codebook:
 
     def assign(
         self,
-        states: Any = None,
+        states: ArrayLike | None = None,
         *,
         behaviours: Any = None,
         continuation: Upper | None = None,
@@ -208,7 +211,7 @@ class Codebook:
         candidates = likeliest_codes(known, self.table, tries, cost)
         return try_codewords(continuation, known, self.codewords, candidates, cost)
 
-    def predict(self, states: Any) -> Codes:
+    def predict(self, states: ArrayLike) -> Codes:
         """Read the code of every state off the state alone, (n,): the predictor's guess.
 
         Raises:
@@ -219,11 +222,11 @@ class Codebook:
         rows = as_states("states", states, width=self.codewords.shape[1])
         return self.predictor.codes(rows).numpy()
 
-    def decode(self, codes: Any) -> Tensor:
+    def decode(self, codes: ArrayLike) -> Tensor:
         """Return the state that stands for each code, (n, d): consumer protocol A."""
         return self.codewords[self._checked(codes)]
 
-    def distributions(self, codes: Any) -> Tensor:
+    def distributions(self, codes: ArrayLike) -> Tensor:
         """Return log-probabilities of the next token for each code, (n, V): protocol B.
 
         Raises:
@@ -233,11 +236,13 @@ class Codebook:
             raise ValueError("table: none without behaviours in fit")
         return self.table[self._checked(codes)]
 
-    def certify(self, codes: Any, *, weights: Any = None) -> CodeCertificate:
+    def certify(self, codes: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
         """Bound what the codes of a bank tell: see ``codebook_certificates.certify``."""
         return certify(codes, self.size, weights=weights)
 
-    def compose(self, releases: int, candidates: int, *, weights: Any = None) -> CodeCertificate:
+    def compose(
+        self, releases: int, candidates: int, *, weights: ArrayLike | None = None
+    ) -> CodeCertificate:
         """Bound T releases without a bank: see ``codebook_certificates.compose``."""
         return compose(self.size, releases, candidates, weights=weights)
 

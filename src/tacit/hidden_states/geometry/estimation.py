@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, choice, generator, integer, positive
+from tacit._ground.reprs import short_repr
 from tacit.covariance.base import frozen
 from tacit.hidden_states.geometry.fisher import Fisher, fisher_information
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
@@ -18,6 +19,7 @@ STABLE_SHARE = 0.8
 ENERGY = 0.95
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Geometry:
     """Fisher information F and spread S of the last state at a layer, and what they say.
@@ -116,11 +118,11 @@ class Geometry:
 def measure_geometry(
     model: LanguageModel,
     layer: int,
-    prefixes: Any,
+    prefixes: ArrayLike,
     *,
     diagonal: bool = False,
     label_source: str = "model-sampled",
-    next_tokens: Any = None,
+    next_tokens: ArrayLike | None = None,
     draws: int = 4,
     top: int = 32,
     rank: int | None = None,

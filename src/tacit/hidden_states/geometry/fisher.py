@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tacit._ground.checks import Array, RandomSource, choice, generator, integer
@@ -55,11 +56,11 @@ class Fisher:
 def fisher_information(
     model: LanguageModel,
     layer: int,
-    prefixes: Any,
+    prefixes: ArrayLike,
     *,
     diagonal: bool = False,
     label_source: str = "model-sampled",
-    next_tokens: Any = None,
+    next_tokens: ArrayLike | None = None,
     draws: int = 1,
     top: int = 32,
     batch_size: int | None = None,

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, matrix
+from tacit._ground.reprs import short_repr
 from tacit.covariance.base import frozen
 from tacit.hidden_states.geometry.estimation import Geometry
 from tacit.hidden_states.geometry.projections import orthonormal_basis
@@ -41,6 +43,7 @@ class QuantisedMargin:
     clipped: float
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Margins:
     """One-step margins ``m(x) = min_{v ≠ y} ‖P h(x ⊕ y) − P h(x ⊕ v)‖`` of n prompts.
@@ -90,14 +93,14 @@ class Margins:
 def measure_margins(
     model: LanguageModel,
     layer: int,
-    prefixes: Any,
-    next_tokens: Any,
+    prefixes: ArrayLike,
+    next_tokens: ArrayLike,
     geometry: Geometry | Any,
     *,
-    calibration: Any,
+    calibration: ArrayLike,
     rank: int | None = None,
     bits: Sequence[int] = (4, 6, 8, 16),
-    candidates: Any = None,
+    candidates: ArrayLike | None = None,
     batch_size: int | None = None,
     rng: RandomSource = None,
 ) -> Margins:

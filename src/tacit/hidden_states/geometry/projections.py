@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from tacit._ground.checks import (
@@ -19,6 +20,7 @@ from tacit._ground.checks import (
     matrix,
     vector,
 )
+from tacit._ground.reprs import short_repr
 from tacit.hidden_states.geometry.estimation import Geometry
 from tacit.hidden_states.geometry.fisher import several_prompts
 from tacit.hidden_states.geometry.utility import Utility, compare, outcomes, summarise
@@ -50,6 +52,7 @@ class Projection:
     utility: Utility
 
 
+@short_repr
 @dataclass(frozen=True)
 class Projections:
     """The utility of projected states.
@@ -78,7 +81,7 @@ class Projections:
 def measure_projections(
     model: LanguageModel,
     layer: int,
-    prefixes: Any,
+    prefixes: ArrayLike,
     geometry: Geometry | Any,
     *,
     rank: int | None = None,
@@ -161,7 +164,7 @@ class Transplant:
 def transplantation(
     model: LanguageModel,
     layer: int,
-    prefixes: Any,
+    prefixes: ArrayLike,
     geometry: Geometry | Any,
     *,
     rank: int | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, choice, generator, integer, matrix
 
@@ -79,7 +80,7 @@ def spread_of_directions(
 
 
 def adjacency_differences(
-    states: Any, pairs: int, *, kind: str = "random", rng: RandomSource = None
+    states: ArrayLike, pairs: int, *, kind: str = "random", rng: RandomSource = None
 ) -> Array:
     """List differences of neighbouring states, for an adjacency set.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tacit._ground.checks import (
@@ -56,7 +56,7 @@ class Denoiser(ABC):
     statement = POST_PROCESSING
 
     @staticmethod
-    def posterior_mean(calibration: Any, covariance: Covariance) -> Denoiser:
+    def posterior_mean(calibration: ArrayLike, covariance: Covariance) -> Denoiser:
         """Return ``Σ_m softmax_m(−½ ‖z − h_m‖²_{Σ⁻¹}) h_m`` over public states h_m.
 
         Args:
@@ -73,7 +73,7 @@ class Denoiser(ABC):
         return _PosteriorMean(Posterior(calibration, covariance))
 
     @staticmethod
-    def wiener(calibration: Any, covariance: Covariance) -> Denoiser:
+    def wiener(calibration: ArrayLike, covariance: Covariance) -> Denoiser:
         """Return ``μ + S (S + Σ)⁻¹ (z − μ)``, μ and S the mean and covariance of public states.
 
         The best affine denoiser; what Σ leaves without noise it leaves as released.
@@ -95,7 +95,7 @@ class Denoiser(ABC):
         return _Wiener(mean, spread, covariance, len(states))
 
     @staticmethod
-    def gaussian(mean: Any, spread: Any, covariance: Covariance) -> Denoiser:
+    def gaussian(mean: ArrayLike, spread: ArrayLike, covariance: Covariance) -> Denoiser:
         """Return the Wiener denoiser of a known mean (d,) and covariance (d, d)."""
         covariance = as_covariance("covariance", covariance)
         centre = matrix("mean", np.atleast_2d(mean), columns=covariance.dim)[0]
@@ -105,7 +105,7 @@ class Denoiser(ABC):
 
     @staticmethod
     def trained(
-        calibration: Any,
+        calibration: ArrayLike,
         covariance: Covariance,
         *,
         epochs: int = 10,
@@ -134,7 +134,7 @@ class Denoiser(ABC):
         network = _fit_network(states, covariance, linear, passes, generator(rng))
         return _Trained(linear, network, len(states))
 
-    def denoise(self, noisy: Any) -> Tensor:
+    def denoise(self, noisy: ArrayLike) -> Tensor:
         """Map noisy states (n, d) to denoised ones, (n, d) of float32.
 
         Raises:

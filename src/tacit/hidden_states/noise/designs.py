@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import as_float, integer, non_negative, positive
 from tacit.design import Design
@@ -27,7 +27,7 @@ def designs_at_budget(
     rank: int | None = None,
     exponent: float = 0.5,
     floor: float = 1e-2,
-    differences: Any = None,
+    differences: ArrayLike | None = None,
 ) -> dict[str, Design]:
     """Return each design that spends exactly K nats by the quadratic prediction ``½ tr(FΣ)``.
 

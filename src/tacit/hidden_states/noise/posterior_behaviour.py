@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from scipy import sparse
 from torch import Tensor
 
@@ -57,7 +58,7 @@ class PosteriorBehaviour:
 
     def __init__(
         self,
-        calibration: Any,
+        calibration: ArrayLike,
         covariance: Covariance,
         behaviours: Any,
         *,
@@ -73,7 +74,7 @@ class PosteriorBehaviour:
                 f"{len(self._behaviours)}"
             )
 
-    def distributions(self, noisy: Any) -> Tensor:
+    def distributions(self, noisy: ArrayLike) -> Tensor:
         """Return log-probabilities of the next token for each noisy state, (n, V) of float32.
 
         Args:

@@ -13,6 +13,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 from safetensors.numpy import load as from_safetensors
 from safetensors.numpy import save as to_safetensors
@@ -174,12 +175,12 @@ class Options(TypedDict, total=False):
 
 
 def prepare_states(
-    states: Any,
+    states: ArrayLike,
     design: Design,
     *,
-    differences: Any = None,
+    differences: ArrayLike | None = None,
     orders: Sequence[float] = ORDERS,
-    fisher: Any = None,
+    fisher: ArrayLike | None = None,
     continuation: Continuation | None = None,
     confidence: float = 0.95,
     rng: RandomSource = None,
@@ -307,7 +308,7 @@ class PreparedStates(Prepared[HiddenRelease]):
 
 
 def release(
-    states: Any,
+    states: ArrayLike,
     design: Design,
     *,
     ledger: Book | None = None,

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -41,10 +42,10 @@ LIKELIHOOD = "exact mixture likelihood, lower confidence bound by betting"
 
 
 def mixture(
-    outputs: Any,
-    covariance: Covariance | ScaleMixture,
+    outputs: ArrayLike,
+    covariance: Covariance | ScaleMixture | ArrayLike,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     samples: int | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
@@ -29,10 +29,10 @@ SINGULAR = "nothing: the noise leaves a direction bare"
 
 
 def gap_donsker_varadhan(
-    outputs: Any,
+    outputs: ArrayLike,
     covariance: Covariance,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     critic: str = "likelihood",
     samples: int | None = None,
     confidence: float = 0.99,

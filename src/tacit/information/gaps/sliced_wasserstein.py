@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from tacit._ground.checks import Array, RandomSource, generator, integer
@@ -23,10 +23,10 @@ SINGULAR = "nothing: the noise leaves a direction bare"
 
 
 def gap_sliced_wasserstein(
-    outputs: Any,
+    outputs: ArrayLike,
     covariance: Covariance,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     bases: int = 4,
     rng: RandomSource = 0,
 ) -> Gap:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import rel_entr
 
 from tacit import guarantees
@@ -145,7 +146,7 @@ def decompose(intrinsic: IntrinsicPrivacy, prior: float, posterior: float) -> De
     return Decomposition(intrinsic=intrinsic.nats, lost=lost, residual=intrinsic.nats - lost)
 
 
-def finite_intrinsic(weights: Any, reference: Any = None) -> IntrinsicPrivacy:
+def finite_intrinsic(weights: ArrayLike, reference: ArrayLike | None = None) -> IntrinsicPrivacy:
     """Intrinsic privacy of a finite secret: ``−Σ p ln(p/r)``, which is ``H(X) − ln N`` for r = 1/N.
 
     Args:
@@ -181,7 +182,7 @@ def finite_intrinsic(weights: Any, reference: Any = None) -> IntrinsicPrivacy:
     return rounded_down(total, slack, words)
 
 
-def membership_intrinsic(records: int, weights: Any = None) -> IntrinsicPrivacy:
+def membership_intrinsic(records: int, weights: ArrayLike | None = None) -> IntrinsicPrivacy:
     """Intrinsic membership privacy of N records: ``H(J) − ln N``, J the record that is used.
 
     With it ``after`` says: residual membership privacy is at least ``H(J | Y) − ln N``. The

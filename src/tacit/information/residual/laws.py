@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import log_expit, ndtr
 
 from tacit._ground.checks import Array, as_float, matrix, positive, vector
@@ -139,7 +140,7 @@ def pullback_intrinsic(entropy: float, mean_log_density: float) -> IntrinsicPriv
     return _from_entropies(_entropy(entropy), -mean, words)
 
 
-def logistic_log_density(points: Any, location: Any, scale: Any) -> Array:
+def logistic_log_density(points: ArrayLike, location: ArrayLike, scale: ArrayLike) -> Array:
     """``Σ_k ln σ'((x_k − m_k)/s_k) − ln s_k``: the density pulled back by logistic maps.
 
     Args:

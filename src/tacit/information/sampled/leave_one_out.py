@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import (
     Array,
@@ -45,7 +46,7 @@ def leave_one_out(
     covariance: Covariance,
     *,
     radius: float | None = None,
-    centre: Any = None,
+    centre: ArrayLike | None = None,
     context: int | None = None,
     samples: int | None = None,
     confidence: float = 0.99,

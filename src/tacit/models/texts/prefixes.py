@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import RandomSource, generator, integer
+from tacit._ground.reprs import short_repr
 
 Tokens = npt.NDArray[np.int64]
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Prefixes:
     """Disjoint sets of prompts, each (n, T): no prompt stands in two of them.

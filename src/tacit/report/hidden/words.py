@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.findings import Audit
-from tacit.hidden_states.audit.points import Measured, Point
+from tacit.hidden_states.audit.points import Point
+from tacit.measured import Interval
 from tacit.text import percent, percent_up
 
 READ = {
@@ -77,7 +78,7 @@ def size_of_noise(point: Point) -> str:
     return "" if point.kl_budget is None else f"K = {point.kl_budget:.3g}"
 
 
-def share(found: Measured | None) -> str:
+def share(found: Interval | None) -> str:
     """Return a measured share with its interval."""
     if found is None:
         return "–"

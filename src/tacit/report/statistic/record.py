@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit._ground import checks as check
 from tacit._ground.checks import Array
+from tacit._ground.reprs import short_repr
 from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
 from tacit.releases.loading import read_json
 
@@ -29,6 +30,7 @@ class AttackRecord:
     prior: float
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleaseRecord:
     """A statistic release read back from its dictionary; arrays have one entry per output."""

@@ -1,0 +1,46 @@
+"""Short representations: what a value holds, without the numbers in its arrays."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind")
+# Longer sequences say how long they are; longer texts and values are cut.
+LONGEST, LONGEST_TEXT = 4, 80
+
+
+def short_repr(kind: type[Kind]) -> type[Kind]:
+    """Give a dataclass a ``repr`` in which every array is its type and shape.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import numpy as np
+        >>> @short_repr
+        ... @dataclass(frozen=True)
+        ... class Noise:
+        ...     matrix: np.ndarray
+        >>> Noise(np.eye(2))
+        Noise(matrix=<float64 (2, 2)>)
+    """
+    kind.__repr__ = _represented  # type: ignore[method-assign]
+    return kind
+
+
+def _represented(self: Any) -> str:
+    shown = (f"{f.name}={_short(getattr(self, f.name))}" for f in fields(self) if f.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _short(value: Any) -> str:
+    if hasattr(value, "shape") and hasattr(value, "dtype") and tuple(value.shape):
+        return f"<{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}>"
+    if isinstance(value, (tuple, list, dict)) and len(value) > LONGEST:
+        return f"<{type(value).__name__} of {len(value)}>"
+    if isinstance(value, (tuple, list)):
+        inside = ", ".join(_short(entry) for entry in value)
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, str):
+        return repr(value if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 1] + "…")
+    shown = repr(value)
+    return f"{type(value).__name__}(…)" if len(shown) > LONGEST_TEXT else shown
