@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tacit._ground.checks import integer
 from tacit.cli.console import command_line, line
-from tacit.cli.options import Force, Json
+from tacit.cli.options import Attacked, Force, Json, LedgerFile, NoBudget, Report, Secret, Seed
 from tacit.cli.publishing import Destination, Flags, tell_prepared
 
 
@@ -37,11 +37,9 @@ def classifier(
     confidence: Annotated[
         float, typer.Option(help="Of intervals, and of a guarantee that rests on simulation.")
     ] = 0.99,
-    seed: Annotated[
-        int | None, typer.Option(help="Make the draw repeatable. This voids the guarantee.")
-    ] = None,
-    attack: Annotated[bool, typer.Option(help="Attack simulated releases and measure.")] = True,
-    report: Annotated[str | None, typer.Option(help="HTML report to write.")] = None,
+    seed: Seed = None,
+    attack: Attacked = True,
+    report: Report = None,
     json: Json = None,
     force: Force = False,
     dry_run: Annotated[
@@ -50,18 +48,9 @@ def classifier(
             "--dry-run", help="Print the guarantee and the error of every logit; draw nothing."
         ),
     ] = False,
-    ledger: Annotated[
-        str | None, typer.Option(help="Ledger to spend from: a file or a database URL.")
-    ] = None,
-    secret: Annotated[
-        str | None, typer.Option(help="Name in the ledger; the rows' fingerprint when left out.")
-    ] = None,
-    no_budget: Annotated[
-        bool,
-        typer.Option(
-            "--no-budget", help="Release though the secret has no budget and others have one."
-        ),
-    ] = False,
+    ledger: LedgerFile = None,
+    secret: Secret = None,
+    no_budget: NoBudget = False,
 ) -> None:
     """Release a classifier's logits with designed noise, a guarantee and a measured attack."""
     from tacit.classifiers import prepare_logits

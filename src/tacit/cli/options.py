@@ -15,6 +15,23 @@ Json = Annotated[
     typer.Option("--json", metavar="PATH", help="JSON to write; - for standard output."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+Seed = Annotated[
+    int | None, typer.Option(help="Make the draw repeatable. This voids the guarantee.")
+]
+Attacked = Annotated[bool, typer.Option(help="Attack simulated releases and measure.")]
+Report = Annotated[str | None, typer.Option(help="HTML report to write.")]
+LedgerFile = Annotated[
+    str | None, typer.Option(help="Ledger to spend from: a file or a database URL.")
+]
+Secret = Annotated[
+    str | None, typer.Option(help="Name in the ledger; the rows' fingerprint when left out.")
+]
+NoBudget = Annotated[
+    bool,
+    typer.Option(
+        "--no-budget", help="Release though the secret has no budget and others have one."
+    ),
+]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tacit._ground.checks import integer
 from tacit.cli.console import command_line, line
-from tacit.cli.options import Force, Json
+from tacit.cli.options import Attacked, Force, Json, LedgerFile, NoBudget, Report, Secret, Seed
 from tacit.cli.publishing import Destination, Flags, tell_prepared
 
 if TYPE_CHECKING:
@@ -64,11 +64,9 @@ def statistic(
     workers: Annotated[
         int | None, typer.Option(help="Processes that simulate; one per core when left out.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Make the draw repeatable. This voids the guarantee.")
-    ] = None,
-    attack: Annotated[bool, typer.Option(help="Attack simulated releases and measure.")] = True,
-    report: Annotated[str | None, typer.Option(help="HTML report to write.")] = None,
+    seed: Seed = None,
+    attack: Attacked = True,
+    report: Report = None,
     json: Json = None,
     force: Force = False,
     dry_run: Annotated[
@@ -77,18 +75,9 @@ def statistic(
             "--dry-run", help="Print the guarantee and the error of every number; draw nothing."
         ),
     ] = False,
-    ledger: Annotated[
-        str | None, typer.Option(help="Ledger to spend from: a file or a database URL.")
-    ] = None,
-    secret: Annotated[
-        str | None, typer.Option(help="Name in the ledger; the rows' fingerprint when left out.")
-    ] = None,
-    no_budget: Annotated[
-        bool,
-        typer.Option(
-            "--no-budget", help="Release though the secret has no budget and others have one."
-        ),
-    ] = False,
+    ledger: LedgerFile = None,
+    secret: Secret = None,
+    no_budget: NoBudget = False,
 ) -> None:
     """Release a statistic of a table with designed noise, a guarantee and a measured attack."""
     from tacit.releases import Provenance

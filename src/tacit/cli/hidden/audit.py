@@ -19,7 +19,7 @@ from tacit.cli.hidden.inputs import (
     listed,
     sizes_of,
 )
-from tacit.cli.options import Force, Json, grouped
+from tacit.cli.options import Force, Json, Report, grouped
 from tacit.cli.output import json_output, new_file
 from tacit.compute import progress_reports
 
@@ -56,7 +56,7 @@ def model_layer(
     prompts: Prompts = 1000,
     kl_budgets: KlBudgets = "1,4,16",
     codewords: Codewords = "64,256,1024",
-    report: Annotated[str | None, typer.Option(help="HTML report to write.")] = None,
+    report: Report = None,
     points: Annotated[
         str | None, typer.Option(help="JSON lines of the points, to resume from.")
     ] = None,
