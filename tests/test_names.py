@@ -36,7 +36,7 @@ KINDS = {
     "noise_multiplier": {"float"},
     "weights": ARRAYS | {"dict[str, float]"},
     "fisher": ARRAYS,
-    "labels": ARRAYS,
+    "labels": ARRAYS | {"Mapping[str, ArrayLike] | None"},
     "differences": ARRAYS
     | {"ArrayLike | Iterable[ArrayLike] | Callable[[], Iterator[ArrayLike]] | None"},
     "references": {"tuple[str, ...]", "Sequence[str] | None"},

@@ -1,9 +1,15 @@
-"""How numbers and bounds are said: measurements to the nearest, bounds to the safe side."""
+"""How numbers and bounds are said: measurements to the nearest, bounds to the safe side.
+
+``percent`` and ``significant`` write so many digits, for tables; ``share_…`` and ``number_…`` as
+many as a sentence needs to stay true.
+"""
 
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+
+DIGITS = 3
 
 
 def percent(value: float, digits: int = 1) -> str:
@@ -60,3 +66,57 @@ def _decimal(value: float, digits: int, rounding: str) -> str:
     # repr is the shortest decimal that reads back as the same float: 0.55 prints as 55.0%
     scaled = Decimal(repr(value)) * 100
     return f"{scaled.quantize(Decimal(1).scaleb(-digits), rounding=rounding)}%"
+
+
+def number_up(value: float) -> str:
+    """Write ``value`` with three significant digits, rounded up."""
+    return _number(value, ROUND_CEILING)
+
+
+def number_down(value: float) -> str:
+    """Write ``value`` with three significant digits, rounded down."""
+    return _number(value, ROUND_FLOOR)
+
+
+def share_up(share: float) -> str:
+    """Write ``share`` as a percentage with one decimal, rounded up; two digits below 1%."""
+    return _share(share, ROUND_CEILING)
+
+
+def share_down(share: float) -> str:
+    """Write ``share`` as a percentage, rounded down, never to 100% unless it is 1."""
+    return _share(share, ROUND_FLOOR)
+
+
+def share_nearest(share: float) -> str:
+    """Write ``share`` as a percentage with one decimal, rounded to the nearest."""
+    return _share(share, ROUND_HALF_EVEN)
+
+
+def _quantum(value: Decimal, digits: int) -> Decimal:
+    return Decimal(1).scaleb(value.adjusted() - digits + 1)
+
+
+def _number(value: float, rounding: str) -> str:
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    exact = Decimal(repr(value))
+    short = exact.quantize(_quantum(exact, DIGITS), rounding=rounding)
+    if 1e-4 <= abs(value) < 1e6:
+        return f"{short.normalize():f}"
+    return f"{float(short):.{DIGITS}g}"
+
+
+def _share(share: float, rounding: str) -> str:
+    exact = Decimal(repr(share)) * 100
+    if exact == 0:
+        return "0.0%"
+    low, high = exact < 1, exact > 99 and rounding == ROUND_FLOOR
+    gap = 100 - exact
+    if low or (high and gap > 0):
+        quantum = min(_quantum(exact, 2) if low else _quantum(gap, 1), Decimal("0.1"))
+    else:
+        quantum = Decimal("0.1")
+    return f"{exact.quantize(quantum, rounding=rounding):f}%"

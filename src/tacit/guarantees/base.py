@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from tacit._ground.checks import choice, in_interval
-from tacit.guarantees.words import percent_down
+from tacit.text import share_down
 
 SCHEMA = 1
 EVIDENCE = ("theorem", "numerical", "statistical")
@@ -68,7 +68,7 @@ class Guarantee(ABC):
         """Return the bound as one line of plain English, every number rounded against us."""
         doubt = ""
         if self.confidence is not None:
-            doubt = f" (statistical: true with confidence {percent_down(self.confidence)})"
+            doubt = f" (statistical: true with confidence {share_down(self.confidence)})"
         return f"{self._statement()}{doubt}."
 
     def to_dict(self) -> dict[str, Any]:

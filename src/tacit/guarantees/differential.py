@@ -15,7 +15,7 @@ from tacit.conversions import epsilon_from_renyi, success_from_dp, success_from_
 from tacit.divergences import NamedKind, check_named_kind, shift_divergence
 from tacit.guarantees.base import Guarantee, items, text, texts
 from tacit.guarantees.information import SuccessBound
-from tacit.guarantees.words import number_up, percent_up
+from tacit.text import number_up, share_up
 
 DIVERGENCE_NAMES = {
     "kl": "Kullback-Leibler divergence",
@@ -90,7 +90,7 @@ class ApproximateDP(Guarantee):
         )
 
     def _statement(self) -> str:
-        success = percent_up(success_from_dp(self.epsilon, self.delta))
+        success = share_up(success_from_dp(self.epsilon, self.delta))
         return (
             f"Told that one of two neighbouring inputs ({self.adjacency}) was used, an attacker "
             f"guesses which at most {success} of the time (guessing blind: 50.0%): "
@@ -301,7 +301,7 @@ class GaussianDP(Guarantee):
         }
 
     def _statement(self) -> str:
-        success = percent_up(success_from_profile(self._delta))
+        success = share_up(success_from_profile(self._delta))
         return (
             f"Told that one of two neighbouring inputs ({self.adjacency}) was used, an attacker "
             f"guesses which at most {success} of the time (guessing blind: 50.0%): "

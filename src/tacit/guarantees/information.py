@@ -11,7 +11,7 @@ from tacit._ground.checks import as_float, in_interval, non_negative
 from tacit._ground.numbers import rounded_down
 from tacit.conversions import success_from_information
 from tacit.guarantees.base import Guarantee, text
-from tacit.guarantees.words import number_down, number_up, percent_nearest, percent_up
+from tacit.text import number_down, number_up, share_nearest, share_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,10 @@ class SuccessBound(Guarantee):
         text("task", self.task)
 
     def _statement(self) -> str:
-        blind = percent_nearest(self.prior)
+        blind = share_nearest(self.prior)
         return (
             f"Whatever it knows besides the noise, an attacker guesses {self.task} right at most "
-            f"{percent_up(self.success)} of the time (guessing blind: {blind})"
+            f"{share_up(self.success)} of the time (guessing blind: {blind})"
         )
 
 

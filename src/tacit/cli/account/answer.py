@@ -21,7 +21,7 @@ from tacit.cli.console import line
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output, new_file
 from tacit.conversions import success_from_profile
-from tacit.guarantees.words import number_up, percent_up
+from tacit.text import number_up, share_up
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -209,7 +209,7 @@ def _tell(
     claim: Claim | str | None,
     rivals: list[Rival],
 ) -> None:
-    success = percent_up(success_from_profile(profile.delta))
+    success = share_up(success_from_profile(profile.delta))
     verdict = (
         "Told that one of two neighbouring inputs was used, an attacker guesses which at most "
         f"{success} of the time (guessing blind: 50.0%)."

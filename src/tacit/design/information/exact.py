@@ -34,12 +34,12 @@ from tacit.design.information.fixed_point import (
 )
 from tacit.design.information.gaussian import gaussian_information
 from tacit.design.information.scale_family import SCALES, ScaleProblem
-from tacit.guarantees.words import number_up
 from tacit.information import InformationBracket, mixture
 from tacit.information.concentration import confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
 from tacit.information.finite.mixture import prior_weights
 from tacit.linalg import MACHINE_EPSILON
+from tacit.text import number_up
 
 Noises: TypeAlias = Covariance | ScaleMixture
 

@@ -11,7 +11,7 @@ from tacit._ground.checks import Array
 from tacit._ground.reprs import short_repr
 from tacit.estimates.stackelberg.checks import Check
 from tacit.estimates.stackelberg.noise import StackelbergNoise
-from tacit.guarantees.words import number_down, number_up, percent_down
+from tacit.text import number_down, number_up, share_down
 
 
 @short_repr
@@ -76,7 +76,7 @@ class StackelbergEstimate:
     def verdict(self) -> str:
         """One sentence: whether the budget is refuted, met as far as checked, or unchecked."""
         budget = f"the budget of {self.mi_budget:.6g} nats"
-        sure = f"{percent_down(self.confidence)} confidence"
+        sure = f"{share_down(self.confidence)} confidence"
         if not self.checks:
             return (
                 f"{budget} is unchecked: pass labels, or a finite secret, to learn what leaks "
