@@ -28,9 +28,7 @@ def found(wish: Wish | None = None) -> Audit:
     )  # fmt: skip
     return Audit(
         model="m", layer=1, layers=2, width=4, length=6, calibration=10, points=(point,),
-        recommendation=recommend([point], wish), guarantees=(
-            certificate.success, certificate.information,
-        ),
+        recommendation=recommend([point], wish), guarantees=certificate.guarantees,
         fisher_spectrum=(2.0, 1.0, 0.5, 0.0), spread_spectrum=(1.0, 1.0, 1.0, 1.0), notes=(),
         seed=0,
     )  # fmt: skip

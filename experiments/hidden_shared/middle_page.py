@@ -160,9 +160,10 @@ def _books(points: list[Point]) -> list[str]:
         )  # fmt: skip
     return [
         filled(
-            "Codebooks: no attacker whatever names the prompt more often than the bound, and the "
-            "best one does so exactly as often. First 10, first 100 and last token are those of "
-            "this best attacker."
+            "Codebooks: no attacker to whom the prompts of the bank are equally likely names the "
+            "right one more often than the bound, and the best one does so exactly as often. For "
+            "every other attacker the factor is C. First 10, first 100 and last token are those "
+            "of this best attacker."
         ),
         "",
         *table(

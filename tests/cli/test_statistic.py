@@ -152,6 +152,7 @@ def test_ledger_show_and_budget(data: Path, tmp_path: Path, tacit: Tacit) -> Non
         "epsilon": 1.0,
         "delta": 1e-6,
         "mu": None,
+        "leakage": None,
         "orders": None,
     }
     looked = tacit("ledger", "budget", "--ledger", ledger, "--secret", "t")

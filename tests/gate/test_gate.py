@@ -63,7 +63,7 @@ def test_an_edited_success_is_recomputed_from_the_information(content: dict[str,
 
 
 def test_an_edited_prior_is_held_against_the_attack(content: dict[str, Any]) -> None:
-    content["form"]["attacks"][0]["prior"] = 0.9
+    content["form"]["attacks"][0]["prior"] = content["attack"]["prior"] = 0.9
     assert not check_release(content, max_success=0.89).passed
 
 
@@ -99,19 +99,22 @@ def test_a_seeded_release_never_passes(content: dict[str, Any]) -> None:
 
 
 def test_the_attack_is_judged_by_the_upper_end_of_its_interval(content: dict[str, Any]) -> None:
-    attack = content["form"]["attacks"][0]
+    attack, measured = content["form"]["attacks"][0], content["attack"]
     attack["success"].update(value=0.51, low=0.5, high=0.53)
     attack["worst"].update(value=0.55, low=0.51, high=0.6)
+    measured.update(success=0.51, interval=[0.5, 0.53])
+    measured.update(worst_success=0.55, worst_interval=[0.51, 0.6])
     assert check_release(content, max_attack=0.53).passed
     assert not check_release(content, max_attack=0.52).passed
     attack["worst"].update(low=0.54)
+    measured.update(worst_interval=[0.54, 0.6])
     worst = check_release(content, max_attack=0.53)
     assert not worst.passed
     assert "worst record" in worst.checks[0].sentence
 
 
 def test_no_attack_does_not_hold_a_threshold_on_it(content: dict[str, Any]) -> None:
-    content["form"]["attacks"] = []
+    content["form"]["attacks"], content["attack"] = [], None
     result = check_release(content, max_attack=0.9)
     assert not result.passed
     assert result.checks[0].found is None

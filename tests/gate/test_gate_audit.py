@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
+from tacit._ground.numbers import log_up
 from tacit.cli import run
 from tacit.gate import check_release
 from tacit.hidden_states.audit.recommendation import Wish
@@ -36,12 +38,38 @@ def test_thresholds_at_the_bad_end_of_every_interval_hold_and_beyond_do_not() ->
         assert [check.name for check in result.checks] == list(limits)
 
 
-def test_an_edited_bound_is_held_against_the_guarantee() -> None:
-    content = found().to_dict()
-    content["points"][0]["bound"] = 0.001
-    result = check_release(content, max_success=0.01)
-    assert not result.passed
-    assert result.checks[0].found == pytest.approx(0.05)
+def test_what_can_be_counted_again_is() -> None:
+    def edited(change: Any) -> dict[str, Any]:
+        content = json.loads(json.dumps(found().to_dict(), allow_nan=False))
+        change(content)
+        return content
+
+    def everywhere(content: dict[str, Any], place: int, **values: object) -> None:
+        content["guarantees"][place].update(values)
+        content["form"]["guarantees"][place].update(values)
+
+    assert check_release(edited(lambda content: None), max_factor=3).passed
+    for change in (
+        lambda content: content["points"][0].update(bound=0.001),
+        lambda content: content["points"][0].update(codewords=2),
+        lambda content: content["points"][0].update(rank=2),
+        lambda content: content["points"][0].update(information=0.1),
+        lambda content: content["form"]["guarantees"][1].update(success=0.03),
+        lambda content: everywhere(content, 0, factor=2.0, nats=log_up(2)),
+        lambda content: everywhere(content, 0, releases=2),
+        lambda content: everywhere(content, 0, assumptions=[]),
+        lambda content: everywhere(content, 1, success=0.04),
+        lambda content: everywhere(content, 1, law="that it is a prompt"),
+        lambda content: everywhere(content, 1, assumptions=[]),
+        lambda content: everywhere(content, 2, nats=0.5),
+        lambda content: content["recommendation"]["wish"].update(releases=2),
+        lambda content: content["form"].update(title="another layer"),
+        lambda content: content["form"].update(attacks=[]),
+    ):
+        with pytest.raises(ValueError, match="contradicts itself"):
+            check_release(edited(change), max_success=0.9)
+    with pytest.raises(ValueError, match="expected the logarithm"):
+        check_release(edited(lambda content: everywhere(content, 0, factor=1.5)), max_factor=9)
 
 
 def test_an_audit_that_recommends_nothing_never_passes() -> None:

@@ -12,9 +12,11 @@ from tacit.guarantees import (
     Guarantee,
     Indistinguishability,
     InformationBound,
+    MaximalLeakage,
     RenyiDP,
     ResidualPrivacy,
     SuccessBound,
+    compose_leakage,
     guarantee_from_dict,
     guarantee_from_json,
     membership_bound,
@@ -50,6 +52,11 @@ EXAMPLES = [
     ResidualPrivacy(intrinsic=-math.inf, leaked=math.inf, reference="the uniform law", **CERTAIN),
     GaussianDP(mu=0.75, adjacency="replace one record", **CERTAIN),
     GaussianDP(mu=math.inf, adjacency="replace one record", **SURE),
+    MaximalLeakage(factor=64, secret="the prompt", **CERTAIN),
+    MaximalLeakage(nats=1e-20, secret="the prompt", releases=3, **SURE),
+    MaximalLeakage(nats=2000.0, secret="the prompt", **CERTAIN),
+    MaximalLeakage(nats=math.inf, secret="the prompt", **CERTAIN),
+    SuccessBound(success=0.1, prior=0.01, task="a name", law="that it is one of 100", **CERTAIN),
 ]
 NAMES = [f"{type(example).__name__}-{i}" for i, example in enumerate(EXAMPLES)]
 
@@ -122,9 +129,78 @@ def test_numbers_and_sequences_are_normalised():
 def test_success_is_shown_rounded_up(success, prior, shown, blind):
     bound = SuccessBound(success=success, prior=prior, task="membership", **CERTAIN)
     assert bound.describe() == (
-        "Whatever it knows besides the noise, an attacker guesses membership right at most "
-        f"{shown} of the time (guessing blind: {blind})."
+        "An attacker who knows of the secret only its law, as assumed, guesses membership right at "
+        f"most {shown} of the time (guessing blind: {blind})."
     )
+
+
+def test_a_success_says_its_law_and_older_documents_have_none():
+    bound = EXAMPLES[-1]
+    assert "knows of the secret only that it is one of 100 guesses a name" in bound.describe()
+    content = bound.to_dict()
+    del content["law"]
+    assert guarantee_from_dict(content) == dataclasses.replace(bound, law="")
+    with pytest.raises(ValueError, match="law: expected text"):
+        dataclasses.replace(bound, law=3)
+
+
+def test_a_factor_and_its_nats_say_the_same():
+    bound = MaximalLeakage(factor=64, secret="the prompt", **CERTAIN)
+    assert bound.factor == 64.0
+    assert math.log(64) < bound.nats < math.log(64) * (1 + 1e-14)
+    assert MaximalLeakage(nats=bound.nats, secret="x", **CERTAIN).factor >= 64
+    tiny = MaximalLeakage(nats=1e-20, secret="x", **CERTAIN)
+    assert tiny.nats == 1e-20
+    assert tiny.factor > 1
+    large = MaximalLeakage(nats=2000.0, secret="x", **CERTAIN)
+    assert math.isinf(large.factor)
+    assert large.success(0.5, "it").success == 1.0
+    for fields, message in [
+        ({}, "factor: expected a factor"),
+        ({"factor": 0.5}, "factor: expected a number >= 1"),
+        ({"factor": math.nan}, "factor: expected a number"),
+        ({"nats": -1.0}, "nats: expected"),
+        ({"factor": 64, "nats": 4.0}, "nats: expected the logarithm"),
+        ({"factor": math.inf, "nats": 4.0}, "nats: expected the logarithm"),
+        ({"factor": 2, "releases": 0}, "releases: expected"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            MaximalLeakage(secret="x", **fields, **CERTAIN)
+
+
+def test_a_factor_is_described_for_every_prior_and_multiplies():
+    bound = MaximalLeakage(factor=4096, secret="the prompt", **CERTAIN)
+    assert bound.describe() == (
+        "Seeing one release multiplies any attacker's chance of guessing anything about the prompt "
+        "right by at most 4,096 (8.32 nats), for every prior and all side information but the "
+        "coins of the release."
+    )
+    twice = bound.repeated(2)
+    assert (twice.factor, twice.releases) == (4096.0**2, 2)
+    assert "Seeing 2 releases multiplies" in twice.describe()
+    assert "e^8320" in bound.repeated(1000).describe()
+    assert bound.repeated(10**9).nats >= 10**9 * math.log(4096)
+    together = compose_leakage([bound, MaximalLeakage(factor=2, secret="the prompt", **SURE)])
+    assert (together.factor, together.releases) == (8192.0, 2)
+    assert (together.evidence, together.confidence) == ("statistical", 0.999)
+    with pytest.raises(ValueError, match="parts: expected one secret"):
+        compose_leakage([bound, MaximalLeakage(factor=2, secret="another", **CERTAIN)])
+    with pytest.raises(ValueError, match="parts: expected guarantees"):
+        compose_leakage([])
+
+
+def test_what_follows_from_a_factor():
+    bound = MaximalLeakage(factor=64, secret="the prompt", **CERTAIN)
+    known = bound.success(0.003, "its last word")
+    assert 0.192 <= known.success < 0.1920001
+    assert known.assumptions == bound.assumptions
+    assert "only enough to be right 0.30% of the time without the release" in known.describe()
+    assert bound.information().nats == bound.nats
+    sizes = dict(bound.success_by_candidates([2, 64, 65, 4000]))
+    assert sizes[2] == sizes[64] == 1.0
+    assert sizes[4000] == 0.016
+    with pytest.raises(ValueError, match="candidates: expected an integer >= 2"):
+        bound.success_by_candidates([1])
 
 
 def test_confidence_is_shown_rounded_down():

@@ -10,8 +10,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
-from tacit.hidden_states import Argmax, Audit, Sizes, Wish, audit_layer
+from tacit.gate import check_release
+from tacit.guarantees import InformationBound, MaximalLeakage, RenyiDP, SuccessBound
+from tacit.hidden_states import Argmax, Audit, Codebook, Sizes, Wish, audit_layer
+from tacit.hidden_states.audit.cell_points import CodeTrial
+from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.recommendation import recommend
 from tacit.measured import Interval
 from tacit.models import Prefixes
@@ -57,7 +60,9 @@ def test_what_is_recommended_keeps_every_limit(found):
 
 def test_its_guarantee_is_that_of_the_recommended_release(found):
     chosen = found.recommendation.point
-    success, information = found.guarantees
+    leakage, success, information = found.guarantees
+    assert isinstance(leakage, MaximalLeakage)
+    assert (leakage.factor, leakage.releases) == (chosen.codewords, 1)
     assert isinstance(success, SuccessBound)
     assert isinstance(information, InformationBound)
     assert (success.success, information.nats) == (chosen.bound, chosen.information)
@@ -82,7 +87,7 @@ def test_an_audit_from_stored_points_has_the_same_guarantees(asked, tmp_path):
     first, again = (audit_layer(model, 1, **options) for _ in range(2))
     assert again.points == first.points
     assert again.guarantees == first.guarantees
-    assert len(first.guarantees) == 2
+    assert len(first.guarantees) == 3
 
 
 @pytest.mark.parametrize("name", ["points", "guarantees", "seed", "recommendation"])
@@ -145,3 +150,44 @@ def test_a_gaussian_release_is_recommended_with_its_renyi_guarantee(asked):
     assert isinstance(guarantee, RenyiDP)
     assert guarantee.epsilons[guarantee.orders.index(2.0)] == chosen.epsilon_nearest
     assert chosen.kl_budget == 0.02
+
+
+def test_codes_of_the_last_positions_are_those_of_one_pass_and_count_together(asked):
+    """Positions before the last against the network's own states of one whole pass."""
+    model, prefixes = asked
+    laboratory = Laboratory.prepare(model, 1, prefixes, SIZES, seed=0, releases=3)
+    book = Codebook.fit(laboratory.calibration, size=16, rng=0)
+    trial = CodeTrial(laboratory, book)
+    whole = model.network(prefixes.bank, output_hidden_states=True).hidden_states[1].detach()
+    codes = np.stack([book.assign(whole[:, -1 - back]) for back in range(3)], axis=1)
+    assert np.array_equal(codes[:, 0], trial.cells)
+    joint = len({tuple(row) for row in codes.tolist()})
+    assert trial.certificate.occupied == trial.rank == joint == len(set(trial.sequences.tolist()))
+    assert joint > len(set(trial.cells.tolist()))
+    leakage, success, _ = trial.certify()
+    assert (leakage.factor, leakage.releases) == (16.0**3, 3)
+    assert success.success == pytest.approx(joint / 300)
+    with pytest.raises(ValueError, match="releases: expected an integer <= 6"):
+        Laboratory.prepare(model, 1, prefixes, SIZES, seed=0, releases=7)
+
+
+def test_an_audit_of_several_releases_recommends_and_is_gated_by_all_of_them(asked, tmp_path):
+    model, prefixes = asked
+    options = {
+        "prefixes": prefixes, "mechanisms": ["isotropic", "codebook-euclidean"],
+        "budgets": (1.0,), "codewords": (8,), "sizes": SIZES, "rng": 2,
+    }  # fmt: skip
+    one, two = (
+        audit_layer(
+            model, 1, **options, wish=Wish(max_attack=1.0, min_agreement=0.0, releases=times)
+        )
+        for times in (1, 2)
+    )
+    assert two.recommendation.point.bound > one.recommendation.point.bound
+    assert two.recommendation.point.bound is not None
+    assert (two.guarantees[0].factor, two.guarantees[0].releases) == (64.0, 2)
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(two.to_dict(), allow_nan=False), encoding="utf-8")
+    assert check_release(path, max_factor=64).passed
+    assert not check_release(path, max_factor=64, releases=3).passed
+    assert Audit.from_dict(json.loads(path.read_text())).releases == 2

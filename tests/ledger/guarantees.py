@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tacit.guarantees import ApproximateDP, GaussianDP, InformationBound, RenyiDP, SuccessBound
+from tacit.guarantees import (
+    ApproximateDP,
+    GaussianDP,
+    InformationBound,
+    MaximalLeakage,
+    RenyiDP,
+    SuccessBound,
+)
 
 PROOF = {"evidence": "theorem", "assumptions": ("none",), "source": "test", "confidence": None}
 ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -18,6 +25,10 @@ def pair(epsilon: float, delta: float, adjacency: str = "add-remove") -> Approxi
 
 def gdp(mu: float, adjacency: str = "add-remove") -> GaussianDP:
     return GaussianDP(mu=mu, adjacency=adjacency, **PROOF)
+
+
+def factor(amount: float) -> MaximalLeakage:
+    return MaximalLeakage(factor=amount, secret="the prompt", **PROOF)
 
 
 def gaussian_curve(sigma: float, orders: tuple[float, ...] = ORDERS) -> RenyiDP:

@@ -71,7 +71,7 @@ EDITS = {
     "DELETE FROM tacit_entries WHERE number = 2": "release 2 of secret 's' was deleted",
     "DELETE FROM tacit_entries": "release 1 of secret 's' was deleted",
     "INSERT INTO tacit_entries SELECT 50, secret, status, notion, nats, epsilon, delta, mu, "
-    "failure, guarantees, reproducible, time, changed, description, version, record "
+    "leakage, failure, guarantees, reproducible, time, changed, description, version, record "
     "FROM tacit_entries WHERE number = 2": "release 50 of secret 's' was inserted",
     "UPDATE tacit_budgets SET nats = 1e9 WHERE number = 1": "budget 1 of secret 's' was edited",
     "UPDATE tacit_budgets SET who = 'nobody' WHERE number = 2": "budget 2 of secret 's'",

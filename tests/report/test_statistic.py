@@ -101,8 +101,9 @@ def test_the_verdict_comes_first_and_names_bound_and_attack(release: StatisticRe
     page = structure(render_report(release, PROVENANCE))
     assert release.attack is not None
     found = re.fullmatch(
-        "An attacker who knows everything but the noise and which rows were drawn guesses "
-        r"membership right at most 60\.0% of the time; the strongest we ran got "
+        "An attacker who knows everything but the noise and which rows were drawn "
+        r"\([0-9,]+ candidates, all equally likely\) guesses "
+        r"membership of any one row right at most 60\.0% of the time; the strongest we ran got "
         "([0-9.]+)\u00a0± [0-9.]+%\\.",
         page.headings[0].replace("±\u00a0", "± "),
     )

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tacit.guarantees import InformationBound, SuccessBound
+from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
 from tacit.hidden_states.codebooks.certificates import certify, compose
 
 from .registry import certifies
@@ -34,7 +34,7 @@ def information(joint, prior):
     return total
 
 
-@certifies(SuccessBound, InformationBound)
+@certifies(SuccessBound, InformationBound, MaximalLeakage)
 @pytest.mark.parametrize("seed", range(30))
 def test_codes_never_tell_more_than_certified(seed):
     source = np.random.default_rng(seed)
@@ -49,6 +49,11 @@ def test_codes_never_tell_more_than_certified(seed):
     for certificate in (bound, blind):
         assert certificate.success.success >= success - 1e-15
         assert certificate.information.nats >= nats - 1e-15
+        # for an attacker whose chance is any prior's, not the one of the law stated
+        assert certificate.leakage.factor == 3.0**releases
+        for _ in range(5):
+            told = source.dirichlet(np.full(count, 0.3))
+            assert best_guess(joint, told) <= certificate.leakage.factor * told.max() * (1 + 1e-12)
     # The theorem is attained, so a bound any smaller would be false.
     assert bound.success.success <= success * (1 + 1e-12)
     assert bound.information.nats <= nats + 1e-9

@@ -8,7 +8,15 @@ import pytest
 from mpmath import mp, mpf
 from scipy.special import logsumexp
 
-from tacit.guarantees import ApproximateDP, GaussianDP, RenyiDP, SuccessBound
+from tacit.guarantees import (
+    ApproximateDP,
+    GaussianDP,
+    InformationBound,
+    MaximalLeakage,
+    RenyiDP,
+    SuccessBound,
+)
+from tacit.information import channel_leakage
 from tacit.ledger.account import DEFAULT_ORDERS, Account
 from tacit.ledger.filters import exceeds
 from tacit.ledger.notions import Budget, charge_of
@@ -110,6 +118,52 @@ def test_shifts_chosen_by_what_was_seen_stay_within_mu():
         assert gains.mean() <= bound + 5 * gains.std() / math.sqrt(runs)
         unstopped = np.maximum(-np.expm1(epsilon - free), 0.0)
         assert unstopped.mean() > bound + 5 * unstopped.std() / math.sqrt(runs)
+
+
+def paths_of(rng, pool, budget, inputs, *, filtered):
+    """P(path | x) of every path of an adversary that chooses by what it saw, up to the filter."""
+    paths = []
+
+    def walk(account, chances, depth):
+        for rows, charge in [pool[i] for i in rng.permutation(len(pool))[:TRIED]]:
+            after = account.added([charge])
+            if depth < DEPTH and not (filtered and exceeds(budget, after)):
+                for column in rows.T:
+                    walk(after, chances * column, depth + 1)
+                return
+        paths.append(chances)
+
+    walk(Account(), np.ones(inputs), 0)
+    return np.array(paths)
+
+
+@certifies(MaximalLeakage, InformationBound)
+@pytest.mark.parametrize("kind", ["leakage", "nats"])
+@pytest.mark.parametrize("limit", [0.5, 1.5, 3.0])
+def test_factors_chosen_by_what_was_seen_stay_within_the_budget(kind, limit):
+    rng = np.random.default_rng(7)
+    budget = Budget(**{kind: limit})
+    free = []
+    for _ in range(6):
+        inputs = int(rng.integers(2, 12))
+        pool = []
+        for sharpness in (0.2, 1.0, 5.0):
+            for outputs in (2, 3):
+                rows = rng.dirichlet(np.full(outputs, 1 / sharpness), size=inputs)
+                pool.append((rows, charge_of(channel_leakage(rows))))
+        paths = paths_of(rng, pool, budget, inputs, filtered=True)
+        assert paths.sum(axis=0) == pytest.approx(1.0)
+        assert paths.max(axis=1).sum() <= math.exp(limit) * (1 + 1e-12)
+        prior = rng.dirichlet(np.full(inputs, 0.3))
+        joint = paths * prior
+        assert joint.max(axis=1).sum() <= math.exp(limit) * prior.max() * (1 + 1e-12)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = joint * np.log(paths / joint.sum(axis=1, keepdims=True))
+        assert np.nansum(ratio) <= limit * (1 + 1e-12)
+        without = paths_of(rng, pool, budget, inputs, filtered=False)
+        free.append(without.max(axis=1).sum())
+    # 12 inputs cannot be named better than always
+    assert limit > math.log(6) or max(free) > math.exp(limit), "the control was to overrun"
 
 
 @certifies(GaussianDP, SuccessBound, ApproximateDP, RenyiDP)

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 pytest.importorskip("torch")
 
-from tacit.guarantees import ApproximateDP, InformationBound, SuccessBound
+from tacit.guarantees import ApproximateDP, InformationBound, MaximalLeakage, SuccessBound
 from tacit.hidden_states.codebooks.response import RandomizedCodes
 
 from . import oracles
@@ -116,3 +116,29 @@ def test_a_report_never_tells_more_than_certified(seed):
         assert found.information.nats >= nats
         # attained by the Bayes attacker, so that any smaller number would be false
         assert found.success.success <= success * (1 + mpf(10) ** -9) + mpf(10) ** -12
+
+
+@certifies(MaximalLeakage)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_reports_multiply_no_chance_by_more_than_certified(seed):
+    source, mechanism, _ = drawn_instance(seed)
+    law = law_as_drawn(mechanism)
+    for releases in (1, 2):
+        found = mechanism.leakage(releases)
+        outcomes = list(itertools.product(range(mechanism.size), repeat=releases))
+        chances = [[math.prod(row[y] for y in outcome) for outcome in outcomes] for row in law]
+        # side information: some codes are ruled out, and the others have any prior
+        shares = source.dirichlet(np.ones(mechanism.size))
+        shares[source.random(mechanism.size) < 0.3] = 0.0
+        shares[int(source.integers(mechanism.size))] = 0.5
+        prior = [Fraction(float(share)) for share in shares]
+        joint = [
+            [share * chance for chance in row] for share, row in zip(prior, chances, strict=True)
+        ]
+        seen = sum(max(column) for column in zip(*joint, strict=True))
+        assert seen <= Fraction(found.factor) * max(prior)
+        exact = sum(max(column) for column in zip(*chances, strict=True))
+        assert exact <= Fraction(found.factor)
+        # two reports of a code leak at most what one report does twice
+        assert releases == 2 or Fraction(found.factor) <= exact * (1 + Fraction(1, 10**12))
+    assert mechanism.certify([0, 1]).leakage == mechanism.leakage()

@@ -19,3 +19,25 @@ def rounded_up(exact: Fraction) -> float:
 def rounded_down(exact: Fraction) -> float:
     """Return the largest float that is at most ``exact``."""
     return 0.0 - rounded_up(-exact)
+
+
+def log_up(value: float) -> float:
+    """Return an upper bound on ln ``value``, the last digits up; an integer may be of any size."""
+    if isinstance(value, float) and math.isinf(value):
+        return math.inf
+    return _last_digits_up(math.log(value))
+
+
+def exp_up(value: float) -> float:
+    """Return an upper bound on exp ``value``, the last digits up; inf where no float is above."""
+    try:
+        return 1.0 if value == 0 else _last_digits_up(math.exp(value))
+    except OverflowError:
+        return math.inf
+
+
+def _last_digits_up(value: float) -> float:
+    """Raise a value >= 0 of the mathematical library by more than its error; 0 stays 0."""
+    if value == 0:
+        return 0.0
+    return math.nextafter(value * (1.0 + 4.0 * sys.float_info.epsilon), math.inf)

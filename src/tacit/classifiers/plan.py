@@ -98,8 +98,11 @@ def success_bounds(
 ) -> tuple[SuccessBound, SuccessBound | None]:
     """Bound naming the input and its label; without noise, by counting the logits too."""
     count = len(logits)
-    named = guarantee.success(share(1, count), INPUT)
-    labelled = None if classes is None else guarantee.success(classes.largest_share, LABEL)
+    law = f"that it is one of {count:,} inputs, all equally likely,"
+    named = guarantee.success(share(1, count), INPUT, law=law)
+    labelled = None
+    if classes is not None:
+        labelled = guarantee.success(classes.largest_share, LABEL, law=law)
     if design.rank > 0:
         return named, labelled
     equal = EqualRows.of(logits)

@@ -61,13 +61,19 @@ def budget(
     mu: Annotated[
         float | None, typer.Option(help="μ of Gaussian differential privacy allowed.")
     ] = None,
+    leakage: Annotated[
+        float | None,
+        typer.Option(help="Maximal leakage allowed, in nats: ln of the factor for all releases."),
+    ] = None,
     orders: Annotated[
         str | None,
         typer.Option(help="Rényi orders, separated by commas, at which curves count against ε."),
     ] = None,
     drop: Annotated[
         str | None,
-        typer.Option(help="Kinds not to count any more: mi_budget, epsilon, mu, by commas."),
+        typer.Option(
+            help="Kinds not to count any more: mi_budget, epsilon, mu, leakage, by commas."
+        ),
     ] = None,
     json: Json = None,
     force: Force = False,
@@ -79,7 +85,7 @@ def budget(
 
     if secret is None and data is None:
         raise ValueError("--secret: expected --secret NAME or --data FILE, got neither")
-    given = (mi_budget, epsilon, delta, mu, None if orders is None else _orders(orders))
+    given = (mi_budget, epsilon, delta, mu, None if orders is None else _orders(orders), leakage)
     asked = any(value is not None for value in given)
     if asked and drop is not None:
         raise ValueError("--drop: expected no limit beside it, got one")
@@ -94,7 +100,13 @@ def budget(
         _check_known(book, name)
     if asked:
         book.set_budget(
-            name, mi_budget=mi_budget, epsilon=epsilon, delta=delta, mu=mu, orders=given[-1]
+            name,
+            mi_budget=mi_budget,
+            epsilon=epsilon,
+            delta=delta,
+            mu=mu,
+            leakage=leakage,
+            orders=given[4],
         )
     elif drop is not None:
         book.drop_budget(name, *(kind.strip() for kind in drop.split(",")))
@@ -203,7 +215,7 @@ def _print_budget(console: Console, book: Ledger, name: str) -> None:
 
 def left_words(left: Budget) -> str:
     """Return what is left in one line."""
-    return str(left) if left.nats or left.epsilon or left.mu else "nothing"
+    return str(left) if left.nats or left.epsilon or left.mu or left.leakage else "nothing"
 
 
 def spending_words(spent: Spending) -> str:
@@ -213,6 +225,8 @@ def spending_words(spent: Spending) -> str:
     if spent.void:
         return f"everything: {spent.void} reproducible release(s) recorded"
     parts = [f"{shown(spent.nats)} nats"] if spent.nats or not spent.releases else []
+    if spent.leakage:
+        parts.append(f"{shown(spent.leakage)} nats of maximal leakage")
     for adjacency, (epsilon, delta) in spent.approximate.items():
         parts.append(f"ε = {shown(epsilon)}, δ = {shown(delta)} ({adjacency})")
     parts += [f"μ = {shown(mu)} ({adjacency})" for adjacency, mu in spent.gaussian.items()]

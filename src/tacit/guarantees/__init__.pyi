@@ -12,3 +12,5 @@ from .information import InformationBound as InformationBound
 from .information import ResidualPrivacy as ResidualPrivacy
 from .information import SuccessBound as SuccessBound
 from .information import membership_bound as membership_bound
+from .leakage import MaximalLeakage as MaximalLeakage
+from .leakage import compose_leakage as compose_leakage

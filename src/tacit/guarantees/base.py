@@ -42,6 +42,7 @@ class Guarantee(ABC):
     confidence: float | None = None
 
     number_fields: ClassVar[tuple[str, ...]] = ()
+    optional_fields: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         choice("evidence", self.evidence, EVIDENCE)
@@ -114,7 +115,7 @@ def guarantee_from_dict(data: Mapping[str, Any]) -> Guarantee:
         if name not in names:
             raise ValueError(f"{name}: not a field of {kind.__name__}, expected {', '.join(names)}")
     for name in names:
-        if name not in content:
+        if name not in content and name not in kind.optional_fields:
             raise ValueError(f"{name}: missing from a {kind.__name__}")
     numbers = kind.number_fields
     return kind(**{name: _decode(v) if name in numbers else v for name, v in content.items()})

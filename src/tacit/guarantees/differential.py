@@ -14,7 +14,7 @@ from tacit._ground.numbers import rounded_up
 from tacit.conversions import epsilon_from_renyi, success_from_dp, success_from_profile
 from tacit.divergences import NamedKind, check_named_kind, shift_divergence
 from tacit.guarantees.base import Guarantee, items, text, texts
-from tacit.guarantees.information import SuccessBound
+from tacit.guarantees.information import SuccessBound, law_of_pair
 from tacit.text import number_up, share_up
 
 DIVERGENCE_NAMES = {
@@ -83,6 +83,7 @@ class ApproximateDP(Guarantee):
             success=bound,
             prior=max(prior, 1 - prior),
             task=f"which of two neighbouring inputs ({self.adjacency}) was used",
+            law=law_of_pair(max(prior, 1 - prior)),
             evidence=self.evidence,
             assumptions=self.assumptions,
             source=f"{self.source}; residual-pac, Eq. 16",
@@ -283,6 +284,7 @@ class GaussianDP(Guarantee):
             success=success_from_profile(self._delta, prior),
             prior=max(prior, 1 - prior),
             task=f"which of two neighbouring inputs ({self.adjacency}) was used",
+            law=law_of_pair(max(prior, 1 - prior)),
             evidence=self.evidence,
             assumptions=self.assumptions,
             source=f"{self.source}; the Neyman-Pearson lemma",

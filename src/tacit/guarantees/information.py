@@ -13,15 +13,19 @@ from tacit.conversions import success_from_information
 from tacit.guarantees.base import Guarantee, text
 from tacit.text import number_down, number_up, share_nearest, share_up
 
+UNSTATED_LAW = "its law, as assumed,"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SuccessBound(Guarantee):
-    """No attacker who sees the release succeeds in a task more often than this.
+    """No attacker for whom the secret has the law stated succeeds in a task more often than this.
 
     Args:
         success: Largest probability of success after the release, in [prior, 1].
         prior: Success of the best guess without the release, in (0, 1).
         task: What is guessed, as in "an attacker guesses <task> right".
+        law: How likely each secret is, given all else the attacker knows, as in "an attacker who
+            knows of the secret only <law>"; empty where the assumptions alone say it.
         evidence: As in `Guarantee`.
         assumptions: As in `Guarantee`.
         source: As in `Guarantee`.
@@ -35,7 +39,7 @@ class SuccessBound(Guarantee):
         ...     success=0.55, prior=0.5, task="membership",
         ...     evidence="theorem", assumptions=(), source="example",
         ... )
-        >>> print(bound.describe()[-75:])
+        >>> print(bound.describe()[62:])
         guesses membership right at most 55.0% of the time (guessing blind: 50.0%).
 
     Source: residual-pac, Definition 1.
@@ -44,8 +48,10 @@ class SuccessBound(Guarantee):
     success: float
     prior: float
     task: str
+    law: str = ""
 
     number_fields: ClassVar[tuple[str, ...]] = ("success", "prior")
+    optional_fields: ClassVar[tuple[str, ...]] = ("law",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,13 +59,21 @@ class SuccessBound(Guarantee):
         self._set("prior", prior)
         self._set("success", in_interval("success", self.success, prior, 1))
         text("task", self.task)
+        if not isinstance(self.law, str):
+            raise ValueError(f"law: expected text, got {self.law!r}")
 
     def _statement(self) -> str:
         blind = share_nearest(self.prior)
         return (
-            f"Whatever it knows besides the noise, an attacker guesses {self.task} right at most "
-            f"{share_up(self.success)} of the time (guessing blind: {blind})"
+            f"An attacker who knows of the secret only {self.law or UNSTATED_LAW} guesses "
+            f"{self.task} right at most {share_up(self.success)} of the time "
+            f"(guessing blind: {blind})"
         )
+
+
+def law_of_pair(likelier: float) -> str:
+    """Return the law of one of two inputs in words, by the probability of the likelier."""
+    return f"that it is one of two inputs, the likelier with probability {share_up(likelier)},"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +112,14 @@ class InformationBound(Guarantee):
         self._set("nats", non_negative("nats", self.nats, allow_inf=True))
         text("secret", self.secret)
 
-    def success(self, prior: float, task: str) -> SuccessBound:
+    def success(self, prior: float, task: str, *, law: str = "") -> SuccessBound:
         """Bound the success of any task that is a function of the secret.
 
         Args:
             prior: Success of the best guess without the release, in (0, 1); for N equally likely
                 answers this is 1/N.
             task: What is guessed.
+            law: As in `SuccessBound`.
 
         Returns:
             The bound, rounded up.
@@ -118,6 +133,7 @@ class InformationBound(Guarantee):
             success=success_from_information(self.nats, prior),
             prior=prior,
             task=task,
+            law=law,
             evidence=self.evidence,
             assumptions=self.assumptions,
             source=f"{self.source}; residual-pac, Eq. 17",

@@ -10,6 +10,11 @@ from .gaps.donsker_varadhan import gap_donsker_varadhan as gap_donsker_varadhan
 from .gaps.gap import Gap as Gap
 from .gaps.gap import improve as improve
 from .gaps.sliced_wasserstein import gap_sliced_wasserstein as gap_sliced_wasserstein
+from .leakage import channel_leakage as channel_leakage
+from .leakage import code_leakage as code_leakage
+from .leakage import gaussian_leakage as gaussian_leakage
+from .leakage import local_dp_leakage as local_dp_leakage
+from .leakage import response_leakage as response_leakage
 from .log_det import log_det_information as log_det_information
 from .sampled.contrastive import contrastive as contrastive
 from .sampled.leave_one_out import leave_one_out as leave_one_out

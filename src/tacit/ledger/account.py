@@ -14,6 +14,7 @@ from tacit.ledger.notions import (
     APPROXIMATE_DP,
     GAUSSIAN_DP,
     INFORMATION,
+    MAXIMAL_LEAKAGE,
     RENYI_DP,
     UNADDED,
     VOID,
@@ -26,7 +27,7 @@ from tacit.ledger.notions import (
 # fixed before any release, so that the best of them may be taken for a price: see filters.py
 DEFAULT_ORDERS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
 RELEASES, OPEN, STATES, FAILURE, NATS = "releases", "open", "states", "failure", "nats"
-EPSILON, DELTA, SQUARE = "epsilon", "delta", "mu²"
+EPSILON, DELTA, SQUARE, LEAKAGE = "epsilon", "delta", "mu²", "leakage"
 
 Key = tuple[str, str]
 
@@ -124,6 +125,7 @@ class Account:
         void = self.count(STATES, VOID)
         return Spending(
             nats=math.inf if void else self.of(NATS).up,
+            leakage=math.inf if void else self.of(LEAKAGE).up,
             approximate={
                 adjacency: (self.of(EPSILON, adjacency).up, self.of(DELTA, adjacency).up)
                 for adjacency in self.adjacencies(APPROXIMATE_DP)
@@ -164,6 +166,11 @@ class Account:
             amounts[FAILURE, ""] = failure.plus(_total(charge.failure), 1)
             if charge.notion == INFORMATION:
                 amounts[NATS, ""] = _total(charge.nats)
+            elif charge.notion == MAXIMAL_LEAKAGE:
+                amounts[LEAKAGE, ""] = _total(charge.leakage)
+                if INFORMATION not in notions:
+                    # I(X; Y | past) is at most the maximal leakage, under every law
+                    amounts[NATS, ""] = _total(charge.leakage)
             elif charge.notion == APPROXIMATE_DP:
                 amounts[APPROXIMATE_DP, key] = one
                 amounts[EPSILON, key], amounts[DELTA, key] = map(
@@ -220,6 +227,7 @@ def budget_from_dict(content: Mapping[str, Any]) -> Budget:
         epsilon=content["epsilon"],
         delta=content["delta"],
         mu=content["mu"],
+        leakage=content["leakage"],
         orders=None if orders is None else tuple(orders),
     )
 

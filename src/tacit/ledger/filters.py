@@ -3,6 +3,9 @@
 Each compares exact totals with limits that are fixed before the releases they count:
 
 * nats and (ε, δ) add (Rogers, Roth, Ullman and Vadhan 2016, for (ε, δ));
+* nats of maximal leakage add, whatever the order in which releases are chosen: over the tree of
+  releases, Σ over its paths of max_x Π P(yₜ|x, y_{<t}) is at most e^L where the factors along every
+  path multiply to at most e^L, by induction from the leaves;
 * μ² adds, and Σ μᵢ² <= μ² is μ-Gaussian differential privacy whatever the order in which
   mechanisms are chosen (Smith and Thakurta, arXiv 2210.17520);
 * a Rényi curve is counted at orders α₁ … α_K fixed in advance, each converted at δ/K. A release is
@@ -20,11 +23,22 @@ from fractions import Fraction
 
 from tacit._ground.numbers import rounded_down
 from tacit.conversions import epsilon_from_renyi
-from tacit.ledger.account import DELTA, EPSILON, NATS, SQUARE, STATES, Account, Total, root_down
+from tacit.ledger.account import (
+    DELTA,
+    EPSILON,
+    LEAKAGE,
+    NATS,
+    SQUARE,
+    STATES,
+    Account,
+    Total,
+    root_down,
+)
 from tacit.ledger.notions import (
     APPROXIMATE_DP,
     GAUSSIAN_DP,
     INFORMATION,
+    MAXIMAL_LEAKAGE,
     RENYI_DP,
     VOID,
     Budget,
@@ -68,6 +82,8 @@ def exceeds(budget: Budget, account: Account) -> bool:
         return True
     if budget.nats is not None and account.of(NATS).above(Fraction(budget.nats)):
         return True
+    if budget.leakage is not None and account.of(LEAKAGE).above(Fraction(budget.leakage)):
+        return True
     if budget.mu is not None:
         square = Fraction(budget.mu) ** 2
         if any(total.above(square) for _, total in account.items(SQUARE)):
@@ -89,10 +105,11 @@ def remaining(account: Account) -> Budget | None:
     if budget is None:
         return None
     if account.count(STATES, VOID) or unsummable(budget, account) is not None:
-        kinds = ("nats", "epsilon", "delta", "mu")
+        kinds = ("nats", "epsilon", "delta", "mu", "leakage")
         zeros = {kind: 0.0 for kind in kinds if getattr(budget, kind) is not None}
         return Budget(**zeros, orders=budget.orders)
     nats = None if budget.nats is None else left(budget.nats, account.of(NATS).up)
+    leakage = None if budget.leakage is None else left(budget.leakage, account.of(LEAKAGE).up)
     mu = budget.mu
     for _, total in account.items(SQUARE):
         mu = None if mu is None else _root_left(mu, total)
@@ -103,7 +120,9 @@ def remaining(account: Account) -> Budget | None:
         for adjacency in account.adjacencies(APPROXIMATE_DP):
             epsilon = left(epsilon, account.of(EPSILON, adjacency).up)
             delta = left(delta, account.of(DELTA, adjacency).up)
-    return Budget(nats=nats, epsilon=epsilon, delta=delta, mu=mu, orders=budget.orders)
+    return Budget(
+        nats=nats, epsilon=epsilon, delta=delta, mu=mu, leakage=leakage, orders=budget.orders
+    )
 
 
 def curve_epsilon(curve: Curve, delta: float) -> float:
@@ -174,10 +193,15 @@ def _root_left(mu: float, spent: Total) -> float:
 
 
 def _covered(budget: Budget) -> set[str]:
-    """Return the notions that a kind of the budget counts; μ gives a curve, hence (ε, δ)."""
+    """Return the notions that a kind of the budget counts.
+
+    μ gives a curve, hence (ε, δ); maximal leakage bounds the information under every law.
+    """
     covered: set[str] = set()
     if budget.nats is not None:
-        covered |= {INFORMATION}
+        covered |= {INFORMATION, MAXIMAL_LEAKAGE}
+    if budget.leakage is not None:
+        covered |= {MAXIMAL_LEAKAGE}
     if budget.epsilon is not None:
         covered |= {APPROXIMATE_DP, RENYI_DP, GAUSSIAN_DP}
     if budget.mu is not None:

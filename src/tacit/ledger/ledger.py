@@ -45,9 +45,10 @@ FINGERPRINT = re.compile("sha256:[0-9a-f]{64}")
 class Ledger:
     """A durable account of every release against every secret.
 
-    Nats add, (ε, δ) add, μ² adds, Rényi curves add at orders fixed beforehand; sums are exact and
-    rounded up. A release is refused before anything is drawn when spent + asked > budget, in one
-    transaction, so that processes that race for the same budget cannot overrun it together.
+    Nats add, nats of maximal leakage add, (ε, δ) add, μ² adds, Rényi curves add at orders fixed
+    beforehand; sums are exact and rounded up. A release is refused before anything is drawn when
+    spent + asked > budget, in one transaction, so that processes that race for the same budget
+    cannot overrun it together.
 
     Args:
         location: a file path, a ``sqlite:///`` URL, or a ``postgresql://`` URL.
@@ -93,6 +94,7 @@ class Ledger:
         epsilon: float | None = None,
         delta: float | None = None,
         mu: float | None = None,
+        leakage: float | None = None,
         orders: float | Sequence[float] | None = None,
     ) -> Budget:
         """Set what may be spent on ``secret`` from now on, releases already made included.
@@ -106,6 +108,8 @@ class Ledger:
             epsilon: ε > 0.
             delta: δ in [0, 1) beside ``epsilon``; 0 when left out.
             mu: μ > 0 of Gaussian differential privacy.
+            leakage: nats > 0 of maximal leakage: ln of the factor by which all releases together
+                may multiply a chance.
             orders: the Rényi orders > 1 at which curves are counted against (ε, δ); they can
                 change until the first curve is recorded.
 
@@ -116,7 +120,7 @@ class Ledger:
             ValueError: when no limit is given, one is out of range, or curves are recorded at
                 other orders.
         """
-        asked = limits(mi_budget, epsilon, delta, mu, orders)
+        asked = limits(mi_budget, epsilon, delta, mu, orders, leakage)
         changed = self._change_budget(secret, lambda old: merged(old, asked), asked)
         assert changed is not None
         return changed
@@ -126,7 +130,7 @@ class Ledger:
 
         Args:
             secret: the name of the secret.
-            kinds: of ``"mi_budget"``, ``"epsilon"`` (with its δ) and ``"mu"``.
+            kinds: of ``"mi_budget"``, ``"epsilon"`` (with its δ), ``"mu"`` and ``"leakage"``.
 
         Raises:
             ValueError: when a kind is unknown or has no budget.

@@ -11,15 +11,23 @@ from typing import Any
 
 from tacit._ground.checks import in_interval, non_negative, positive
 from tacit._ground.numbers import rounded_up
-from tacit.guarantees import ApproximateDP, GaussianDP, Guarantee, InformationBound, RenyiDP
+from tacit.guarantees import (
+    ApproximateDP,
+    GaussianDP,
+    Guarantee,
+    InformationBound,
+    MaximalLeakage,
+    RenyiDP,
+)
 
 INFORMATION = "information"
 APPROXIMATE_DP = "approximate-dp"
 RENYI_DP = "renyi-dp"
 GAUSSIAN_DP = "gaussian-dp"
+MAXIMAL_LEAKAGE = "maximal-leakage"
 UNADDED = "recorded"
 VOID = "void"
-DROPPABLE = ("mi_budget", "epsilon", "mu")
+DROPPABLE = ("mi_budget", "epsilon", "mu", "leakage")
 
 Curve = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -29,9 +37,9 @@ class Charge:
     """The cost of one release, in the notion of one of its guarantees.
 
     ``notion`` is "information" (``nats``), "approximate-dp" (``epsilon``, ``delta``), "renyi-dp"
-    (``orders``, ``epsilons``), "gaussian-dp" (``mu``), "recorded" (kept, but of a kind that does
-    not add up), or "void" (a reproducible release: it guarantees nothing). ``failure`` is
-    1 − confidence, 0 for a theorem.
+    (``orders``, ``epsilons``), "gaussian-dp" (``mu``), "maximal-leakage" (``leakage``, nats),
+    "recorded" (kept, but of a kind that does not add up), or "void" (a reproducible release: it
+    guarantees nothing). ``failure`` is 1 − confidence, 0 for a theorem.
     """
 
     notion: str
@@ -39,6 +47,7 @@ class Charge:
     epsilon: float = 0.0
     delta: float = 0.0
     mu: float = 0.0
+    leakage: float = 0.0
     orders: tuple[float, ...] = ()
     epsilons: tuple[float, ...] = ()
     adjacency: str | None = None
@@ -54,12 +63,14 @@ class Charge:
             return f"a Rényi curve over {len(self.orders)} orders"
         if self.notion == GAUSSIAN_DP:
             return f"μ = {shown(self.mu)}"
+        if self.notion == MAXIMAL_LEAKAGE:
+            return f"{shown(self.leakage)} nats of maximal leakage"
         return "everything (reproducible)" if self.notion == VOID else "nothing that adds up"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be spent on one secret: nats, (ε, δ), μ, or several of them.
+    """What may be spent on one secret: nats, (ε, δ), μ, nats of maximal leakage, or several.
 
     With several, they are several promises, each about the releases that state something in its
     kind; a release must fit all in which it states something. ``orders`` are the Rényi orders at
@@ -70,18 +81,23 @@ class Budget:
     epsilon: float | None = None
     delta: float | None = None
     mu: float | None = None
+    leakage: float | None = None
     orders: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("delta", self.delta), ("orders", self.orders)):
             if self.epsilon is None and value is not None:
                 raise ValueError(f"epsilon: expected a value beside {name}, got None")
-        if self.nats is None and self.epsilon is None and self.mu is None:
-            raise ValueError("mi_budget: expected mi_budget (nats), epsilon or mu, got none")
+        if all(value is None for value in (self.nats, self.epsilon, self.mu, self.leakage)):
+            raise ValueError(
+                "mi_budget: expected mi_budget (nats), epsilon, mu or leakage (nats), got none"
+            )
         if self.nats is not None:
             non_negative("mi_budget", self.nats)
         if self.mu is not None:
             non_negative("mu", self.mu)
+        if self.leakage is not None:
+            non_negative("leakage", self.leakage)
         if self.epsilon is None:
             return
         non_negative("epsilon", self.epsilon)
@@ -96,6 +112,8 @@ class Budget:
             parts.append(f"ε = {epsilon}, δ = {delta}{at}")
         if self.mu is not None:
             parts.append(f"μ = {shown(self.mu, ROUND_FLOOR)}")
+        if self.leakage is not None:
+            parts.append(f"{shown(self.leakage, ROUND_FLOOR)} nats of maximal leakage")
         return " and ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,6 +123,7 @@ class Budget:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "mu": self.mu,
+            "leakage": self.leakage,
             "orders": None if self.orders is None else list(self.orders),
         }
 
@@ -116,11 +135,13 @@ class Spending:
     ``approximate``, ``renyi`` and ``gaussian`` (μ) are keyed by adjacency: costs under different
     adjacencies do not add. ``failure`` bounds, by the union bound, the probability that any
     statistical guarantee among them is wrong. ``void`` counts reproducible releases; with one,
-    every total is infinite. ``unadded`` counts releases whose guarantees do not add up, ``open``
+    every total is infinite. ``leakage`` is in nats: releases together multiply a chance by at most
+    e^leakage. ``unadded`` counts releases whose guarantees do not add up, ``open``
     those reserved or drawn but never committed (they count in full).
     """
 
     nats: float = 0.0
+    leakage: float = 0.0
     approximate: dict[str, tuple[float, float]] = field(default_factory=dict)
     renyi: dict[str, Curve] = field(default_factory=dict)
     gaussian: dict[str, float] = field(default_factory=dict)
@@ -134,6 +155,7 @@ class Spending:
         """Return the totals as a JSON-able dictionary; an infinite total is the text "infinity"."""
         return {
             "nats": _plain(self.nats),
+            "leakage": _plain(self.leakage),
             "approximate_dp": [
                 {"adjacency": key, "epsilon": _plain(epsilon), "delta": _plain(delta)}
                 for key, (epsilon, delta) in self.approximate.items()
@@ -174,12 +196,16 @@ def charge_of(guarantee: Guarantee, *, reproducible: bool = False) -> Charge:
             "is spent as its guarantee(...), for releases fixed in advance"
         )
     if reproducible:
-        return Charge(notion=VOID, nats=math.inf, epsilon=math.inf, delta=1.0, failure=1.0)
+        return Charge(
+            notion=VOID, nats=math.inf, leakage=math.inf, epsilon=math.inf, delta=1.0, failure=1.0
+        )
     failure = 0.0
     if guarantee.confidence is not None:
         failure = rounded_up(1 - Fraction(guarantee.confidence))
     if isinstance(guarantee, InformationBound):
         return Charge(notion=INFORMATION, nats=guarantee.nats, failure=failure)
+    if isinstance(guarantee, MaximalLeakage):
+        return Charge(notion=MAXIMAL_LEAKAGE, leakage=guarantee.nats, failure=failure)
     if isinstance(guarantee, ApproximateDP):
         return Charge(
             notion=APPROXIMATE_DP,
@@ -216,7 +242,7 @@ def charges_of(guarantees: Sequence[Guarantee], *, reproducible: bool) -> tuple[
     if reproducible:
         return (charges[0],)
     groups = [APPROXIMATE_DP if c.notion == RENYI_DP else c.notion for c in charges]
-    for notion in (INFORMATION, APPROXIMATE_DP, GAUSSIAN_DP):
+    for notion in (INFORMATION, APPROXIMATE_DP, GAUSSIAN_DP, MAXIMAL_LEAKAGE):
         if groups.count(notion) > 1:
             raise ValueError(
                 f"guarantee: expected at most one statement that counts as {notion!r} about one "
@@ -253,7 +279,12 @@ def shown(value: float, rounding: str = ROUND_CEILING) -> str:
 
 
 def limits(
-    nats: Any = None, epsilon: Any = None, delta: Any = None, mu: Any = None, orders: Any = None
+    nats: Any = None,
+    epsilon: Any = None,
+    delta: Any = None,
+    mu: Any = None,
+    orders: Any = None,
+    leakage: Any = None,
 ) -> Budget:
     """Check the limits given and return the budget; δ is 0 beside an ε given alone."""
     if epsilon is not None and delta is None:
@@ -263,6 +294,7 @@ def limits(
         epsilon=None if epsilon is None else positive("epsilon", epsilon),
         delta=None if delta is None else non_negative("delta", delta),
         mu=None if mu is None else positive("mu", mu),
+        leakage=None if leakage is None else positive("leakage", leakage),
         orders=None if orders is None else checked_orders(orders),
     )
 
@@ -286,6 +318,7 @@ def merged(old: Budget | None, new: Budget) -> Budget:
         epsilon=pair.epsilon,
         delta=pair.delta,
         mu=old.mu if new.mu is None else new.mu,
+        leakage=old.leakage if new.leakage is None else new.leakage,
         orders=pair.orders if pair.orders is not None else old.orders,
     )
 
@@ -297,12 +330,14 @@ def without(old: Budget | None, kinds: Sequence[str]) -> Budget | None:
             raise ValueError(f"drop: expected one of {', '.join(DROPPABLE)}, got {kind!r}")
     kept: dict[str, Any] = {} if old is None else dict(vars(old))
     for kind in kinds:
-        names = {"mi_budget": ("nats",), "epsilon": ("epsilon", "delta", "orders"), "mu": ("mu",)}
-        if kept.get(names[kind][0]) is None:
+        names = {"mi_budget": ("nats",), "epsilon": ("epsilon", "delta", "orders")}.get(
+            kind, (kind,)
+        )
+        if kept.get(names[0]) is None:
             raise ValueError(f"drop: expected a budget that has {kind}, got {old or 'none'}")
-        for name in names[kind]:
+        for name in names:
             kept[name] = None
-    if all(kept.get(name) is None for name in ("nats", "epsilon", "mu")):
+    if all(kept.get(name) is None for name in ("nats", "epsilon", "mu", "leakage")):
         return None
     return Budget(**kept)
 

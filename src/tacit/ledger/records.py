@@ -142,4 +142,6 @@ def _spent(budget: Budget, spent: Spending) -> str:
         parts += pairs or (["a Rényi curve"] if spent.renyi else ["ε = 0"])
     if budget.mu is not None:
         parts += [f"μ = {shown(mu)}" for mu in spent.gaussian.values()] or ["μ = 0"]
+    if budget.leakage is not None:
+        parts.append(f"{shown(spent.leakage)} nats of maximal leakage")
     return " and ".join(parts)

@@ -21,7 +21,8 @@ from tacit.ledger.tables import BUDGET, RELEASE, budget_table
 
 # what parsing an edited row can end in
 UNREADABLE = (TypeError, KeyError, AttributeError, ValueError, RecursionError)
-NUMBERS = ("nats", "epsilon", "delta", "mu", "failure")
+NUMBERS = ("nats", "leakage", "epsilon", "delta", "mu", "failure")
+LIMITS = ("nats", "leakage", "epsilon", "delta", "mu")
 
 
 def who_am_i() -> str:
@@ -103,10 +104,7 @@ def budget_row(secret: str, budget: Budget | None, who: str, time: str) -> dict[
     orders = None if budget is None or budget.orders is None else list(budget.orders)
     return {
         "secret": secret,
-        "nats": None if budget is None else budget.nats,
-        "epsilon": None if budget is None else budget.epsilon,
-        "delta": None if budget is None else budget.delta,
-        "mu": None if budget is None else budget.mu,
+        **{name: None if budget is None else getattr(budget, name) for name in LIMITS},
         "orders": None if orders is None else json.dumps(orders),
         "who": who,
         "time": time,
@@ -116,15 +114,12 @@ def budget_row(secret: str, budget: Budget | None, who: str, time: str) -> dict[
 
 def budget_of(row: Mapping[Any, Any]) -> Budget | None:
     """Return the budget of a row, None where it has no limit."""
-    if row["nats"] is None and row["epsilon"] is None and row["mu"] is None:
+    if all(row[name] is None for name in LIMITS):
         return None
     orders = row["orders"]
     try:
         return Budget(
-            nats=row["nats"],
-            epsilon=row["epsilon"],
-            delta=row["delta"],
-            mu=row["mu"],
+            **{name: row[name] for name in LIMITS},
             orders=None if orders is None else tuple(json.loads(orders)),
         )
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""Fano's inequality as a check: an accuracy that was reached against the nats certified."""
+"""What an attack reached against what is certified: by Fano, by a success, by a factor."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from tacit.attacks import BayesAttack
 from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import fano_information
 from tacit.guarantees import InformationBound
+from tacit.releases.form import Form
+from tacit.text import percent, percent_up
 
 # A measured accuracy contradicts a bound only where chance explains it once in a billion.
 FALSE_ALARM = 1e-9
@@ -45,3 +47,23 @@ class Named:
             )
         lower = proportion_interval(self.hits, self.trials, confidence)[0]
         return fano_information(lower, self.choices, self.entropy)
+
+
+def refuted(form: Form) -> str | None:
+    """Say which stored attack surely did better than a stored guarantee allows; None for none.
+
+    A bound on success is held against attacks on the same task, a factor against every attack whose
+    blind success is known.
+    """
+    for attack in form.attacks:
+        reached = f"an attack on {attack.task} got at least {percent(attack.low)}"
+        bound = form.headline
+        if bound is not None and attack.task == bound.task and attack.low > form.success(bound):
+            return f"{reached}, and the bound says {percent_up(form.success(bound))}"
+        held = form.leakage
+        if held is not None and attack.prior and attack.low > held.factor * attack.prior:
+            return (
+                f"{reached}, which is more than {held.factor:g} times the {percent(attack.prior)} "
+                "of guessing blind"
+            )
+    return None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from tacit._ground.checks import as_float, in_interval, integer, non_negative
 from tacit.conversions import success_from_information
-from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
+from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
 
@@ -129,6 +129,11 @@ class Form:
             (held.nats for held in self.guarantees if isinstance(held, InformationBound)),
             default=None,
         )
+
+    @property
+    def leakage(self) -> MaximalLeakage | None:
+        """The first bound for every prior, a factor; None where there is none."""
+        return next((held for held in self.guarantees if isinstance(held, MaximalLeakage)), None)
 
     @property
     def headline(self) -> SuccessBound | None:

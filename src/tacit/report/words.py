@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tacit.guarantees.information import UNSTATED_LAW
 from tacit.measured import Interval
 from tacit.releases import Form
+from tacit.releases.contradiction import refuted
 from tacit.text import beside, percent, percent_up, significant, significant_up
 
 SHOWN_NUMBERS = 4
@@ -24,7 +26,7 @@ class Verdict:
 
 
 def verdict(form: Form) -> Verdict:
-    """Return the verdict on a release: bound first, strongest measured attack second."""
+    """Return the verdict on a release: factor and bound first, strongest measured attack second."""
     bound = form.headline
     if form.reproducible:
         return Verdict(kind="void", sentence=void_sentence(form.seed), success=1.0)
@@ -35,18 +37,18 @@ def verdict(form: Form) -> Verdict:
     success = form.success(bound)
     against = [attack for attack in form.attacks if attack.task == bound.task]
     strongest = max(against, key=lambda attack: attack.success.value, default=None)
-    if strongest is not None and max(attack.low for attack in against) > success:
-        sentence = (
-            f"Do not release this: the bound says {percent_up(success)} and an attack we ran got "
-            f"{plus_minus(strongest.success)}, so something assumed does not hold."
-        )
+    wrong = refuted(form)
+    if wrong is not None:
+        sentence = f"Do not release this: {wrong}, so something assumed does not hold."
         return Verdict(kind="contradicted", sentence=sentence, success=1.0)
     measured = (
         "" if strongest is None else f"; the strongest we ran got {plus_minus(strongest.success)}"
     )
+    first = "" if form.leakage is None else f"{form.leakage.describe()} "
     sentence = (
-        f"Under the assumptions of its guarantee, {bound.task} is guessed right at most "
-        f"{percent_up(success)} of the time (guessing blind: {percent(bound.prior)}){measured}."
+        f"{first}An attacker who knows of the secret only {bound.law or UNSTATED_LAW} guesses "
+        f"{bound.task} right at most {percent_up(success)} of the time (guessing blind: "
+        f"{percent(bound.prior)}){measured}."
     )
     return Verdict(kind="bounded", sentence=sentence, success=success)
 

@@ -147,7 +147,8 @@ def _guarantees(
     if silent:
         success = min(success, max(prior, family.largest_success(equal.members)))
     guarantee = InformationBound(nats=information, secret=SECRET, **evidence)
-    return guarantee, SuccessBound(success=success, prior=prior, task=TASK, **evidence)
+    law = f"that one of {len(family)} equally likely candidates was drawn"
+    return guarantee, SuccessBound(success=success, prior=prior, task=TASK, law=law, **evidence)
 
 
 def _without_noise(equal: EqualRows, outputs: Array, request: Request) -> Design | None:

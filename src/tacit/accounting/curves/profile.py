@@ -18,6 +18,7 @@ from tacit.accounting.curves.discretisation import Curve, LossMasses, guarded, s
 from tacit.conversions import success_from_profile
 from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.base import Evidence, text, texts
+from tacit.guarantees.information import law_of_pair
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -145,6 +146,7 @@ class PrivacyProfile:
             success=success_from_profile(self.delta, chance),
             prior=max(chance, 1 - chance),
             task=f"which of two neighbouring inputs ({self.adjacency}) was used",
+            law=law_of_pair(max(chance, 1 - chance)),
             evidence=self.evidence,
             assumptions=self.assumptions,
             source=self.source,

@@ -41,7 +41,10 @@ def model_layer(
     bank: Bank = 5000,
     calibration: Calibration = 20_000,
     max_attack: Annotated[
-        float, typer.Option(help="Largest success at naming the prompt, in (0, 1].")
+        float,
+        typer.Option(
+            help="Largest success at naming one of the bank's equally likely prompts, in (0, 1]."
+        ),
     ] = 0.1,
     min_agreement: Annotated[
         float, typer.Option(help="Least share of prompts whose next token stays, in [0, 1].")
@@ -53,6 +56,9 @@ def model_layer(
         str,
         typer.Option(help="A: the consumer also holds clean earlier positions; B: it does not."),
     ] = "A",
+    releases: Annotated[
+        int, typer.Option(help="T: codes released about one prompt, of its last T positions.")
+    ] = 1,
     prompts: Prompts = 1000,
     kl_budgets: KlBudgets = "1,4,16",
     codewords: Codewords = "64,256,1024",
@@ -78,7 +84,11 @@ def model_layer(
     budgets = listed("--kl-budgets", kl_budgets, float)
     cells = listed("--codewords", codewords, int)
     wish = Wish(
-        max_attack=max_attack, min_agreement=min_agreement, max_kl=max_kl, protocol=protocol
+        max_attack=max_attack,
+        min_agreement=min_agreement,
+        max_kl=max_kl,
+        protocol=protocol,
+        releases=releases,
     )
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
     from tacit.hidden_states import audit_layer

@@ -25,6 +25,7 @@ from tacit.cli.hidden.inputs import (
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output, new_file
 from tacit.compute import progress_reports
+from tacit.text import percent_up
 
 app = typer.Typer(
     help="Hidden states of a language model: measure a layer, release it, attack it.",
@@ -137,7 +138,10 @@ def sweep(
     )
     console.print(Text(f"In the middle that is said to be empty: {counts}.", "bold"))
     for point in points:
-        bound = "" if point.bound is None else f", at most {point.bound:.2%} proven"
+        law = f"of {point.bank:,} equally likely prompts"
+        bound = (
+            "" if point.bound is None else f", at most {percent_up(point.bound, 2)} {law} proven"
+        )
         line(
             console,
             f"layer {point.layer}",
@@ -293,12 +297,14 @@ def codebook(
             "out": out,
             "codewords": book.size,
             "occupied": certificate.occupied,
+            "leakage": certificate.leakage.to_dict(),
             "success": certificate.success.to_dict(),
             "information": certificate.information.to_dict(),
         }
     )
     console = output.console
-    console.print(Text(certificate.success.describe(), "bold"))
+    console.print(Text(certificate.leakage.describe(), "bold"))
+    line(console, "success", certificate.success.describe())
     line(console, "information", certificate.information.describe())
     line(console, "codebook", f"{book.size:,} codewords in {out}")
 

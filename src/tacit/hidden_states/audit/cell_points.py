@@ -13,7 +13,7 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from tacit._ground.checks import Array, vector
-from tacit.guarantees import InformationBound, SuccessBound
+from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import Attacker
 from tacit.hidden_states.audit.laboratory import Laboratory, curve_sizes
 from tacit.hidden_states.audit.mechanisms import Rows, Trial
@@ -33,19 +33,29 @@ class CodeTrial(Trial):
         book: the codebook.
 
     Attributes:
-        cells: (N,) codes.
-        certificate: what is proven of them.
+        cells: (N,) codes of the last position.
+        sequences: (N,) which sequence of codes it is, where several positions are released.
+        certificate: what is proven of all that is released.
     """
 
     def __init__(self, laboratory: Laboratory, book: Codebook) -> None:
         self.laboratory, self.book = laboratory, book
         self.cells: Cells = book.assign(laboratory.bank, behaviours=laboratory.bank_behaviours)
-        self.certificate: CodeCertificate = book.certify(self.cells)
+        released = [
+            self.cells,
+            *(
+                book.assign(read.states[laboratory.layer], behaviours=read.behaviours)
+                for read in laboratory.earlier
+            ),
+        ]
+        joint = np.stack(released, axis=1)
+        self.sequences: Cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
+        self.certificate: CodeCertificate = book.certify(joint)
         self.rank = self.certificate.occupied or 0
 
-    def certify(self) -> tuple[SuccessBound, InformationBound]:
-        """Return both theorems."""
-        return self.certificate.success, self.certificate.information
+    def certify(self) -> tuple[Guarantee, ...]:
+        """Return the theorems, that for every prior first."""
+        return self.certificate.guarantees
 
     def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
         """Return the exact attack, whatever attackers were named."""
@@ -54,7 +64,7 @@ class CodeTrial(Trial):
 
     @cached_property
     def _exact(self) -> AttackPoint:
-        return within(cell_attack(self.cells, self.laboratory.last_tokens), self.certificate)
+        return within(cell_attack(self.sequences, self.laboratory.last_tokens), self.certificate)
 
     def read(self, reading: str) -> Tensor | Rows:
         """Return the state that stands for each code, or what its row of the table predicts."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tacit._ground.checks import integer, non_negative
+from tacit._ground.numbers import log_up, rounded_up
+from tacit.guarantees import InformationBound
+from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
 from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.codebooks.certificates import Law, codes_leakage
 from tacit.hidden_states.spelling import Spelled, read_one
 
 if TYPE_CHECKING:
@@ -121,18 +126,41 @@ class Codes(Mechanism, ABC):
 
         return CodeTrial(laboratory, self.book(laboratory, setting.codewords, seed))
 
+    def contradiction(
+        self, point: Point, guarantees: Sequence[Guarantee], releases: int
+    ) -> str | None:
+        """Count again: C^T for every prior, occupied/N for the uniform law, at most ln occupied."""
+        if point.codewords is None or not 1 <= point.rank <= point.bank:
+            return "expected a number of codewords and of occupied cells, got others"
+        law = Law(point.bank, 1 / point.bank)
+        counted = rounded_up(Fraction(point.rank, point.bank))
+        most = log_up(point.rank)
+        expected = (codes_leakage(point.codewords, releases), law.success(counted, releases))
+        for held in guarantees:
+            if isinstance(held, InformationBound):
+                if held != law.information(min(held.nats, most), releases):
+                    return f"{point.rank:,} occupied cells do not give the information stated"
+            elif held not in expected:
+                return (
+                    f"C = {point.codewords:,}, T = {releases} and {point.rank:,} of {point.bank:,} "
+                    f"occupied do not give the {type(held).__name__} stated"
+                )
+        return None
+
     def formula(self, point: Point) -> str:
-        """Return both theorems about one code of a uniform prompt of the bank."""
+        """Return the theorems: for every prior, and for a uniform prompt of the bank."""
         return (
-            f"success ≤ (occupied cells)/*N* = {point.rank:,}/{point.bank:,},\u2002 "
+            "P(right with the code) ≤ *C* · P(right without),\u2002 "
+            f"P(named) ≤ (occupied cells)/*N* = {point.rank:,}/{point.bank:,},\u2002 "
             "I(*X*; cell) = H(cell) ≤ ln *C*"
         )
 
     def caveat(self, point: Point) -> str:
-        """Return how releases about one prompt add up."""
+        """Return how releases about one prompt add up, and for whom the percentage is."""
         return (
-            "It is for one release. Releases about one prompt add up fast: *T* of them tell up to "
-            f"*T* ln *C* nats, and ln *N* is {math.log(point.bank):.1f}."
+            "The factor holds for every prior and all side information; the percentage for one to "
+            "whom the prompts of the bank are equally likely. Releases about one prompt multiply: "
+            f"*T* of them by up to *C*^*T*, and *N* is {point.bank:,}."
         )
 
 

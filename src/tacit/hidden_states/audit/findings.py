@@ -9,8 +9,10 @@ from typing import Any
 from tacit._ground.reprs import short_repr
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.audit.points import AttackPoint, Point
+from tacit.hidden_states.audit.catalogue import mechanism_of
+from tacit.hidden_states.audit.points import AttackPoint, Point, proven
 from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
+from tacit.hidden_states.codebooks.certificates import naming
 from tacit.releases.form import Attack, Form, Release, Use
 
 KIND = "hidden-audit"
@@ -52,6 +54,32 @@ class Audit(Release):
     seed: int
 
     FORMAT = KIND
+
+    @property
+    def releases(self) -> int:
+        """T: releases about one prompt that bounds and exact attacks are about."""
+        return self.recommendation.wish.releases
+
+    def check(self) -> None:
+        """Refuse guarantees that are not those of the release recommended, as far as one can count.
+
+        Raises:
+            ValueError: a number of the guarantees does not follow from what was measured.
+        """
+        point = self.recommendation.point
+        if point is None:
+            if self.guarantees:
+                raise ValueError("audit: nothing is recommended, and something is guaranteed")
+            return
+        for name, value in proven(self.guarantees).items():
+            if self.guarantees and value != getattr(point, name):
+                raise ValueError(
+                    f"audit: the point recommended has {name} {getattr(point, name)!r}, its "
+                    f"guarantees {value!r}"
+                )
+        found = mechanism_of(point).contradiction(point, self.guarantees, self.releases)
+        if found is not None:
+            raise ValueError(f"audit: {found}")
 
     @property
     def form(self) -> Form:
@@ -125,7 +153,7 @@ class Audit(Release):
 def _attack(point: Point, attack: AttackPoint) -> Attack:
     return Attack(
         name=attack.name,
-        task="the prompt",
+        task=naming(point.bank),
         success=attack.top1,
         prior=1 / point.bank,
         trials=point.bank,

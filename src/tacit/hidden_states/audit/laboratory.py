@@ -19,7 +19,7 @@ from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
 from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
-from tacit.hidden_states.audit.points import AttackPoint
+from tacit.hidden_states.audit.points import ORDER, AttackPoint
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.noise.release import ORDERS
@@ -28,13 +28,12 @@ from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
-from tacit.models.passes import Passes
+from tacit.models.passes import Pass, Passes
 from tacit.models.texts.prefixes import Prefixes
 
 PROMPTS_TOGETHER = 1000
 STEPS = 8
 CONFIDENCE = 0.95
-ORDER = 2.0
 CURVE = (2, 10, 100, 1000, 10_000, 100_000)
 
 Reader = Callable[[Continuation, slice], Tensor]
@@ -107,6 +106,7 @@ class Laboratory:
         nearest: differences of nearest neighbours in the bank, (m, d).
         random: differences of random pairs of the bank, (m, d).
         readers: the layers above, ready for the first prompts of the bank.
+        releases: T, positions of a prompt that are released, the last and those before it.
     """
 
     model: LanguageModel
@@ -121,6 +121,7 @@ class Laboratory:
     nearest: Array
     random: Array
     readers: tuple[Continuation, ...] = field(repr=False)
+    releases: int = 1
 
     @classmethod
     def prepare(
@@ -132,8 +133,10 @@ class Laboratory:
         *,
         seed: int,
         passes: Passes | None = None,
+        releases: int = 1,
     ) -> Laboratory:
         """Measure the geometry of one layer, and read its states where they were not before."""
+        integer("releases", releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
         kept = sizes.within(prefixes)
         level = integer("layer", layer, minimum=1, maximum=model.layers)
         room = prefixes.bank.shape[1] + STEPS - 1
@@ -165,6 +168,17 @@ class Laboratory:
                 model.continuation(part, level)
                 for part in torch.split(prefixes.bank[: kept.prompts], PROMPTS_TOGETHER)
             ),
+            releases=releases,
+        )
+
+    @cached_property
+    def earlier(self) -> tuple[Pass, ...]:
+        """The bank read at the positions before the last that are released, T − 1 of them."""
+        # a causal model is at position t after a prompt what it is after its first t tokens
+        length = self.prefixes.bank.shape[1]
+        return tuple(
+            Pass.of(self.model, self.prefixes.bank[:, : length - back], [self.layer])
+            for back in range(1, self.releases)
         )
 
     @cached_property

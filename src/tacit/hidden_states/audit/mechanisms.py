@@ -150,6 +150,19 @@ class Mechanism(Spelled, ABC):
         del point
         return self.name
 
+    def contradiction(
+        self, point: Point, guarantees: Sequence[Guarantee], releases: int
+    ) -> str | None:
+        """Say what of the guarantees of a point cannot be true of it; None where nothing is known.
+
+        Args:
+            point: what was measured.
+            guarantees: what is said to be proven of it.
+            releases: T, how many releases about one prompt they are said to cover.
+        """
+        del point, guarantees, releases
+        return None
+
     def formula(self, point: Point) -> str:
         """Return the theorem, variables between asterisks; empty where the guarantee says it."""
         del point

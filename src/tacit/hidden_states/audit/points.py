@@ -12,6 +12,8 @@ from typing import Any
 
 from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
 from tacit._ground.files import check_writable, read_bytes
+from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
+from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.mechanisms import Setting
 from tacit.measured import Interval
 
@@ -28,6 +30,8 @@ PROTOCOLS = {
 NOISE_READINGS = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
 DEFAULT_READINGS = ("raw", "posterior-mean", "posterior-behaviour")
 SCHEMA = 1
+# of the Rényi divergence that a point states
+ORDER = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +93,15 @@ class Point:
         kl_budget: K = ½ tr(FΣ) spent by design, nats; None for codebooks.
         target_epsilon: Rényi ε of order 2 the noise was scaled to; None otherwise.
         codewords: C; None for Gaussian noise.
-        rank: directions that receive noise, or occupied cells.
+        rank: directions that receive noise, or occupied cells (sequences of cells, of several
+            releases).
         predicted_kl: ½ tr(FΣ), nats: what the KL is while it is quadratic; None for codebooks.
         kl: mean KL of the prediction from the clean one, nats.
         agreement: share of prompts whose likeliest next token stays the same.
         generated: share of the next greedily generated tokens that stay the same, or None.
         attacks: what each attacker reached.
-        bound: proven largest success of any attacker over the equally likely bank, or None.
+        bound: proven largest success of any attacker to whom the prompts of the bank are equally
+            likely, over all releases about one prompt that were asked for; or None.
         information: proven bound on I(prompt; release), nats, or None.
         epsilon_nearest: Rényi ε of order 2 over pairs of nearest neighbours; None for codebooks.
         epsilon_random: the same over random pairs.
@@ -247,6 +253,19 @@ class Table:
                 raise ValueError(f"out: line {number} of {path} is no point ({error})") from None
         if len(whole) < len(content):
             os.truncate(path, len(whole))
+
+
+def proven(guarantees: Iterable[Guarantee]) -> dict[str, float | None]:
+    """Return what a point says of guarantees: the bound, the nats, ε of order 2 over neighbours."""
+    found: dict[str, float | None] = dict.fromkeys(("bound", "information", "epsilon_nearest"))
+    for held in guarantees:
+        if isinstance(held, SuccessBound):
+            found["bound"] = held.success
+        if isinstance(held, InformationBound):
+            found["information"] = held.nats
+        if isinstance(held, RenyiDP) and ORDER in held.orders:
+            found["epsilon_nearest"] = held.epsilons[held.orders.index(ORDER)]
+    return found
 
 
 def columns(points: Iterable[Point]) -> dict[str, list[Any]]:

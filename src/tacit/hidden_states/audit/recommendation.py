@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tacit._ground.checks import choice, in_interval, positive
+from tacit._ground.checks import choice, in_interval, integer, positive
 from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.points import Point
 
@@ -21,12 +21,15 @@ class Wish:
         max_kl: largest mean KL from the clean prediction in nats, or None.
         protocol: what the consumer holds: ``"A"``, the clean earlier positions as well, or
             ``"B"``, the release alone.
+        releases: T, releases about one prompt in all: of its last T positions. Only what a theorem
+            bounds keeps to more than one, for attacks see one release.
     """
 
     max_attack: float = 0.1
     min_agreement: float = 0.5
     max_kl: float | None = None
     protocol: str = "A"
+    releases: int = 1
 
     def __post_init__(self) -> None:
         in_interval("max_attack", self.max_attack, 0.0, 1.0, open_low=True)
@@ -34,11 +37,13 @@ class Wish:
         if self.max_kl is not None:
             positive("max_kl", self.max_kl)
         choice("protocol", self.protocol, ("A", "B"))
+        integer("releases", self.releases, minimum=1)
 
     def holds(self, point: Point) -> bool:
         """Whether a point keeps to it with every interval at its bad end."""
         return (
             point.protocol == self.protocol
+            and (self.releases == 1 or point.bound is not None)
             and point.leak <= self.max_attack
             and point.agreement.low >= self.min_agreement
             and (self.max_kl is None or point.kl.high <= self.max_kl)
@@ -100,7 +105,7 @@ def _why(chosen: Point, kept: list[Point], compared: int) -> tuple[str, ...]:
     if chosen.bound is not None:
         proof = mechanism_of(chosen).proof
         reasons.append(
-            f"Its privacy is proven by {proof}, not by the failure of the attacks we ran."
+            f"What it tells is bounded: proven by {proof}, not by the failure of attacks we ran."
         )
     else:
         reasons.append(
@@ -134,17 +139,26 @@ def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
     read = [point for point in every if point.protocol == wish.protocol]
     if not read:
         return (f"No release was read under protocol {wish.protocol}.",)
-    private = [point for point in read if point.leak <= wish.max_attack]
+    known = [point for point in read if wish.releases == 1 or point.bound is not None]
+    if not known:
+        return (f"No theorem bounds {wish.releases} releases about one prompt of those measured.",)
+    private = [point for point in known if point.leak <= wish.max_attack]
     if not private:
-        nearest = min(read, key=lambda point: point.leak)
+        nearest = min(known, key=lambda point: point.leak)
         return (
-            f"No release keeps attacks to {wish.max_attack:.1%}; the most private "
-            f"({nearest.label}) is held to {nearest.leak:.1%}.",
+            f"No release keeps attacks to {wish.max_attack:.1%}{_of_bank(nearest, wish)}; the most "
+            f"private ({nearest.label}) is held to {nearest.leak:.1%}.",
         )
     useful = max(private, key=lambda point: point.agreement.value)
     gentle = min(private, key=lambda point: point.kl.value)
     return (
-        f"Of the releases that keep attacks to {wish.max_attack:.1%}, the one that agrees most "
-        f"({useful.label}) agrees on {useful.agreement.value:.1%} of prompts, and the least KL is "
-        f"{gentle.kl.value:.2f} nats ({gentle.label}).",
+        f"Of the releases that keep attacks to {wish.max_attack:.1%}{_of_bank(useful, wish)}, the "
+        f"one that agrees most ({useful.label}) agrees on {useful.agreement.value:.1%} of prompts, "
+        f"and the least KL is {gentle.kl.value:.2f} nats ({gentle.label}).",
     )
+
+
+def _of_bank(point: Point, wish: Wish) -> str:
+    """Say the game and the law behind a percentage."""
+    times = "" if wish.releases == 1 else f" from {wish.releases} releases"
+    return f" at naming one of {point.bank:,} equally likely prompts{times}"

@@ -14,17 +14,17 @@ import numpy as np
 from torch import Tensor
 
 from tacit._ground.checks import RandomSource, choice, generator, integer, positive
-from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import USUAL, Attacker, read_attacker
 from tacit.hidden_states.audit.catalogue import read_mechanism
-from tacit.hidden_states.audit.laboratory import ORDER, Laboratory, Sizes
+from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Rows, Setting, Trial
 from tacit.hidden_states.audit.points import (
     DEFAULT_READINGS,
     NOISE_READINGS,
     Point,
     Table,
+    proven,
 )
 from tacit.measured import Interval
 from tacit.models.language import LanguageModel
@@ -87,6 +87,7 @@ def sweep(
     rng: RandomSource = None,
     progress: Announce | None = None,
     bench: Bench | None = None,
+    releases: int = 1,
 ) -> tuple[Point, ...]:
     """Measure releases of the last state: agreement and KL against the strongest attacker.
 
@@ -111,6 +112,8 @@ def sweep(
         rng: source of every draw. An integer makes points repeatable, and a run resumable.
         progress: called with a label, points done and points in all.
         bench: what keeps the layer last measured, made with the same arguments; None for a new one.
+        releases: T, codes released about one prompt, of its last T positions; their bound and
+            attack are those of all together.
 
     Returns:
         The points asked for, in order, whether measured now or read from ``out``.
@@ -132,6 +135,7 @@ def sweep(
         calibration=len(prefixes.calibration),
         vocabulary=model.vocabulary,
     )
+    times = integer("releases", releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
     named = tuple(read_attacker(attacker) for attacker in attackers)
     shared = {
         "model": model.name,
@@ -140,6 +144,8 @@ def sweep(
         "calibration": _fingerprint(prefixes.calibration),
         "sizes": asdict(kept),
         "seed": seed,
+        # left out for one, so that the points of earlier sweeps are found again
+        **({} if times == 1 else {"releases": times}),
     }
     jobs = list(_jobs(levels, values, asked, named, shared))
     if not jobs:
@@ -148,7 +154,7 @@ def sweep(
         raise ValueError("attackers: expected at least one, got none")
     table = Table(out)
     wished = tuple(dict.fromkeys(job.settings["layer"] for job in jobs if job.key not in table))
-    place = Bench(model, prefixes, kept, seed, wished) if bench is None else bench
+    place = Bench(model, prefixes, kept, seed, wished, times) if bench is None else bench
     for done, job in enumerate(jobs):
         if progress is not None:
             progress(job.label, done, len(jobs))
@@ -187,6 +193,7 @@ class Bench:
     sizes: Sizes
     seed: int
     layers: Sequence[int] = ()
+    releases: int = 1
     _passes: Passes | None = field(default=None, repr=False)
     _laboratory: Laboratory | None = None
     _trial: tuple[int, Trial] | None = field(default=None, repr=False)
@@ -215,7 +222,7 @@ class Bench:
             agreement=agreement,
             generated=generated,
             attacks=attacks,
-            **_proven(self._proven[job.seed]),
+            **proven(self._proven[job.seed]),
             epsilon_random=trial.epsilon_random,
             bank=len(laboratory.bank),
             prompts=self.sizes.prompts,
@@ -249,7 +256,7 @@ class Bench:
                 self._passes = Passes.of(self.model, self.prefixes, layers)
             self._laboratory = Laboratory.prepare(
                 self.model, layer, self.prefixes, self.sizes, seed=self.seed,
-                passes=self._passes,
+                passes=self._passes, releases=self.releases,
             )  # fmt: skip
         return self._laboratory
 
@@ -260,19 +267,6 @@ def _use(laboratory: Laboratory, read: Tensor | Rows) -> tuple[Interval, Interva
         utility = laboratory.utility(laboratory.reads_states(read))
         return *utility, laboratory.generated(read)
     return *laboratory.utility(lambda _, rows: read(rows)), None
-
-
-def _proven(guarantees: Sequence[Guarantee]) -> dict[str, float | None]:
-    """Return what a point says of guarantees: the bound, the nats, ε of order 2 over neighbours."""
-    found: dict[str, float | None] = dict.fromkeys(("bound", "information", "epsilon_nearest"))
-    for held in guarantees:
-        if isinstance(held, SuccessBound):
-            found["bound"] = held.success
-        if isinstance(held, InformationBound):
-            found["information"] = held.nats
-        if isinstance(held, RenyiDP) and ORDER in held.orders:
-            found["epsilon_nearest"] = held.epsilons[held.orders.index(ORDER)]
-    return found
 
 
 def _fingerprint(tokens: Any) -> str:

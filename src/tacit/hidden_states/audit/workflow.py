@@ -69,7 +69,8 @@ def audit_layer(
     kept = (Sizes() if sizes is None else sizes).within(prefixes)
     seed = rng if isinstance(rng, int) else int(generator(rng).integers(2**53))
     integer("rng", seed, minimum=0)
-    bench = Bench(model, prefixes, kept, seed)
+    times = integer("releases", wished.releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
+    bench = Bench(model, prefixes, kept, seed, releases=times)
     values = [read_mechanism(mechanism) for mechanism in mechanisms]
     points = sweep(
         model,
@@ -85,6 +86,7 @@ def audit_layer(
         rng=seed,
         progress=progress,
         bench=bench,
+        releases=times,
     )
     found = recommend(points, wished)
     laboratory, chosen = bench.at(layer), found.point

@@ -1,9 +1,9 @@
-"""What a published code can tell: theorems that count cells, whatever the attacker knows."""
+"""What a published code can tell: theorems that count codes."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,40 +12,53 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, integer, plain, vector
 from tacit._ground.numbers import rounded_up
-from tacit.guarantees import InformationBound, SuccessBound
+from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
+from tacit.guarantees.base import Guarantee
+from tacit.information import code_leakage
 from tacit.linalg import MACHINE_EPSILON
 
 Codes = npt.NDArray[np.int64]
 
+PROMPT = "the prompt"
 FITTED_APART = "the codebook was fitted on data independent of the secret"
 SOURCE = "the posterior of a deterministic code: Σ over codes of the largest prior in its cell"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodeCertificate:
-    """Two theorems about a release of codes of a finite bank.
+    """Three theorems about a release of codes.
 
     Attributes:
-        success: no attacker names the prompt right more often.
-        information: I(prompt; codes) in nats.
+        leakage: what it multiplies any attacker's chance by, for every prompt there can be, every
+            prior and all side information: C codes give C, T releases C^T.
+        success: no attacker for whom the candidates have the law stated names one right more often.
+        information: I(prompt; codes) in nats under that law.
         candidates: N.
         occupied: distinct codes, or sequences of codes, that occur in the bank; None where the
             bank was not looked at.
         releases: T.
     """
 
+    leakage: MaximalLeakage
     success: SuccessBound
     information: InformationBound
     candidates: int
     occupied: int | None
     releases: int
 
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """All three, that for every prior first."""
+        return self.leakage, self.success, self.information
+
 
 def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
     """Bound what the code of one of N candidates, or its codes in T releases, tells about it.
 
-    ``P(success) <= Σ_cells max_{x in cell} p(x)``, which is occupied/N for a uniform prior, and
-    ``I(X; code) = H(code) <= ln occupied``. A cell of T releases is a sequence of T codes.
+    For every prompt there can be and every prior the code multiplies the chance of a right guess by
+    at most C. For a prompt of the bank ``P(success) <= Σ_cells max_{x in cell} p(x)``, which is
+    occupied/N for a uniform prior, and ``I(X; code) = H(code) <= ln occupied``. A cell of T
+    releases is a sequence of T codes.
 
     Args:
         codes: the code of every candidate, (N,), or (N, T) for T releases about the same one.
@@ -53,15 +66,17 @@ def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
         weights: (N,) probabilities up to a factor; uniform when None.
 
     Returns:
-        Both bounds, rounded up.
+        The bounds, rounded up.
 
     Raises:
         ValueError: fewer than two candidates, a code outside 0 … C − 1, or a prior that is not one.
 
     Example:
         >>> found = certify([0, 0, 1, 1, 1, 2, 2, 2, 2, 2], size=4)
-        >>> round(found.success.success, 6), found.occupied, round(found.information.nats, 4)
-        (0.3, 3, 1.0297)
+        >>> found.leakage.factor, found.occupied
+        (4.0, 3)
+        >>> round(found.success.success, 6), round(found.information.nats, 4)
+        (0.3, 1.0297)
 
     Source: Bayes' rule for a deterministic release; the bound is attained.
     """
@@ -71,14 +86,16 @@ def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
     cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
     occupied = int(cells.max()) + 1
     largest, masses, chance = _cell_masses(cells, occupied, weights)
-    law = "the uniform law on" if weights is None else "the stated prior over"
     if weights is None:
         success = rounded_up(Fraction(occupied, count))
     else:
         success = min(1.0, _up(math.fsum(largest.tolist())))
     nats = min(_entropy_up(masses), _up(math.log(occupied)) if occupied > 1 else 0.0)
+    law = Law(count, chance, uniform=weights is None)
     return CodeCertificate(
-        **_bounds(success, nats, chance, count, law, releases),
+        leakage=codes_leakage(size, releases),
+        success=law.success(success, releases),
+        information=law.information(nats, releases),
         candidates=count,
         occupied=occupied,
         releases=releases,
@@ -88,7 +105,7 @@ def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
 def compose(size: int, releases: int, candidates: int, *, weights: Any = None) -> CodeCertificate:
     """Bound T releases of codes about one of N candidates without looking at the bank.
 
-    ``I <= T ln C`` and ``P(success) <= Σ of the min(N, C^T) largest priors``.
+    The factor is C^T, ``I <= T ln C`` and ``P(success) <= Σ of the min(N, C^T) largest priors``.
 
     Args:
         size: C, codes there are.
@@ -97,7 +114,7 @@ def compose(size: int, releases: int, candidates: int, *, weights: Any = None) -
         weights: (N,) probabilities up to a factor; uniform when None.
 
     Returns:
-        Both bounds, rounded up; where C^T >= N they say nothing.
+        The bounds, rounded up; where C^T >= N they say nothing of N equally likely candidates.
 
     Raises:
         ValueError: a number below 1, fewer than two candidates, or a prior that is not one.
@@ -121,38 +138,87 @@ def compose(size: int, releases: int, candidates: int, *, weights: Any = None) -
         chance = float(masses.max())
         whole = _entropy_up(masses)
     nats = min(_up(times * math.log(codes)), _up(whole))
-    law = "the uniform law on" if weights is None else "the stated prior over"
+    law = Law(count, chance, uniform=weights is None)
     return CodeCertificate(
-        **_bounds(success, nats, chance, count, law, times),
+        leakage=codes_leakage(codes, times),
+        success=law.success(success, times),
+        information=law.information(nats, times),
         candidates=count,
         occupied=None,
         releases=times,
     )
 
 
-def _bounds(
-    success: float, nats: float, chance: float, count: int, law: str, releases: int
-) -> dict[str, Any]:
-    secret = f"which of {count} candidates it is"
-    times = "one code is released" if releases == 1 else f"{releases} codes are released"
-    assumptions = (f"the candidate is drawn from {law} {count}", times, FITTED_APART)
-    return {
-        "success": SuccessBound(
-            success=max(success, chance),
-            prior=chance,
-            task=secret,
+@dataclass(frozen=True)
+class Law:
+    """How likely each of N candidates is to the attacker, in words and in what is stated of it.
+
+    Attributes:
+        candidates: N.
+        chance: of the likeliest.
+        uniform: whether all are equally likely.
+    """
+
+    candidates: int
+    chance: float
+    uniform: bool = True
+
+    def success(
+        self, bound: float, releases: int, assumed: str = "", source: str = SOURCE
+    ) -> SuccessBound:
+        """State a bound on naming the candidate from what T releases say of it."""
+        likely = "all equally likely," if self.uniform else "likely as the stated prior says,"
+        return SuccessBound(
+            success=max(bound, self.chance),
+            prior=self.chance,
+            task=naming(self.candidates),
+            law=f"that it is one of {self.candidates:,} candidates, {likely}",
             evidence="theorem",
-            assumptions=assumptions,
-            source=SOURCE,
-        ),
-        "information": InformationBound(
+            assumptions=self._assumptions(releases, assumed),
+            source=source,
+        )
+
+    def information(
+        self, nats: float, releases: int, assumed: str = "", source: str = "I(X; code) = H(code)"
+    ) -> InformationBound:
+        """State a bound on the information about which candidate it is."""
+        return InformationBound(
             nats=nats,
-            secret=secret,
+            secret=naming(self.candidates),
             evidence="theorem",
-            assumptions=assumptions,
-            source="I(X; code) = H(code)",
-        ),
-    }
+            assumptions=self._assumptions(releases, assumed),
+            source=source,
+        )
+
+    def _assumptions(self, releases: int, assumed: str) -> tuple[str, ...]:
+        law = "the uniform law on" if self.uniform else "the stated prior over"
+        return (
+            f"the candidate is drawn from {law} {self.candidates}, given all else that is known",
+            assumed or _released(releases),
+            FITTED_APART,
+        )
+
+
+def naming(candidates: int) -> str:
+    """Return the game in which one of N candidates is named."""
+    return f"which of {candidates} candidates it is"
+
+
+def codes_leakage(size: int, releases: int = 1) -> MaximalLeakage:
+    """Return the maximal leakage of T codes of a codebook of C about any prompt: C^T.
+
+    Every code that some prompt could get counts: the prompt that is served was never seen.
+    """
+    one = code_leakage(size, secret=PROMPT).repeated(releases)
+    return replace(one, assumptions=(one.assumptions[0], _released(releases), FITTED_APART))
+
+
+def _released(releases: int) -> str:
+    return (
+        "one code is released about the prompt, ever"
+        if releases == 1
+        else f"{releases} codes are released about the prompt, ever"
+    )
 
 
 def _cell_masses(cells: Codes, occupied: int, weights: Any) -> tuple[Array, Array, float]:

@@ -1,4 +1,4 @@
-"""Release which of C codewords a state is nearest to: a bound on every attacker by counting."""
+"""Release which of C codewords a state is nearest to: what it tells is bounded by counting."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from torch import Tensor
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
+from tacit.guarantees import MaximalLeakage
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
     Codes,
     certify,
     checked_codes,
+    codes_leakage,
     compose,
 )
 from tacit.hidden_states.codebooks.clustering import assign_behaviours, likeliest_codes, nearest
@@ -71,6 +73,13 @@ class Codebook:
         """C."""
         return len(self.codewords)
 
+    def leakage(self, releases: int = 1) -> MaximalLeakage:
+        """Return what T codes multiply any attacker's chance of guessing anything right by: C^T.
+
+        Source: Issa, Wagner and Kamath (2020), Theorem 1.
+        """
+        return codes_leakage(self.size, integer("releases", releases, minimum=1))
+
     @classmethod
     def fit(
         cls,
@@ -121,8 +130,9 @@ class Codebook:
         Example:
             >>> rows = torch.randn(500, 4, generator=torch.Generator().manual_seed(0))
             >>> book = Codebook.fit(rows, size=16, rng=0)
-            >>> book.certify(book.assign(rows)).success.success
-            0.032
+            >>> found = book.certify(book.assign(rows))
+            >>> found.leakage.factor, found.success.success
+            (16.0, 0.032)
 
         Source: k-means++ (Arthur and Vassilvitskii, 2007); Bregman clustering (Banerjee et al.,
         2005) for cells of behaviour.
@@ -237,13 +247,13 @@ class Codebook:
         return self.table[self._checked(codes)]
 
     def certify(self, codes: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
-        """Bound what the codes of a bank tell: see ``codebook_certificates.certify``."""
+        """Bound what codes tell, by a factor and of this bank: see ``certificates.certify``."""
         return certify(codes, self.size, weights=weights)
 
     def compose(
         self, releases: int, candidates: int, *, weights: ArrayLike | None = None
     ) -> CodeCertificate:
-        """Bound T releases without a bank: see ``codebook_certificates.compose``."""
+        """Bound T releases without a bank: see ``certificates.compose``."""
         return compose(self.size, releases, candidates, weights=weights)
 
     def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedCodes:

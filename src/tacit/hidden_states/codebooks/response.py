@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tacit._ground.checks import RandomSource, as_float, generator, integer, positive
+from tacit._ground.numbers import rounded_up
 from tacit._ground.random import uniform_index
-from tacit.guarantees import ApproximateDP, InformationBound, SuccessBound
+from tacit.guarantees import ApproximateDP, MaximalLeakage
 from tacit.hidden_states.codebooks.certificates import (
     FITTED_APART,
+    PROMPT,
     CodeCertificate,
     Codes,
+    Law,
     checked_codes,
     checked_prior,
 )
@@ -22,6 +26,8 @@ from tacit.linalg import MACHINE_EPSILON
 
 RESOLUTION = 2**53
 LARGEST_EPSILON = 700.0
+ONE_REPORT = "one report is released about the prompt, ever"
+LEAKAGE_FORMULA = "Issa, Wagner and Kamath (2020), Theorem 1: Σ_y max_x P(y|x) = C e^ε/Z"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +135,42 @@ class RandomizedCodes:
             source="Kairouz, Oh and Viswanath (2016), Section 3",
         )
 
+    def leakage(self, releases: int = 1) -> MaximalLeakage:
+        """Return the maximal leakage of T reports about one prompt: ``(C e^ε/Z)^T``, as drawn.
+
+        Every report y has its largest probability e^ε/Z under the code y, which is near to itself.
+
+        Raises:
+            ValueError: ``releases`` is not an integer >= 1.
+
+        Example:
+            >>> mechanism = RandomizedCodes(2.0, np.array([[0], [1], [2]]))
+            >>> round(mechanism.leakage().factor, 4)
+            2.361
+
+        Source: Issa, Wagner and Kamath (2020), Theorem 1.
+        """
+        times = integer("releases", releases, minimum=1)
+        # the steps of 2⁻⁵³ in which a report is drawn are counted as they are
+        near = Fraction(self.inside) / self.near
+        far = (1 - Fraction(self.inside)) / (self.size - self.near)
+        one = MaximalLeakage(
+            factor=rounded_up(self.size * max(near, far)),
+            secret=PROMPT,
+            evidence="theorem",
+            assumptions=(
+                ONE_REPORT
+                if times == 1
+                else f"{times} reports are released about the prompt, ever",
+                "the coins of a report are independent of all else",
+                FITTED_APART,
+            ),
+            source=LEAKAGE_FORMULA,
+        )
+        return one.repeated(times)
+
     def certify(self, codes: Any, *, weights: Any = None) -> CodeCertificate:
-        """Bound what one report tells about which of N candidates it is.
+        """Bound what one report tells, by a factor and about which of N candidates it is.
 
         With m_c the largest prior in cell c: ``P(success) = Σ_y max_c m_c P(y | c)``, attained by
         the Bayes attacker, and ``I = H(Y) − H(Y | code)`` is at most
@@ -141,7 +181,7 @@ class RandomizedCodes:
             weights: (N,) probabilities up to a factor; uniform when None.
 
         Returns:
-            Both bounds, rounded up.
+            The bounds, rounded up.
 
         Raises:
             ValueError: as ``certify`` of the codes themselves.
@@ -158,27 +198,16 @@ class RandomizedCodes:
             np.maximum.at(reached, column, near * largest)
         success = math.fsum(reached.tolist()) * (1.0 + 16.0 * MACHINE_EPSILON)
         count, chance = len(cells), float(masses.max())
-        secret = f"which of {count} candidates it is"
-        law = "the uniform law on" if weights is None else "the stated prior over"
-        shared: dict[str, Any] = {
-            "evidence": "theorem",
-            "assumptions": (
-                f"the candidate is drawn from {law} {count}",
-                "one report is released",
-                FITTED_APART,
-            ),
-        }
+        law = Law(count, chance, uniform=weights is None)
         return CodeCertificate(
-            success=SuccessBound(
-                success=min(1.0, max(success, chance)),
-                prior=chance,
-                task=secret,
-                source="Bayes' rule: Σ over reports of the largest joint probability",
-                **shared,
+            leakage=self.leakage(),
+            success=law.success(
+                min(1.0, success),
+                1,
+                ONE_REPORT,
+                "Bayes' rule: Σ over reports of the largest joint probability",
             ),
-            information=InformationBound(
-                nats=self._nats(), secret=secret, source="I = H(Y) − H(Y | code)", **shared
-            ),
+            information=law.information(self._nats(), 1, ONE_REPORT, "I = H(Y) − H(Y | code)"),
             candidates=count,
             occupied=int(np.count_nonzero(largest)),
             releases=1,

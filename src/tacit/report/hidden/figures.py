@@ -12,7 +12,7 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import Point
 from tacit.report import drawing as draw
 from tacit.report.drawing import WIDE, Scale
-from tacit.text import superscript
+from tacit.text import percent, superscript
 
 MOST_DOTS = 128
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -191,6 +191,49 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
     parts.append(draw.text("candidates the attacker chooses among", left, bottom + 40, "quiet"))
     title = "Attack success over the number of candidates, logarithmic horizontal axis"
     return draw.svg(width, bottom + 50 + 20 * len(listed), title, parts)
+
+
+def candidates_figure(audit: Audit, *, width: int) -> Markup | None:
+    """Draw the largest success over the number of candidates that the factor allows, and blind."""
+    leakage = audit.form.leakage
+    if leakage is None:
+        return None
+    left, right, top, bottom = 62, 18, 20, 220
+    # one decade beyond the number of candidates at which the factor begins to say something
+    decades = min(max(math.ceil(leakage.nats / math.log(10)) + 2, 4), 12)
+    sizes = [max(2, round(10 ** (step / 4))) for step in range(1, 4 * decades + 1)]
+    found = leakage.success_by_candidates(sizes)
+    across = Scale(math.log10(2), decades, left, width - right)
+    up = Scale(-decades, 0, bottom, top)
+    parts = [draw.line("axis", left, bottom, width - right, bottom)]
+    for power in range(0, decades + 1, 1 if decades <= 6 else 2):
+        y = up(-power)
+        parts.append(draw.line("grid", left, y, width - right, y))
+        share = percent(10.0**-power, max(power - 2, 0))
+        parts.append(draw.text(share, left - 8, y + 4, "tick", "end"))
+        if power:
+            x, label = across(power), f"10{superscript(power)}"
+            parts.append(draw.text(label, x, bottom + 20, "tick", "middle"))
+    for kind, values in (
+        ("bound", [success for _, success in found]),
+        ("blind", [1 / size for size in sizes]),
+    ):
+        path = " ".join(
+            f"{across(math.log10(size))},{up(math.log10(value))}"
+            for size, value in zip(sizes, values, strict=True)
+        )
+        parts.append(Markup('<polyline class="curve {}" points="{}"/>').format(kind, path))
+    times = "one code" if leakage.releases == 1 else f"{leakage.releases} codes"
+    for row, (kind, label) in enumerate(
+        (("bound", f"at most, with {times}"), ("blind", "guessing blind"))
+    ):
+        y = bottom + 62 + 20 * row
+        parts.append(draw.line(f"curve {kind}", left, y - 4, left + 20, y - 4))
+        text_kind = "bound-text" if kind == "bound" else "quiet"
+        parts.append(draw.text(label, left + 28, y, text_kind))
+    parts.append(draw.text("N, candidates equally likely", left, bottom + 40, "quiet"))
+    title = "Largest success at naming the prompt over the number of candidates, logarithmic axes"
+    return draw.svg(width, bottom + 92, title, parts)
 
 
 def _shares(spectrum: tuple[float, ...]) -> list[float]:

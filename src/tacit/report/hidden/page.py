@@ -15,7 +15,12 @@ from tacit.hidden_states.audit.points import Point
 from tacit.releases.provenance import Provenance
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.embedding import embedded_json
-from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
+from tacit.report.hidden.figures import (
+    candidates_figure,
+    curve_figure,
+    map_figure,
+    spectrum_figure,
+)
 from tacit.report.hidden.words import READ, hidden_verdict, setting, share, size_of_noise, words
 from tacit.text import percent, percent_up, significant, significant_up
 
@@ -57,6 +62,8 @@ def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
         "spectrum_narrow": spectrum_figure(audit, width=NARROW),
         "curve_wide": curve_figure(audit, shown, width=WIDE),
         "curve_narrow": curve_figure(audit, shown, width=NARROW),
+        "candidates_wide": candidates_figure(audit, width=WIDE),
+        "candidates_narrow": candidates_figure(audit, width=NARROW),
         "raw_count": len(raw),
         "raw_middle": sum(point.in_middle for point in raw),
         "denoised_count": len(denoised),

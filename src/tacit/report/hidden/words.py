@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tacit.guarantees import MaximalLeakage
+from tacit.guarantees.leakage import factor_words
 from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.points import Point
 from tacit.measured import Interval
-from tacit.text import percent, percent_up
+from tacit.text import number_up, percent, percent_up, significant
 
 READ = {
     "raw": "read as it comes",
@@ -39,23 +41,48 @@ def hidden_verdict(audit: Audit) -> HiddenVerdict:
             + _lowered(audit.recommendation.reasons[0]).rstrip(".")
             + ".",
         )
-    kept = percent(chosen.agreement.value)
-    keeps = f"the model’s next token stays the same for {kept} of prompts"
-    if chosen.protocol == "B":
-        keeps = f"the release alone gives the model’s next token for {kept} of prompts"
+    keeps = _kept(chosen)
     stored = mechanism_of(chosen).stored(chosen)
     if chosen.bound is not None:
+        leakage = audit.form.leakage
+        factor = "" if leakage is None else f"{_factor(leakage)}. "
+        seen = "one release" if audit.releases == 1 else f"{audit.releases} releases"
         return HiddenVerdict(
             "bounded",
-            f"Store {stored}: whatever an attacker knows, it names the "
-            f"prompt among {chosen.bank:,} at most {percent_up(chosen.bound)} of the time, and "
-            f"{keeps}.",
+            f"Store {stored}{': ' if factor else '. '}{factor}An attacker who knows no more than "
+            f"that it is one of {chosen.bank:,} prompts, all equally likely, names it from {seen} "
+            f"at most {percent_up(chosen.bound)} of the time; {keeps}.",
         )
     return HiddenVerdict(
         "measured",
-        f"Store {stored}: the strongest attack we ran names the prompt "
-        f"among {chosen.bank:,} {percent(chosen.best_attack.top1.value)} of the time, and {keeps}; "
-        "nothing proves that a better attack does no better.",
+        f"Store {stored}: the strongest attack we ran on one release names the prompt among "
+        f"{chosen.bank:,} equally likely ones {percent(chosen.best_attack.top1.value)} of the "
+        f"time, and {keeps}; nothing proves that a better attack does no better.",
+    )
+
+
+def _factor(leakage: MaximalLeakage) -> str:
+    """Say what holds for every prior, and for how many codes about one prompt."""
+    told = "one code per prompt, ever, multiplies"
+    if leakage.releases > 1:
+        told = f"{leakage.releases} codes per prompt, ever, together multiply"
+    return (
+        f"{told} any attacker’s chance of guessing anything about the prompt right by at most "
+        f"{factor_words(leakage)} ({number_up(leakage.nats)} nats)"
+    )
+
+
+def _kept(chosen: Point) -> str:
+    """Say what is left of the prediction, and in which protocol that was measured."""
+    kept, nats = percent(chosen.agreement.value), significant(chosen.kl.value)
+    if chosen.protocol == "B":
+        return (
+            f"the release alone gives the model’s next token for {kept} of prompts (protocol B, "
+            f"forward KL {nats} nats on average)"
+        )
+    return (
+        f"the model’s next token stays the same for {kept} of prompts (protocol A, forward KL "
+        f"{nats} nats on average)"
     )
 
 

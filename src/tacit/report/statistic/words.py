@@ -28,8 +28,10 @@ def verdict(release: ReleaseRecord) -> Verdict:
         )
         return Verdict(kind="contradicted", sentence=sentence, success=1.0)
     knows = KNOWS_ALL if release.noiseless else KNOWS
+    law = f"{release.candidates:,} candidates, all equally likely"
     sentence = (
-        f"{knows} guesses membership right at most {percent_up(bound)} of the time{measured}."
+        f"{knows} ({law}) guesses membership of any one row right at most {percent_up(bound)} of "
+        f"the time{measured}."
     )
     return Verdict(kind="bounded", sentence=sentence, success=bound)
 

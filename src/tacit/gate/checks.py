@@ -1,0 +1,266 @@
+"""Every threshold beside what is found of a release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tacit.gate.consistency import consistent_form
+from tacit.gate.judged import Judged, how_known
+from tacit.gate.outcome import GateCheck, GateResult
+from tacit.gate.policy import MIN_CONFIDENCE, Policy
+from tacit.guarantees import Guarantee, SuccessBound
+from tacit.guarantees.leakage import factor_words
+from tacit.releases import Form
+from tacit.releases.contradiction import refuted
+from tacit.text import percent, percent_up, significant, significant_up
+
+MEASURES = {"min_agreement": "agreement", "max_kl": "kl"}
+Found = tuple[GateCheck, Guarantee | None]
+
+
+def check_release(
+    release: Any,
+    *,
+    max_factor: float | None = None,
+    max_nats: float | None = None,
+    max_success: float | None = None,
+    candidates: int | None = None,
+    max_information: float | None = None,
+    max_attack: float | None = None,
+    min_agreement: float | None = None,
+    max_kl: float | None = None,
+    min_confidence: float = MIN_CONFIDENCE,
+    releases: int = 1,
+) -> GateResult:
+    """Compare a release of any workflow with thresholds.
+
+    What a stored file lets one work out again is worked out again, and a file that contradicts
+    itself is refused. The success compared is the largest that any of its guarantees allows: of
+    those stored and of what follows from the stored information bound. The attack compared is the
+    upper end of its interval over all records; it also fails when the interval of its worst record
+    lies above the threshold as a whole. What is measured of its use is compared at the bad end of
+    its interval. For more releases than the guarantees cover, factors multiply and bounds on
+    success and information follow from them.
+
+    Args:
+        release: a release, its dictionary, or the path of its JSON.
+        max_factor: as in `Policy`, like all that follow.
+        max_nats: nats of maximal leakage.
+        max_success: largest success bound.
+        candidates: N of ``max_success``.
+        max_information: nats of information.
+        max_attack: largest measured success.
+        min_agreement: least agreement.
+        max_kl: largest mean KL.
+        min_confidence: least confidence of a statistical guarantee that is judged.
+        releases: T about one secret.
+
+    Returns:
+        The ``GateResult``; a reproducible (seeded) release never passes, nor does one without the
+        guarantee or the measurement that is asked for, or one whose stored attack did better than
+        its guarantees allow.
+
+    Raises:
+        ValueError: when no threshold is given or in range, ``release`` is not a release, or its
+            file contradicts itself.
+    """
+    policy = Policy(
+        max_factor=max_factor,
+        max_nats=max_nats,
+        max_success=max_success,
+        candidates=candidates,
+        max_information=max_information,
+        max_attack=max_attack,
+        min_agreement=min_agreement,
+        max_kl=max_kl,
+        min_confidence=min_confidence,
+        releases=releases,
+    )
+    policy.required()
+    return judge(consistent_form(release), policy)
+
+
+def judge(form: Form, policy: Policy) -> GateResult:
+    """Compare a form with a policy."""
+    asked = policy.required().asked
+    for name, measure in MEASURES.items():
+        if name in asked and form.guarantees and all(use.name != measure for use in form.use):
+            raise ValueError(f"{name}: expected a release whose {measure} was measured")
+    judged = Judged(form, policy.releases)
+    found = [CHECKS[name](judged, policy, limit) for name, limit in asked.items()]
+    checks = [check for check, _ in found]
+    checks += _confidence([held for _, held in found if held is not None], policy.min_confidence)
+    wrong = refuted(form)
+    if wrong is not None:
+        checks.append(_failed("contradiction", f"something assumed does not hold: {wrong}"))
+    return GateResult(
+        passed=all(check.holds for check in checks) and not form.reproducible,
+        checks=tuple(checks),
+        reproducible=form.reproducible,
+    )
+
+
+def _failed(name: str, sentence: str, allowed: float = 0.0) -> GateCheck:
+    return GateCheck(name=name, found=None, allowed=allowed, holds=False, sentence=sentence)
+
+
+def _missing(judged: Judged, name: str, what: str, allowed: float) -> Found:
+    sentence = f"{what}: the release has none"
+    if judged.silent:
+        sentence = f"{what}: nothing in the release is proved of {judged.releases} releases"
+    return _failed(name, sentence, allowed), None
+
+
+def _check_factor(name: str) -> Callable[[Judged, Policy, float], Found]:
+    def check(judged: Judged, policy: Policy, allowed: float) -> Found:
+        held = judged.leakage
+        if held is None:
+            return _missing(judged, name, "factor for every prior (maximal leakage)", allowed)
+        found = held.factor if name == "max_factor" else held.nats
+        holds = found <= allowed
+        limit = f"{allowed:,g}" if name == "max_factor" else f"{allowed:g} nats"
+        shown = (
+            f"factor {factor_words(held)}"
+            if name == "max_factor"
+            else f"maximal leakage {significant_up(found, 4)} nats"
+        )
+        sentence = (
+            f"{shown} {_sign(holds)} {limit} on any attacker's chance, {_times(policy.releases)} "
+            f"({how_known(held)})"
+        )
+        return _checked(name, found, allowed, holds, sentence), held
+
+    return check
+
+
+def _check_success(judged: Judged, policy: Policy, allowed: float) -> Found:
+    if policy.candidates is not None:
+        return _check_candidates(judged, policy, policy.candidates, allowed)
+    bounds = judged.successes
+    if not bounds or judged.silent:
+        return _missing(judged, "max_success", "success bound", allowed)
+    worst = max(bounds, key=judged.success)
+    found = judged.success(worst)
+    holds = found <= allowed
+    sentence = f"success bound {percent_up(found, 2)} {_sign(holds)} {percent(allowed, 2)}"
+    sentence += f" ({_game(worst)}; {_times(policy.releases)}; {how_known(worst)})"
+    if judged.times == 1 and found > worst.success * (1 + 1e-9):
+        sentence += f" (stored as {percent_up(worst.success, 2)}; the information "
+        sentence += "bound stored beside it gives more)"
+    return _checked("max_success", found, allowed, holds, sentence), worst
+
+
+def _check_candidates(judged: Judged, policy: Policy, candidates: int, allowed: float) -> Found:
+    """Judge naming one of N equally likely secrets by the factor, whatever bank was measured."""
+    held = judged.leakage
+    if held is None:
+        what = f"success at naming one of {candidates:,}, by a factor"
+        return _missing(judged, "max_success", what, allowed)
+    found = held.success_by_candidates([candidates])[0][1]
+    holds = found <= allowed
+    sentence = (
+        f"success bound {percent_up(found, 2)} {_sign(holds)} {percent(allowed, 2)} (which of "
+        f"{candidates:,} secrets it is, all equally likely; {_times(policy.releases)}; "
+        f"{how_known(held)})"
+    )
+    return _checked("max_success", found, allowed, holds, sentence), held
+
+
+def _check_information(judged: Judged, policy: Policy, allowed: float) -> Found:
+    held = judged.information
+    if held is None:
+        return _missing(judged, "max_information", "information bound in nats", allowed)
+    found, guarantee = held
+    holds = found <= allowed
+    sentence = (
+        f"information {significant_up(found, 4)} nats {_sign(holds)} {allowed:g} nats "
+        f"({_times(policy.releases)}; {how_known(guarantee)})"
+    )
+    return _checked("max_information", found, allowed, holds, sentence), guarantee
+
+
+def _check_attack(judged: Judged, policy: Policy, allowed: float) -> Found:
+    name, form = "max_attack", judged.form
+    if not form.attacks:
+        what = "no attack was run on this release, so none is shown to stay below"
+        return _failed(name, what, allowed), None
+    if judged.times > 1:
+        what = f"no attack was run on {policy.releases} releases, so none is shown to stay below"
+        return _failed(name, what, allowed), None
+    for attack in form.attacks:
+        if attack.worst is not None and attack.worst.low > allowed:
+            low, high = (percent(end, 2) for end in (attack.worst.low, attack.worst.high))
+            sentence = f"attack on the worst record in [{low}, {high}], above {percent(allowed, 2)}"
+            return _checked(name, attack.worst.value, allowed, False, sentence), None
+    strongest = max(form.attacks, key=lambda attack: attack.success.high).success
+    holds = strongest.high <= allowed
+    level = "" if strongest.confidence is None else f" ({strongest.confidence:.0%} interval)"
+    sentence = (
+        f"attack at most {percent_up(strongest.high, 2)}{level} {_sign(holds)} "
+        f"{percent(allowed, 2)}"
+    )
+    return _checked(name, strongest.high, allowed, holds, sentence), None
+
+
+def _check_use(name: str) -> Callable[[Judged, Policy, float], Found]:
+    def check(judged: Judged, policy: Policy, allowed: float) -> Found:
+        del policy
+        measured = [use for use in judged.form.use if use.name == MEASURES[name]]
+        if not measured:
+            return _failed(name, f"{MEASURES[name]}: the release has none", allowed), None
+        use = measured[0]
+        found, more = use.bad_end, use.better == "higher"
+        holds = found >= allowed if more else found <= allowed
+        relation = ("≥" if holds else "<") if more else _sign(holds)
+        # rounded down where less is worse, up where more is
+        shown = significant(_down(found), 4) if more else significant_up(found, 4)
+        end = "lower" if more else "upper"
+        sentence = f"{use.name} in {use.unit} ({end} end of its interval) {shown} {relation} "
+        return _checked(name, found, allowed, holds, sentence + f"{allowed:g}"), None
+
+    return check
+
+
+def _confidence(judged: list[Guarantee], least: float) -> list[GateCheck]:
+    """Return the check of the least confidence judged; none where nothing rests on samples."""
+    known = [held.confidence for held in judged if held.confidence is not None]
+    if not known:
+        return []
+    found = min(known)
+    holds = found >= least
+    sentence = f"confidence {found:.6g} {'≥' if holds else '<'} {least:g} of what rests on samples"
+    return [_checked("min_confidence", found, least, holds, sentence)]
+
+
+CHECKS: dict[str, Callable[[Judged, Policy, float], Found]] = {
+    "max_factor": _check_factor("max_factor"),
+    "max_nats": _check_factor("max_nats"),
+    "max_success": _check_success,
+    "max_information": _check_information,
+    "max_attack": _check_attack,
+    "min_agreement": _check_use("min_agreement"),
+    "max_kl": _check_use("max_kl"),
+}
+
+
+def _checked(name: str, found: float, allowed: float, holds: bool, sentence: str) -> GateCheck:
+    return GateCheck(name=name, found=found, allowed=allowed, holds=holds, sentence=sentence)
+
+
+def _game(bound: SuccessBound) -> str:
+    law = bound.law.rstrip(",") or "the law of its assumptions"
+    return f"{bound.task}, knowing only {law}; blind {percent(bound.prior, 2)}"
+
+
+def _times(releases: int) -> str:
+    return "one release about a secret" if releases == 1 else f"{releases} releases about a secret"
+
+
+def _down(value: float) -> float:
+    return math.floor(value * 1e4) / 1e4
+
+
+def _sign(holds: bool) -> str:
+    return "≤" if holds else ">"

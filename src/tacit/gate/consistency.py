@@ -1,0 +1,122 @@
+"""A stored release worked out again from what its file holds, and refused where it disagrees."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.classifiers.release import ClassifierRelease
+from tacit.guarantees import InformationBound
+from tacit.hidden_states.audit.findings import Audit
+from tacit.releases import Form, Release, load
+from tacit.releases.loading import read_json
+from tacit.statistics.plan import ASSUMPTIONS
+from tacit.statistics.release import StatisticRelease
+
+READERS: dict[str, Any] = {
+    StatisticRelease.FORMAT: StatisticRelease.from_dict,
+    ClassifierRelease.FORMAT: ClassifierRelease.from_dict,
+    Audit.FORMAT: Audit.from_dict,
+}
+# what double precision and a change of basis may lose
+ROUNDING = 1e-9
+
+
+def consistent_form(source: Any) -> Form:
+    """Return the form of a release; of a file or dictionary, what it lets one recompute agrees.
+
+    Args:
+        source: as ``tacit.load`` takes it.
+
+    Raises:
+        ValueError: as ``tacit.load``, or two parts of the file contradict each other.
+    """
+    content = read_json(source) if isinstance(source, (str, Path)) else source
+    form = load(content)
+    if isinstance(content, (Form, Release)):
+        return form
+    _check_void(form)
+    reader = READERS.get(str(content.get("format", content.get("kind"))))
+    if reader is None:
+        return form
+    # where it comes from stands beside a release, not in it
+    release = reader({name: part for name, part in content.items() if name != "provenance"})
+    stored = content["form"]
+    for name, value in release.form.to_dict().items():
+        if value != stored.get(name):
+            raise ValueError(
+                f"release: the file contradicts itself, its details give another {name!r}"
+            )
+    _check_numbers(release)
+    return form
+
+
+def _check_void(form: Form) -> None:
+    void = any(line.startswith("VOID") for line in form.all_assumptions)
+    if void and not form.reproducible:
+        raise ValueError(
+            "release: the file contradicts itself, an assumption says that its guarantee is void"
+        )
+
+
+def _check_numbers(release: Release) -> None:
+    """Recompute what the details determine."""
+    try:
+        if isinstance(release, Audit):
+            release.check()
+        elif isinstance(release, ClassifierRelease):
+            _check_information(release.guarantee, release.design.information)
+        elif isinstance(release, StatisticRelease):
+            _check_statistic(release)
+    except ValueError as error:
+        raise ValueError(f"release: the file contradicts itself: {error}") from None
+
+
+def _check_information(guarantee: InformationBound, designed: float | None) -> None:
+    if designed is not None and guarantee.nats < designed:
+        raise ValueError(
+            f"the noise was designed for {designed!r} nats, the guarantee says {guarantee.nats!r}"
+        )
+
+
+def _check_statistic(release: StatisticRelease) -> None:
+    _check_information(release.guarantee, release.design.information)
+    missing = [line for line in ASSUMPTIONS if line not in release.guarantee.assumptions]
+    if missing:
+        raise ValueError(f"{len(missing)} of the assumptions were removed")
+    if release.seed is not None and not release.reproducible:
+        raise ValueError("a seed is stored, and 'reproducible' is false")
+    seen = release.diagnostics
+    noise = (
+        release.design.covariance.diagonal()
+        if release.design.rank
+        else np.zeros(len(release.names))
+    )
+    if not _close(noise, seen.noise_variance):
+        raise ValueError("the covariance of the design is not the noise of the numbers")
+    if not _close(seen.noise_variance.sum(), seen.principal_noise_variance.sum()):
+        raise ValueError("the noise of the numbers is not that along the principal directions")
+    if not _close(seen.output_variance.sum(), seen.principal_output_variance.sum()):
+        raise ValueError("the variances of the outputs are not those along principal directions")
+    if release.design.confidence is None and release.design.rank:
+        least = _least_information(seen.principal_output_variance, seen.principal_noise_variance)
+        if release.guarantee.nats < least * (1 - ROUNDING) - ROUNDING:
+            raise ValueError(
+                f"this noise gives a bound of {least:.6g} nats or more, not "
+                f"{release.guarantee.nats:.6g}"
+            )
+
+
+def _least_information(outputs: Any, noise: Any) -> float:
+    """Return ½ Σ ln(1 + s_i/n_i): correlated noise of these variances gives no smaller bound."""
+    heard = outputs > ROUNDING * max(float(outputs.max()), 0.0)
+    if np.any(noise[heard] <= 0):
+        return math.inf
+    return 0.5 * float(np.log1p(outputs[heard] / noise[heard]).sum())
+
+
+def _close(left: Any, right: Any) -> bool:
+    return bool(np.allclose(left, right, rtol=1e-6, atol=0.0))

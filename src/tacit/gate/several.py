@@ -1,0 +1,78 @@
+"""Several stored releases judged by one policy: a verdict for each, the worst for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.gate.checks import judge
+from tacit.gate.consistency import consistent_form
+from tacit.gate.outcome import GateResult
+from tacit.gate.policy import PolicyFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of one release: judged, or refused with a sentence.
+
+    Attributes:
+        release: its path.
+        result: what was found; None where it could not be judged.
+        refusal: why it could not be judged; empty where it was.
+    """
+
+    release: str
+    result: GateResult | None
+    refusal: str = ""
+
+    @property
+    def code(self) -> int:
+        """Exit code: 0 for passed, 1 for crossed, 2 for refused."""
+        return 2 if self.result is None else 0 if self.result.passed else 1
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in a line: the first of what is crossed, or what holds."""
+        if self.result is None:
+            return f"refused: {self.release}: {self.refusal}"
+        if self.result.passed:
+            held = "; ".join(check.sentence for check in self.result.checks)
+            return f"passed: {self.release}: {held}"
+        return f"crossed: {self.release}: {'; '.join(self.crossed)}"
+
+    @property
+    def crossed(self) -> tuple[str, ...]:
+        """What speaks against the release, a sentence each."""
+        if self.result is None:
+            return (self.refusal,)
+        seeded = "the release is reproducible (seeded), so it has no guarantee"
+        found = [check.sentence for check in self.result.checks if not check.holds]
+        return (*((seeded,) if self.result.reproducible else ()), *found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able dictionary."""
+        found = {} if self.result is None else self.result.to_dict()
+        refusal = {"refusal": self.refusal} if self.refusal else {}
+        return {"release": self.release, "code": self.code, **found, **refusal}
+
+
+def check_releases(paths: Sequence[str], policy: PolicyFile) -> tuple[Verdict, ...]:
+    """Judge stored releases, each by what the policy asks of its kind.
+
+    Args:
+        paths: JSON files.
+        policy: the thresholds.
+
+    Returns:
+        One verdict per path, in order; a file that is no release is refused and the others judged.
+    """
+    return tuple(_verdict(path, policy) for path in paths)
+
+
+def _verdict(path: str, policy: PolicyFile) -> Verdict:
+    try:
+        form = consistent_form(path)
+        return Verdict(release=path, result=judge(form, policy.of(form.kind)))
+    except ValueError as error:
+        return Verdict(release=path, result=None, refusal=" ".join(str(error).split()))
