@@ -3,7 +3,7 @@
 from .behaviours import Behaviours as Behaviours
 from .continuation import Continuation as Continuation
 from .language import LanguageModel as LanguageModel
-from .language import load as load
+from .loading import load as load
 from .small.training import train as train
 from .texts.corpus import docstring_corpus as docstring_corpus
 from .texts.corpus import read_text as read_text

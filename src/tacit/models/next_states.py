@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import DynamicCache
 
-from tacit.models.anatomy import Anatomy, dissect
+from tacit.models.anatomy import Anatomy, ReachedError, watched, whole
 from tacit.models.continuation import batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
 
@@ -39,10 +38,6 @@ def single_tokens(
     if count is not None and len(found) != count:
         raise ValueError(f"{name}: expected shape ({count},), got {tuple(found.shape)}")
     return model.check_tokens(found[:, None])[:, 0]
-
-
-class _ReachedError(Exception):
-    """Ends a forward pass once the highest wanted layer's state was read."""
 
 
 @torch.no_grad()
@@ -81,7 +76,7 @@ def next_states(
     ids = model.check_tokens(as_tokens("candidates", candidates)[:, None])
     wanted = [model.check_layer(layer) for layer in layers]
     past = as_tokens("prefix", prefix)
-    anatomy = dissect(model.network, model.name)
+    anatomy = model.anatomy
     # the first layer's cache is what tells the body how long the prompt is
     stop = max(1, *wanted)
     cache = None
@@ -101,32 +96,17 @@ def next_states(
 def _run(
     anatomy: Anatomy, tokens: Tensor, cache: Any, layers: Sequence[int], stop: int
 ) -> list[Tensor]:
-    with _reading(anatomy, layers, stop) as seen:
-        try:
-            anatomy.body(input_ids=tokens, past_key_values=cache, use_cache=True)
-        except _ReachedError:
-            return [seen[layer] for layer in layers]
-    raise AssertionError("the forward pass ended without passing its layers")
-
-
-@contextmanager
-def _reading(anatomy: Anatomy, layers: Sequence[int], stop: int) -> Iterator[dict[int, Tensor]]:
-    """Keep what each wanted stage is given, and end the pass at stage ``stop``."""
+    """Run tokens after what the cache holds; keep what each layer returns, and end at ``stop``."""
     seen: dict[int, Tensor] = {}
 
-    def reader(layer: int) -> Any:
-        def read(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-            seen[layer] = arguments[0]
-            if layer == stop:
-                raise _ReachedError
+    def see(layer: int, states: Tensor) -> None:
+        seen[layer] = whole(states)
+        if layer == stop:
+            raise ReachedError
 
-        return read
-
-    handles = [
-        anatomy.stages[layer].register_forward_pre_hook(reader(layer)) for layer in {*layers, stop}
-    ]
     try:
-        yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
+        with watched(anatomy, {*layers, stop}, see):
+            anatomy.forward(anatomy.inputs(tokens), cache)
+    except ReachedError:
+        return [seen[layer] for layer in layers]
+    raise AssertionError("the forward pass ended without passing its layers")

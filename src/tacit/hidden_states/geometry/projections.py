@@ -290,7 +290,7 @@ def _protocols(
     """Reference and changed logits of each protocol."""
 
     def read(states: Tensor) -> Tensor:
-        logits: Tensor = run.anatomy.head(run.anatomy.stages[-1](states))
+        logits: Tensor = run.anatomy.read_out(states)
         return logits
 
     return {
