@@ -172,8 +172,8 @@ def continue_from(anatomy: Anatomy, tokens: Tensor, layer: int, batch_size: int)
         parts, caches = _clean_run(anatomy, {k: v[rows] for k, v in inputs.items()}, layer)
         if not kept:
             kept = [part.new_empty(len(tokens), *part.shape[1:]) for part in parts]
-        for whole, part in zip(kept, parts, strict=True):
-            whole[rows] = part
+        for every, part in zip(kept, parts, strict=True):
+            every[rows] = part
     states, logits, *past = kept
     last = last_of(inputs)
     return Continuation(

@@ -92,7 +92,7 @@ def before_last(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def followed(inputs: dict[str, Tensor], chosen: Tensor) -> dict[str, Tensor]:
-    """Return the inputs of one more token (n, 1) after ``inputs``, whose positions a cache holds."""
+    """Return the inputs of one more token (n, 1), the positions before it held by a cache."""
     found = {"input_ids": chosen}
     if "attention_mask" in inputs:
         mask = inputs["attention_mask"]
