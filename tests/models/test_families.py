@@ -154,8 +154,9 @@ def test_a_network_with_a_vision_tower_is_a_language_model_too():
     text = CONFIGURATIONS["gemma3"]().to_dict()
     vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2,
               "num_attention_heads": 2, "image_size": 16, "patch_size": 8}  # fmt: skip
-    config = hub.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4,
-                              image_token_index=39, boi_token_index=38, eoi_token_index=37)  # fmt: skip
+    images = {"mm_tokens_per_image": 4, "image_token_index": 39, "boi_token_index": 38,
+              "eoi_token_index": 37}  # fmt: skip
+    config = hub.Gemma3Config(text_config=text, vision_config=vision, **images)
     torch.manual_seed(0)
     model = load(hub.AutoModelForImageTextToText.from_config(config))
     assert (model.layers, model.width) == (LAYERS, WIDTH)
@@ -214,7 +215,7 @@ def test_a_model_that_does_not_agree_is_refused_by_what_does_not(what, words):
 
 
 def test_blocks_that_do_not_follow_each_other_are_refused():
-    with pytest.raises(ValueError, match="one stack of decoder blocks, got .* with 0 of them"):
+    with pytest.raises(ValueError, match=r"one stack of decoder blocks, got .* with 0 of them"):
         load(broken("something between the blocks"))
 
 
@@ -265,7 +266,7 @@ def test_prompts_are_tokens_as_the_model_is_served_them(tmp_path):
     texts = ["w5 w6", "w7", "w8 w9 w10"]
     assert model.prompts(texts).tolist() == [[-1, 0, 5, 6], [-1, -1, 0, 7], [0, 8, 9, 10]]
     assert model.encode("w5 w6") == [5, 6]
-    with pytest.raises(ValueError, match="chat_template: the tokenizer of .* has none"):
+    with pytest.raises(ValueError, match=r"chat_template: the tokenizer of .* has none"):
         model.prompts(texts, chat_template=True)
     model.tokenizer.chat_template = (
         "{{ bos_token }} w4 {% for m in messages %}{{ m.content }} {% endfor %}"

@@ -308,8 +308,8 @@ class LanguageModel:
         low, high = int(real.min()), int(real.max())
         if low < 0 or high >= self.anatomy.embedded:
             raise ValueError(
-                f"tokens: expected integers in 0 … {self.anatomy.embedded - 1}, or {PADDING} before a "
-                f"prompt's tokens, got {low} … {high}"
+                f"tokens: expected integers in 0 … {self.anatomy.embedded - 1}, or {PADDING} before "
+                f"those of a prompt, got {low} … {high}"
             )
         return ids
 
