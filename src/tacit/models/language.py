@@ -99,13 +99,16 @@ class LanguageModel:
         )
         return torch.cat(list(parts))
 
-    def prompts(self, texts: Sequence[str], *, chat_template: bool = False) -> Tensor:
+    def prompts(
+        self, texts: Sequence[str], *, chat_template: bool = False, bare: bool = False
+    ) -> Tensor:
         """Return prompts as the model is served them, shorter ones padded on the left.
 
         Args:
             texts: n of them.
             chat_template: put each as a user's message into the tokenizer's chat template, up to
                 where the model answers.
+            bare: without special tokens.
 
         Returns:
             Tokens with the special ones that the tokenizer adds, (n, T) of int64, −1 where padded.
@@ -118,7 +121,8 @@ class LanguageModel:
             if not isinstance(text, str) or not text:
                 raise ValueError(f"texts: expected texts that are not empty, got none at {place}")
         if not chat_template:
-            found = tokenizer(list(texts), return_attention_mask=False, verbose=False)["input_ids"]
+            options = {"return_attention_mask": False, "verbose": False}
+            found = tokenizer(list(texts), add_special_tokens=not bare, **options)["input_ids"]
             return pad(found)
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError(f"chat_template: the tokenizer of {self.name} has none")
@@ -308,8 +312,8 @@ class LanguageModel:
         low, high = int(real.min()), int(real.max())
         if low < 0 or high >= self.anatomy.embedded:
             raise ValueError(
-                f"tokens: expected integers in 0 … {self.anatomy.embedded - 1}, or {PADDING} before "
-                f"those of a prompt, got {low} … {high}"
+                f"tokens: expected integers in 0 … {self.anatomy.embedded - 1}, with {PADDING} in "
+                f"front of shorter prompts, got {low} … {high}"
             )
         return ids
 

@@ -14,7 +14,7 @@ from tacit.cli.hidden.inputs import (
     Codewords,
     KlBudgets,
     Layer,
-    Prompts,
+    Measured,
     Source,
     listed,
     sizes_of,
@@ -53,7 +53,7 @@ def model_layer(
         str,
         typer.Option(help="A: the consumer also holds clean earlier positions; B: it does not."),
     ] = "A",
-    prompts: Prompts = 1000,
+    measured: Measured = 1000,
     kl_budgets: KlBudgets = "1,4,16",
     codewords: Codewords = "64,256,1024",
     report: Report = None,
@@ -80,7 +80,9 @@ def model_layer(
     wish = Wish(
         max_attack=max_attack, min_agreement=min_agreement, max_kl=max_kl, protocol=protocol
     )
-    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
+    found, prefixes = source.prepare(
+        layer, bank=bank, calibration=calibration, held_out=measured
+    )
     from tacit.hidden_states import audit_layer
 
     with progress_reports("preparing") as progress:
@@ -91,13 +93,13 @@ def model_layer(
             wish=wish,
             kl_budgets=budgets,
             codewords=cells,
-            sizes=sizes_of(prompts),
+            sizes=sizes_of(measured),
             out=points,
             rng=source.seed,
             progress=progress,
         )
     provenance = Provenance.capture(
-        command_line(), data_name=source.texts or "docstrings of this installation", data_rows=bank
+        command_line(), data_name=source.data_name, data_rows=len(prefixes.bank)
     )
     content = {**result.to_dict(), "provenance": provenance.to_dict()}
     output.write(content)

@@ -47,7 +47,7 @@ class Sizes:
     Attributes:
         geometry: calibration prompts from which F and S are measured.
         pairs: differences in each adjacency set.
-        prompts: bank prompts on which KL and agreement are measured.
+        prompts: held-out prompts on which KL and agreement are measured.
         generated: of these, how many are continued by 8 tokens; 0 for none.
         queries: bank prompts whose releases are attacked.
         trained: calibration prompts through which codewords are trained.
@@ -73,12 +73,17 @@ class Sizes:
             ValueError: the bank has too few prompts to attack and to tune on.
         """
         bank, calibration = len(prefixes.bank), len(prefixes.calibration)
+        apart = len(prefixes.held_out)
         if bank < 8:
             raise ValueError(f"prefixes: expected a bank of at least 8 prompts, got {bank}")
         if calibration < 4:
             raise ValueError(f"prefixes: expected at least 4 to calibrate on, got {calibration}")
+        if apart < 2:
+            raise ValueError(
+                f"prefixes: expected at least 2 held-out prompts to measure use on, got {apart}"
+            )
         held_out = min(self.held_out, bank // 4)
-        prompts = min(self.prompts, bank)
+        prompts = min(self.prompts, apart)
         return Sizes(
             geometry=min(self.geometry, calibration),
             pairs=min(self.pairs, bank),
@@ -101,12 +106,14 @@ class Laboratory:
         sizes: how much is measured.
         bank: states of the bank, (N, d) float32.
         bank_behaviours: what the model predicts for it.
+        measured: states of the held-out prompts on which use is measured, (n, d) float32.
+        measured_behaviours: what the model predicts for them.
         calibration: states of the calibration prompts, (M, d) float32.
         calibration_behaviours: what the model predicts for them.
         geometry: F and S, from calibration prompts.
         nearest: differences of nearest neighbours in the bank, (m, d).
         random: differences of random pairs of the bank, (m, d).
-        readers: the layers above, ready for the first prompts of the bank.
+        readers: the layers above, ready for the held-out prompts.
     """
 
     model: LanguageModel
@@ -115,6 +122,8 @@ class Laboratory:
     sizes: Sizes
     bank: Tensor
     bank_behaviours: Behaviours
+    measured: Tensor
+    measured_behaviours: Behaviours
     calibration: Tensor
     calibration_behaviours: Behaviours
     geometry: Geometry
@@ -136,11 +145,11 @@ class Laboratory:
         """Measure the geometry of one layer, and read its states where they were not before."""
         kept = sizes.within(prefixes)
         level = integer("layer", layer, minimum=1, maximum=model.layers)
-        room = prefixes.bank.shape[1] + STEPS - 1
-        if kept.generated and room > model.context:
+        longest = prefixes.held_out.shape[1]
+        if kept.generated and longest + STEPS - 1 > model.context:
             raise ValueError(
                 f"generated: expected prompts of at most {model.context - STEPS + 1} tokens to "
-                f"continue, got {prefixes.bank.shape[1]}"
+                f"continue, got {longest}"
             )
         read = Passes.of(model, prefixes, [level]) if passes is None else passes
         bank = read.bank.states[level]
@@ -156,6 +165,8 @@ class Laboratory:
             sizes=kept,
             bank=bank,
             bank_behaviours=read.bank.behaviours,
+            measured=read.held_out.states[level][: kept.prompts],
+            measured_behaviours=read.held_out.behaviours.select(torch.arange(kept.prompts)),
             calibration=read.calibration.states[level],
             calibration_behaviours=read.calibration.behaviours,
             geometry=measured,
@@ -163,7 +174,7 @@ class Laboratory:
             random=adjacency_differences(rows, kept.pairs, kind="random", rng=source),
             readers=tuple(
                 model.continuation(part, level)
-                for part in torch.split(prefixes.bank[: kept.prompts], PROMPTS_TOGETHER)
+                for part in torch.split(prefixes.held_out[: kept.prompts], PROMPTS_TOGETHER)
             ),
         )
 
@@ -185,12 +196,12 @@ class Laboratory:
 
     @cached_property
     def clean_text(self) -> Tensor:
-        """What the model itself generates after the first prompts, (n, 8)."""
+        """What the model itself generates after the first held-out prompts, (n, 8)."""
         return self.model.generate(self._continued, self.layer, None, STEPS)
 
     @property
     def _continued(self) -> Tensor:
-        return self.prefixes.bank[: self.sizes.generated]
+        return self.prefixes.held_out[: self.sizes.generated]
 
     @property
     def attacked(self) -> slice:
@@ -238,7 +249,7 @@ class Laboratory:
         return Interval(float(shares.mean()), low, high)
 
     def batches(self) -> Iterator[tuple[Continuation, slice]]:
-        """Yield the layers above for some prompts, and which rows of the bank those are."""
+        """Yield the layers above for some held-out prompts, and which rows those are."""
         start = 0
         for run in self.readers:
             yield run, slice(start, start + len(run))
