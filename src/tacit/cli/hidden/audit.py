@@ -80,9 +80,7 @@ def model_layer(
     wish = Wish(
         max_attack=max_attack, min_agreement=min_agreement, max_kl=max_kl, protocol=protocol
     )
-    found, prefixes = source.prepare(
-        layer, bank=bank, calibration=calibration, held_out=measured
-    )
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration, held_out=measured)
     from tacit.hidden_states import audit_layer
 
     with progress_reports("preparing") as progress:

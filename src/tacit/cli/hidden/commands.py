@@ -109,9 +109,7 @@ def sweep(
     targets = listed("--epsilons", epsilons, float)
     cells = listed("--codewords", codewords, int)
     names = words(mechanisms)
-    found, prefixes = source.prepare(
-        *levels, bank=bank, calibration=calibration, held_out=measured
-    )
+    found, prefixes = source.prepare(*levels, bank=bank, calibration=calibration, held_out=measured)
     from tacit.hidden_states import sweep as measure
 
     with progress_reports("preparing") as progress:

@@ -126,8 +126,8 @@ class Source:
         if self.prompts is None:
             unused = {"--column": self.column, "--chat-template": self.chat_template or None,
                       "--longest": self.longest}  # fmt: skip
-            for flag, value in unused.items():
-                if value is not None:
+            for flag, unread in unused.items():
+                if unread is not None:
                     raise ValueError(f"{flag}: needs --prompts")
 
 

@@ -33,9 +33,7 @@ def windows(
         if source.texts is not None:
             note("prompts to fit on are cut from --texts too, and what is released may hold what "
                  "was fitted on: give others with --public-texts")  # fmt: skip
-        return Prefixes.draw(
-            stream, bank=bank, calibration=calibration, held_out=aside, **shared
-        )
+        return Prefixes.draw(stream, bank=bank, calibration=calibration, held_out=aside, **shared)
     own = sample_prefixes(stream, count=bank + aside, **shared)
     public = sample_prefixes(
         model.stream(read_text(source.public_texts)), count=calibration, exclude=own, **shared

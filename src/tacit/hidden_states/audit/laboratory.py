@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from tacit._ground.checks import Array, integer
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
-from tacit.attacks.intervals import mean_interval, proportion_interval
+from tacit.attacks.intervals import mean_interval
 from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
 from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
@@ -22,6 +23,7 @@ from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import AttackPoint
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
+from tacit.hidden_states.geometry.utility import Outcomes, outcomes, summarise
 from tacit.hidden_states.noise.release import ORDERS
 from tacit.hidden_states.noise.shapes import Designs
 from tacit.measured import Interval
@@ -226,17 +228,24 @@ class Laboratory:
         return lambda run, rows: run.logits(states[rows]).log_softmax(dim=-1)
 
     @torch.no_grad()
-    def utility(self, reader: Reader) -> tuple[Interval, Interval]:
-        """Measure KL from the clean prediction, nats, and top-1 agreement with it."""
-        divergences: list[Tensor] = []
-        hits = 0
-        for run, rows in self.batches():
-            clean, read = run.clean_logits.log_softmax(dim=-1), reader(run, rows)
-            divergences.append((clean.exp() * (clean - read)).sum(dim=-1).double().cpu())
-            hits += int((clean.argmax(dim=-1) == read.argmax(dim=-1)).sum())
-        nats = torch.cat(divergences).numpy()
-        low, high = proportion_interval(hits, nats.size, CONFIDENCE)
-        return normal_mean(nats), Interval(hits / nats.size, low, high)
+    def utility(self, reader: Reader) -> dict[str, Interval | None]:
+        """Measure what becomes of the predictions after held-out prompts.
+
+        Returns:
+            ``kl``, ``kl_median``, ``kl_95`` and ``jensen_shannon`` in nats, ``agreement`` and
+            ``top5`` as shares; None for a quantile of more prompts than there are.
+        """
+        parts = [outcomes(run.clean_logits, reader(run, rows)) for run, rows in self.batches()]
+        found = Outcomes.join(parts)
+        use = summarise(found, confidence=CONFIDENCE)
+        return {
+            "kl": normal_mean(found.kl),
+            "kl_median": _bounded(use.median, use.median_interval),
+            "kl_95": _bounded(use.large, use.large_interval),
+            "jensen_shannon": _bounded(use.jensen_shannon, use.jensen_shannon_interval),
+            "agreement": Interval(use.agreement, *use.agreement_interval),
+            "top5": _bounded(use.top5, use.top5_interval),
+        }
 
     def generated(self, states: Tensor) -> Interval | None:
         """Measure the share of 8 greedily generated tokens that stay the same (protocol A)."""
@@ -283,6 +292,11 @@ class Laboratory:
             rng=seed,
         )
         return _attack_point(name, found, len(self.bank))
+
+
+def _bounded(value: float, interval: tuple[float, float]) -> Interval | None:
+    low, high = interval
+    return None if math.isinf(high) else Interval(value, min(low, value), max(high, value))
 
 
 def normal_mean(values: Array) -> Interval:

@@ -62,7 +62,6 @@ class Prefixes:
             *split(sample_prefixes(stream, count=sum(sizes), length=length, rng=rng), *sizes)
         )
 
-
     @classmethod
     def of_prompts(
         cls,

@@ -44,9 +44,7 @@ class PromptTexts:
 
     def select(self, kept: Sequence[int]) -> PromptTexts:
         """Return some of them."""
-        return PromptTexts(
-            tuple(self.texts[i] for i in kept), tuple(self.places[i] for i in kept)
-        )
+        return PromptTexts(tuple(self.texts[i] for i in kept), tuple(self.places[i] for i in kept))
 
 
 def read_prompts(
@@ -160,9 +158,7 @@ def _json_lines(text: str, column: str | None, name: str) -> Iterator[tuple[str,
             yield place, entry
 
 
-def _csv(
-    text: str, column: str | None, name: str, separator: str
-) -> Iterator[tuple[str, Any]]:
+def _csv(text: str, column: str | None, name: str, separator: str) -> Iterator[tuple[str, Any]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     limit = csv.field_size_limit(max(len(text), 1))
     try:
