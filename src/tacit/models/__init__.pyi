@@ -2,6 +2,9 @@
 
 from .behaviours import Behaviours as Behaviours
 from .continuation import Continuation as Continuation
+from .encoders import Encoder as Encoder
+from .encoders import encode as encode
+from .encoders import load_encoder as load_encoder
 from .language import LanguageModel as LanguageModel
 from .loading import load as load
 from .padding import pad as pad

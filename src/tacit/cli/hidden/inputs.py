@@ -49,7 +49,7 @@ class Source:
     ] = None
     column: Annotated[
         str | None,
-        typer.Option(help="Column of the prompts; prompt, text or the only one when left out."),
+        typer.Option(help="Column of the prompts; prompt or text when left out."),
     ] = None
     chat_template: Annotated[
         bool, typer.Option("--chat-template", help="Put every prompt into the chat template.")

@@ -56,8 +56,7 @@ def read_prompts(
         path: ``.txt`` (a prompt a line, empty lines left out), ``.jsonl`` or ``.ndjson`` (strings,
             or objects), ``.csv``, ``.tsv`` (with a header) or ``.parquet``; all but the last in
             UTF-8, and with ``.gz`` after it when compressed.
-        column: of objects, CSV and Parquet; when left out ``prompt``, else ``text``, else the
-            only one.
+        column: of objects, CSV and Parquet; when left out ``prompt``, else ``text``.
         name: what messages call the argument.
 
     Returns:
@@ -126,17 +125,16 @@ def _decoded(content: bytes, name: str) -> str:
 
 
 def _chosen(columns: Sequence[str], column: str | None, name: str, place: str) -> str:
-    """Return the column that is asked for, or else the one that holds prompts."""
-    if column is not None:
-        if column not in columns:
-            known = ", ".join(map(repr, columns)) or "none"
-            raise ValueError(f"{name}: {place}: expected a column {column!r}, got {known}")
-        return column
-    usual = [held for held in USUAL_COLUMNS if held in columns]
-    if not usual and len(columns) != 1:
-        known = ", ".join(map(repr, columns)) or "none"
-        raise ValueError(f"{name}: {place}: which column holds the prompts? there are {known}")
-    return usual[0] if usual else columns[0]
+    """Return the column asked for, else the usual one; a file without a header shows no cell."""
+    wanted = USUAL_COLUMNS if column is None else (column,)
+    found = [held for held in wanted if held in columns]
+    if not found:
+        named = " or ".join(map(repr, wanted))
+        other = "" if column is not None else "; --column names another"
+        raise ValueError(
+            f"{name}: {place}: expected a column {named} among {len(columns)}, got none{other}"
+        )
+    return found[0]
 
 
 def _json_lines(text: str, column: str | None, name: str) -> Iterator[tuple[str, Any]]:
