@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 hub = pytest.importorskip("transformers")
 
 from tacit.models import load  # noqa: E402
+from tacit.models.next_states import next_states  # noqa: E402
 from tacit.models.padding import PADDING, pad  # noqa: E402
 from tests.models.families import (  # noqa: E402
     CONFIGURATIONS,
@@ -136,6 +137,19 @@ def test_padded_prompts_generate_what_they_do_alone(family):
     for place, prompt in enumerate(alone):
         expected = model.generate([prompt], 2, states[place : place + 1], steps=6)
         assert torch.equal(found[place : place + 1], expected)
+
+
+@pytest.mark.parametrize("family", ["bloom", "falcon-alibi", "gemma3", "gptj", "mixtral"])
+def test_states_of_candidates_are_those_of_whole_prompts(family):
+    model = load(network(family))
+    prompt, candidates = pad([[5, 9, 3, 22, 8, 7], [4]])[0], torch.arange(VOCABULARY)
+    whole = torch.cat([prompt.expand(VOCABULARY, -1), candidates[:, None]], dim=1)
+    for start in (prompt, pad([prompt.tolist(), [0] * 9])[0]):
+        for first, last in next_states(model, start, candidates, [1, LAYERS], batch_size=17):
+            rows = slice(0, len(first))
+            close(model, first, model.states(whole[rows], 1))
+            close(model, last, model.states(whole[rows], LAYERS))
+            whole = whole.roll(-len(first), 0)
 
 
 def test_a_stored_model_is_held_as_asked(tmp_path):

@@ -13,6 +13,7 @@ from transformers import DynamicCache
 from tacit.models.anatomy import Anatomy, ReachedError, watched, whole
 from tacit.models.continuation import batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
+from tacit.models.padding import PADDING
 
 
 def as_tokens(name: str, value: Any, *, ndim: int | tuple[int, ...] = 1) -> Tensor:
@@ -55,7 +56,7 @@ def next_states(
 
     Args:
         model: the language model.
-        prefix: tokens, (T,), T >= 0.
+        prefix: tokens, (T,), T >= 0; −1 where it is padded.
         candidates: tokens, (m,).
         layers: each 1 … L, or 0 for the embeddings.
         batch_size: candidates run at a time.
@@ -76,6 +77,7 @@ def next_states(
     ids = model.check_tokens(as_tokens("candidates", candidates)[:, None])
     wanted = [model.check_layer(layer) for layer in layers]
     past = as_tokens("prefix", prefix)
+    past = past[past != PADDING]
     anatomy = model.anatomy
     # the first layer's cache is what tells the body how long the prompt is
     stop = max(1, *wanted)

@@ -70,7 +70,7 @@ def model_layer(
     from tacit.hidden_states.audit.recommendation import Wish
     from tacit.releases import Provenance
     from tacit.report import write_report
-    from tacit.report.hidden.words import hidden_verdict
+    from tacit.report.hidden.words import hidden_verdict, use_of
 
     output, page = json_output(json, force), new_file("--report", report, force)
     if points is not None:
@@ -107,6 +107,8 @@ def model_layer(
     console.print(Text(conclusion.sentence, style))
     for reason in result.recommendation.reasons:
         line(console, "because", reason)
+    if result.recommendation.point is not None:
+        line(console, "use", use_of(result.recommendation.point))
     for guarantee in result.guarantees:
         line(console, "guarantee", guarantee.describe())
     if page is not None:

@@ -68,7 +68,10 @@ def whole_prompts(
 
 def some_prompts(source: Source, model: LanguageModel, count: int) -> Tensor:
     """Return the first of the user's prompts, or windows of the texts, for a measurement alone."""
+    import torch
+
     from tacit.models import Prefixes, docstring_corpus, read_prompts, read_text
+    from tacit.models.texts.prefixes import distinct_prompts
 
     if source.prompts is None:
         text = docstring_corpus() if source.texts is None else read_text(source.texts)
@@ -78,7 +81,8 @@ def some_prompts(source: Source, model: LanguageModel, count: int) -> Tensor:
         )  # fmt: skip
         return sets.calibration
     own = read_prompts(source.prompts, column=source.column, name="--prompts")
-    return served(source, model, own, model.context - FOLLOWING)[1][:count]
+    tokens = served(source, model, own, model.context - FOLLOWING)[1]
+    return torch.from_numpy(distinct_prompts(tokens.numpy())[:count])
 
 
 def public_prompts(source: Source, count: int) -> PromptTexts:

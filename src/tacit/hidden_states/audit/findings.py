@@ -26,7 +26,7 @@ class Audit(Release):
         layer: 1 … L.
         layers: L.
         width: d.
-        length: tokens of each prompt.
+        length: tokens of the longest prompt.
         calibration: public prompts that designs, codebooks and denoisers were fitted on.
         points: every release measured.
         recommendation: the release to choose, or none.

@@ -99,7 +99,7 @@ class Prefixes:
         width = max(own.shape[1], others.shape[1])
         own, others = (np.pad(rows, ((0, 0), (width - rows.shape[1], 0)), constant_values=PADDING)
                        for rows in (own, others))  # fmt: skip
-        own, others = _distinct(own), _distinct(others)
+        own, others = distinct_prompts(own), distinct_prompts(others)
         others = others[~np.isin(_keys(others), _keys(own))]
         aside = min(integer("held_out", held_out, minimum=0), len(own) // 5)
         kept = min(integer("bank", bank, minimum=1), len(own) - aside)
@@ -221,8 +221,8 @@ def _sequences(rows: Tokens, length: int) -> tuple[Tokens, Tokens]:
     return np.ascontiguousarray(runs[whole]), np.nonzero(whole)[0]
 
 
-def _distinct(rows: Tokens) -> Tokens:
-    """Return the rows in order, each once."""
+def distinct_prompts(rows: Tokens) -> Tokens:
+    """Return the prompts in order, each once."""
     first = np.unique(_keys(rows), return_index=True)[1]
     return np.ascontiguousarray(rows[np.sort(first)])
 
