@@ -21,7 +21,8 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from tacit.hidden_states.geometry.fisher import fisher_information
-from tacit.models.language import TOKENS_PER_BATCH, LanguageModel, load
+from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
+from tacit.models.loading import load
 
 LENGTH = 32
 

@@ -45,7 +45,7 @@ def bench() -> Any:
             if parameter.ndim == 2:
                 parameter.mul_(8.0)
     stream = np.random.default_rng(1).integers(40, size=6000)
-    prefixes = Prefixes.draw(stream, bank=BANK, calibration=300, held_out=10, length=6, rng=0)
+    prefixes = Prefixes.draw(stream, bank=BANK, calibration=300, held_out=150, length=6, rng=0)
     wanted = Sizes(
         geometry=100, pairs=50, prompts=150, generated=0, queries=100, held_out=40, trained=100
     )

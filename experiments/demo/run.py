@@ -48,7 +48,7 @@ def main() -> int:
         stream,
         bank=arguments.bank,
         calibration=arguments.calibration,
-        held_out=1,
+        held_out=SIZES.prompts,
         length=LENGTH,
         rng=SEED,
     )

@@ -92,7 +92,7 @@ def main() -> int:
         model.stream(text),
         bank=scale.bank,
         calibration=scale.calibration,
-        held_out=1,
+        held_out=scale.sizes.prompts,
         length=LENGTH,
         rng=SEED,
     )

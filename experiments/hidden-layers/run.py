@@ -65,8 +65,12 @@ def main() -> int:
     text = read_text(arguments.texts) if arguments.texts else docstring_corpus()
     prefixes = Prefixes.draw(
         model.stream(text[:FAST_CHARACTERS] if arguments.fast else text),
-        bank=scale.bank, calibration=scale.calibration, held_out=1, length=LENGTH, rng=SEED,
-    )  # fmt: skip
+        bank=scale.bank,
+        calibration=scale.calibration,
+        held_out=scale.sizes.prompts,
+        length=LENGTH,
+        rng=SEED,
+    )
     arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED, tuple(layers))
     key = hashlib.sha256(prefixes.calibration.numpy().tobytes()).hexdigest()[:16]

@@ -29,7 +29,7 @@ class Guarded:
 
 @dataclass(frozen=True)
 class GuardedRow:
-    """What one codebook reached on the first prompts of a bank: [agreement, KL in nats].
+    """What one codebook reached on held-out prompts: [agreement, KL in nats].
 
     Attributes:
         wanted: the codebook.
@@ -98,7 +98,7 @@ def measured(laboratory: Laboratory, wanted: Guarded, seed: int) -> GuardedRow:
         progress=False,
     )
     cells = book.assign(behaviours=laboratory.bank_behaviours)
-    codes = torch.from_numpy(cells[: laboratory.sizes.prompts])
+    codes = torch.from_numpy(book.assign(behaviours=laboratory.measured_behaviours))
     states = book.decode(codes).to(laboratory.bank)
     tried = torch.cat([_tried(book, laboratory, run, rows) for run, rows in laboratory.batches()])
     generated = laboratory.generated(states)
@@ -117,12 +117,12 @@ def measured(laboratory: Laboratory, wanted: Guarded, seed: int) -> GuardedRow:
 
 
 def _tried(book: Codebook, laboratory: Laboratory, run: Any, rows: slice) -> torch.Tensor:
-    known = laboratory.bank_behaviours.select(torch.arange(rows.start, rows.stop))
+    known = laboratory.measured_behaviours.select(torch.arange(rows.start, rows.stop))
     return torch.from_numpy(
         book.assign(behaviours=known, continuation=run, tries=min(TRIES, book.size))
     )
 
 
 def _utility(laboratory: Laboratory, reader: Any) -> tuple[float, float]:
-    kl, agreement = laboratory.utility(reader)
-    return round(agreement.value, 4), round(kl.value, 4)
+    use = laboratory.utility(reader)
+    return round(use["agreement"].value, 4), round(use["kl"].value, 4)

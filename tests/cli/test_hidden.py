@@ -60,7 +60,7 @@ def test_an_audit_writes_a_report_and_strict_json(
     tacit: Tacit, given: tuple[str, ...], tmp_path: Path
 ) -> None:
     report = tmp_path / "out.html"
-    sizes = ("--bank", "300", "--calibration", "600", "--prompts", "100")
+    sizes = ("--bank", "300", "--calibration", "600", "--measured", "100")
     limits = ("--max-attack", "0.9", "--min-agreement", "0.1", "--codewords", "8,16")
     asked = ("audit", "model", "--layer", "1", *given, *sizes, *limits)
     done = tacit(*asked, "--report", report, "--json", "-", "--points", tmp_path / "p.jsonl")
@@ -113,7 +113,7 @@ def test_geometry_sweep_and_codebook_speak_json(
     sizes = ("--bank", "200", "--calibration", "300")
     swept = tacit(
         "hidden", "sweep", "--layers", "1", "--mechanisms", "isotropic,argmax", "--kl-budgets",
-        "0.1", "--codewords", "8", "--prompts", "80", *given, *sizes, "--json", "-",
+        "0.1", "--codewords", "8", "--measured", "80", *given, *sizes, "--json", "-",
     )  # fmt: skip
     assert swept.code == 0, swept.err
     # noise is read in three ways, the likeliest token in two
@@ -126,6 +126,111 @@ def test_geometry_sweep_and_codebook_speak_json(
     assert fitted.code == 0, fitted.err
     assert json.loads(fitted.out)["success"]["success"] <= 8 / 200 + 1e-12
     assert out.exists()
+
+
+@pytest.fixture(scope="module")
+def own(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The model, prompts of several lengths and public ones, as flags."""
+    folder = Path(given[1]).parent
+    draws = torch.Generator().manual_seed(5)
+    for name, count in (("own.jsonl", 260), ("public.jsonl", 400)):
+        lengths = torch.randint(2, 8, (count,), generator=draws).tolist()
+        rows = [torch.randint(30, (n,), generator=draws).tolist() for n in lengths]
+        texts = [" ".join(WORDS[i] for i in row) for row in rows]
+        lines = [json.dumps({"id": i, "ask": text}) for i, text in enumerate([*texts, texts[0]])]
+        (folder / name).write_text("\n".join(lines), encoding="utf-8")
+    flags = ("--prompts", folder / "own.jsonl", "--public-texts", folder / "public.jsonl")
+    return ("--model", given[1], *map(str, flags), "--column", "ask", "--seed", "1")
+
+
+def test_an_audit_of_the_users_own_prompts(tacit: Tacit, own: tuple[str, ...]) -> None:
+    limits = ("--max-attack", "1", "--min-agreement", "0.01", "--codewords", "8")
+    done = tacit("audit", "model", "--layer", "1", *own, *limits, "--kl-budgets", "0.1",
+                 "--json", "-")  # fmt: skip
+    assert done.code == 0, done.err
+    content = json.loads(done.out)
+    # a fifth of the distinct prompts is held out, and the others are the bank
+    bank, measured = content["points"][0]["bank"], content["points"][0]["prompts"]
+    assert measured == (bank + measured) // 5
+    assert 200 < bank + measured <= 260
+    assert content["points"][0]["kl"][0] > 0
+    assert content["length"] == 7
+    assert content["calibration"] <= 400
+    assert set(content["points"][0]) >= {"kl_median", "kl_95", "jensen_shannon", "top5"}
+    assert {use["name"] for use in content["form"]["use"]} >= {"agreement", "top5", "kl"}
+    said = " ".join(done.err.split())
+    assert "Jensen–Shannon" in said
+    assert f"on {measured} held-out prompts" in said
+    assert "repeat others, and count once" in said
+    assert "of the sequences of 8 tokens in your prompts stand in the public texts too" in said
+    assert content["provenance"]["data_name"].endswith("own.jsonl")
+
+
+def test_a_prompt_is_measured_as_it_is_served(
+    tacit: Tacit, own: tuple[str, ...], tmp_path: Path
+) -> None:
+    from tacit.models import load, read_prompts
+
+    clean, noisy = tmp_path / "clean.safetensors", tmp_path / "noisy.safetensors"
+    asked = ("hidden", "release", "--layer", "2", *own, "--bank", "9", "--out", noisy)
+    done = tacit(*asked, "--clean", clean, "--kl-budget", "0.1")
+    assert done.code == 0, done.err
+    from safetensors.torch import load_file
+
+    found = load_file(clean)["states"]
+    model = load(own[1])
+    texts = read_prompts(own[3], column="ask").texts[:12]
+    alone = [model.states([model.encode(text)], 2)[0] for text in dict.fromkeys(texts)]
+    torch.testing.assert_close(found, torch.stack(alone)[:9], rtol=0, atol=1e-4)
+    measured = tacit("hidden", "geometry", "--layer", "1", *own, "--json", "-")
+    assert measured.code == 0, measured.err
+    assert json.loads(measured.out)["prefixes"] == 260
+
+
+def test_public_texts_are_used_and_compared(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    out = ("--out", tmp_path / "b.safetensors", "--metric", "euclidean", "--codewords", "8")
+    sizes = ("--bank", "100", "--calibration", "200")
+    asked = ("hidden", "codebook", "--layer", "1", *given, *sizes, *out)
+    done = tacit(*asked)
+    assert done.code == 0, done.err
+    assert "cut from --texts too" in " ".join(done.err.split())
+    again = tacit(*asked, "--public-texts", given[3], "--length", "9", "--force")
+    assert again.code == 0, again.err
+    assert "cut from --texts too" not in " ".join(again.err.split())
+    refused(tacit(*asked, "--public-texts", "none.txt", "--force"), "--public-texts", "none.txt")
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (("--texts", "."), ("--prompts", "--texts", "both")),
+        (("--column", "nothing"), ("--prompts: line 1", "nothing")),
+        (("--longest", "1"), ("--prompts", "at most 1 tokens")),
+        (("--longest", "0"), ("--longest",)),
+        (("--chat-template",), ("chat_template", "has none")),
+        (("--dtype", "int3"), ("dtype", "int3")),
+    ],
+)
+def test_prompts_that_cannot_be_read_are_named(
+    tacit: Tacit, own: tuple[str, ...], flags: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    refused(tacit("hidden", "sweep", "--layers", "1", *own, *flags), *parts)
+
+
+def test_a_prompt_that_is_too_long_is_named_by_its_line(
+    tacit: Tacit, own: tuple[str, ...], tmp_path: Path
+) -> None:
+    long = tmp_path / "p.txt"
+    rows = [f"w{i} w{i + 1} w{i + 2}" for i in range(25)]
+    long.write_text("\n".join([*rows, " ".join(["w7"] * 12)]))
+    asked = ("hidden", "sweep", "--layers", "1", "--model", own[1], "--prompts", long,
+             "--mechanisms", "isotropic", "--public-texts", own[5])  # fmt: skip
+    why = "--prompts: line 26: expected at most 9 tokens, got 12; --longest 9 leaves"
+    refused(tacit(*asked, "--column", "ask"), why)
+    refused(tacit(*asked, "--longest", "9"), "--public-texts: line 1", "'prompt' or 'text'")
+    refused(tacit("hidden", "sweep", "--layers", "1", "--column", "x"), "--column: needs --prompts")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import torch
 import transformers
 
-from tacit.models.language import load
+from tacit.models import load
 
 WIDTH, VOCABULARY, CONTEXT, LAYERS = 32, 61, 24, 3
 COMMON = {

@@ -28,7 +28,7 @@ SIZES = Sizes(
 @pytest.fixture(scope="module")
 def asked():
     stream = np.random.default_rng(1).integers(40, size=6000)
-    prefixes = Prefixes.draw(stream, bank=300, calibration=300, held_out=10, length=6, rng=0)
+    prefixes = Prefixes.draw(stream, bank=300, calibration=300, held_out=150, length=6, rng=0)
     return small_network(vocabulary=40, width=16), prefixes
 
 

@@ -107,6 +107,25 @@ def divergence(clean, changed):
     return (logs.exp() * (logs - changed.log_softmax(-1))).sum(-1)
 
 
+def test_capped_logits_have_the_fisher_of_what_is_served():
+    from tacit.models import load
+    from tests.models.families import network
+
+    model = load(network("gemma2"))
+    tokens = torch.randint(40, (4, 6), generator=torch.Generator().manual_seed(1))
+    run = model.continuation(tokens, LAYER)
+    truth = np.zeros((16, 16))
+    for row in range(4):
+        one = run.select([row])
+        slopes = torch.autograd.functional.jacobian(one.logits, one.clean_states)[0]
+        slope, chances = slopes[:, 0].double().numpy(), one.clean_logits[0].softmax(0).double()
+        p = chances.numpy()
+        truth += slope.T @ (np.diag(p) - np.outer(p, p)) @ slope / 4
+    assert float(model.logits(tokens).abs().max()) < 2.0
+    found = fisher_information(model, LAYER, tokens, labels="model-exact").matrix
+    np.testing.assert_allclose(found, truth, rtol=0, atol=2e-5 * np.abs(truth).max())
+
+
 def test_true_labels_are_per_prompt_gradients(model, prompts):
     followers = torch.arange(len(prompts)) + 3
     slopes, chances = jacobians(model, prompts, LAYER)

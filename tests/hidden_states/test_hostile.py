@@ -32,7 +32,7 @@ from tacit.hidden_states import (
 from tacit.hidden_states.codebooks.certificates import certify, compose
 from tacit.hidden_states.codebooks.response import RandomizedCodes
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
-from tacit.hidden_states.geometry.utility import median_interval
+from tacit.hidden_states.geometry.utility import quantile_interval
 from tacit.models import Behaviours, Prefixes, sample_prefixes, split
 from tests.arguments import check
 from tests.hidden_states.networks import small_network
@@ -50,7 +50,7 @@ ARRAYS = {
     "spread_of_directions": (spread_of_directions, [ROWS, 9], {"rng": 0}),
     "margin_threshold": (margin_threshold, [9, 0.1], {"tail": "gaussian"}),
     "step_law": (step_law, [ROWS], {"draws": 9, "rng": 0}),
-    "median_interval": (median_interval, [np.arange(30.0), 0.9], {}),
+    "quantile_interval": (quantile_interval, [np.arange(30.0), 0.5, 0.9], {}),
     "certify": (certify, [CODES, 4], {"weights": np.ones(30)}),
     "compose": (compose, [4, 2, 30], {"weights": np.ones(30)}),
     "RandomizedCodes": (RandomizedCodes, [1.0, NEIGHBOURS], {}),

@@ -18,7 +18,7 @@ from tacit.hidden_states.geometry.projections import (  # noqa: E402
     measure_projections,
     transplantation,
 )
-from tacit.hidden_states.geometry.utility import compare, median_interval  # noqa: E402
+from tacit.hidden_states.geometry.utility import compare, outcomes, quantile_interval  # noqa: E402
 from tacit.models.next_states import next_states  # noqa: E402
 from tests.hidden_states.networks import CONFIGURATIONS, random_model  # noqa: E402
 
@@ -204,14 +204,34 @@ def test_rounded_margins_stay_above_their_bound(model, prompts, basis):
     assert any(np.abs(row.margins - plain[row.projection]).max() > 1e-3 for row in coarse)
 
 
-def test_median_interval_covers():
+@pytest.mark.parametrize(("share", "truth"), [(0.5, math.log(2.0)), (0.95, math.log(20.0))])
+def test_quantile_interval_covers(share, truth):
     source = np.random.default_rng(0)
-    truth = math.log(2.0)
-    intervals = [median_interval(source.exponential(size=40), 0.9) for _ in range(2000)]
+    intervals = [quantile_interval(source.exponential(size=120), share, 0.9) for _ in range(2000)]
     misses = np.mean([not low <= truth <= high for low, high in intervals])
     assert misses <= 0.1
     assert misses > 0.04  # not so wide that it says nothing
-    assert median_interval(np.array([1.0, 2.0]), 0.95) == (0.0, math.inf)
+    assert quantile_interval(np.array([1.0, 2.0]), share, 0.95)[1] == math.inf
+
+
+def test_outcomes_by_hand():
+    clean = torch.tensor([[0.5, 0.25, 0.125, 0.0625, 0.03125, 0.03125]]).double().log()
+    changed = torch.tensor([[0.03125, 0.25, 0.125, 0.0625, 0.03125, 0.5]]).double().log()
+    p, q = clean.exp().numpy()[0], changed.exp().numpy()[0]
+    m = (p + q) / 2
+    found = outcomes(clean, changed)
+    assert found.kl[0] == pytest.approx((p * np.log(p / q)).sum())
+    expected = 0.5 * (p * np.log(p / m)).sum() + 0.5 * (q * np.log(q / m)).sum()
+    assert found.jensen_shannon[0] == pytest.approx(expected)
+    assert (found.kept[0], outcomes(changed, changed).top5[0]) == (0.0, 1.0)
+    # tokens 1, 2 and 3 stay among the five; ties beside them may break either way
+    assert 0.6 <= found.top5[0] <= 1.0
+    far = torch.tensor([[9.0, 8, 7, 6, 5, 0, 0, 0, 0, 0], [9.0, 8, 7, 6, 5, 0, 0, 0, 0, 0]])
+    near = torch.tensor([[0.0, 0, 0, 0, 0, 9, 8, 7, 6, 5], [5.0, 6, 0, 0, 0, 9, 8, 7, 0, 0]])
+    assert outcomes(far, near).top5.tolist() == [0.0, pytest.approx(0.4)]
+    one, other = outcomes(far, near).jensen_shannon, outcomes(near, far).jensen_shannon
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert (one <= math.log(2.0)).all()
 
 
 def test_compare_by_hand():

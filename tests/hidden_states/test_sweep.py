@@ -37,7 +37,7 @@ def model():
 @pytest.fixture(scope="module")
 def prefixes():
     stream = np.random.default_rng(1).integers(VOCABULARY, size=6000)
-    return Prefixes.draw(stream, bank=300, calibration=300, held_out=10, length=6, rng=0)
+    return Prefixes.draw(stream, bank=300, calibration=300, held_out=150, length=6, rng=0)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_prompts_are_read_at_all_layers_in_one_pass(model, prefixes, monkeypatch
         type(model), "passes", lambda self, *args: passes.append(args) or plain(self, *args)
     )
     found = sweep(model, [1, 2], ["argmax"], [], prefixes=prefixes, **OPTIONS)
-    assert len(passes) == 2
+    assert len(passes) == 3
     alone = sweep(model, [2], ["argmax"], [], prefixes=prefixes, **OPTIONS)
     assert [p.kl for p in found if p.layer == 2] == [p.kl for p in alone]
 
@@ -118,12 +118,12 @@ def test_noise_read_alone_is_bayes_rule_over_what_the_model_predicts(model, pref
     assert alone.generated is None
     assert alone.attacks == raw.attacks
     trial = read_mechanism("isotropic").fit(laboratory, Setting(kl_budget=0.5), alone.draw)
-    noisy, noise = trial.noisy[: SIZES.prompts], trial.covariance
+    noisy, noise = trial.measured, trial.covariance
     public = model.states(prefixes.calibration, LAYER).double().numpy()
     gaps = ((noisy[:, None] - public[None]) ** 2).sum(axis=2) / noise.diagonal()[0]
     weights = torch.from_numpy(-0.5 * gaps).softmax(dim=1)
     mixed = weights @ model.logits(prefixes.calibration).double().softmax(dim=1)
-    clean = model.logits(prefixes.bank[: SIZES.prompts]).double().log_softmax(dim=1)
+    clean = model.logits(prefixes.held_out).double().log_softmax(dim=1)
     kl = (clean.exp() * (clean - mixed.log())).sum(dim=1).mean()
     # the model's predictions are stored in half precision
     assert alone.kl.value == pytest.approx(float(kl), rel=0.01)
@@ -148,7 +148,13 @@ def test_a_singular_design_has_no_epsilon_and_hides_nothing(points):
 
 def test_utility_is_that_of_a_plain_comparison(points, model, prefixes):
     argmax = of(points, "argmax", protocol="B")[0]
-    assert argmax.agreement.value == 1.0
+    # what codes are read off is stored in half precision, in which likeliest tokens may tie
+    apart = model.logits(prefixes.held_out)
+    same = apart.log_softmax(dim=-1).half().argmax(dim=-1) == apart.argmax(dim=-1)
+    assert argmax.agreement.value == float(same.double().mean()) > 0.98
+    assert argmax.top5.low < argmax.top5.value < 1.0
+    assert 0.0 < argmax.jensen_shannon.value < argmax.kl.value
+    assert argmax.kl_median.low <= argmax.kl_median.value <= argmax.kl_95.value
     logits = model.logits(prefixes.bank)
     assert argmax.rank == len(logits.argmax(dim=-1).unique())
     assert argmax.bound == pytest.approx(argmax.rank / 300, rel=1e-12)

@@ -30,7 +30,7 @@ ALL = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
 def swept(out, progress=None):
     model = small_network(vocabulary=30, width=8)
     stream = np.random.default_rng(4).integers(30, size=2000)
-    prefixes = Prefixes.draw(stream, bank=60, calibration=60, held_out=1, length=5, rng=0)
+    prefixes = Prefixes.draw(stream, bank=60, calibration=60, held_out=24, length=5, rng=0)
     shared = {"prefixes": prefixes, "sizes": SIZES, "out": out, "rng": 11, "progress": progress}
     return (
         *sweep(model, [1], [*NOISE, *CODES], [0.5], codewords=(6,), readings=("raw",), **shared),

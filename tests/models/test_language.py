@@ -208,8 +208,8 @@ def test_an_error_inside_leaves_no_hook(model, tokens):
         (lambda m, t: m.states(t.float(), 1), "tokens: expected integers .* got torch.float32"),
         (lambda m, t: m.states("text", 1), "tokens: expected integers"),
         (lambda m, t: m.states([[1, 2], [3]], 1), "tokens: expected integers"),
-        (lambda m, t: m.states(t + 50, 1), r"tokens: expected integers in 0 … 60, got 5\d"),
-        (lambda m, t: m.logits(t - 61), "tokens: expected integers in 0 … 60, got -61"),
+        (lambda m, t: m.states(t + 50, 1), r"tokens: expected integers in 0 … 60, .* got 5\d"),
+        (lambda m, t: m.logits(t - 61), "tokens: expected integers in 0 … 60, .* got -61"),
         (lambda m, t: m.logits(t.repeat(1, 3)), "at most 24 positions, got 36"),
         (lambda m, t: m.generate(t, 1, None, 14), "at most 24 positions, got 12 and 13 more"),
         (lambda m, t: m.generate(t, 1, None, 0), "steps: expected an integer >= 1"),
@@ -230,21 +230,6 @@ def test_an_error_inside_leaves_no_hook(model, tokens):
 def test_bad_input_gets_a_sentence(call, words, tokens):
     with pytest.raises(ValueError, match=words):
         call(random_model("llama"), tokens)
-
-
-def test_other_models_are_refused(tmp_path):
-    config = transformers.BloomConfig(vocab_size=50, hidden_size=16, n_layer=1, n_head=2)
-    network = transformers.AutoModelForCausalLM.from_config(config)
-    with pytest.raises(ValueError, match=r"families GPT-2, Llama, .* of type 'bloom'"):
-        load(network)
-    config.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="of type 'bloom'"):
-        load(tmp_path)
-    body = random_model("llama").network.base_model
-    with pytest.raises(ValueError, match="an output head, got LlamaModel"):
-        load(body)
-    with pytest.raises(ValueError, match="of type None"):
-        load(torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.models import LanguageModel, docstring_corpus, load, train  # noqa: E402
-from tacit.models.language import STORED  # noqa: E402
+from tacit.models.loading import STORED  # noqa: E402
 from tacit.models.small import training as small  # noqa: E402
 from tacit.models.small.optimisation import Budget, fit, perplexity  # noqa: E402
 from tacit.models.small.storage import RECIPE, WEIGHTS, save_half  # noqa: E402

@@ -17,6 +17,8 @@ from .audit.recommendation import recommend as recommend
 from .audit.sweep import sweep as sweep
 from .audit.workflow import audit_layer as audit_layer
 from .codebooks.codebook import Codebook as Codebook
+from .geometry.embeddings import EmbeddingUse as EmbeddingUse
+from .geometry.embeddings import measure_embeddings as measure_embeddings
 from .geometry.estimation import Geometry as Geometry
 from .geometry.estimation import measure_geometry as measure_geometry
 from .geometry.fisher import fisher_information as fisher_information

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import copy
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import DynamicCache
 
 from tacit._ground.checks import integer
 from tacit._ground.reprs import short_repr
-from tacit.models.anatomy import Anatomy
+from tacit.models.anatomy import Anatomy, entered, watched, whole
+from tacit.models.padding import before_last, last_of, trimmed
 
 STATES_PER_BATCH = 1024
-
-
-@dataclass(frozen=True)
-class LayerCall:
-    """How the family's own body calls one decoder layer for a token that follows the prefix."""
-
-    positional: tuple[Any, ...]
-    named: Mapping[str, Any]
-
-
-class _Past:
-    """Keys and values of the earlier positions of one layer, read by its attention, never grown."""
-
-    def __init__(self, keys: Tensor, values: Tensor) -> None:
-        self._keys, self._values = keys, values
-
-    def update(
-        self, keys: Tensor, values: Tensor, *_: object, **__: object
-    ) -> tuple[Tensor, Tensor]:
-        return torch.cat([self._keys, keys], dim=-2), torch.cat([self._values, values], dim=-2)
-
-
-_PAST = object()
+# Rounding of a norm computed twice, relative to the largest entry of a state.
+SAME = 1e-2
 
 
 @short_repr
@@ -46,16 +26,18 @@ _PAST = object()
 class Continuation:
     """What the layers above ``layer`` need of n prompts to read another state at the last position.
 
-    ``logits(h) = head(norm(layer_L(… layer_{l+1}(h; keys, values of the earlier positions))))``:
+    ``logits(h) = tail(block_L(… block_{l+1}(h; keys, values of the earlier positions)))``:
     consumer protocol A, in which the earlier positions stay clean. Only the last position is
-    computed, by the model's own layers.
+    computed, by the model's own forward pass with the lower blocks skipped.
 
     Attributes:
         layer: l, the layer whose last state is replaced.
-        clean_states: the states the model itself has there, (n, d).
-        clean_logits: what the model itself predicts, (n, V).
+        clean_states: the states the model itself has there, (n, d) of float32.
+        clean_logits: what the model itself predicts, (n, V) of float32.
         keys: per upper layer, (n, heads, T − 1, head width) or the part its window still sees.
         values: as ``keys``.
+        last: the inputs of the last position, (n, 1); with a mask (n, T) where prompts are padded.
+        caches: a layer of the model's cache each, emptied: how long the earlier positions are.
 
     Source:
         hidden-state, App. A.1, injection hook. (The paper letters ways to measure, of which this
@@ -67,8 +49,9 @@ class Continuation:
     clean_logits: Tensor
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
+    last: dict[str, Tensor]
+    caches: tuple[Any, ...]
     anatomy: Anatomy
-    calls: tuple[LayerCall, ...]
 
     def __len__(self) -> int:
         return len(self.clean_states)
@@ -86,30 +69,53 @@ class Continuation:
             batch_size: rows computed at a time.
 
         Returns:
-            Logits of the next token, (n, V).
+            Logits of the next token, (n, V) of float32.
 
         Raises:
             ValueError: ``states`` is not finite or not of shape (n, d).
+
+        Warns:
+            UserWarning: ``states`` are the clean ones after the final norm, which is what
+                ``transformers`` lists as ``hidden_states[-1]``: layer L is before it.
         """
         checked = check_states("states", states, self.clean_states)
+        self._warn_of_normed(checked.detach())
         size = batch_rows(batch_size, STATES_PER_BATCH)
         starts = range(0, len(self), size)
         return torch.cat([self._logits(checked, slice(at, at + size)) for at in starts])
 
     def _logits(self, states: Tensor, rows: slice) -> Tensor:
-        hidden = states[rows, None]
-        *layers, norm = self.anatomy.stages[self.layer :]
-        for layer, call, keys, values in zip(
-            layers, self.calls, self.keys, self.values, strict=True
-        ):
-            past = _Past(keys[rows], values[rows])
-            hidden = layer(
-                hidden,
-                *(_filled(value, past) for value in call.positional),
-                **{name: _filled(value, past) for name, value in call.named.items()},
+        inputs = {name: value[rows] for name, value in self.last.items()}
+        with entered(self.anatomy, self.layer, states[rows]):
+            return self.anatomy.forward(inputs, self._past(rows))
+
+    def _past(self, rows: slice) -> Any:
+        """Return a cache of the earlier positions of some prompts, to be read and thrown away."""
+        past = DynamicCache(config=self.anatomy.network.config)
+        if self.caches:
+            # an update replaces what these copies hold, and not what is kept
+            past.layers = [copy.copy(layer) for layer in self.caches]
+            upper = past.layers[self.layer :]
+            for layer, keys, values in zip(upper, self.keys, self.values, strict=True):
+                layer.keys, layer.values = keys[rows], values[rows]
+        return past
+
+    def _warn_of_normed(self, states: Tensor) -> None:
+        """Say that states after the final norm came where those before it belong."""
+        norm = self.anatomy.norm
+        if norm is None or self.layer < self.anatomy.layers or states is self.clean_states:
+            return
+        with torch.no_grad():
+            normed = norm(self.clean_states[:, None].to(self.anatomy.dtype))[:, 0].to(states)
+        bound = SAME * normed.abs().amax(dim=1)
+        near = (states - normed).abs().amax(dim=1) <= bound
+        if bool((near & ((normed - self.clean_states).abs().amax(dim=1) > bound)).all()):
+            warnings.warn(
+                f"states: these are after the final norm, as transformers' hidden_states[-1]; "
+                f"layer {self.layer} is before it: read states(tokens, {self.layer})",
+                UserWarning,
+                stacklevel=3,
             )
-        logits: Tensor = self.anatomy.head(norm(hidden)[:, -1])
-        return logits
 
     def select(self, index: Tensor | list[int] | slice) -> Continuation:
         """Return the continuation of the prompts at ``index``, repeated where it repeats.
@@ -127,8 +133,9 @@ class Continuation:
             self.clean_logits[rows],
             tuple(keys[rows] for keys in self.keys),
             tuple(values[rows] for values in self.values),
+            {name: value[rows] for name, value in self.last.items()},
+            self.caches,
             self.anatomy,
-            self.calls,
         )
 
     def _rows(self, index: Tensor | list[int] | slice) -> Tensor | slice:
@@ -157,80 +164,50 @@ class Continuation:
 
 def continue_from(anatomy: Anatomy, tokens: Tensor, layer: int, batch_size: int) -> Continuation:
     """Run the clean prompts once and keep what the layers above ``layer`` need of them."""
+    inputs = anatomy.inputs(trimmed(tokens))
     kept: list[Tensor] = []
-    calls: tuple[LayerCall, ...] = ()
+    caches: tuple[Any, ...] = ()
     for start in range(0, len(tokens), batch_size):
         rows = slice(start, start + batch_size)
-        parts, calls = _clean_run(anatomy, tokens[rows], layer)
+        parts, caches = _clean_run(anatomy, {k: v[rows] for k, v in inputs.items()}, layer)
         if not kept:
             kept = [part.new_empty(len(tokens), *part.shape[1:]) for part in parts]
-        for whole, part in zip(kept, parts, strict=True):
-            whole[rows] = part
+        for every, part in zip(kept, parts, strict=True):
+            every[rows] = part
     states, logits, *past = kept
-    return Continuation(layer, states, logits, tuple(past[::2]), tuple(past[1::2]), anatomy, calls)
+    last = last_of(inputs)
+    return Continuation(
+        layer, states, logits, tuple(past[::2]), tuple(past[1::2]), last, caches, anatomy
+    )
 
 
 @torch.no_grad()
 def _clean_run(
-    anatomy: Anatomy, tokens: Tensor, layer: int
-) -> tuple[list[Tensor], tuple[LayerCall, ...]]:
-    """Return clean states, clean logits, each upper layer's keys and values, and the calls."""
-    config: Any = anatomy.body.config
-    cache = DynamicCache(config=config)
-    if tokens.shape[1] > 1:
-        anatomy.body(input_ids=tokens[:, :-1], past_key_values=cache, use_cache=True)
-        past = _kept(cache, layer)
-    with _recorded(anatomy, layer) as record:
-        output = anatomy.body(input_ids=tokens[:, -1:], past_key_values=cache, use_cache=True)
-    if tokens.shape[1] == 1:
-        past = [part[..., :0, :] for part in _kept(cache, layer)]
-    logits = anatomy.head(output.last_hidden_state[:, -1])
-    calls = tuple(_call(positional, named, cache) for positional, named in record[:-1])
-    return [record[0][0][0][:, -1], logits, *past], calls
+    anatomy: Anatomy, inputs: dict[str, Tensor], layer: int
+) -> tuple[list[Tensor], tuple[Any, ...]]:
+    """Return clean states, clean logits, each upper layer's keys and values, and emptied caches."""
+    cache = DynamicCache(config=anatomy.network.config)
+    past: list[Tensor] = []
+    caches: tuple[Any, ...] = ()
+    length = inputs["input_ids"].shape[1] - 1
+    if length:
+        anatomy.forward(before_last(inputs), cache)
+        upper = cache.layers[layer:]
+        past = [part for kept in upper for part in (kept.keys, kept.values)]
+        caches = tuple(_emptied(kept, length) for kept in cache.layers)
+    found: list[Tensor] = []
+    with watched(anatomy, [layer], lambda _, states: found.append(whole(states[:, -1]))):
+        logits = anatomy.forward(last_of(inputs), cache)
+    return [found[0], logits, *past], caches
 
 
-def _kept(cache: Any, layer: int) -> list[Tensor]:
-    return [part for kept in cache.layers[layer:] for part in (kept.keys, kept.values)]
-
-
-@contextmanager
-def _recorded(
-    anatomy: Anatomy, layer: int
-) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Any]]]]:
-    """Record with which arguments the body calls each stage from ``layer`` on."""
-    record: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    def note(_: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
-        record.append((positional, named))
-
-    handles = [
-        stage.register_forward_pre_hook(note, with_kwargs=True) for stage in anatomy.stages[layer:]
-    ]
-    try:
-        yield record
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _call(positional: tuple[Any, ...], named: dict[str, Any], cache: object) -> LayerCall:
-    """Keep a call without its states and its cache; all prompts share masks and positions."""
-
-    def general(value: Any) -> Any:
-        if value is cache:
-            return _PAST
-        if isinstance(value, tuple):
-            return tuple(general(part) for part in value)
-        return value[:1] if isinstance(value, Tensor) else value
-
-    return LayerCall(
-        tuple(general(value) for value in positional[1:]),
-        {name: general(value) for name, value in named.items()},
-    )
-
-
-def _filled(value: Any, past: _Past) -> Any:
-    return past if value is _PAST else value
+def _emptied(layer: Any, length: int) -> Any:
+    """Return a copy of a cache's layer that says how long it is and holds next to nothing."""
+    empty = copy.copy(layer)
+    if layer.keys is not None:
+        place = layer.keys.new_zeros(1, 1, 1, 1).expand(1, 1, length, 1)
+        empty.keys = empty.values = place
+    return empty
 
 
 def check_states(name: str, states: Any, like: Tensor) -> Tensor:

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import DynamicCache
 
 from tacit._ground.checks import choice, integer
-from tacit.models.anatomy import (
-    check_family,
-    dissect,
-    last_position_replaced,
-    last_states,
-    states_before,
-)
+from tacit.models.anatomy import dissect, last_states, replaced, states_after, whole
 from tacit.models.continuation import Continuation, batch_rows, check_states, continue_from
+from tacit.models.padding import PADDING, followed, is_padded, pad, trimmed
 from tacit.models.texts.corpus import block_groups
 
-SMALL = "tacit/small"
-STORED = Path(__file__).parent / "small" / "stored"
 TOKENS_PER_BATCH = 8192
+# Of models whose positions have no end.
+CONTEXT = 2048
 
 
 class LanguageModel:
@@ -40,7 +32,8 @@ class LanguageModel:
         width: d, numbers in a state.
         layers: L, decoder layers.
         vocabulary: V, entries of a logit vector.
-        context: the most tokens it reads.
+        context: the most tokens it reads; 2,048 where its configuration names no number.
+        anatomy: where its decoder blocks and its head are.
         recipe: how Tacit trained it, empty for a model from elsewhere.
 
     Example:
@@ -65,13 +58,15 @@ class LanguageModel:
         recipe: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = type(network).__name__ if name is None else name
-        self._anatomy = dissect(network, self.name)
-        self.network = network.eval().requires_grad_(False)
+        if isinstance(network, torch.nn.Module):
+            network.eval().requires_grad_(False)
+        self.anatomy = dissect(network, self.name)
+        self.network = network
         self.tokenizer = tokenizer
-        self.width = int(network.config.hidden_size)
-        self.layers = self._anatomy.layers
-        self.vocabulary = int(network.config.vocab_size)
-        self.context = int(network.config.max_position_embeddings)
+        self.width = self.anatomy.width
+        self.layers = self.anatomy.layers
+        self.vocabulary = self.anatomy.vocabulary
+        self.context = _context(network.config)
         self.recipe = dict(recipe or {})
 
     def __repr__(self) -> str:
@@ -104,6 +99,42 @@ class LanguageModel:
         )
         return torch.cat(list(parts))
 
+    def prompts(
+        self, texts: Sequence[str], *, chat_template: bool = False, bare: bool = False
+    ) -> Tensor:
+        """Return prompts as the model is served them, shorter ones padded on the left.
+
+        Args:
+            texts: n of them.
+            chat_template: put each as a user's message into the tokenizer's chat template, up to
+                where the model answers.
+            bare: without special tokens.
+
+        Returns:
+            Tokens with the special ones that the tokenizer adds, (n, T) of int64, −1 where padded.
+
+        Raises:
+            ValueError: a text is empty, or chat is asked of a tokenizer without a template.
+        """
+        tokenizer = self._tokenizer()
+        for place, text in enumerate(texts):
+            if not isinstance(text, str) or not text:
+                raise ValueError(f"texts: expected texts that are not empty, got none at {place}")
+        if not chat_template:
+            options = {"return_attention_mask": False, "verbose": False}
+            found = tokenizer(list(texts), add_special_tokens=not bare, **options)["input_ids"]
+            return pad(found)
+        if not getattr(tokenizer, "chat_template", None):
+            raise ValueError(f"chat_template: the tokenizer of {self.name} has none")
+        chats = [
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False
+            )
+            for text in texts
+        ]
+        # the template has written the special tokens itself
+        return pad([self.encode(chat) for chat in chats])
+
     def decode(self, ids: Any) -> str:
         """Return the text of a sequence of tokens."""
         return str(self._tokenizer().decode([int(token) for token in ids]))
@@ -125,36 +156,34 @@ class LanguageModel:
         """Read the residual stream after a decoder layer; the layers above are not computed.
 
         Args:
-            tokens: integers, (n, T) with T ≤ ``context``.
-            layer: 1 … L, or 0 for the embeddings.
+            tokens: integers, (n, T) with T ≤ ``context``; −1 before the first token of a prompt
+                that is shorter than the others.
+            layer: 1 … L, or 0 for the embeddings. Layer L is what the last decoder block returns,
+                before the final norm; ``hidden_states[-1]`` of ``transformers`` is after it.
             positions: ``"last"`` or ``"all"``.
             batch_size: prompts run at a time.
 
         Returns:
-            (n, d) for the last position, (n, T, d) for all of them.
+            (n, d) for the last position, (n, T, d) for all of them, of float32.
 
         Raises:
-            ValueError: tokens or layer outside the model.
+            ValueError: tokens or layer outside the model, or all positions of padded prompts.
         """
         ids, level = self.check_tokens(tokens), self.check_layer(layer)
         last = choice("positions", positions, ("last", "all")) == "last"
+        if not last and is_padded(ids):
+            raise ValueError("positions: expected 'last' for prompts of several lengths, got 'all'")
         parts = (
-            states_before(self._anatomy, level, batch) for batch in self._batches(ids, batch_size)
+            states_after(self.anatomy, level, batch) for batch in self._batches(ids, batch_size)
         )
         return torch.cat([part[:, -1] if last else part for part in parts])
 
     @torch.no_grad()
     def logits(self, tokens: ArrayLike, *, batch_size: int | None = None) -> Tensor:
         """Predict the token after each prompt: logits at the last position, (n, V)."""
-        anatomy = self._anatomy
-        return torch.cat(
-            [
-                anatomy.head(
-                    anatomy.body(input_ids=batch, use_cache=False).last_hidden_state[:, -1]
-                )
-                for batch in self._batches(self.check_tokens(tokens), batch_size)
-            ]
-        )
+        anatomy = self.anatomy
+        batches = self._batches(self.check_tokens(tokens), batch_size)
+        return torch.cat([anatomy.forward(anatomy.inputs(batch)) for batch in batches])
 
     @torch.no_grad()
     def passes(
@@ -163,7 +192,7 @@ class LanguageModel:
         """Read the last position after several layers, and what is predicted, in one pass.
 
         Args:
-            tokens: integers, (n, T) with T ≤ ``context``.
+            tokens: integers, (n, T) with T ≤ ``context``, padded as for ``states``.
             layers: each 1 … L, or 0 for the embeddings.
             batch_size: prompts run at a time.
 
@@ -175,7 +204,7 @@ class LanguageModel:
         """
         ids, levels = self.check_tokens(tokens), [self.check_layer(layer) for layer in layers]
         for batch in self._batches(ids, batch_size):
-            yield last_states(self._anatomy, levels, batch)
+            yield last_states(self.anatomy, levels, batch)
 
     def continuation(
         self, tokens: ArrayLike, layer: int, *, batch_size: int | None = None
@@ -197,7 +226,7 @@ class LanguageModel:
             ValueError: tokens or layer outside the model.
         """
         ids, level = self.check_tokens(tokens), self.check_layer(layer)
-        return continue_from(self._anatomy, ids, level, self._rows(ids, batch_size))
+        return continue_from(self.anatomy, ids, level, self._rows(ids, batch_size))
 
     @torch.no_grad()
     def generate(
@@ -231,9 +260,9 @@ class LanguageModel:
         ids = self.check_tokens(tokens, room=count - 1)
         level = self.check_layer(layer)
         if states is not None:
-            states = check_states(
-                "states", states, self._parameter().new_empty(len(ids), self.width)
-            )
+            like = torch.empty(len(ids), self.width, dtype=self.anatomy.dtype, device=self.device)
+            like = whole(like)
+            states = check_states("states", states, like)
         size = self._rows(ids, batch_size)
         return torch.cat(
             [
@@ -248,21 +277,14 @@ class LanguageModel:
         )
 
     def _generate(self, ids: Tensor, layer: int, states: Tensor | None, steps: int) -> Tensor:
-        anatomy, cache = self._anatomy, DynamicCache(config=self.network.config)
-        hook = None if states is None else last_position_replaced(anatomy, layer, states)
-        chosen: list[Tensor] = []
-        try:
-            while True:
-                output = anatomy.body(input_ids=ids, past_key_values=cache, use_cache=True)
-                chosen.append(anatomy.head(output.last_hidden_state[:, -1]).argmax(dim=-1))
-                if len(chosen) == steps:
-                    return torch.stack(chosen, dim=1)
-                ids = chosen[-1][:, None]
-                if hook is not None:
-                    hook.remove()
-        finally:
-            if hook is not None:
-                hook.remove()
+        anatomy, cache = self.anatomy, DynamicCache(config=self.network.config)
+        inputs = anatomy.inputs(trimmed(ids))
+        with nullcontext() if states is None else replaced(anatomy, layer, states):
+            chosen = [anatomy.forward(inputs, cache).argmax(dim=-1)]
+        while len(chosen) < steps:
+            inputs = followed(inputs, chosen[-1][:, None])
+            chosen.append(anatomy.forward(inputs, cache).argmax(dim=-1))
+        return torch.stack(chosen, dim=1)
 
     def check_tokens(self, tokens: ArrayLike, *, room: int = 0) -> Tensor:
         """Return ``tokens`` as int64 on the model's device, or say what is wrong with them."""
@@ -282,12 +304,18 @@ class LanguageModel:
             raise ValueError(
                 f"tokens: expected at most {self.context} positions, got {ids.shape[1]}{more}"
             )
-        low, high = int(ids.min()), int(ids.max())
-        if low < 0 or high >= self.vocabulary:
+        ids = ids.to(self.device, torch.int64)
+        # padding stands before the tokens of a prompt, never after one
+        before = (ids == PADDING).cummin(dim=1).values
+        before[:, -1] = False
+        real = ids[~before]
+        low, high = int(real.min()), int(real.max())
+        if low < 0 or high >= self.anatomy.embedded:
             raise ValueError(
-                f"tokens: expected integers in 0 … {self.vocabulary - 1}, got {low} … {high}"
+                f"tokens: expected integers in 0 … {self.anatomy.embedded - 1}, with {PADDING} in "
+                f"front of shorter prompts, got {low} … {high}"
             )
-        return ids.to(self.device, torch.int64)
+        return ids
 
     def check_layer(self, layer: int) -> int:
         """Return ``layer`` when the model has it; 0 stands for the embeddings."""
@@ -297,85 +325,15 @@ class LanguageModel:
         return batch_rows(batch_size, max(1, TOKENS_PER_BATCH // ids.shape[1]))
 
     def _batches(self, ids: Tensor, batch_size: int | None) -> Iterator[Tensor]:
-        yield from torch.split(ids, self._rows(ids, batch_size))
-
-    def _parameter(self) -> Tensor:
-        return next(self.network.parameters())  # type: ignore[no-any-return]
+        for batch in torch.split(ids, self._rows(ids, batch_size)):
+            yield trimmed(batch)
 
 
 _INTEGERS = {torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint16}
 
 
-def load(
-    name_or_path: Any,
-    *,
-    device: str = "cpu",
-    tokenizer: Any = None,
-) -> LanguageModel:
-    """Load a causal language model: Tacit's own small one, or any of a known family.
-
-    Args:
-        name_or_path: ``"tacit/small"``, which comes with this package; a Hugging Face name; a
-            folder with such a model, one that ``train`` wrote included; or a ``transformers``
-            model.
-        device: where it computes.
-        tokenizer: the tokenizer of a ``transformers`` model.
-
-    Returns:
-        The model in float32, frozen.
-
-    Raises:
-        ValueError: no such model, or one whose decoder layers are not known here.
-
-    Example:
-        >>> from transformers import LlamaConfig, LlamaForCausalLM
-        >>> sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
-        >>> load(LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, num_attention_heads=2)))
-        LanguageModel('LlamaForCausalLM', layers=2, width=16, vocabulary=50, context=2048)
-    """
-    place = check_device(device)
-    if isinstance(name_or_path, str) and name_or_path == SMALL:
-        model = _pretrained(os.fspath(STORED), place)
-        model.name = SMALL
-        return model
-    if isinstance(name_or_path, torch.nn.Module):
-        return LanguageModel(name_or_path.to(place, torch.float32), tokenizer)
-    if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
-        raise ValueError(
-            f"name_or_path: expected a name, a folder or a transformers model, got {name_or_path!r}"
-        )
-    return _pretrained(os.fspath(name_or_path), place)
-
-
-def check_device(device: Any) -> torch.device:
-    """Return the device when PyTorch has it here."""
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-    except (RuntimeError, TypeError, AssertionError):
-        raise ValueError(f"device: expected one that PyTorch has here, got {device!r}") from None
-    return place
-
-
-def _pretrained(name: str, device: torch.device) -> LanguageModel:
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-
-    from tacit.models.small.storage import quiet, read_recipe
-
-    with quiet(), _loading(name):
-        config = AutoConfig.from_pretrained(name)
-    check_family(config, name)
-    with quiet(), _loading(name):
-        network = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    return LanguageModel(network.to(device), tokenizer, name=name, recipe=read_recipe(name))
-
-
-@contextmanager
-def _loading(name: str) -> Iterator[None]:
-    """Turn what goes wrong with files, names and the network into one sentence."""
-    try:
-        yield
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"name_or_path: cannot load {name!r}: {reason}") from None
+def _context(config: Any) -> int:
+    """Return the most tokens that a configuration says the model reads."""
+    text = config.get_text_config(decoder=True)
+    named = (getattr(text, name, None) for name in ("max_position_embeddings", "seq_length"))
+    return next((int(size) for size in named if size), CONTEXT)

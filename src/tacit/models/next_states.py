@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import DynamicCache
 
-from tacit.models.anatomy import Anatomy, dissect
+from tacit.models.anatomy import Anatomy, ReachedError, watched, whole
 from tacit.models.continuation import batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
+from tacit.models.padding import PADDING
 
 
 def as_tokens(name: str, value: Any, *, ndim: int | tuple[int, ...] = 1) -> Tensor:
@@ -41,10 +41,6 @@ def single_tokens(
     return model.check_tokens(found[:, None])[:, 0]
 
 
-class _ReachedError(Exception):
-    """Ends a forward pass once the highest wanted layer's state was read."""
-
-
 @torch.no_grad()
 def next_states(
     model: LanguageModel,
@@ -60,7 +56,7 @@ def next_states(
 
     Args:
         model: the language model.
-        prefix: tokens, (T,), T >= 0.
+        prefix: tokens, (T,), T >= 0; −1 where it is padded.
         candidates: tokens, (m,).
         layers: each 1 … L, or 0 for the embeddings.
         batch_size: candidates run at a time.
@@ -81,7 +77,8 @@ def next_states(
     ids = model.check_tokens(as_tokens("candidates", candidates)[:, None])
     wanted = [model.check_layer(layer) for layer in layers]
     past = as_tokens("prefix", prefix)
-    anatomy = dissect(model.network, model.name)
+    past = past[past != PADDING]
+    anatomy = model.anatomy
     # the first layer's cache is what tells the body how long the prompt is
     stop = max(1, *wanted)
     cache = None
@@ -101,32 +98,17 @@ def next_states(
 def _run(
     anatomy: Anatomy, tokens: Tensor, cache: Any, layers: Sequence[int], stop: int
 ) -> list[Tensor]:
-    with _reading(anatomy, layers, stop) as seen:
-        try:
-            anatomy.body(input_ids=tokens, past_key_values=cache, use_cache=True)
-        except _ReachedError:
-            return [seen[layer] for layer in layers]
-    raise AssertionError("the forward pass ended without passing its layers")
-
-
-@contextmanager
-def _reading(anatomy: Anatomy, layers: Sequence[int], stop: int) -> Iterator[dict[int, Tensor]]:
-    """Keep what each wanted stage is given, and end the pass at stage ``stop``."""
+    """Run tokens after what the cache holds; keep what each layer returns, and end at ``stop``."""
     seen: dict[int, Tensor] = {}
 
-    def reader(layer: int) -> Any:
-        def read(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-            seen[layer] = arguments[0]
-            if layer == stop:
-                raise _ReachedError
+    def see(layer: int, states: Tensor) -> None:
+        seen[layer] = whole(states)
+        if layer == stop:
+            raise ReachedError
 
-        return read
-
-    handles = [
-        anatomy.stages[layer].register_forward_pre_hook(reader(layer)) for layer in {*layers, stop}
-    ]
     try:
-        yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
+        with watched(anatomy, {*layers, stop}, see):
+            anatomy.forward(anatomy.inputs(tokens), cache)
+    except ReachedError:
+        return [seen[layer] for layer in layers]
+    raise AssertionError("the forward pass ended without passing its layers")

@@ -46,13 +46,15 @@ class Pass:
 
 @dataclass(frozen=True, eq=False)
 class Passes:
-    """Bank and calibration prompts read at the layers that are going to be measured."""
+    """Disjoint sets of prompts read at the layers that are going to be measured."""
 
     bank: Pass
     calibration: Pass
+    held_out: Pass
 
     @classmethod
     def of(cls, model: LanguageModel, prefixes: Prefixes, layers: Iterable[int]) -> Passes:
-        """Run every prompt of both once."""
+        """Run every prompt of all three once."""
         levels = tuple(layers)
-        return cls(*(Pass.of(model, t, levels) for t in (prefixes.bank, prefixes.calibration)))
+        sets = (prefixes.bank, prefixes.calibration, prefixes.held_out)
+        return cls(*(Pass.of(model, tokens, levels) for tokens in sets))

@@ -14,7 +14,7 @@ from tacit.cli.hidden.inputs import (
     Codewords,
     KlBudgets,
     Layer,
-    Prompts,
+    Measured,
     Source,
     listed,
     sizes_of,
@@ -59,7 +59,7 @@ def model_layer(
     releases: Annotated[
         int, typer.Option(help="T: codes released about one prompt, of its last T positions.")
     ] = 1,
-    prompts: Prompts = 1000,
+    measured: Measured = 1000,
     kl_budgets: KlBudgets = "1,4,16",
     codewords: Codewords = "64,256,1024",
     report: Report = None,
@@ -76,7 +76,7 @@ def model_layer(
     from tacit.hidden_states.audit.recommendation import Wish
     from tacit.releases import Provenance
     from tacit.report import write_report
-    from tacit.report.hidden.words import hidden_verdict
+    from tacit.report.hidden.words import hidden_verdict, use_of
 
     output, page = json_output(json, force), new_file("--report", report, force)
     if points is not None:
@@ -90,7 +90,7 @@ def model_layer(
         protocol=protocol,
         releases=releases,
     )
-    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration, held_out=measured)
     from tacit.hidden_states import audit_layer
 
     with progress_reports("preparing") as progress:
@@ -101,13 +101,13 @@ def model_layer(
             wish=wish,
             kl_budgets=budgets,
             codewords=cells,
-            sizes=sizes_of(prompts),
+            sizes=sizes_of(measured),
             out=points,
             rng=source.seed,
             progress=progress,
         )
     provenance = Provenance.capture(
-        command_line(), data_name=source.texts or "docstrings of this installation", data_rows=bank
+        command_line(), data_name=source.data_name, data_rows=len(prefixes.bank)
     )
     content = {**result.to_dict(), "provenance": provenance.to_dict()}
     output.write(content)
@@ -117,6 +117,8 @@ def model_layer(
     console.print(Text(conclusion.sentence, style))
     for reason in result.recommendation.reasons:
         line(console, "because", reason)
+    if result.recommendation.point is not None:
+        line(console, "use", use_of(result.recommendation.point))
     for guarantee in result.guarantees:
         line(console, "guarantee", guarantee.describe())
     if page is not None:

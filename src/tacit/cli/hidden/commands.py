@@ -16,7 +16,7 @@ from tacit.cli.hidden.inputs import (
     Codewords,
     KlBudgets,
     Layer,
-    Prompts,
+    Measured,
     Source,
     listed,
     sizes_of,
@@ -49,10 +49,10 @@ def geometry(
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
     output = json_output(json, force)
-    found, prefixes = source.prepare(layer, bank=1, calibration=calibration)
+    found, prompts = source.sample(layer, calibration)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
 
-    result = measure(found, layer, prefixes.calibration, rng=source.seed)
+    result = measure(found, layer, prompts, rng=source.seed)
     numbers = {
         field.name: value
         for field in dataclasses.fields(result)
@@ -94,7 +94,7 @@ def sweep(
     ] = "euclidean,mahalanobis",
     bank: Bank = 5000,
     calibration: Calibration = 20_000,
-    prompts: Prompts = 1000,
+    measured: Measured = 1000,
     out: Annotated[
         str | None, typer.Option(help="JSON lines to write, and to resume from.")
     ] = None,
@@ -110,7 +110,7 @@ def sweep(
     targets = listed("--epsilons", epsilons, float)
     cells = listed("--codewords", codewords, int)
     names = words(mechanisms)
-    found, prefixes = source.prepare(*levels, bank=bank, calibration=calibration)
+    found, prefixes = source.prepare(*levels, bank=bank, calibration=calibration, held_out=measured)
     from tacit.hidden_states import sweep as measure
 
     with progress_reports("preparing") as progress:
@@ -124,7 +124,7 @@ def sweep(
             codewords=cells,
             epsilons=targets,
             readings=words(readings),
-            sizes=sizes_of(prompts),
+            sizes=sizes_of(measured),
             out=out,
             rng=source.seed,
             progress=progress,
@@ -283,7 +283,7 @@ def codebook(
     new_file("--out", out, force)
     mechanism = read_code("--metric", metric)
     integer("--codewords", codewords, minimum=2, maximum=calibration)
-    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration, held_out=2)
     from tacit.hidden_states.audit.cell_points import CodeTrial
     from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
 

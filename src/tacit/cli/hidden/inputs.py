@@ -1,9 +1,9 @@
-"""What the commands on hidden states share: a model, prompts cut from texts, a progress bar."""
+"""What the commands on hidden states share: a model and its prompts, as flags."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from tacit._ground.checks import integer
+from tacit.cli.hidden.prompts import some_prompts, whole_prompts, windows
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from tacit.hidden_states import Sizes
     from tacit.models import LanguageModel, Prefixes
 
@@ -22,59 +25,117 @@ Number = TypeVar("Number", int, float)
 Layer = Annotated[int, typer.Option(help="Layer after which the last state is released, from 1.")]
 Bank = Annotated[int, typer.Option(help="Prompts an attacker chooses among.")]
 Calibration = Annotated[int, typer.Option(help="Other prompts, to fit designs on.")]
-Prompts = Annotated[int, typer.Option(help="Prompts on which use and attacks are measured.")]
+Measured = Annotated[int, typer.Option(help="Prompts on which use and attacks are measured.")]
 KlBudgets = Annotated[str, typer.Option(help="K that noise may cost in nats, separated by commas.")]
 Codewords = Annotated[str, typer.Option(help="C, separated by commas.")]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model, and the texts that its prompts are cut from."""
+    """A model, and the prompts it is given: whole ones, or windows cut from texts."""
 
     model: Annotated[
         str, typer.Option(help="tacit/small, a Hugging Face name, or a folder with a model.")
     ] = "tacit/small"
+    dtype: Annotated[
+        str, typer.Option(help="float32, bfloat16, or stored, as the checkpoint is.")
+    ] = "float32"
+    prompts: Annotated[
+        str | None,
+        typer.Option(
+            help="Your prompts, as they are served: .txt (one a line), .jsonl, .csv, .tsv or "
+            ".parquet; instead of --texts."
+        ),
+    ] = None
+    column: Annotated[
+        str | None,
+        typer.Option(help="Column of the prompts; prompt or text when left out."),
+    ] = None
+    chat_template: Annotated[
+        bool, typer.Option("--chat-template", help="Put every prompt into the chat template.")
+    ] = False
+    longest: Annotated[
+        int | None, typer.Option(help="Leave out prompts of more tokens than this.")
+    ] = None
     texts: Annotated[
         str | None,
         typer.Option(
-            help=".txt or .txt.gz file, or a folder of them; the docstrings of this installation "
-            "when left out."
+            help=".txt or .txt.gz file, or a folder of them, to cut windows from; the docstrings "
+            "of this installation when left out."
         ),
     ] = None
-    length: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 32
+    public_texts: Annotated[
+        str | None,
+        typer.Option(
+            help="Public texts to fit on, of the form of --prompts or --texts; the docstrings of "
+            "this installation when left out with --prompts."
+        ),
+    ] = None
+    length: Annotated[int, typer.Option(help="Tokens of each window of --texts.")] = 32
     seed: Annotated[int, typer.Option(help="Fixes prompts and draws of a measurement.")] = 0
 
-    def prepare(self, *layers: int, bank: int, calibration: int) -> tuple[LanguageModel, Prefixes]:
-        """Load the model and cut disjoint prompts from the texts."""
-        sizes = {"--length": self.length, "--bank": bank, "--calibration": calibration}
-        for flag, value in sizes.items():
-            integer(flag, value, minimum=1)
-        integer("--seed", self.seed, minimum=0)
-        if self.texts is not None and not Path(self.texts).exists():
-            raise ValueError(f"--texts: no such file or folder: {self.texts}")
+    @property
+    def data_name(self) -> str:
+        """Where the secrets come from."""
+        return self.prompts or self.texts or "docstrings of this installation"
+
+    def prepare(
+        self, *layers: int, bank: int, calibration: int, held_out: int = 0
+    ) -> tuple[LanguageModel, Prefixes]:
+        """Load the model, and take or cut disjoint sets of prompts.
+
+        Args:
+            layers: each to be one of the model's.
+            bank: secrets; of whole prompts at most as many as there are.
+            calibration: public prompts to fit on; likewise.
+            held_out: prompts to measure use on; likewise.
+        """
+        self._check({"--bank": bank, "--calibration": calibration})
         with llm_extra():
-            from tacit.models import Prefixes, docstring_corpus, load, read_text
+            found = self._model(layers)
+            make = windows if self.prompts is None else whole_prompts
+            return found, make(self, found, bank, calibration, held_out)
 
-            found = load(self.model)
-            for layer in layers:
-                integer("--layer", layer, minimum=1, maximum=found.layers)
-            text = docstring_corpus() if self.texts is None else read_text(self.texts)
-            prefixes = Prefixes.draw(
-                found.stream(text),
-                bank=bank,
-                calibration=calibration,
-                held_out=1,
-                length=self.length,
-                rng=self.seed,
-            )
-            return found, prefixes
+    def sample(self, layer: int, count: int) -> tuple[LanguageModel, Tensor]:
+        """Load the model, and take at most ``count`` prompts that nothing is released of."""
+        self._check({"--calibration": count})
+        with llm_extra():
+            found = self._model([layer])
+            return found, some_prompts(self, found, count)
+
+    def _model(self, layers: Iterable[int]) -> LanguageModel:
+        from tacit.models import load
+
+        found = load(self.model, dtype=self.dtype)
+        for layer in layers:
+            integer("--layer", layer, minimum=1, maximum=found.layers)
+        return found
+
+    def _check(self, sizes: Mapping[str, int]) -> None:
+        for flag, value in {"--length": self.length, **sizes}.items():
+            integer(flag, value, minimum=1)
+        if self.longest is not None:
+            integer("--longest", self.longest, minimum=1)
+        integer("--seed", self.seed, minimum=0)
+        given = {"--prompts": self.prompts, "--texts": self.texts}
+        for flag, path in {**given, "--public-texts": self.public_texts}.items():
+            if path is not None and not Path(path).exists():
+                raise ValueError(f"{flag}: no such file or folder: {path}")
+        if None not in given.values():
+            raise ValueError("--prompts: expected this or --texts, got both")
+        if self.prompts is None:
+            unused = {"--column": self.column, "--chat-template": self.chat_template or None,
+                      "--longest": self.longest}  # fmt: skip
+            for flag, unread in unused.items():
+                if unread is not None:
+                    raise ValueError(f"{flag}: needs --prompts")
 
 
-def sizes_of(prompts: int) -> Sizes:
+def sizes_of(measured: int) -> Sizes:
     """Return how much is measured on so many prompts."""
     from tacit.hidden_states import Sizes
 
-    return Sizes(prompts=prompts, queries=prompts, generated=min(prompts, 300))
+    return Sizes(prompts=measured, queries=measured, generated=min(measured, 300))
 
 
 def words(text: str) -> list[str]:

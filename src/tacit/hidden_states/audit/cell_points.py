@@ -63,13 +63,19 @@ class CodeTrial(Trial):
         return (self._exact,)
 
     @cached_property
+    def _codes(self) -> Cells:
+        """Codes of the held-out prompts, (n,)."""
+        laboratory = self.laboratory
+        return self.book.assign(laboratory.measured, behaviours=laboratory.measured_behaviours)
+
+    @cached_property
     def _exact(self) -> AttackPoint:
         return within(cell_attack(self.sequences, self.laboratory.last_tokens), self.certificate)
 
     def read(self, reading: str) -> Tensor | Rows:
         """Return the state that stands for each code, or what its row of the table predicts."""
         bank, book = self.laboratory.bank, self.book
-        codes = torch.from_numpy(self.cells[: self.laboratory.sizes.prompts])
+        codes = torch.from_numpy(self._codes)
         if PROTOCOLS[reading] == "A":
             return book.decode(codes).to(bank)
         return lambda rows: book.distributions(codes[rows]).to(bank)

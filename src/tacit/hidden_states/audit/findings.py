@@ -28,7 +28,7 @@ class Audit(Release):
         layer: 1 … L.
         layers: L.
         width: d.
-        length: tokens of each prompt.
+        length: tokens of the longest prompt.
         calibration: public prompts that designs, codebooks and denoisers were fitted on.
         points: every release measured.
         recommendation: the release to choose, or none.
@@ -161,6 +161,18 @@ def _attack(point: Point, attack: AttackPoint) -> Attack:
 
 
 def _use(point: Point) -> tuple[Use, ...]:
-    agreement = Use(name="agreement", unit="share", better="higher", measured=point.agreement)
-    kl = Use(name="kl", unit="nats", better="lower", measured=point.kl)
-    return agreement, kl
+    shares = {"agreement": point.agreement, "top5": point.top5}
+    nats = {
+        "kl": point.kl,
+        "kl-median": point.kl_median,
+        "kl-95": point.kl_95,
+        "jensen-shannon": point.jensen_shannon,
+    }
+    kept, changed = (
+        {name: held for name, held in measured.items() if held is not None}
+        for measured in (shares, nats)
+    )
+    return (
+        *(Use(name=n, unit="share", better="higher", measured=m) for n, m in kept.items()),
+        *(Use(name=n, unit="nats", better="lower", measured=m) for n, m in changed.items()),
+    )

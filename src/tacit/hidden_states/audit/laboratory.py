@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from tacit._ground.checks import Array, integer
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
-from tacit.attacks.intervals import mean_interval, proportion_interval
+from tacit.attacks.intervals import mean_interval
 from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
 from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
@@ -22,12 +23,14 @@ from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import ORDER, AttackPoint
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
+from tacit.hidden_states.geometry.utility import Outcomes, outcomes, summarise
 from tacit.hidden_states.noise.release import ORDERS
 from tacit.hidden_states.noise.shapes import Designs
 from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
+from tacit.models.padding import PADDING
 from tacit.models.passes import Pass, Passes
 from tacit.models.texts.prefixes import Prefixes
 
@@ -46,7 +49,7 @@ class Sizes:
     Attributes:
         geometry: calibration prompts from which F and S are measured.
         pairs: differences in each adjacency set.
-        prompts: bank prompts on which KL and agreement are measured.
+        prompts: held-out prompts on which KL and agreement are measured.
         generated: of these, how many are continued by 8 tokens; 0 for none.
         queries: bank prompts whose releases are attacked.
         trained: calibration prompts through which codewords are trained.
@@ -72,12 +75,17 @@ class Sizes:
             ValueError: the bank has too few prompts to attack and to tune on.
         """
         bank, calibration = len(prefixes.bank), len(prefixes.calibration)
+        apart = len(prefixes.held_out)
         if bank < 8:
             raise ValueError(f"prefixes: expected a bank of at least 8 prompts, got {bank}")
         if calibration < 4:
             raise ValueError(f"prefixes: expected at least 4 to calibrate on, got {calibration}")
+        if apart < 2:
+            raise ValueError(
+                f"prefixes: expected at least 2 held-out prompts to measure use on, got {apart}"
+            )
         held_out = min(self.held_out, bank // 4)
-        prompts = min(self.prompts, bank)
+        prompts = min(self.prompts, apart)
         return Sizes(
             geometry=min(self.geometry, calibration),
             pairs=min(self.pairs, bank),
@@ -100,12 +108,14 @@ class Laboratory:
         sizes: how much is measured.
         bank: states of the bank, (N, d) float32.
         bank_behaviours: what the model predicts for it.
+        measured: states of the held-out prompts on which use is measured, (n, d) float32.
+        measured_behaviours: what the model predicts for them.
         calibration: states of the calibration prompts, (M, d) float32.
         calibration_behaviours: what the model predicts for them.
         geometry: F and S, from calibration prompts.
         nearest: differences of nearest neighbours in the bank, (m, d).
         random: differences of random pairs of the bank, (m, d).
-        readers: the layers above, ready for the first prompts of the bank.
+        readers: the layers above, ready for the held-out prompts.
         releases: T, positions of a prompt that are released, the last and those before it.
     """
 
@@ -115,6 +125,8 @@ class Laboratory:
     sizes: Sizes
     bank: Tensor
     bank_behaviours: Behaviours
+    measured: Tensor
+    measured_behaviours: Behaviours
     calibration: Tensor
     calibration_behaviours: Behaviours
     geometry: Geometry
@@ -136,14 +148,15 @@ class Laboratory:
         releases: int = 1,
     ) -> Laboratory:
         """Measure the geometry of one layer, and read its states where they were not before."""
-        integer("releases", releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
+        shortest = int((prefixes.bank != PADDING).sum(dim=1).min())
+        integer("releases", releases, minimum=1, maximum=shortest)
         kept = sizes.within(prefixes)
         level = integer("layer", layer, minimum=1, maximum=model.layers)
-        room = prefixes.bank.shape[1] + STEPS - 1
-        if kept.generated and room > model.context:
+        longest = prefixes.held_out.shape[1]
+        if kept.generated and longest + STEPS - 1 > model.context:
             raise ValueError(
                 f"generated: expected prompts of at most {model.context - STEPS + 1} tokens to "
-                f"continue, got {prefixes.bank.shape[1]}"
+                f"continue, got {longest}"
             )
         read = Passes.of(model, prefixes, [level]) if passes is None else passes
         bank = read.bank.states[level]
@@ -159,6 +172,8 @@ class Laboratory:
             sizes=kept,
             bank=bank,
             bank_behaviours=read.bank.behaviours,
+            measured=read.held_out.states[level][: kept.prompts],
+            measured_behaviours=read.held_out.behaviours.select(torch.arange(kept.prompts)),
             calibration=read.calibration.states[level],
             calibration_behaviours=read.calibration.behaviours,
             geometry=measured,
@@ -166,7 +181,7 @@ class Laboratory:
             random=adjacency_differences(rows, kept.pairs, kind="random", rng=source),
             readers=tuple(
                 model.continuation(part, level)
-                for part in torch.split(prefixes.bank[: kept.prompts], PROMPTS_TOGETHER)
+                for part in torch.split(prefixes.held_out[: kept.prompts], PROMPTS_TOGETHER)
             ),
             releases=releases,
         )
@@ -199,12 +214,12 @@ class Laboratory:
 
     @cached_property
     def clean_text(self) -> Tensor:
-        """What the model itself generates after the first prompts, (n, 8)."""
+        """What the model itself generates after the first held-out prompts, (n, 8)."""
         return self.model.generate(self._continued, self.layer, None, STEPS)
 
     @property
     def _continued(self) -> Tensor:
-        return self.prefixes.bank[: self.sizes.generated]
+        return self.prefixes.held_out[: self.sizes.generated]
 
     @property
     def attacked(self) -> slice:
@@ -229,17 +244,24 @@ class Laboratory:
         return lambda run, rows: run.logits(states[rows]).log_softmax(dim=-1)
 
     @torch.no_grad()
-    def utility(self, reader: Reader) -> tuple[Interval, Interval]:
-        """Measure KL from the clean prediction, nats, and top-1 agreement with it."""
-        divergences: list[Tensor] = []
-        hits = 0
-        for run, rows in self.batches():
-            clean, read = run.clean_logits.log_softmax(dim=-1), reader(run, rows)
-            divergences.append((clean.exp() * (clean - read)).sum(dim=-1).double().cpu())
-            hits += int((clean.argmax(dim=-1) == read.argmax(dim=-1)).sum())
-        nats = torch.cat(divergences).numpy()
-        low, high = proportion_interval(hits, nats.size, CONFIDENCE)
-        return normal_mean(nats), Interval(hits / nats.size, low, high)
+    def utility(self, reader: Reader) -> dict[str, Interval | None]:
+        """Measure what becomes of the predictions after held-out prompts.
+
+        Returns:
+            ``kl``, ``kl_median``, ``kl_95`` and ``jensen_shannon`` in nats, ``agreement`` and
+            ``top5`` as shares; None for a quantile of more prompts than there are.
+        """
+        parts = [outcomes(run.clean_logits, reader(run, rows)) for run, rows in self.batches()]
+        found = Outcomes.join(parts)
+        use = summarise(found, confidence=CONFIDENCE)
+        return {
+            "kl": normal_mean(found.kl),
+            "kl_median": _bounded(use.median, use.median_interval),
+            "kl_95": _bounded(use.large, use.large_interval),
+            "jensen_shannon": _bounded(use.jensen_shannon, use.jensen_shannon_interval),
+            "agreement": Interval(use.agreement, *use.agreement_interval),
+            "top5": _bounded(use.top5, use.top5_interval),
+        }
 
     def generated(self, states: Tensor) -> Interval | None:
         """Measure the share of 8 greedily generated tokens that stay the same (protocol A)."""
@@ -252,7 +274,7 @@ class Laboratory:
         return Interval(float(shares.mean()), low, high)
 
     def batches(self) -> Iterator[tuple[Continuation, slice]]:
-        """Yield the layers above for some prompts, and which rows of the bank those are."""
+        """Yield the layers above for some held-out prompts, and which rows those are."""
         start = 0
         for run in self.readers:
             yield run, slice(start, start + len(run))
@@ -286,6 +308,11 @@ class Laboratory:
             rng=seed,
         )
         return _attack_point(name, found, len(self.bank))
+
+
+def _bounded(value: float, interval: tuple[float, float]) -> Interval | None:
+    low, high = interval
+    return None if math.isinf(high) else Interval(value, min(low, value), max(high, value))
 
 
 def normal_mean(values: Array) -> Interval:

@@ -81,7 +81,7 @@ class Trial(ABC):
 
     @abstractmethod
     def read(self, reading: str) -> Tensor | Rows:
-        """Return what the consumer makes of the first prompts of the bank.
+        """Return what the consumer makes of the held-out prompts, on which use is measured.
 
         Under protocol A the states (n, d) that the layers above go on from; under protocol B a
         function from rows to log-probabilities of the next token.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoiseTrial(Trial):
-    """States of the first prompts of the bank with noise N(0, Σ), drawn from a seed.
+    """States of the first prompts of the bank, and of those held out, with noise N(0, Σ).
 
     Args:
         laboratory: the layer.
@@ -31,21 +31,26 @@ class NoiseTrial(Trial):
         seed: of the draw, for this is an experiment and releases nothing.
 
     Attributes:
-        noisy: the states drawn, (n, d).
+        noisy: states of the bank, which are attacked, (m, d).
+        measured: states of the held-out prompts, which are read, (n, d).
     """
 
     def __init__(self, laboratory: Laboratory, covariance: Covariance, seed: int) -> None:
         self.laboratory, self.covariance, self.seed = laboratory, covariance, seed
         sizes = laboratory.sizes
-        self._rows = max(sizes.prompts, sizes.queries + sizes.held_out)
-        clean = laboratory.bank[: self._rows].double().cpu().numpy()
-        self.noisy: Array = clean + covariance.sample(
-            self._rows, np.random.default_rng([seed, sizes.queries])
-        )
+        rows = sizes.queries + sizes.held_out
+        self.noisy: Array = self._drawn(laboratory.bank[:rows], sizes.queries)
+        self.measured: Array = self._drawn(laboratory.measured, sizes.queries, 1)
         self.rank = covariance.rank
         self.predicted_kl = 0.5 * covariance.weighted_trace(laboratory.geometry.fisher)
         self.epsilon_random = laboratory.epsilon(laboratory.random, covariance)
         self._attacks: dict[Attacker, AttackPoint] = {}
+
+    def _drawn(self, states: Tensor, *stream: int) -> Array:
+        clean: Array = states.double().cpu().numpy()
+        return clean + self.covariance.sample(
+            len(clean), np.random.default_rng([self.seed, *stream])
+        )
 
     @cached_property
     def _guarantee(self) -> RenyiDP:
@@ -74,7 +79,7 @@ class NoiseTrial(Trial):
 
     def read(self, reading: str) -> Tensor | Rows:
         """Return the states as they come or denoised, or what the release alone predicts."""
-        noisy = torch.from_numpy(self.noisy[: self.laboratory.sizes.prompts])
+        noisy = torch.from_numpy(self.measured)
         if PROTOCOLS[reading] == "B":
             return self._read_alone(noisy)
         states = noisy if reading == "raw" else self._denoiser(reading).denoise(noisy)

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,11 @@ class Point:
             releases).
         predicted_kl: ½ tr(FΣ), nats: what the KL is while it is quadratic; None for codebooks.
         kl: mean KL of the prediction from the clean one, nats.
+        kl_median: its median; None where there are too few prompts for an interval.
+        kl_95: its 95% quantile, for the tail is heavy; likewise.
+        jensen_shannon: mean Jensen–Shannon divergence of the two predictions, nats.
         agreement: share of prompts whose likeliest next token stays the same.
+        top5: mean share of the 5 likeliest next tokens that stay among them.
         generated: share of the next greedily generated tokens that stay the same, or None.
         attacks: what each attacker reached.
         bound: proven largest success of any attacker to whom the prompts of the bank are equally
@@ -106,7 +110,7 @@ class Point:
         epsilon_nearest: Rényi ε of order 2 over pairs of nearest neighbours; None for codebooks.
         epsilon_random: the same over random pairs.
         bank: N, candidates.
-        prompts: n, prompts on which utility was measured.
+        prompts: n, held-out prompts on which utility was measured.
         seed: of the sweep.
         draw: seed of this release's own draws.
         seconds: how long the point took.
@@ -124,7 +128,11 @@ class Point:
     rank: int
     predicted_kl: float | None
     kl: Interval
+    kl_median: Interval | None = None
+    kl_95: Interval | None = None
+    jensen_shannon: Interval | None = None
     agreement: Interval
+    top5: Interval | None = None
     generated: Interval | None
     attacks: tuple[AttackPoint, ...]
     bound: float | None
@@ -187,8 +195,9 @@ class Point:
         choice("point.protocol", values["protocol"], ("A", "B") if known is None else (known,))
         values["kl"] = _interval("point.kl", values["kl"])
         values["agreement"] = _interval("point.agreement", values["agreement"])
-        if values["generated"] is not None:
-            values["generated"] = _interval("point.generated", values["generated"])
+        for name in ("generated", "kl_median", "kl_95", "jensen_shannon", "top5"):
+            if values.get(name) is not None:
+                values[name] = _interval(f"point.{name}", values[name])
         values["attacks"] = tuple(AttackPoint.from_dict(entry) for entry in values["attacks"])
         if not values["attacks"]:
             raise ValueError("point.attacks: expected at least one attack, got none")
@@ -316,9 +325,9 @@ def _interval(name: str, content: Any) -> Interval:
 def _known(kind: type[Any], name: str, content: Any) -> dict[str, Any]:
     if not isinstance(content, Mapping):
         raise ValueError(f"{name}: expected an object, got {type(content).__name__}")
-    expected = [field.name for field in fields(kind)]
-    if set(content) != set(expected):
-        wrong = sorted(set(content) ^ set(expected))
+    needed = {field.name for field in fields(kind) if field.default is MISSING}
+    wrong = sorted((needed - set(content)) | (set(content) - {f.name for f in fields(kind)}))
+    if wrong:
         raise ValueError(f"{name}: missing or unknown fields {', '.join(wrong)}")
     return dict(content)
 

@@ -26,7 +26,6 @@ from tacit.hidden_states.audit.points import (
     Table,
     proven,
 )
-from tacit.measured import Interval
 from tacit.models.language import LanguageModel
 from tacit.models.passes import Passes
 from tacit.models.texts.prefixes import Prefixes
@@ -142,6 +141,7 @@ def sweep(
         "attackers": [attacker.name for attacker in named],
         "bank": _fingerprint(prefixes.bank),
         "calibration": _fingerprint(prefixes.calibration),
+        "held_out": _fingerprint(prefixes.held_out),
         "sizes": asdict(kept),
         "seed": seed,
         # left out for one, so that the points of earlier sweeps are found again
@@ -204,7 +204,7 @@ class Bench:
         start = time.perf_counter()
         laboratory = self.at(job.settings["layer"])
         trial = self._fitted(laboratory, job.mechanism, job.setting, job.seed)
-        kl, agreement, generated = _use(laboratory, trial.read(job.settings["reading"]))
+        use = _use(laboratory, trial.read(job.settings["reading"]))
         setting, attacks = job.setting, trial.attack(job.attackers)
         return Point(
             model=self.model.name,
@@ -218,9 +218,7 @@ class Bench:
             codewords=setting.codewords,
             rank=trial.rank,
             predicted_kl=trial.predicted_kl,
-            kl=kl,
-            agreement=agreement,
-            generated=generated,
+            **use,
             attacks=attacks,
             **proven(self._proven[job.seed]),
             epsilon_random=trial.epsilon_random,
@@ -261,12 +259,12 @@ class Bench:
         return self._laboratory
 
 
-def _use(laboratory: Laboratory, read: Tensor | Rows) -> tuple[Interval, Interval, Interval | None]:
-    """Measure KL and agreement, and what is generated where the layers above go on from states."""
+def _use(laboratory: Laboratory, read: Tensor | Rows) -> dict[str, Any]:
+    """Measure use, and what is generated where the layers above go on from states."""
     if isinstance(read, Tensor):
         utility = laboratory.utility(laboratory.reads_states(read))
-        return *utility, laboratory.generated(read)
-    return *laboratory.utility(lambda _, rows: read(rows)), None
+        return {**utility, "generated": laboratory.generated(read)}
+    return {**laboratory.utility(lambda _, rows: read(rows)), "generated": None}
 
 
 def _fingerprint(tokens: Any) -> str:

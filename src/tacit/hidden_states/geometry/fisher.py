@@ -239,17 +239,23 @@ def _of_classes(run: Continuation, leaves: Tensor, top: int) -> Iterator[Tensor]
 
 
 def _exact(run: Continuation, leaves: Tensor, _: slice) -> Iterator[Tensor]:
-    """Jᵀ(diag p − p pᵀ)J with J = W J_f: f the final normed state, W the output head."""
-    with _inputs_of(run.anatomy.head) as inputs:
+    """Jᵀ(diag p − p pᵀ)J with J = D W J_f: f what the head is given, W its weights.
+
+    D is the slope of what the network makes of each of the head's outputs, such as a cap.
+    """
+    with _seen_at(run.anatomy.head) as seen:
         logits = run.logits(leaves, batch_size=len(run))
-    (final,) = inputs
-    jacobian = torch.stack([_gradient(final[:, i], leaves) for i in range(final.shape[1])], dim=1)
+    ((final, raw),) = seen
+    columns = range(final.shape[-1])
+    jacobian = torch.stack([_gradient(final[..., i], leaves) for i in columns], dim=1)
+    (caps,) = torch.autograd.grad(logits.sum(), raw, retain_graph=True)
     head: Any = run.anatomy.head
-    weights = _double(head.weight.detach())
+    weights, slopes = _double(head.weight.detach()), _double(caps[:, -1])
     chances = _double(logits.detach()).softmax(dim=-1)
     moments = []
-    for row, slope in zip(chances, _double(jacobian), strict=True):
-        centred = (weights - row @ weights) * row.sqrt()[:, None]
+    for row, cap, slope in zip(chances, slopes, _double(jacobian), strict=True):
+        capped = cap[:, None] * weights
+        centred = (capped - row @ capped) * row.sqrt()[:, None]
         moments.append(slope.T @ (centred.T @ centred) @ slope)
     yield torch.stack(moments)
 
@@ -259,9 +265,12 @@ def _double(values: Tensor) -> Tensor:
 
 
 @contextmanager
-def _inputs_of(module: nn.Module) -> Iterator[list[Tensor]]:
-    seen: list[Tensor] = []
-    handle = module.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+def _seen_at(module: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Keep what a module is given and what it returns."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    handle = module.register_forward_hook(
+        lambda _, arguments, output: seen.append((arguments[0], output))
+    )
     try:
         yield seen
     finally:

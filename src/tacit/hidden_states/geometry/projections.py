@@ -23,7 +23,7 @@ from tacit._ground.checks import (
 from tacit._ground.reprs import short_repr
 from tacit.hidden_states.geometry.estimation import Geometry
 from tacit.hidden_states.geometry.fisher import several_prompts
-from tacit.hidden_states.geometry.utility import Utility, compare, outcomes, summarise
+from tacit.hidden_states.geometry.utility import Outcomes, Utility, compare, outcomes, summarise
 from tacit.models.continuation import Continuation, batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
 
@@ -127,7 +127,7 @@ def measure_projections(
     states = model.states(tokens, level, batch_size=batch_size)
     donors = states[_others(len(tokens), source)]
     size = batch_rows(batch_size, max(1, TOKENS_PER_BATCH // tokens.shape[1]))
-    found: dict[tuple[str, str], list[tuple[Array, Array]]] = {}
+    found: dict[tuple[str, str], list[Outcomes]] = {}
     for start in range(0, len(tokens), size):
         rows = slice(start, start + size)
         run = model.continuation(tokens[rows], level)
@@ -135,9 +135,14 @@ def measure_projections(
             kept = keep(run.clean_states)
             replaced = kept + donors[rows] - keep(donors[rows])
             for protocol, pair in _protocols(run, kept, replaced).items():
-                found.setdefault((protocol, projector), []).append(outcomes(*pair))
+                before, after = (logits.double().cpu() for logits in pair)
+                found.setdefault((protocol, projector), []).append(outcomes(before, after))
     table = (
-        Projection(protocol, projector, _pooled(found[protocol, projector], sure))
+        Projection(
+            protocol,
+            projector,
+            summarise(Outcomes.join(found[protocol, projector]), confidence=sure),
+        )
         for protocol in PROTOCOLS
         for projector in PROJECTORS
     )
@@ -290,7 +295,7 @@ def _protocols(
     """Reference and changed logits of each protocol."""
 
     def read(states: Tensor) -> Tensor:
-        logits: Tensor = run.anatomy.head(run.anatomy.stages[-1](states))
+        logits: Tensor = run.anatomy.read_out(states)
         return logits
 
     return {
@@ -298,8 +303,3 @@ def _protocols(
         "full forward": (run.clean_logits, run.logits(kept)),
         "substitution": (run.clean_logits, run.logits(replaced)),
     }
-
-
-def _pooled(parts: list[tuple[Array, Array]], confidence: float) -> Utility:
-    values, kept = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return summarise(values, kept, confidence=confidence)

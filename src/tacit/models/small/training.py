@@ -14,7 +14,8 @@ from torch import Tensor
 
 import tacit
 from tacit._ground.checks import choice, integer, positive
-from tacit.models.language import LanguageModel, check_device
+from tacit.models.language import LanguageModel
+from tacit.models.loading import check_device
 from tacit.models.small.optimisation import OPTIMIZER, Budget, Outcome, fit, perplexity
 from tacit.models.small.storage import (
     check_new_folder,

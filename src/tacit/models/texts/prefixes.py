@@ -1,4 +1,4 @@
-"""Prompts cut from a stream of tokens: distinct, without overlap, in disjoint sets."""
+"""Prompts in disjoint sets: cut from a stream of tokens, or whole as they were given."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
+from tacit.models.padding import PADDING
 
 Tokens = npt.NDArray[np.int64]
 
@@ -22,10 +23,13 @@ Tokens = npt.NDArray[np.int64]
 class Prefixes:
     """Disjoint sets of prompts, each (n, T): no prompt stands in two of them.
 
+    Shorter prompts are padded with −1 on the left.
+
     Attributes:
         bank: the prompts an attacker chooses among.
         calibration: public prompts, from which the defender and the consumer learn.
-        held_out: what is measured on and tuned on nothing.
+        held_out: what use is measured on: prompts like those of the bank, which nothing is fitted
+            on and no attacker looks for.
     """
 
     bank: Tensor
@@ -57,6 +61,60 @@ class Prefixes:
         return cls(
             *split(sample_prefixes(stream, count=sum(sizes), length=length, rng=rng), *sizes)
         )
+
+    @classmethod
+    def of_prompts(
+        cls,
+        prompts: Any,
+        public: Any,
+        *,
+        bank: int,
+        calibration: int,
+        held_out: int,
+        rng: RandomSource = None,
+    ) -> Prefixes:
+        """Divide whole prompts, as many as there are and at most as many as asked for.
+
+        A prompt counts once. Of the user's own at most a fifth are held out, at random. Public
+        prompts that are among the user's are left out.
+
+        Args:
+            prompts: the user's own, (n, T), padded with −1 on the left.
+            public: others, (m, T'), on which everything is fitted.
+            bank: at most so many secrets.
+            calibration: at most so many public prompts.
+            held_out: at most so many to measure use on; 0 keeps the order of the bank.
+            rng: source of the division.
+
+        Raises:
+            ValueError: too few are left to divide.
+
+        Example:
+            >>> own, public = torch.arange(20).reshape(10, 2), torch.arange(40).reshape(20, 2)
+            >>> sets = Prefixes.of_prompts(own, public, bank=9, calibration=9, held_out=9, rng=0)
+            >>> [len(part) for part in (sets.bank, sets.calibration, sets.held_out)]
+            [8, 9, 2]
+        """
+        own, others = padded_integers("prompts", prompts), padded_integers("public", public)
+        width = max(own.shape[1], others.shape[1])
+        own, others = (np.pad(rows, ((0, 0), (width - rows.shape[1], 0)), constant_values=PADDING)
+                       for rows in (own, others))  # fmt: skip
+        own, others = distinct_prompts(own), distinct_prompts(others)
+        others = others[~np.isin(_keys(others), _keys(own))]
+        aside = min(integer("held_out", held_out, minimum=0), len(own) // 5)
+        kept = min(integer("bank", bank, minimum=1), len(own) - aside)
+        fitted = min(integer("calibration", calibration, minimum=1), len(others))
+        if held_out and aside == 0:
+            raise ValueError(
+                f"prompts: expected at least 5 different ones, to hold some out, got {len(own)}"
+            )
+        if fitted == 0:
+            raise ValueError("public: expected prompts that are not among the user's, got none")
+        source = generator(rng)
+        order = source.permutation(len(own)) if aside else np.arange(len(own))
+        chosen = others[source.permutation(len(others))[:fitted]]
+        parts = own[order[aside : aside + kept]], chosen, own[order[:aside]]
+        return cls(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
 
 
 def sample_prefixes(
@@ -126,6 +184,49 @@ def split(tokens: Tensor, *sizes: int) -> tuple[Tensor, ...]:
     return torch.split(torch.from_numpy(rows[: sum(counts)]), counts)
 
 
+def shared_sequences(bank: Any, public: Any, *, length: int = 8) -> tuple[float, float]:
+    """Return how much of the prompts of a bank stands word for word in public prompts.
+
+    Args:
+        bank: tokens (n, T), padded with −1 on the left.
+        public: tokens (m, T').
+        length: tokens of a sequence; a shorter prompt is one sequence.
+
+    Returns:
+        The share of the bank's sequences of ``length`` consecutive tokens that occur in a public
+        prompt, and the share of its prompts that hold such a sequence.
+
+    Example:
+        >>> shared_sequences([[1, 2, 3], [7, 8, 9]], [[0, 1, 2]], length=2)
+        (0.25, 0.5)
+    """
+    size = integer("length", length, minimum=1)
+    secrets, others = padded_integers("bank", bank), padded_integers("public", public)
+    lengths = np.minimum((secrets != PADDING).sum(axis=1), size)
+    count, hits, touched = 0, 0, 0
+    for part in np.unique(lengths):
+        rows = secrets[lengths == part]
+        known = _sequences(others, int(part))[0] if others.shape[1] >= part else others[:0]
+        sequences, owners = _sequences(rows, int(part))
+        found = np.isin(_keys(sequences), _keys(known)) if len(known) else np.zeros(0, dtype=bool)
+        count, hits = count + len(sequences), hits + int(found.sum())
+        touched += len(np.unique(owners[: len(found)][found]))
+    return hits / count, touched / len(secrets)
+
+
+def _sequences(rows: Tokens, length: int) -> tuple[Tokens, Tokens]:
+    """Return every run of ``length`` tokens without padding, and the row it stands in."""
+    runs = np.lib.stride_tricks.sliding_window_view(rows, length, axis=1)
+    whole = (runs != PADDING).all(axis=2)
+    return np.ascontiguousarray(runs[whole]), np.nonzero(whole)[0]
+
+
+def distinct_prompts(rows: Tokens) -> Tokens:
+    """Return the prompts in order, each once."""
+    first = np.unique(_keys(rows), return_index=True)[1]
+    return np.ascontiguousarray(rows[np.sort(first)])
+
+
 def _keys(rows: Tokens) -> npt.NDArray[np.void]:
     """One comparable value per row."""
     whole = np.ascontiguousarray(rows)
@@ -143,7 +244,12 @@ def _excluded(exclude: Any, length: int) -> Tokens:
     return np.concatenate(parts) if parts else np.empty((0, length), dtype=np.int64)
 
 
-def _integers(name: str, value: Any, *, ndim: int) -> Tokens:
+def padded_integers(name: str, value: Any) -> Tokens:
+    """Return tokens (n, T), −1 where padded."""
+    return _integers(name, value, ndim=2, least=PADDING)
+
+
+def _integers(name: str, value: Any, *, ndim: int, least: int = 0) -> Tokens:
     try:
         found = np.asarray(value)
     except (ValueError, TypeError, RuntimeError):
@@ -153,6 +259,6 @@ def _integers(name: str, value: Any, *, ndim: int) -> Tokens:
         raise ValueError(
             f"{name}: expected integers of shape {shape}, got {found.dtype} of shape {found.shape}"
         )
-    if int(found.min()) < 0:
-        raise ValueError(f"{name}: expected integers >= 0, got {int(found.min())}")
+    if int(found.min()) < least:
+        raise ValueError(f"{name}: expected integers >= {least}, got {int(found.min())}")
     return found.astype(np.int64)

@@ -21,7 +21,15 @@ from tacit.report.hidden.figures import (
     map_figure,
     spectrum_figure,
 )
-from tacit.report.hidden.words import READ, hidden_verdict, setting, share, size_of_noise, words
+from tacit.report.hidden.words import (
+    READ,
+    divergence,
+    hidden_verdict,
+    setting,
+    share,
+    size_of_noise,
+    words,
+)
 from tacit.text import percent, percent_up, significant, significant_up
 
 
@@ -102,7 +110,7 @@ def _row(point: Point, audit: Audit) -> dict[str, Any]:
         "read": READ.get(point.reading, point.reading),
         "protocol": point.protocol,
         "agreement": share(point.agreement),
-        "kl": significant(point.kl.value),
+        "kl": divergence(point),
         "predicted": "–" if point.predicted_kl is None else significant(point.predicted_kl),
         "generated": "–" if point.generated is None else percent(point.generated.value),
         "attack": share(attack.top1),

@@ -105,6 +105,24 @@ def size_of_noise(point: Point) -> str:
     return "" if point.kl_budget is None else f"K = {point.kl_budget:.3g}"
 
 
+def divergence(point: Point) -> str:
+    """Return the mean KL, its median and 95% quantile where they were measured."""
+    mean = significant(point.kl.value)
+    if point.kl_median is None or point.kl_95 is None:
+        return mean
+    return f"{mean} ({significant(point.kl_median.value)}; {significant(point.kl_95.value)})"
+
+
+def use_of(point: Point) -> str:
+    """Say what is left of the prediction after the held-out prompts."""
+    parts = [f"KL {divergence(point)} nats" + (", mean (median; 95%)" if point.kl_95 else "")]
+    if point.jensen_shannon is not None:
+        parts.append(f"Jensen–Shannon {significant(point.jensen_shannon.value)} nats")
+    if point.top5 is not None:
+        parts.append(f"{percent(point.top5.value)} of the 5 likeliest tokens stay among them")
+    return "; ".join(parts) + f"; on {point.prompts:,} held-out prompts"
+
+
 def share(found: Interval | None) -> str:
     """Return a measured share with its interval."""
     if found is None:

@@ -1,0 +1,147 @@
+"""The prompts that a command is about: the user's own, whole, or windows of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.cli.console import consoles, line
+from tacit.text import percent_up
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tacit.cli.hidden.inputs import Source
+    from tacit.models import LanguageModel, Prefixes, PromptTexts
+
+# Tokens that an audit generates after a prompt, less the one that is predicted anyway.
+FOLLOWING = 7
+SEQUENCE = 8
+
+
+def windows(
+    source: Source, model: LanguageModel, bank: int, calibration: int, held_out: int
+) -> Prefixes:
+    """Cut disjoint windows from texts, those to fit on from public ones where some are given."""
+    from tacit.models import Prefixes, docstring_corpus, read_text, sample_prefixes
+
+    text = docstring_corpus() if source.texts is None else read_text(source.texts)
+    stream, aside = model.stream(text), max(1, held_out)
+    shared = {"length": source.length, "rng": source.seed}
+    if source.public_texts is None:
+        if source.texts is not None:
+            note("prompts to fit on are cut from --texts too, and what is released may hold what "
+                 "was fitted on: give others with --public-texts")  # fmt: skip
+        return Prefixes.draw(stream, bank=bank, calibration=calibration, held_out=aside, **shared)
+    own = sample_prefixes(stream, count=bank + aside, **shared)
+    public = sample_prefixes(
+        model.stream(read_text(source.public_texts)), count=calibration, exclude=own, **shared
+    )
+    tell_overlap(own[:bank], public)
+    return Prefixes(own[:bank], public, own[bank:])
+
+
+def whole_prompts(
+    source: Source, model: LanguageModel, bank: int, calibration: int, held_out: int
+) -> Prefixes:
+    """Take the user's prompts as the model is served them, and public ones to fit on."""
+    from tacit.models import Prefixes, read_prompts
+
+    assert source.prompts is not None
+    own = read_prompts(source.prompts, column=source.column, name="--prompts")
+    public = public_prompts(source, calibration)
+    room = model.context - FOLLOWING
+    own, tokens = served(source, model, own, room)
+    public, others = served(source, model, public, room, public=True)
+    sets = Prefixes.of_prompts(
+        tokens, others, bank=bank, calibration=calibration, held_out=held_out, rng=source.seed
+    )
+    distinct = len(sets.bank) + len(sets.held_out)
+    if distinct < len(own) and distinct < bank:
+        note(f"{len(own) - distinct:,} of {len(own):,} prompts repeat others, and count once")
+    # special tokens and a template are everywhere: what is compared is the texts alone
+    bare = [model.prompts(each.texts, bare=True) for each in (own, public)]
+    tell_overlap(*bare)
+    return sets
+
+
+def some_prompts(source: Source, model: LanguageModel, count: int) -> Tensor:
+    """Return the first of the user's prompts, or windows of the texts, for a measurement alone."""
+    import torch
+
+    from tacit.models import Prefixes, docstring_corpus, read_prompts, read_text
+    from tacit.models.texts.prefixes import distinct_prompts
+
+    if source.prompts is None:
+        text = docstring_corpus() if source.texts is None else read_text(source.texts)
+        sets = Prefixes.draw(
+            model.stream(text), bank=1, calibration=count, held_out=1, length=source.length,
+            rng=source.seed,
+        )  # fmt: skip
+        return sets.calibration
+    own = read_prompts(source.prompts, column=source.column, name="--prompts")
+    tokens = served(source, model, own, model.context - FOLLOWING)[1]
+    return torch.from_numpy(distinct_prompts(tokens.numpy())[:count])
+
+
+def public_prompts(source: Source, count: int) -> PromptTexts:
+    """Return public prompts: of a file, of the lines of texts, or lines of docstrings."""
+    from tacit.models import docstring_corpus, read_prompts, read_text
+    from tacit.models.texts.prompts import lines_of
+
+    path = source.public_texts
+    if path is not None and not Path(path).is_dir():
+        return read_prompts(path, column=source.column, name="--public-texts")
+    if path is not None:
+        return lines_of(read_text(path))
+    note("fitted on lines of docstrings of this installation: public texts that are like yours, "
+         "given with --public-texts, keep more of the prediction")  # fmt: skip
+    return spread(lines_of(docstring_corpus()), 2 * count)
+
+
+def spread(texts: PromptTexts, count: int) -> PromptTexts:
+    """Return about ``count`` of many texts, evenly spaced."""
+    step = max(1, len(texts) // count)
+    return texts.select(range(0, len(texts), step))
+
+
+def served(
+    source: Source, model: LanguageModel, found: PromptTexts, room: int, *, public: bool = False
+) -> tuple[PromptTexts, Tensor]:
+    """Return prompts as tokens; those of too many are left out where they are public or may be."""
+    from tacit.models.padding import prompt_lengths
+
+    tokens = model.prompts(found.texts, chat_template=source.chat_template)
+    lengths = prompt_lengths(tokens)
+    limit = room if source.longest is None else min(room, source.longest)
+    longest = int(lengths.argmax())
+    if source.longest is None and lengths[longest] > room and not public:
+        raise ValueError(
+            f"--prompts: {found.places[longest]}: expected at most {room:,} tokens, got "
+            f"{int(lengths[longest]):,}; --longest {room} leaves longer prompts out"
+        )
+    kept: Sequence[int] = (lengths <= limit).nonzero()[:, 0].tolist()
+    if not kept:
+        flag = "--public-texts" if public else "--prompts"
+        raise ValueError(f"{flag}: expected prompts of at most {limit:,} tokens, got none")
+    if len(kept) < len(found) and not public:
+        note(f"{len(found) - len(kept):,} of {len(found):,} prompts have more than {limit:,} "
+             "tokens, and are left out")  # fmt: skip
+    return found.select(kept), tokens[kept]
+
+
+def tell_overlap(bank: Tensor, public: Tensor) -> None:
+    """Warn of secrets that stand in what is called public."""
+    from tacit.models import shared_sequences
+
+    share, prompts = shared_sequences(bank, public, length=SEQUENCE)
+    if share > 0:
+        note(f"{percent_up(share)} of the sequences of {SEQUENCE} tokens in your prompts stand in "
+             f"the public texts too, in {percent_up(prompts)} of the prompts: what is fitted may "
+             "hold them")  # fmt: skip
+
+
+def note(sentence: str) -> None:
+    """Say something beside the result, on standard error."""
+    line(consoles(True), "note", sentence)

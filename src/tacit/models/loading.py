@@ -1,0 +1,116 @@
+"""Loading a language model by name, from a folder or as a module, and checking it by numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from tacit._ground.checks import choice
+from tacit.models.language import LanguageModel
+from tacit.models.verification import verify
+
+SMALL = "tacit/small"
+STORED = Path(__file__).parent / "small" / "stored"
+DTYPES = ("float32", "bfloat16", "stored")
+
+
+def load(
+    name_or_path: Any,
+    *,
+    device: str = "cpu",
+    tokenizer: Any = None,
+    dtype: str = "float32",
+) -> LanguageModel:
+    """Load a causal language model of any family whose parts agree with a plain forward pass.
+
+    Its decoder blocks and head are found by watching it run, not by its name. States at every
+    layer, logits, and logits continued from a replaced state, padded prompts included, are then
+    compared with plain forward passes of the model itself, on random tokens, to within 10⁻⁴ of the
+    largest entry in float32 and 4% in bfloat16.
+
+    Args:
+        name_or_path: ``"tacit/small"``, which comes with this package; a Hugging Face name; a
+            folder with such a model, one that ``train`` wrote included; or a ``transformers``
+            model.
+        device: where it computes.
+        tokenizer: the tokenizer of a ``transformers`` model.
+        dtype: what its parameters are held in: ``"float32"``, ``"bfloat16"``, or ``"stored"``, as
+            the checkpoint or the model given has them. Serve and audit in the same.
+
+    Returns:
+        The model, frozen.
+
+    Raises:
+        ValueError: no such model, or one that does not agree with its own forward pass.
+
+    Example:
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+        >>> load(LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, num_attention_heads=2)))
+        LanguageModel('LlamaForCausalLM', layers=2, width=16, vocabulary=50, context=2048)
+    """
+    place = check_device(device)
+    held = choice("dtype", dtype, DTYPES)
+    if isinstance(name_or_path, str) and name_or_path == SMALL:
+        return _pretrained(os.fspath(STORED), place, held, SMALL)
+    if isinstance(name_or_path, torch.nn.Module):
+        network = name_or_path.to(place)
+        if held != "stored":
+            _cast(network, getattr(torch, held))
+        return _verified(LanguageModel(network, tokenizer))
+    if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
+        raise ValueError(
+            f"name_or_path: expected a name, a folder or a transformers model, got {name_or_path!r}"
+        )
+    path = os.fspath(name_or_path)
+    return _pretrained(path, place, held, path)
+
+
+def check_device(device: Any) -> torch.device:
+    """Return the device when PyTorch has it here."""
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, TypeError, AssertionError):
+        raise ValueError(f"device: expected one that PyTorch has here, got {device!r}") from None
+    return place
+
+
+def _cast(network: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Hold the parameters in ``dtype``; rotary frequencies and masks keep their own."""
+    for parameter in network.parameters():
+        parameter.data = parameter.data.to(dtype)
+
+
+def _verified(model: LanguageModel) -> LanguageModel:
+    verify(model)
+    return model
+
+
+def _pretrained(folder: str, device: torch.device, dtype: str, name: str) -> LanguageModel:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from tacit.models.small.storage import quiet, read_recipe
+
+    held = "auto" if dtype == "stored" else getattr(torch, dtype)
+    with quiet(), loading(folder):
+        network = AutoModelForCausalLM.from_pretrained(folder, dtype=held)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    recipe = read_recipe(folder)
+    return _verified(LanguageModel(network.to(device), tokenizer, name=name, recipe=recipe))
+
+
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Turn what goes wrong with files, names and the network into one sentence."""
+    try:
+        yield
+    except (OSError, ValueError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"name_or_path: cannot load {name!r}: {reason}") from None

@@ -1,0 +1,194 @@
+"""Prompts as people keep them: lines, JSON lines, a column of CSV or of Parquet."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit._ground.files import read_bytes
+from tacit._ground.lazy import install_with
+
+USUAL_COLUMNS = ("prompt", "text")
+KINDS = {
+    ".txt": "lines",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(frozen=True)
+class PromptTexts:
+    """Texts of prompts, and where each stands.
+
+    Attributes:
+        texts: none of them empty.
+        places: such as "line 3", for messages that must not show the text.
+    """
+
+    texts: tuple[str, ...]
+    places: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def select(self, kept: Sequence[int]) -> PromptTexts:
+        """Return some of them."""
+        return PromptTexts(tuple(self.texts[i] for i in kept), tuple(self.places[i] for i in kept))
+
+
+def read_prompts(
+    path: str | os.PathLike[str], *, column: str | None = None, name: str = "prompts"
+) -> PromptTexts:
+    """Read one prompt a line, a JSON line, or a row of CSV or Parquet.
+
+    Args:
+        path: ``.txt`` (a prompt a line, empty lines left out), ``.jsonl`` or ``.ndjson`` (strings,
+            or objects), ``.csv``, ``.tsv`` (with a header) or ``.parquet``; all but the last in
+            UTF-8, and with ``.gz`` after it when compressed.
+        column: of objects, CSV and Parquet; when left out ``prompt``, else ``text``.
+        name: what messages call the argument.
+
+    Returns:
+        The prompts in the order of the file, repeated where they repeat.
+
+    Raises:
+        ValueError: no prompt there, no such column, or a cell without a text; the message names
+            line and column, and shows nothing of the text.
+    """
+    given = os.fspath(path)
+    suffixes = [suffix.lower() for suffix in Path(given).suffixes[-2:]]
+    packed = suffixes[-1:] == [".gz"]
+    kind = KINDS.get((suffixes[:-1] if packed else suffixes)[-1:][0] if suffixes else "")
+    if kind is None or (packed and (kind == "parquet" or len(suffixes) < 2)):
+        raise ValueError(
+            f"{name}: expected a file that ends in {', '.join(KINDS)}, or .gz after it, got {given}"
+        )
+    content = read_bytes(name, given)
+    rows: Iterable[tuple[str, Any]]
+    if kind == "parquet":
+        rows = _parquet(content, column, name)
+    else:
+        text = _decoded(_unpacked(content, given, name) if packed else content, name)
+        if kind == "lines":
+            rows = ((f"line {i}", held) for i, held in enumerate(_lines(text), 1) if held.strip())
+        elif kind == "json":
+            rows = _json_lines(text, column, name)
+        else:
+            tab = ".tsv" in suffixes
+            rows = _csv(text, column, name, "\t" if tab else ",")
+    found: list[tuple[str, str]] = []
+    for place, cell in rows:
+        if not isinstance(cell, str) or not cell.strip():
+            held = "an empty text" if isinstance(cell, str) else type(cell).__name__
+            raise ValueError(f"{name}: {place}: expected a text, got {held}")
+        found.append((place, cell))
+    if not found:
+        raise ValueError(f"{name}: expected at least one prompt in {given}, got none")
+    return PromptTexts(tuple(cell for _, cell in found), tuple(place for place, _ in found))
+
+
+def lines_of(text: str) -> PromptTexts:
+    """Return the lines of a text that are not empty, as prompts."""
+    held = [(i, line) for i, line in enumerate(_lines(text), 1) if line.strip()]
+    return PromptTexts(tuple(line for _, line in held), tuple(f"line {i}" for i, _ in held))
+
+
+def _lines(text: str) -> list[str]:
+    """Split at line ends alone: other separators may stand inside a prompt."""
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def _unpacked(content: bytes, path: str, name: str) -> bytes:
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error):
+        raise ValueError(f"{name}: cannot unpack {path}: it is damaged or no gzip") from None
+
+
+def _decoded(content: bytes, name: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ValueError(f"{name}: line {line}: expected UTF-8, got {error.reason}") from None
+
+
+def _chosen(columns: Sequence[str], column: str | None, name: str, place: str) -> str:
+    """Return the column asked for, else the usual one; a file without a header shows no cell."""
+    wanted = USUAL_COLUMNS if column is None else (column,)
+    found = [held for held in wanted if held in columns]
+    if not found:
+        named = " or ".join(map(repr, wanted))
+        other = "" if column is not None else "; --column names another"
+        raise ValueError(
+            f"{name}: {place}: expected a column {named} among {len(columns)}, got none{other}"
+        )
+    return found[0]
+
+
+def _json_lines(text: str, column: str | None, name: str) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(_lines(text), 1):
+        if not line.strip():
+            continue
+        place = f"line {number}"
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError(f"{name}: {place}: expected a line of JSON") from None
+        if isinstance(entry, dict):
+            key = _chosen(list(entry), column, name, place)
+            yield f"{place}, column {key!r}", entry[key]
+        elif column is not None:
+            held = type(entry).__name__
+            raise ValueError(f"{name}: {place}: expected an object with {column!r}, got {held}")
+        else:
+            yield place, entry
+
+
+def _csv(text: str, column: str | None, name: str, separator: str) -> Iterator[tuple[str, Any]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    limit = csv.field_size_limit(max(len(text), 1))
+    try:
+        header = next(reader, [])
+        key = _chosen(header, column, name, "line 1")
+        if header.count(key) > 1:
+            raise ValueError(f"{name}: line 1: expected one column {key!r}, got several")
+        at, start = header.index(key), reader.line_num + 1
+        for row in reader:
+            place = f"line {start}, column {key!r}"
+            start = reader.line_num + 1
+            if len(row) not in (0, len(header)):
+                raise ValueError(f"{name}: {place}: expected {len(header)} cells, got {len(row)}")
+            if row:
+                yield place, row[at]
+    except csv.Error as error:
+        raise ValueError(f"{name}: line {reader.line_num}: no CSV ({error})") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _parquet(content: bytes, column: str | None, name: str) -> Iterator[tuple[str, Any]]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise ValueError(f"{name}: Parquet needs pyarrow: {install_with('parquet')}") from None
+    try:
+        table = parquet.ParquetFile(io.BytesIO(content))
+        key = _chosen(table.schema_arrow.names, column, name, "schema")
+        cells = table.read(columns=[key]).column(0).to_pylist()
+    except pyarrow.ArrowException:
+        raise ValueError(f"{name}: expected a Parquet file that can be read, got another") from None
+    for number, cell in enumerate(cells, 1):
+        yield f"row {number}, column {key!r}", cell
