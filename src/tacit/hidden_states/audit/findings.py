@@ -9,6 +9,7 @@ from typing import Any
 from tacit._ground.reprs import short_repr
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.points import AttackPoint, Point
 from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
 from tacit.releases.form import Attack, Form, Release, Use
@@ -35,6 +36,7 @@ class Audit(Release):
         spread_spectrum: eigenvalues of the second moment of prompt differences, largest first.
         notes: where the measurement is too small for what is asked.
         seed: what every draw of the measurement depends on.
+        clean: what attackers who know more or ask less reach against the clean state, the control.
     """
 
     model: str
@@ -50,6 +52,7 @@ class Audit(Release):
     spread_spectrum: tuple[float, ...]
     notes: tuple[str, ...]
     seed: int
+    clean: tuple[GuessPoint, ...] = ()
 
     FORMAT = KIND
 
@@ -93,6 +96,7 @@ class Audit(Release):
             "fisher_spectrum": list(self.fisher_spectrum),
             "spread_spectrum": list(self.spread_spectrum),
             "notes": list(self.notes),
+            "clean": [guess.to_dict() for guess in self.clean],
             "form": self.form.to_dict(),
         }
 
@@ -117,6 +121,7 @@ class Audit(Release):
                 fisher_spectrum=tuple(map(float, content["fisher_spectrum"])),
                 spread_spectrum=tuple(map(float, content["spread_spectrum"])),
                 notes=tuple(map(str, content["notes"])),
+                clean=tuple(GuessPoint.from_dict(held) for held in content.get("clean", ())),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"audit: a field is missing or malformed: {error}") from None

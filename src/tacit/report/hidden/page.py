@@ -16,6 +16,7 @@ from tacit.releases.provenance import Provenance
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.embedding import embedded_json
 from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
+from tacit.report.hidden.guesses import guess_table
 from tacit.report.hidden.words import READ, hidden_verdict, setting, share, size_of_noise, words
 from tacit.text import percent, percent_up, significant, significant_up
 
@@ -63,6 +64,7 @@ def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
         "denoised_middle": sum(point.in_middle for point in denoised),
         "alone_count": len(alone),
         "alone_middle": sum(point.in_middle for point in alone),
+        "guesses": guess_table(audit),
         "rows": [_row(point, audit) for point in audit.points],
         "bank": audit.points[0].bank,
         "prompts": audit.points[0].prompts,
