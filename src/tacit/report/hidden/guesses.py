@@ -70,8 +70,8 @@ def _head(point: Point) -> str:
 
 
 def _title(guess: GuessPoint) -> str:
-    told = f", told {guess.knows}" if guess.knows else ""
-    return f"{guess.task}: {guess.attacker}{told}"
+    # what learns from codes is another model than what learns from states
+    return f"{guess.task}, by {guess.knows or 'the posterior over the bank'}"
 
 
 def _share(found: Interval) -> str:
