@@ -63,7 +63,7 @@ def found(asked):
     model, prefixes = asked
     return audit_layer(
         model, 1, prefixes=prefixes, mechanisms=["isotropic", "codebook-behaviour", "argmax"],
-        budgets=(1.0,), codewords=(16,), sizes=SIZES, rng=2,
+        kl_budgets=(1.0,), codewords=(16,), sizes=SIZES, rng=2,
         wish=Wish(max_attack=0.2, min_agreement=0.05, max_gain=None),
         guessers=[
             KnownPrefix(60, 40), KnownToken(0), Token(-1), Topic(4), Column("mood", MOOD, MOOD),

@@ -34,7 +34,7 @@ class Learner(ABC):
 
     @abstractmethod
     def fit(
-        self, released: Any, labels: Indices, classes: int, source: np.random.Generator
+        self, released: Any, truth: Indices, classes: int, source: np.random.Generator
     ) -> Scores:
         """Return what scores the classes 0 … K − 1 of further releases."""
 
@@ -55,14 +55,14 @@ class CountTable(Learner):
         positive("smoothing", self.smoothing)
 
     def fit(
-        self, released: Any, labels: Indices, classes: int, source: np.random.Generator
+        self, released: Any, truth: Indices, classes: int, source: np.random.Generator
     ) -> Scores:
         """As ``Learner``."""
         del source
-        common = np.bincount(labels, minlength=classes) / len(labels)
+        common = np.bincount(truth, minlength=classes) / len(truth)
         codes, rows = np.unique(released, return_inverse=True)
         counts = np.zeros((len(codes) + 1, classes))
-        np.add.at(counts, (rows.reshape(-1), labels), 1.0)
+        np.add.at(counts, (rows.reshape(-1), truth), 1.0)
         counts += self.smoothing * common
 
         def score(fresh: Any) -> Array:
@@ -85,20 +85,20 @@ class Discriminant(Learner):
     name = "linear discriminant"
 
     def fit(
-        self, released: Any, labels: Indices, classes: int, source: np.random.Generator
+        self, released: Any, truth: Indices, classes: int, source: np.random.Generator
     ) -> Scores:
         """As ``Learner``."""
-        order = source.permutation(len(labels))
+        order = source.permutation(len(truth))
         kept, rest = np.split(order, [max(1, int(VALIDATION * len(order)))])
         if len(rest) == 0:
             kept = rest = order
-        within = _Within(released[rest], labels[rest], classes)
+        within = _Within(released[rest], truth[rest], classes)
         right = {
-            (share, pull): _correct(within.scores(share, pull)(released[kept]), labels[kept])
+            (share, pull): _correct(within.scores(share, pull)(released[kept]), truth[kept])
             for share in SHRINKAGES
             for pull in PULLS
         }
-        return _Within(released, labels, classes).scores(*max(right, key=lambda key: right[key]))
+        return _Within(released, truth, classes).scores(*max(right, key=lambda key: right[key]))
 
 
 class _Within:
@@ -150,7 +150,7 @@ class Network(Learner):
         integer("epochs", self.epochs, minimum=1)
 
     def fit(
-        self, released: Any, labels: Indices, classes: int, source: np.random.Generator
+        self, released: Any, truth: Indices, classes: int, source: np.random.Generator
     ) -> Scores:
         """As ``Learner``."""
         import torch
@@ -160,8 +160,8 @@ class Network(Learner):
 
         mean, scale = released.mean(axis=0), released.std(axis=0) + MACHINE_EPSILON
         rows = torch.from_numpy((released - mean) / scale).float()
-        targets = torch.from_numpy(labels)
-        order = torch.from_numpy(source.permutation(len(labels)))
+        targets = torch.from_numpy(truth)
+        order = torch.from_numpy(source.permutation(len(truth)))
         held = max(1, int(VALIDATION * len(order)))
         kept, rest = order[:held], order[held:] if len(order) > held else order
         with one_thread(), torch.random.fork_rng(devices=[]):
