@@ -116,7 +116,7 @@ def test_a_proof_comes_before_a_better_attacked_release(found):
         kl=Interval(0.0, 0.0, 0.0),
         agreement=Interval(1.0, 1.0, 1.0),
     )
-    wish = Wish(max_attack=0.2, min_agreement=0.2)
+    wish = Wish(max_attack=0.2, min_agreement=0.2, max_gain=None)
     assert recommend([tame, book], wish).point == book
     assert recommend([tame], wish).point == tame
     assert "stronger attack" in " ".join(recommend([tame], wish).reasons)
@@ -142,7 +142,7 @@ def test_a_gaussian_release_is_recommended_with_its_renyi_guarantee(asked):
         kl_budgets=(0.02, 1.0),
         readings=("raw",),
         sizes=SIZES,
-        wish=Wish(max_attack=1.0, min_agreement=0.1),
+        wish=Wish(max_attack=1.0, min_agreement=0.1, max_gain=None),
         rng=2,
     )
     (guarantee,) = noise.guarantees

@@ -1,5 +1,20 @@
 """Attacks told everything the defender did: what they reach is evidence, never a guarantee."""
 
+from .attribution.attack import Labelled as Labelled
+from .attribution.attack import attributes as attributes
+from .attribution.labels import Topics as Topics
+from .attribution.labels import label_digits as label_digits
+from .attribution.labels import label_names as label_names
+from .attribution.labels import label_tokens as label_tokens
+from .attribution.labels import read_labels as read_labels
+from .attribution.learners import CountTable as CountTable
+from .attribution.learners import Discriminant as Discriminant
+from .attribution.learners import Network as Network
+from .exact.channels import CodeChannel as CodeChannel
+from .exact.channels import GaussianChannel as GaussianChannel
+from .exact.posterior import bank_posterior as bank_posterior
+from .exact.result import GuessAttack as GuessAttack
+from .last_token.attack import known_prefix as known_prefix
 from .membership.bayes import BayesAttack as BayesAttack
 from .membership.bayes import bayes as bayes
 from .membership.bayes import bayes_success as bayes_success

@@ -13,14 +13,17 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from tacit._ground.checks import Array, vector
+from tacit.attacks.exact.channels import CodeChannel
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import Attacker
+from tacit.hidden_states.audit.guessers import Observed
 from tacit.hidden_states.audit.laboratory import Laboratory, curve_sizes
 from tacit.hidden_states.audit.mechanisms import Rows, Trial
 from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint
 from tacit.hidden_states.codebooks.certificates import CodeCertificate
 from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.measured import Interval
+from tacit.models.behaviours import Behaviours
 
 Cells = npt.NDArray[np.int64]
 
@@ -61,6 +64,17 @@ class CodeTrial(Trial):
         """Return the exact attack, whatever attackers were named."""
         del attackers
         return (self._exact,)
+
+    def observed(self) -> Observed:
+        """Return the codes of all prompts, and what assigns a code to a candidate."""
+        laboratory, book = self.laboratory, self.book
+
+        def assign(states: Tensor, behaviours: Behaviours | None) -> Cells:
+            return book.assign(states, behaviours=behaviours)
+
+        public = book.assign(laboratory.calibration, behaviours=laboratory.calibration_behaviours)
+        channel = CodeChannel(assign, predicts=book.centres is None)
+        return Observed(channel, self.cells, self.cells, public)
 
     @cached_property
     def _codes(self) -> Cells:

@@ -10,6 +10,7 @@ from tacit._ground.reprs import short_repr
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.catalogue import mechanism_of
+from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.points import AttackPoint, Point, proven
 from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
 from tacit.hidden_states.codebooks.certificates import naming
@@ -37,6 +38,7 @@ class Audit(Release):
         spread_spectrum: eigenvalues of the second moment of prompt differences, largest first.
         notes: where the measurement is too small for what is asked.
         seed: what every draw of the measurement depends on.
+        clean: what attackers who know more or ask less reach against the clean state, the control.
     """
 
     model: str
@@ -52,6 +54,7 @@ class Audit(Release):
     spread_spectrum: tuple[float, ...]
     notes: tuple[str, ...]
     seed: int
+    clean: tuple[GuessPoint, ...] = ()
 
     FORMAT = KIND
 
@@ -121,6 +124,7 @@ class Audit(Release):
             "fisher_spectrum": list(self.fisher_spectrum),
             "spread_spectrum": list(self.spread_spectrum),
             "notes": list(self.notes),
+            "clean": [guess.to_dict() for guess in self.clean],
             "form": self.form.to_dict(),
         }
 
@@ -145,6 +149,7 @@ class Audit(Release):
                 fisher_spectrum=tuple(map(float, content["fisher_spectrum"])),
                 spread_spectrum=tuple(map(float, content["spread_spectrum"])),
                 notes=tuple(map(str, content["notes"])),
+                clean=tuple(GuessPoint.from_dict(held) for held in content.get("clean", ())),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"audit: a field is missing or malformed: {error}") from None

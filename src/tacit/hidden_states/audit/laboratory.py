@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,13 @@ from torch import Tensor
 from tacit._ground.checks import Array, integer
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
 from tacit.attacks.intervals import mean_interval
+from tacit.attacks.last_token.candidates import (
+    Candidates,
+    Continued,
+    candidate_states,
+    list_candidates,
+    predicted,
+)
 from tacit.attacks.retrieval.attack import RetrievalAttack, retrieve
 from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
@@ -37,6 +44,8 @@ from tacit.models.texts.prefixes import Prefixes
 PROMPTS_TOGETHER = 1000
 STEPS = 8
 CONFIDENCE = 0.95
+# predictions of candidates that a layer keeps, half a gigabyte of them
+KEPT_ENTRIES = 2**28
 CURVE = (2, 10, 100, 1000, 10_000, 100_000)
 
 Reader = Callable[[Continuation, slice], Tensor]
@@ -134,6 +143,7 @@ class Laboratory:
     random: Array
     readers: tuple[Continuation, ...] = field(repr=False)
     releases: int = 1
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def prepare(
@@ -211,6 +221,48 @@ class Laboratory:
     def last_tokens(self) -> Any:
         """The last token of every prompt of the bank, (N,)."""
         return self.prefixes.bank[:, -1].numpy()
+
+    @cached_property
+    def texts(self) -> tuple[list[str], list[str]] | None:
+        """The prompts of the bank and the calibration as text, None without a tokenizer."""
+        if self.model.tokenizer is None:
+            return None
+        sets = self.prefixes.bank, self.prefixes.calibration
+        bank, public = ([self.model.decode(row) for row in part] for part in sets)
+        return bank, public
+
+    def continued(
+        self, prompts: int, candidates: int, predicts: bool
+    ) -> tuple[list[Candidates], Iterable[Continued]]:
+        """Return the first prompts of the bank run with candidates in the last token's place.
+
+        Predictions are kept in half precision, as those of the bank; where even so they would be
+        too many to keep they are made anew for every release.
+        """
+        listed: list[Candidates] = self.kept(
+            ("candidates", prompts, candidates),
+            lambda: list_candidates(self.model, self.prefixes.bank[:prompts], count=candidates),
+        )
+
+        states: Tensor = self.kept(
+            ("states", prompts, candidates),
+            lambda: candidate_states(self.model, self.layer, listed),
+        )
+        if not predicts:
+            return listed, [Continued(states, None)]
+
+        def rows() -> Iterator[Continued]:
+            return predicted(self.model, self.layer, listed, states, precision=torch.float16)
+
+        if self.model.vocabulary * len(states) > KEPT_ENTRIES:
+            return listed, rows()
+        return listed, self.kept(("rows", prompts, candidates), lambda: list(rows()))
+
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what was made under a key before, or make it: what several releases share."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     @cached_property
     def clean_text(self) -> Tensor:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tacit.hidden_states.audit.attackers import Attacker
+    from tacit.hidden_states.audit.guessers import Observed
     from tacit.hidden_states.audit.laboratory import Laboratory
     from tacit.hidden_states.audit.points import AttackPoint, Point
 
@@ -90,6 +91,10 @@ class Trial(ABC):
     @abstractmethod
     def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
         """Return what each attacker reaches who names the prompt behind a release."""
+
+    def observed(self) -> Observed | None:
+        """Return how a release is drawn, for attackers who invert it; None where nobody can say."""
+        return None
 
     def certify(self) -> tuple[Guarantee, ...]:
         """Return what is proven of one release about which prompt of the bank it is.

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import Array
+from tacit.attacks.exact.channels import GaussianChannel
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.attackers import Attacker, Told
+from tacit.hidden_states.audit.guessers import Observed
 from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.mechanisms import Rows, Trial
 from tacit.hidden_states.audit.points import PROTOCOLS, AttackPoint
@@ -63,6 +65,14 @@ class NoiseTrial(Trial):
     def attack(self, attackers: Sequence[Attacker]) -> tuple[AttackPoint, ...]:
         """Return what each attacker reaches, run once for all readings."""
         return tuple(self._attack(attacker) for attacker in attackers)
+
+    def observed(self) -> Observed:
+        """Return the noisy states: whoever denoises them does it after the attack."""
+        laboratory = self.laboratory
+        channel = GaussianChannel(self.covariance)
+        public = laboratory.calibration.double().cpu().numpy()
+        drawn = channel.draw(public, np.random.default_rng([self.seed, len(public)]))
+        return Observed(channel, laboratory.bank.double().cpu().numpy(), self.noisy, drawn)
 
     def _attack(self, attacker: Attacker) -> AttackPoint:
         if attacker not in self._attacks:

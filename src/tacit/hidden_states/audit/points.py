@@ -14,6 +14,7 @@ from tacit._ground.checks import as_float, choice, in_interval, integer, non_neg
 from tacit._ground.files import check_writable, read_bytes
 from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
 from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.mechanisms import Setting
 from tacit.measured import Interval
 
@@ -114,6 +115,7 @@ class Point:
         seed: of the sweep.
         draw: seed of this release's own draws.
         seconds: how long the point took.
+        guesses: what attackers reached who know more of a prompt or ask less of it.
     """
 
     model: str
@@ -144,6 +146,7 @@ class Point:
     seed: int
     draw: int
     seconds: float
+    guesses: tuple[GuessPoint, ...] = ()
 
     @property
     def label(self) -> str:
@@ -168,6 +171,15 @@ class Point:
         return max(attack.top1.high for attack in self.attacks)
 
     @property
+    def gain(self) -> float:
+        """The largest upper end of what an attacker gains whose success needs no bank; 0 for none.
+
+        Those are the attackers that a recommendation weighs: they know all earlier tokens, or learn
+        an attribute from releases of other prompts.
+        """
+        return max((guess.gain.high for guess in self.guesses if guess.weighed), default=0.0)
+
+    @property
     def in_middle(self) -> bool:
         """Whether agreement is >= ½ and the bound, or else the best attack, is <= ½."""
         attack = self.best_attack.top1.value if self.bound is None else self.bound
@@ -176,6 +188,8 @@ class Point:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""
         content = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        if not self.guesses:
+            del content["guesses"]
         return {"schema": SCHEMA, **content}
 
     @classmethod
@@ -187,7 +201,8 @@ class Point:
         """
         if not isinstance(content, Mapping) or content.get("schema") != SCHEMA:
             raise ValueError(f"point: expected a sweep's point of schema {SCHEMA}")
-        values = _known(cls, "point", {k: v for k, v in content.items() if k != "schema"})
+        given = {key: value for key, value in content.items() if key != "schema"}
+        values = _known(cls, "point", {"guesses": [], **given})
         for name in ("family", "mechanism", "reading"):
             if not isinstance(values[name], str) or not values[name]:
                 raise ValueError(f"point.{name}: expected a word, got {values[name]!r}")
@@ -204,6 +219,7 @@ class Point:
         for name in ("predicted_kl", "information", "epsilon_nearest", "epsilon_random"):
             if values[name] is not None:
                 values[name] = non_negative(f"point.{name}", _number(values[name]), allow_inf=True)
+        values["guesses"] = tuple(GuessPoint.from_dict(entry) for entry in values["guesses"])
         if values["bound"] is not None:
             in_interval("point.bound", values["bound"], 0.0, 1.0)
         return cls(**values)
@@ -264,9 +280,9 @@ class Table:
             os.truncate(path, len(whole))
 
 
-def proven(guarantees: Iterable[Guarantee]) -> dict[str, float | None]:
+def proven(guarantees: Iterable[Guarantee]) -> dict[str, Any]:
     """Return what a point says of guarantees: the bound, the nats, ε of order 2 over neighbours."""
-    found: dict[str, float | None] = dict.fromkeys(("bound", "information", "epsilon_nearest"))
+    found: dict[str, Any] = dict.fromkeys(("bound", "information", "epsilon_nearest"))
     for held in guarantees:
         if isinstance(held, SuccessBound):
             found["bound"] = held.success
@@ -292,7 +308,7 @@ def columns(points: Iterable[Point]) -> dict[str, list[Any]]:
     """
     rows: list[dict[str, Any]] = []
     for point in points:
-        shared = {k: v for k, v in vars(point).items() if k not in ("attacks",)}
+        shared = {k: v for k, v in vars(point).items() if k not in ("attacks", "guesses")}
         for attack in point.attacks:
             row = _flat(shared)
             own = {k: v for k, v in vars(attack).items() if k not in ("candidates",)}
@@ -335,7 +351,7 @@ def _known(kind: type[Any], name: str, content: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Interval):
         return [value.value, value.low, value.high]
-    if isinstance(value, AttackPoint):
+    if isinstance(value, (AttackPoint, GuessPoint)):
         return value.to_dict()
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]

@@ -23,6 +23,8 @@ class Wish:
             ``"B"``, the release alone.
         releases: T, releases about one prompt in all: of its last T positions. Only what a theorem
             bounds keeps to more than one, for attacks see one release.
+        max_gain: largest gain in success, over guessing without the release, of an attacker who
+            knows all earlier tokens or who learnt an attribute from other prompts; None for any.
     """
 
     max_attack: float = 0.1
@@ -30,6 +32,7 @@ class Wish:
     max_kl: float | None = None
     protocol: str = "A"
     releases: int = 1
+    max_gain: float | None = 0.5
 
     def __post_init__(self) -> None:
         in_interval("max_attack", self.max_attack, 0.0, 1.0, open_low=True)
@@ -38,6 +41,8 @@ class Wish:
             positive("max_kl", self.max_kl)
         choice("protocol", self.protocol, ("A", "B"))
         integer("releases", self.releases, minimum=1)
+        if self.max_gain is not None:
+            in_interval("max_gain", self.max_gain, 0.0, 1.0, open_low=True)
 
     def holds(self, point: Point) -> bool:
         """Whether a point keeps to it with every interval at its bad end."""
@@ -47,7 +52,12 @@ class Wish:
             and point.leak <= self.max_attack
             and point.agreement.low >= self.min_agreement
             and (self.max_kl is None or point.kl.high <= self.max_kl)
+            and self.gains_little(point)
         )
+
+    def gains_little(self, point: Point) -> bool:
+        """Whether no attacker weighed gains more than ``max_gain``, its interval at the bad end."""
+        return self.max_gain is None or point.gain <= self.max_gain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +83,14 @@ def recommend(points: Iterable[Point], wish: Wish | None = None) -> Recommendati
     Releases whose privacy a theorem bounds come before those that were only attacked. Among
     them the least mean KL decides, not agreement: releasing the likeliest token agrees always and
     says little else.
+
+    A release is not recommended, whatever bounds it, when an attacker who knows all earlier tokens
+    guesses the last one, or an attacker who learnt from releases of other prompts guesses an
+    attribute, and the release raises its share of right guesses by more than ``wish.max_gain``
+    (upper end of the interval). A bound on naming one of N prompts says nothing of these: their
+    success does not fall with N. Attackers who name a prompt within the bank by a token they know,
+    or read an attribute off the bank itself, are shown and not weighed: their success falls with N,
+    as the bound does.
 
     Args:
         points: what ``sweep`` measured.
@@ -119,6 +137,7 @@ def _why(chosen: Point, kept: list[Point], compared: int) -> tuple[str, ...]:
             f"Of those it changes the prediction least: {chosen.kl.value:.2f} nats of KL on "
             f"average, {second.kl.value:.2f} for the next ({second.label})."
         )
+    reasons.append(_gains(chosen))
     controls = [p for p in kept if mechanism_of(p).control and p is not chosen]
     if controls:
         control = controls[0]
@@ -135,6 +154,22 @@ def _why(chosen: Point, kept: list[Point], compared: int) -> tuple[str, ...]:
     return tuple(reasons)
 
 
+def _gains(chosen: Point) -> str:
+    weighed = [guess for guess in chosen.guesses if guess.weighed]
+    if not weighed:
+        return (
+            "No attacker was run who knows all earlier tokens or learns attributes: what they gain "
+            "is not known."
+        )
+    most = max(weighed, key=lambda guess: guess.gain.high)
+    told = f" who knows {most.knows}" if most.knows else ""
+    return (
+        f"Of the attackers who know or ask other things, the one{told} gains most: it guesses "
+        f"{most.task} right for {most.success.value:.1%} of {most.queries:,} prompts, and for "
+        f"{most.prior.value:.1%} without the release."
+    )
+
+
 def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
     read = [point for point in every if point.protocol == wish.protocol]
     if not read:
@@ -149,6 +184,16 @@ def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
             f"No release keeps attacks to {wish.max_attack:.1%}{_of_bank(nearest, wish)}; the most "
             f"private ({nearest.label}) is held to {nearest.leak:.1%}.",
         )
+    quiet = [point for point in private if wish.gains_little(point)]
+    if not quiet:
+        least = min(private, key=lambda point: point.gain)
+        return (
+            f"Every release that keeps attacks to {wish.max_attack:.1%} raises the success of an "
+            f"attacker who knows the earlier tokens, or guesses an attribute, by more than "
+            f"{wish.max_gain:.0%} points at the upper end; the one that raises it least is "
+            f"{least.label}, by {least.gain:.1%}.",
+        )
+    private = quiet
     useful = max(private, key=lambda point: point.agreement.value)
     gentle = min(private, key=lambda point: point.kl.value)
     return (

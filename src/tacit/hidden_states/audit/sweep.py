@@ -17,6 +17,8 @@ from tacit._ground.checks import RandomSource, choice, generator, integer, posit
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import USUAL, Attacker, read_attacker
 from tacit.hidden_states.audit.catalogue import read_mechanism
+from tacit.hidden_states.audit.guessers import Guesser, guessed, read_guesser
+from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Rows, Setting, Trial
 from tacit.hidden_states.audit.points import (
@@ -41,12 +43,14 @@ class Job:
         mechanism: what is released.
         setting: at what it is fitted.
         attackers: who attack it.
+        guessers: who guess a part of the prompt, or know one.
         settings: all that determines the point; its key is their digest.
     """
 
     mechanism: Mechanism
     setting: Setting
     attackers: tuple[Attacker, ...]
+    guessers: tuple[Guesser, ...]
     settings: Mapping[str, Any]
 
     @property
@@ -82,6 +86,7 @@ def sweep(
     epsilons: Iterable[float] = (),
     readings: Sequence[str] = DEFAULT_READINGS,
     sizes: Sizes | None = None,
+    guessers: Sequence[Guesser | str] = (),
     out: str | os.PathLike[str] | None = None,
     rng: RandomSource = None,
     progress: Announce | None = None,
@@ -106,6 +111,8 @@ def sweep(
         readings: of noisy states: ``"raw"``, ``"posterior-mean"``, ``"wiener"``, ``"trained"``
             (protocol A), ``"posterior-behaviour"`` (protocol B).
         sizes: how much is measured; the defaults of ``Sizes``, cut to the prefixes, when left out.
+        guessers: attackers who know more of a prompt or ask less of it, values or their words such
+            as ``"known-prefix"``; none when left out.
         out: JSON lines to write and to resume from; a point whose settings stand there is not
             measured again.
         rng: source of every draw. An integer makes points repeatable, and a run resumable.
@@ -136,7 +143,8 @@ def sweep(
     )
     times = integer("releases", releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
     named = tuple(read_attacker(attacker) for attacker in attackers)
-    shared = {
+    guessing = tuple(read_guesser(guesser) for guesser in guessers)
+    shared: dict[str, Any] = {
         "model": model.name,
         "attackers": [attacker.name for attacker in named],
         "bank": _fingerprint(prefixes.bank),
@@ -147,7 +155,9 @@ def sweep(
         # left out for one, so that the points of earlier sweeps are found again
         **({} if times == 1 else {"releases": times}),
     }
-    jobs = list(_jobs(levels, values, asked, named, shared))
+    if guessing:
+        shared["guessers"] = [guesser.name for guesser in guessing]
+    jobs = list(_jobs(levels, values, asked, named, guessing, shared))
     if not jobs:
         raise ValueError("mechanisms: expected at least one mechanism with a budget, got none")
     if any(job.mechanism.takes_attackers for job in jobs) and not named:
@@ -170,6 +180,7 @@ def _jobs(
     mechanisms: Sequence[Mechanism],
     asked: Asked,
     attackers: tuple[Attacker, ...],
+    guessers: tuple[Guesser, ...],
     shared: Mapping[str, Any],
 ) -> Iterator[Job]:
     for layer in layers:
@@ -178,7 +189,7 @@ def _jobs(
                 for reading, protocol in mechanism.readings(asked).items():
                     own = {"mechanism": mechanism.name, "reading": reading, "protocol": protocol}
                     settings = {**shared, "layer": layer, **asdict(setting), **own}
-                    yield Job(mechanism, setting, attackers, settings)
+                    yield Job(mechanism, setting, attackers, guessers, settings)
 
 
 @dataclass
@@ -198,6 +209,9 @@ class Bench:
     _laboratory: Laboratory | None = None
     _trial: tuple[int, Trial] | None = field(default=None, repr=False)
     _proven: dict[int, tuple[Guarantee, ...]] = field(default_factory=dict, repr=False)
+    _guessed: dict[tuple[int, tuple[Guesser, ...]], tuple[GuessPoint, ...]] = field(
+        default_factory=dict, repr=False
+    )
 
     def measure(self, job: Job) -> Point:
         """Measure one point."""
@@ -226,8 +240,18 @@ class Bench:
             prompts=self.sizes.prompts,
             seed=self.seed,
             draw=job.seed,
+            guesses=self._guesses(trial, job),
             seconds=round(time.perf_counter() - start, 3),
         )
+
+    def _guesses(self, trial: Trial, job: Job) -> tuple[GuessPoint, ...]:
+        """Run the guessers once for all readings of a release."""
+        key = job.seed, job.guessers
+        if key not in self._guessed:
+            seen = trial.observed() if job.guessers else None
+            laboratory = self.at(job.settings["layer"])
+            self._guessed[key] = () if seen is None else guessed(laboratory, seen, job.guessers)
+        return self._guessed[key]
 
     def guarantees(self, mechanism: Mechanism, point: Point) -> tuple[Guarantee, ...]:
         """Return what is proven of a point's release, fitted again where it was not before."""

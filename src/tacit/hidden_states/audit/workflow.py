@@ -12,6 +12,13 @@ from tacit.hidden_states.audit.attackers import USUAL as USUAL_ATTACKERS
 from tacit.hidden_states.audit.attackers import Attacker
 from tacit.hidden_states.audit.catalogue import USUAL, read_mechanism
 from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.audit.guessers import (
+    USUAL_GUESSERS,
+    Guesser,
+    clean_state,
+    guessed,
+    read_guesser,
+)
 from tacit.hidden_states.audit.laboratory import Sizes
 from tacit.hidden_states.audit.mechanisms import Mechanism
 from tacit.hidden_states.audit.points import DEFAULT_READINGS
@@ -34,6 +41,7 @@ def audit_layer(
     kl_budgets: Sequence[float] = BUDGETS,
     codewords: Sequence[int] = CODEWORDS,
     attackers: Sequence[Attacker | str] = USUAL_ATTACKERS,
+    guessers: Sequence[Guesser | str] = USUAL_GUESSERS,
     readings: Sequence[str] = DEFAULT_READINGS,
     sizes: Sizes | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -51,6 +59,8 @@ def audit_layer(
         kl_budgets: K > 0 in nats.
         codewords: C >= 2.
         attackers: as for ``sweep``.
+        guessers: attackers who know all earlier tokens, know one, or guess an attribute; as for
+            ``sweep``. They attack the clean state too, as the control.
         readings: as for ``sweep``.
         sizes: how much is measured.
         out: JSON lines of the points, to resume from.
@@ -72,6 +82,7 @@ def audit_layer(
     times = integer("releases", wished.releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
     bench = Bench(model, prefixes, kept, seed, releases=times)
     values = [read_mechanism(mechanism) for mechanism in mechanisms]
+    guessing = tuple(read_guesser(guesser) for guesser in guessers)
     points = sweep(
         model,
         [layer],
@@ -80,6 +91,7 @@ def audit_layer(
         attackers,
         prefixes=prefixes,
         codewords=codewords,
+        guessers=guessing,
         readings=readings,
         sizes=kept,
         out=out,
@@ -102,6 +114,7 @@ def audit_layer(
         calibration=len(prefixes.calibration),
         points=points,
         recommendation=found,
+        clean=guessed(laboratory, clean_state(laboratory), guessing),
         guarantees=guarantees,
         fisher_spectrum=tuple(laboratory.geometry.spectrum.tolist()),
         spread_spectrum=tuple(np.maximum(spread, 0.0).tolist()),

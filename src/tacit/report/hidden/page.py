@@ -21,6 +21,7 @@ from tacit.report.hidden.figures import (
     map_figure,
     spectrum_figure,
 )
+from tacit.report.hidden.guesses import guess_table
 from tacit.report.hidden.words import (
     READ,
     divergence,
@@ -78,6 +79,7 @@ def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
         "denoised_middle": sum(point.in_middle for point in denoised),
         "alone_count": len(alone),
         "alone_middle": sum(point.in_middle for point in alone),
+        "guesses": guess_table(audit),
         "rows": [_row(point, audit) for point in audit.points],
         "bank": audit.points[0].bank,
         "prompts": audit.points[0].prompts,

@@ -1,0 +1,1 @@
+"""Attributes of prompts, and attackers who learn to read them off releases."""

@@ -1,0 +1,1 @@
+"""Attackers who compute the posterior: how a release was drawn, and every candidate, are known."""

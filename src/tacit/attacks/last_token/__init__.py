@@ -1,0 +1,1 @@
+"""The last token of a prompt whose earlier tokens are known."""

@@ -1,0 +1,181 @@
+"""Candidates for the last token of prompts whose earlier tokens are known, and their states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit._ground.checks import Array, choice, integer
+from tacit.models.behaviours import Behaviours
+from tacit.models.language import LanguageModel
+from tacit.models.next_states import as_tokens, next_states, single_tokens
+
+LAWS = ("model", "uniform")
+PROMPTS_TOGETHER = 64
+ROWS_TOGETHER = 2048
+LOGITS_TOGETHER = 2**25
+BYTES_TOGETHER = 2**28
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What the last token of one prompt may be.
+
+    Attributes:
+        prefix: the earlier tokens, (T − 1,).
+        tokens: (m,).
+        log_prior: (m,), normalised over the candidates.
+        truth: place of the true token among them, −1 where it is not there.
+    """
+
+    prefix: Tensor
+    tokens: Tensor
+    log_prior: Array
+    truth: int
+
+
+@dataclass(frozen=True, eq=False)
+class Continued:
+    """Some consecutive rows of a listing: one for each candidate of each prompt.
+
+    Attributes:
+        states: the state of the last position after the candidate, (r, d).
+        behaviours: what the model predicts after it, or None.
+    """
+
+    states: Tensor
+    behaviours: Behaviours | None
+
+
+def list_candidates(
+    model: LanguageModel,
+    prompts: Any,
+    candidates: Any = "model",
+    *,
+    count: int = 256,
+    token_law: str = "model",
+) -> list[Candidates]:
+    """Return the candidates for the last token of every prompt; see ``known_prefix``."""
+    rows = as_prompts(model, prompts)
+    law = choice("token_law", token_law, LAWS)
+    named = isinstance(candidates, str)
+    if named:
+        choice("candidates", candidates, ("model", "vocabulary"))
+    given = None if named else torch.unique(single_tokens(model, "candidates", candidates))
+    most = integer("count", count, minimum=1)
+    found = []
+    for row, logs in zip(rows, _predicted(model, rows), strict=True):
+        if given is not None:
+            tokens = given.cpu()
+        elif candidates == "vocabulary":
+            tokens = torch.arange(model.vocabulary)
+        else:
+            tokens = logs.topk(min(most, len(logs))).indices.sort().values
+        weights = logs[tokens] if law == "model" else torch.zeros(len(tokens), dtype=torch.float64)
+        place = (tokens == row[-1].cpu()).nonzero()
+        found.append(
+            Candidates(
+                prefix=row[:-1],
+                tokens=tokens,
+                log_prior=weights.log_softmax(dim=-1).numpy(),
+                truth=int(place[0, 0]) if len(place) else -1,
+            )
+        )
+    return found
+
+
+def continuations(
+    model: LanguageModel, layer: int, listed: list[Candidates], *, predicts: bool
+) -> Iterator[Continued]:
+    """Run the model on every candidate of every prompt, a part of the rows at a time.
+
+    Each prefix is run once and its candidates together after it: the lower layers by their cached
+    keys, the upper ones, where predictions are asked for, from the states just read.
+    """
+    for group in _groups(listed):
+        states = candidate_states(model, layer, group)
+        yield from predicted(model, layer, group, states) if predicts else [Continued(states, None)]
+
+
+def candidate_states(model: LanguageModel, layer: int, listed: Sequence[Candidates]) -> Tensor:
+    """Return the last state after each candidate of each prompt, (r, d)."""
+    return torch.cat(
+        [part for one in listed for (part,) in next_states(model, one.prefix, one.tokens, [layer])]
+    )
+
+
+@torch.no_grad()
+def predicted(
+    model: LanguageModel,
+    layer: int,
+    listed: list[Candidates],
+    states: Tensor,
+    *,
+    precision: torch.dtype = torch.float32,
+) -> Iterator[Continued]:
+    """Predict from the states of all candidates, a part of the rows at a time.
+
+    Args:
+        model: the language model.
+        layer: 1 … L.
+        listed: the candidates of each prompt.
+        states: their states in order, (r, d).
+        precision: of the log-probabilities.
+    """
+    start = 0
+    for group in _groups(listed):
+        sizes = [len(one.tokens) for one in group]
+        # the upper layers know the earlier positions by their keys, the candidate by its state
+        whole = [torch.cat([one.prefix, one.tokens[:1].to(one.prefix)]) for one in group]
+        upper = model.continuation(torch.stack(whole), layer)
+        fits = BYTES_TOGETHER * len(upper) // max(1, upper.nbytes)
+        most = max(1, min(ROWS_TOGETHER, LOGITS_TOGETHER // model.vocabulary, fits))
+        owner = torch.repeat_interleave(torch.arange(len(group)), torch.tensor(sizes))
+        for part in torch.split(owner, most):
+            rows = states[start : start + len(part)]
+            logits = upper.select(part).logits(rows)
+            yield Continued(rows, Behaviours(logits.log_softmax(dim=-1).to(precision)))
+            start += len(part)
+
+
+def _groups(listed: list[Candidates]) -> Iterator[list[Candidates]]:
+    """Consecutive prompts of one length, few enough to be held together."""
+    group: list[Candidates] = []
+    for one in listed:
+        rows = sum(len(other.tokens) for other in group) + len(one.tokens)
+        if group and (len(one.prefix) != len(group[0].prefix) or rows > ROWS_TOGETHER):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+def _predicted(model: LanguageModel, rows: list[Tensor]) -> Iterator[Tensor]:
+    """Log-probabilities of the last token after the earlier ones, a prompt at a time."""
+    for _, same in groupby(rows, key=len):
+        whole = list(same)
+        for start in range(0, len(whole), PROMPTS_TOGETHER):
+            part = torch.stack(whole[start : start + PROMPTS_TOGETHER])
+            yield from model.logits(part[:, :-1]).double().log_softmax(dim=-1).cpu()
+
+
+def as_prompts(model: LanguageModel, prompts: Any) -> list[Tensor]:
+    """Return prompts of at least two tokens each, from (n, T) or a list of different lengths."""
+    if isinstance(prompts, (list, tuple)) and prompts and np.ndim(prompts[0]) == 1:
+        rows = [model.check_tokens(as_tokens("prompts", row)[None])[0] for row in prompts]
+    else:
+        rows = list(model.check_tokens(as_tokens("prompts", prompts, ndim=2)))
+    shortest = min(len(row) for row in rows)
+    if shortest < 2:
+        raise ValueError(
+            f"prompts: expected at least 2 tokens each, the last one being the secret, got "
+            f"{shortest}"
+        )
+    return rows

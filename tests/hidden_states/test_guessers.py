@@ -1,0 +1,199 @@
+"""Attackers of the audit who know more or ask less: values, shared by readings, and weighed."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tacit.hidden_states import Audit, Sizes, Wish, audit_layer, recommend, sweep
+from tacit.hidden_states.audit.guessers import (
+    GUESSERS,
+    USUAL_GUESSERS,
+    Column,
+    Digit,
+    KnownPrefix,
+    KnownToken,
+    Name,
+    Token,
+    Topic,
+    read_guesser,
+)
+from tacit.hidden_states.audit.guesses import GuessPoint
+from tacit.hidden_states.audit.points import Point
+from tacit.measured import Interval
+from tacit.models import Prefixes
+from tacit.releases import Provenance
+from tacit.report.hidden.guesses import guess_table
+from tacit.report.hidden.page import render_audit
+from tacit.text import significant
+from tests.hidden_states.networks import small_network
+
+SIZES = Sizes(
+    geometry=100, pairs=50, prompts=120, generated=0, queries=100, held_out=40, trained=100
+)
+WORDS = {
+    "known-prefix": KnownPrefix(),
+    "known-prefix(50,64)": KnownPrefix(prompts=50),
+    "known-prefix(9,8)": KnownPrefix(9, 8),
+    "known-token": KnownToken(0),
+    "known-token(-1)": KnownToken(-1),
+    "token": Token(-1),
+    "token(-2)": Token(-2),
+    "topic": Topic(),
+    "topic(3)": Topic(3),
+    "digit": Digit(),
+    "proper-name": Name(),
+}
+MOOD = np.arange(300) % 2
+
+
+@pytest.fixture(scope="module")
+def asked():
+    stream = np.random.default_rng(1).integers(40, size=6000)
+    prefixes = Prefixes.draw(stream, bank=300, calibration=300, held_out=10, length=6, rng=0)
+    return small_network(vocabulary=40, width=16), prefixes
+
+
+@pytest.fixture(scope="module")
+def found(asked):
+    model, prefixes = asked
+    return audit_layer(
+        model, 1, prefixes=prefixes, mechanisms=["isotropic", "codebook-behaviour", "argmax"],
+        kl_budgets=(1.0,), codewords=(16,), sizes=SIZES, rng=2,
+        wish=Wish(max_attack=0.2, min_agreement=0.05, max_gain=None),
+        guessers=[
+            KnownPrefix(60, 40), KnownToken(0), Token(-1), Topic(4), Column("mood", MOOD, MOOD),
+        ],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_names_a_value(word):
+    assert read_guesser(word) == WORDS[word]
+    assert read_guesser(WORDS[word]) is WORDS[word]
+    assert read_guesser(WORDS[word].name) == WORDS[word]
+
+
+def test_words_of_nothing_are_refused():
+    for bad in ("oracle", "known-prefix(1,2)", "known-prefix(x)", None):
+        with pytest.raises(ValueError, match=r"^guessers: "):
+            read_guesser(bad)
+    assert {type(value) for value in USUAL_GUESSERS} == set(GUESSERS)
+
+
+def test_every_release_and_the_clean_state_stand_beside_each_other(found):
+    titles = [(guess.task, guess.knows) for guess in found.clean]
+    assert len(titles) == 8
+    for point in found.points:
+        assert [(g.task, g.knows) for g in point.guesses] == titles
+    prefix = found.clean[0]
+    assert prefix.weighed
+    assert prefix.success.value == prefix.covered == 1.0
+    for point in found.points:
+        if point.bound is not None:
+            assert point.guesses[0].success.value < 1.0
+            assert point.guesses[0].prior == prefix.prior
+
+
+def test_readings_of_one_release_share_their_attacks(found):
+    by_draw = {}
+    for point in found.points:
+        by_draw.setdefault(point.draw, set()).add(point.guesses)
+    assert len(by_draw) < len(found.points)
+    assert all(len(guesses) == 1 for guesses in by_draw.values())
+
+
+def test_a_known_first_token_is_counted_over_the_whole_bank(found, asked):
+    first = np.unique(asked[1].bank[:, 0].numpy())
+    for point in found.points:
+        guess = next(g for g in point.guesses if g.name == "known-token")
+        assert not guess.weighed
+        if point.bound is not None:
+            assert guess.prior.value == pytest.approx(len(first) / 300)
+            # the number of cells multiplies whatever is known besides
+            assert guess.success.value <= point.rank * guess.prior.value
+            assert guess.success.low == guess.success.high
+
+
+def test_an_audit_comes_back_from_json(found):
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    again = Audit.from_dict(json.loads(text))
+    assert again.clean == found.clean
+    assert [point.guesses for point in again.points] == [point.guesses for point in found.points]
+    content = json.loads(text)
+    content["points"][0]["guesses"][0]["gain"] = [2.0, 2.0, 2.0]
+    with pytest.raises(ValueError, match="gain"):
+        Audit.from_dict(content)
+    for name, value in (("queries", 0), ("weighed", 1), ("task", 3), ("covered", 2.0)):
+        bad = {**found.clean[0].to_dict(), name: value}
+        with pytest.raises(ValueError, match=name):
+            GuessPoint.from_dict(bad)
+    with pytest.raises(ValueError, match="guess"):
+        GuessPoint.from_dict({})
+
+
+def test_a_stored_sweep_resumes_with_its_guesses(asked, tmp_path):
+    model, prefixes = asked
+    options = {
+        "prefixes": prefixes, "sizes": SIZES, "rng": 2, "out": tmp_path / "points.jsonl",
+        "guessers": ["known-prefix(10,8)", Column("mood", MOOD, MOOD)],
+    }  # fmt: skip
+    first, again = (sweep(model, [1], ["argmax"], [], **options) for _ in range(2))
+    assert [point.to_dict() for point in again] == [point.to_dict() for point in first]
+    assert len(first[0].guesses) == 3
+    other = {**options, "guessers": [Column("mood", 1 - MOOD, MOOD)]}
+    assert len(sweep(model, [1], ["argmax"], [], **other)[0].guesses) == 2
+    plain = sweep(model, [1], ["argmax"], [], **{**options, "guessers": ()})
+    assert "guesses" not in plain[0].to_dict()
+    assert Point.from_dict(plain[0].to_dict()) == plain[0]
+    with pytest.raises(ValueError, match=r"^bank: expected 300 labels of mood"):
+        sweep(model, [1], ["argmax"], [], **{**options, "guessers": [Column("mood", [1], MOOD)]})
+
+
+def gaining(point, gain, *, weighed=True):
+    share = Interval(value=gain, low=gain - 0.1, high=gain + 0.1)
+    guess = replace(point.guesses[0], gain=share, weighed=weighed)
+    return replace(point, guesses=(guess,))
+
+
+def test_a_release_that_gives_much_to_who_knows_the_prefix_is_not_recommended(found):
+    book = next(p for p in found.points if p.bound is not None and p.protocol == "A")
+    wish = Wish(max_attack=1.0, min_agreement=0.0, max_gain=0.5)
+    assert recommend([gaining(book, 0.3)], wish).point is not None
+    much = recommend([gaining(book, 0.45)], wish)
+    assert much.point is None
+    assert "55.0%" in much.reasons[0]
+    # the bound and the KL of the other do not help it
+    better = replace(gaining(book, 0.3), kl=replace(book.kl, high=book.kl.high + 1))
+    assert recommend([gaining(book, 0.45), better], wish).point is better
+    assert recommend([gaining(book, 0.45)], replace(wish, max_gain=None)).point is not None
+    # whose success falls with the size of the bank is shown and not weighed
+    assert recommend([gaining(book, 0.45, weighed=False)], wish).point is not None
+    unknown = recommend([replace(book, guesses=())], wish)
+    assert "not known" in " ".join(unknown.reasons)
+    assert "all earlier tokens" in " ".join(recommend([gaining(book, 0.3)], wish).reasons)
+    for bad in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="max_gain"):
+            Wish(max_gain=bad)
+
+
+def test_the_page_has_the_table_with_its_controls(found):
+    table = guess_table(found)
+    assert table is not None
+    assert len(table.rows) == len(found.clean)
+    assert table.heads[:3] == ("attacker", "without the release", "the clean state")
+    assert all(len(row) == len(table.heads) for row in table.rows)
+    assert any("the likeliest next token" in head for head in table.heads)
+    kl = significant(found.recommendation.point.kl.value)
+    assert table.heads[table.chosen].endswith(f"KL {kl}")
+    page = render_audit(found, Provenance.capture("a test"))
+    assert "Attackers who know more, or ask less" in page
+    plain = tuple(replace(point, guesses=()) for point in found.points)
+    chosen = recommend(plain, found.recommendation.wish)
+    none = replace(found, clean=(), points=plain, recommendation=chosen)
+    assert guess_table(none) is None
+    assert "who know more, or ask less" not in render_audit(none, Provenance.capture("a test"))
