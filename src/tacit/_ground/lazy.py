@@ -13,6 +13,7 @@ EXTRAS = {
     "tokenizers": "llm",
     "faiss": "llm",
     "opacus": "opacus",
+    "pyarrow": "parquet",
 }
 
 

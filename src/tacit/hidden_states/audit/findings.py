@@ -11,6 +11,7 @@ from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.points import AttackPoint, Point
 from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
+from tacit.hidden_states.origin import Origin, origin_from
 from tacit.releases.form import Attack, Form, Release, Use
 
 KIND = "hidden-audit"
@@ -35,6 +36,7 @@ class Audit(Release):
         spread_spectrum: eigenvalues of the second moment of prompt differences, largest first.
         notes: where the measurement is too small for what is asked.
         seed: what every draw of the measurement depends on.
+        origin: model, layer and prompts by digest; None where they were not recorded.
     """
 
     model: str
@@ -50,6 +52,7 @@ class Audit(Release):
     spread_spectrum: tuple[float, ...]
     notes: tuple[str, ...]
     seed: int
+    origin: Origin | None = None
 
     FORMAT = KIND
 
@@ -67,6 +70,7 @@ class Audit(Release):
             guarantees=self.guarantees,
             attacks=() if point is None else tuple(_attack(point, one) for one in point.attacks),
             use=() if point is None else _use(point),
+            digests=() if self.origin is None else self.origin.digests,
             notes=self.notes,
             publishable=("guarantees",),
             reproducible=False,
@@ -93,6 +97,7 @@ class Audit(Release):
             "fisher_spectrum": list(self.fisher_spectrum),
             "spread_spectrum": list(self.spread_spectrum),
             "notes": list(self.notes),
+            "origin": None if self.origin is None else self.origin.to_dict(),
             "form": self.form.to_dict(),
         }
 
@@ -117,6 +122,7 @@ class Audit(Release):
                 fisher_spectrum=tuple(map(float, content["fisher_spectrum"])),
                 spread_spectrum=tuple(map(float, content["spread_spectrum"])),
                 notes=tuple(map(str, content["notes"])),
+                origin=origin_from(content.get("origin")),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"audit: a field is missing or malformed: {error}") from None

@@ -20,6 +20,7 @@ from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import AttackPoint
+from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.noise.release import ORDERS
@@ -35,6 +36,7 @@ PROMPTS_TOGETHER = 1000
 STEPS = 8
 CONFIDENCE = 0.95
 ORDER = 2.0
+LEAST = {"generated": 0, "least_cell": 1}
 CURVE = (2, 10, 100, 1000, 10_000, 100_000)
 
 Reader = Callable[[Continuation, slice], Tensor]
@@ -51,6 +53,7 @@ class Sizes:
         generated: of these, how many are continued by 8 tokens; 0 for none.
         queries: bank prompts whose releases are attacked.
         trained: calibration prompts through which codewords are trained.
+        least_cell: calibration prompts that a cell of a codebook stands for at least.
         held_out: further bank prompts on whose releases attackers are tuned.
     """
 
@@ -61,10 +64,11 @@ class Sizes:
     queries: int = 2000
     held_out: int = 256
     trained: int = 10_000
+    least_cell: int = LEAST_CELL
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            integer(name, value, minimum=0 if name == "generated" else 2)
+            integer(name, value, minimum=LEAST.get(name, 2))
 
     def within(self, prefixes: Prefixes) -> Sizes:
         """Return the sizes that these prompts allow.
@@ -87,6 +91,7 @@ class Sizes:
             queries=min(self.queries, bank - held_out),
             held_out=held_out,
             trained=min(self.trained, calibration),
+            least_cell=self.least_cell,
         )
 
 

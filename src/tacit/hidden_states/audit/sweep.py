@@ -138,7 +138,7 @@ def sweep(
         "attackers": [attacker.name for attacker in named],
         "bank": _fingerprint(prefixes.bank),
         "calibration": _fingerprint(prefixes.calibration),
-        "sizes": asdict(kept),
+        "sizes": _measured_sizes(kept),
         "seed": seed,
     }
     jobs = list(_jobs(levels, values, asked, named, shared))
@@ -273,6 +273,11 @@ def _proven(guarantees: Sequence[Guarantee]) -> dict[str, float | None]:
         if isinstance(held, RenyiDP) and ORDER in held.orders:
             found["epsilon_nearest"] = held.epsilons[held.orders.index(ORDER)]
     return found
+
+
+def _measured_sizes(sizes: Sizes) -> dict[str, int]:
+    """Return what determines a point; cells of any size keep the keys that they always had."""
+    return {k: v for k, v in asdict(sizes).items() if k != "least_cell" or v > 1}
 
 
 def _fingerprint(tokens: Any) -> str:
