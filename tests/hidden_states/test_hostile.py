@@ -86,8 +86,10 @@ ARRAYS = {
     "Behaviours": (Behaviours, [ROWS], {}),
     "Behaviours.top": (Behaviours.top, [ROWS, 2], {}),
     "Codebook.fit": (
-        Codebook.fit, [ROWS], {"size": 4, "metric": "euclidean", "least_cell": 5, "rng": 0}
-    ),  # fmt: skip
+        Codebook.fit,
+        [ROWS],
+        {"size": 4, "metric": "euclidean", "least_cell": 5, "rng": 0},
+    ),
     "Codebook.fit on behaviours": (
         partial(Codebook.fit, ROWS, size=4, metric="behaviour", rounds=1, rng=0),
         [],

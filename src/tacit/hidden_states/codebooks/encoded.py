@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from tacit._ground.checks import integer
+from tacit._ground.reprs import short_repr
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.counting import SECRET
@@ -23,6 +24,7 @@ NO_DIGEST_OF_STATES = (
 )
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncodedCodes(Release):
     """A file of codes that was released, and what is certified of it.

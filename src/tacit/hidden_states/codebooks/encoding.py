@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import integer
 from tacit._ground.files import check_writable
+from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.certificates import Codes
@@ -31,6 +33,7 @@ STATES = "states"
 CodeBlocks = Callable[[], Iterator[Codes]]
 
 
+@short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedCodes(Prepared[EncodedCodes]):
     """Codes that are certified and not yet written.
@@ -94,7 +97,7 @@ class PreparedCodes(Prepared[EncodedCodes]):
 
 def prepare_codes(
     codec: Codec,
-    states: Any,
+    states: ArrayLike | Blocks | KnownCodes,
     *,
     out: str | os.PathLike[str] | None = None,
     releases: int = 1,
@@ -162,6 +165,7 @@ def prepare_codes(
     )
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class KnownCodes:
     """Codes (n, m) that were assigned with what the model predicts, not with states alone."""
@@ -169,13 +173,13 @@ class KnownCodes:
     codes: Codes
 
 
-def _blocks(codec: Codec, states: Any) -> tuple[int, CodeBlocks]:
+def _blocks(codec: Codec, states: ArrayLike | Blocks | KnownCodes) -> tuple[int, CodeBlocks]:
     if isinstance(states, KnownCodes):
         return len(states.codes), lambda: iter([states.codes])
-    if not hasattr(states, "blocks"):
+    if not isinstance(states, Blocks):
         codes = codes_of_states(codec, states)
         return len(codes), lambda: iter([codes])
-    source: Blocks = states
+    source = states
     if source.width != codec.width:
         raise ValueError(
             f"states: expected {codec.width} columns, as the codebook has, got {source.width}"

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import RandomSource, integer
 from tacit.hidden_states.codebooks.certificates import CodeCertificate
@@ -90,7 +91,7 @@ class VectorQuantizer:
             setattr(self, name, value)
         return self
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Fit on public vectors (n, d), disjoint from what is coded.
 
         Raises:
@@ -113,7 +114,7 @@ class VectorQuantizer:
         self.n_features_in_ = self.codebook_.width
         return self
 
-    def transform(self, X: Any) -> npt.NDArray[Any]:
+    def transform(self, X: ArrayLike) -> npt.NDArray[Any]:
         """Return the code of every vector, (n, m) of the smallest unsigned type.
 
         Raises:
@@ -129,11 +130,11 @@ class VectorQuantizer:
             )
         return codes_of_states(book, rows).astype(code_type(book.sizes))
 
-    def fit_transform(self, X: Any, y: Any = None) -> npt.NDArray[Any]:
+    def fit_transform(self, X: ArrayLike, y: Any = None) -> npt.NDArray[Any]:
         """Fit, and return the codes of the same vectors, which are public then."""
         return self.fit(X, y).transform(X)
 
-    def inverse_transform(self, X: Any) -> npt.NDArray[np.float32]:
+    def inverse_transform(self, X: ArrayLike) -> npt.NDArray[np.float32]:
         """Return the vectors that stand for codes (n, m): post-processing."""
         book = self._fitted()
         codes = np.asarray(X)
@@ -141,15 +142,15 @@ class VectorQuantizer:
             codes = codes[:, 0]
         return book.decode(codes).numpy()
 
-    def certify(self, X: Any, *, prior: Any = None) -> CodeCertificate:
+    def certify(self, X: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
         """Bound what the code of one of N candidate vectors (N, d) tells about which it is."""
         codes = self.transform(X).astype(np.int64)
         book = self._fitted()
         return book.certify(
-            codes if isinstance(book, ProductCodebook) else codes[:, 0], prior=prior
+            codes if isinstance(book, ProductCodebook) else codes[:, 0], weights=weights
         )
 
-    def encode(self, X: Any, **options: Any) -> EncodedCodes:
+    def encode(self, X: ArrayLike, **options: Any) -> EncodedCodes:
         """Return codes with their certificate, as ``prepare_codes(...).draw()`` does."""
         return prepare_codes(self._fitted(), X, **options).draw()
 
@@ -187,10 +188,10 @@ PARAMETERS = ("size", "parts", "least_cell", "random_state")
 
 
 def quantize_embeddings(
-    embeddings: Any,
+    embeddings: ArrayLike,
     precision: str = "PQ1x8",
     *,
-    calibration_embeddings: Any = None,
+    calibration_embeddings: ArrayLike | None = None,
     codebook: Codec | None = None,
     rng: RandomSource = None,
 ) -> npt.NDArray[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tacit._ground.lazy import install_with
 from tacit.hidden_states.codebooks.certificates import checked_codes
@@ -14,7 +15,7 @@ from tacit.hidden_states.codebooks.codecs import Codec
 from tacit.hidden_states.codebooks.product import ProductCodebook
 
 
-def packed_codes(codes: Any, bits: int) -> npt.NDArray[np.uint8]:
+def packed_codes(codes: ArrayLike, bits: int) -> npt.NDArray[np.uint8]:
     """Return codes as FAISS packs them: b bits a part, lowest bits first, rows of whole bytes.
 
     Args:
@@ -36,7 +37,7 @@ def packed_codes(codes: Any, bits: int) -> npt.NDArray[np.uint8]:
     return np.packbits(unpacked[:, :, :bits].reshape(len(rows), -1), axis=1, bitorder="little")
 
 
-def faiss_index(codec: Codec, codes: Any) -> Any:
+def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
     """Return a ``faiss.IndexPQ`` that holds codes and searches them by distance to their centroids.
 
     Args:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource
 from tacit.attacks.membership.roc import RocSummary, roc
@@ -33,8 +33,8 @@ class CalibrationMembership:
 
 def calibration_membership(
     book: Codec,
-    calibration: Any,
-    fresh: Any,
+    calibration: ArrayLike,
+    fresh: ArrayLike,
     *,
     confidence: float = 0.95,
     rng: RandomSource = None,
@@ -74,7 +74,7 @@ def calibration_membership(
     )
 
 
-def _distances(book: Codec, states: Any) -> Array:
+def _distances(book: Codec, states: ArrayLike) -> Array:
     rows = as_states("states", states, width=book.width)
     if isinstance(book, ProductCodebook):
         decoded = book.decode(book.assign(rows))
@@ -83,7 +83,7 @@ def _distances(book: Codec, states: Any) -> Array:
     return ((rows.double() - best.double()) ** 2).sum(dim=1).numpy()
 
 
-def _repeated(book: Codec, states: Any) -> int:
+def _repeated(book: Codec, states: ArrayLike) -> int:
     """States of which a whole codeword, or the centroid of a part, is a copy."""
     rows = as_states("states", states, width=book.width)
     parts = book.parts if isinstance(book, ProductCodebook) else (book.codewords,)

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from tacit._ground.checks import RandomSource, generator, integer
+from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
 from tacit.guarantees import InformationBound
 from tacit.hidden_states.codebooks.certificates import (
@@ -32,6 +34,7 @@ from tacit.hidden_states.origin import Origin, digest_of, origin_from
 from tacit.models.behaviours import as_states
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class ProductCodebook:
     """m parts of a vector, C_j cells for each: ``Π_j C_j`` codes, and as many nats as their logs.
@@ -77,7 +80,7 @@ class ProductCodebook:
     @classmethod
     def fit(
         cls,
-        states: Any,
+        states: ArrayLike,
         *,
         parts: int,
         size: int,
@@ -128,34 +131,36 @@ class ProductCodebook:
             )
         return cls(parts=found, calibration=len(rows), least_cell=least)
 
-    def assign(self, states: Any) -> Codes:
+    def assign(self, states: ArrayLike) -> Codes:
         """Return the nearest centroid of every part, (n, m)."""
         rows = as_states("states", states, width=self.width)
         blocks = torch.split(rows, [int(part.shape[1]) for part in self.parts], dim=1)
         found = [nearest(block, part)[0] for block, part in zip(blocks, self.parts, strict=True)]
         return torch.stack(found, dim=1).numpy()
 
-    def decode(self, codes: Any) -> Tensor:
+    def decode(self, codes: ArrayLike) -> Tensor:
         """Return the vector that stands for each code, (n, d)."""
         rows = torch.from_numpy(self._checked(codes))
         return torch.cat([part[rows[:, j]] for j, part in enumerate(self.parts)], dim=1)
 
-    def certify(self, codes: Any, *, prior: Any = None) -> CodeCertificate:
+    def certify(self, codes: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
         """Bound what the code of one of N candidates tells: cells are distinct rows of codes.
 
         Args:
             codes: of every candidate, (N, m).
-            prior: (N,) probabilities up to a factor; uniform when None.
+            weights: (N,) probabilities up to a factor; uniform when None.
         """
         rows = self._checked(codes)
         cells = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
-        return certify(cells, int(cells.max()) + 1, prior=prior)
+        return certify(cells, int(cells.max()) + 1, weights=weights)
 
-    def compose(self, releases: int, candidates: int, *, prior: Any = None) -> CodeCertificate:
+    def compose(
+        self, releases: int, candidates: int, *, weights: ArrayLike | None = None
+    ) -> CodeCertificate:
         """Bound T releases without a bank, as ``Codebook.compose``."""
         # more codes than candidates tell no more than the candidates
         count = integer("candidates", candidates, minimum=2)
-        return compose(min(self.size, count), releases, count, prior=prior)
+        return compose(min(self.size, count), releases, count, weights=weights)
 
     def information(self, releases: int = 1) -> InformationBound:
         """Return what T codes tell about a vector whatever its law: ``T Σ_j ln C_j`` nats."""

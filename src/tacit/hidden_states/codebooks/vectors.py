@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ SAFETENSORS = {
 SUFFIXES = (".safetensors", ".npy", ".parquet")
 
 
+@runtime_checkable
 class Blocks(Protocol):
     """n rows of d numbers, read a block at a time.
 
