@@ -56,6 +56,8 @@ def load(source: Any) -> Form:
 def _check_agreement(content: Mapping[str, Any], form: Form) -> None:
     """Refuse a file whose details say something else than its form."""
     stated = content["form"]["guarantees"]
+    if content.get("guarantees", stated) != stated:
+        raise ValueError("release: the file contradicts itself, 'guarantees' are not its form's")
     for name, value in content.items():
         if isinstance(value, Mapping) and "evidence" in value and value not in stated:
             raise ValueError(f"release: the file contradicts itself, {name!r} is not in its form")

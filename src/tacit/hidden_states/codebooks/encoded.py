@@ -11,14 +11,16 @@ import numpy.typing as npt
 
 from tacit._ground.checks import integer
 from tacit._ground.reprs import short_repr
-from tacit.guarantees import guarantee_from_dict
+from tacit.guarantees import ApproximateDP, InformationBound, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.codebooks.counting import SECRET
+from tacit.hidden_states.codebooks.counting import SECRET, information
 from tacit.releases.form import Form, Release
 
 FORMAT = "tacit.codes"
 FORMAT_VERSION = 1
 CODES = "codes"
+# by how much the same bound may differ when it is worked out on another machine
+ROUNDING = 1e-12
 NO_DIGEST_OF_STATES = (
     "no digest of the states or prompts is stored: it would tell about them beside the codes"
 )
@@ -109,7 +111,7 @@ class EncodedCodes(Release):
                 f"{content.get('format')!r} of version {content.get('version')!r}"
             )
         try:
-            return cls(
+            found = cls(
                 path=path,
                 rows=integer("codes.rows", content["rows"], minimum=1),
                 sizes=tuple(integer("codes.sizes", size, minimum=1) for size in content["sizes"]),
@@ -123,3 +125,11 @@ class EncodedCodes(Release):
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"codes: a field is missing or malformed: {error!r}") from None
+        private = [held for held in found.guarantees if isinstance(held, ApproximateDP)]
+        epsilon = private[0].epsilon / found.releases if private else None
+        least = information(found.sizes, found.releases, epsilon).nats * (1.0 - ROUNDING)
+        if not any(
+            isinstance(held, InformationBound) and held.nats >= least for held in found.guarantees
+        ):
+            raise ValueError("codes: the guarantee says less than the number of codes gives")
+        return found
