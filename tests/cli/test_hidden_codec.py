@@ -148,7 +148,7 @@ def test_a_dry_run_writes_nothing_and_a_ledger_is_spent_from(
         ),
         (
             ("--prompts", "none.txt", "--codebook", "behaviour.safetensors"),
-            ("--prompts", "no such file"),
+            ("--prompts", "no such file or folder"),
         ),
     ],
 )

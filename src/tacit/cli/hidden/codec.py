@@ -82,7 +82,8 @@ def encode(
         str | None, typer.Argument(help=f"Vectors to encode: a {KINDS}; or --prompts.")
     ] = None,
     prompts: Annotated[
-        str | None, typer.Option(help="Text file of prompts, one a line, in the place of states.")
+        str | None,
+        typer.Option(help="Text file or folder of them, a prompt a line, in the place of states."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Model that reads the prompts; the codebook's if left out.")
@@ -263,8 +264,8 @@ def _codes_of_prompts(book: Codec, path: str, model: str | None, layer: int | No
         raise ValueError("--model: the codebook names no model; give --model and --layer")
     if made is not None and layer is not None and layer != made.layer:
         raise ValueError(f"--layer: the codebook was made with {made.layer}, got {layer}")
-    if not Path(path).is_file():
-        raise ValueError(f"--prompts: no such file: {path}")
+    if not Path(path).exists():
+        raise ValueError(f"--prompts: no such file or folder: {path}")
     lines = [text for text in read_text(path).splitlines() if text.strip()]
     if not lines:
         raise ValueError(f"--prompts: expected at least one line, got none in {path}")

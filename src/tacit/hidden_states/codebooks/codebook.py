@@ -15,6 +15,7 @@ from torch import Tensor
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
+from tacit.hidden_states.codebooks.assignment import cheapest_cells, nearest_cells
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
     Codes,
@@ -22,7 +23,7 @@ from tacit.hidden_states.codebooks.certificates import (
     checked_codes,
     compose,
 )
-from tacit.hidden_states.codebooks.clustering import assign_behaviours, likeliest_codes, nearest
+from tacit.hidden_states.codebooks.clustering import likeliest_codes
 from tacit.hidden_states.codebooks.fitting import Effort, Plan, fit_cells
 from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
 from tacit.hidden_states.codebooks.response import RandomizedCodes
@@ -235,7 +236,7 @@ class Codebook:
         if self.centres is not None:
             if states is None:
                 raise ValueError(f"states: expected some with metric {self.metric!r}")
-            return nearest(self._mapped(states), self.centres)[0].numpy()
+            return nearest_cells(self._mapped(states), self.centres)
         if known is None:
             raise ValueError(
                 f"behaviours: expected some with metric {self.metric!r}; predict(states) reads "
@@ -244,7 +245,7 @@ class Codebook:
         if self.metric == "argmax":
             return known.argmax().numpy()
         assert self.table is not None
-        return assign_behaviours(known, self.table, self.decision_cost)[0].numpy()
+        return cheapest_cells(known, self.table, self.decision_cost)
 
     def _by_trial(self, known: Behaviours | None, continuation: Upper, tries: int) -> Tensor:
         if known is None or self.table is None:

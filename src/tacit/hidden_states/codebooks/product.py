@@ -18,6 +18,7 @@ from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
 from tacit.guarantees import InformationBound
+from tacit.hidden_states.codebooks.assignment import nearest_cells
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
     Codes,
@@ -25,7 +26,7 @@ from tacit.hidden_states.codebooks.certificates import (
     checked_codes,
     compose,
 )
-from tacit.hidden_states.codebooks.clustering import FIRST_ROUNDS, FULL_ROUNDS, nearest
+from tacit.hidden_states.codebooks.clustering import FIRST_ROUNDS, FULL_ROUNDS
 from tacit.hidden_states.codebooks.counting import information
 from tacit.hidden_states.codebooks.fitting import cells_of_states
 from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
@@ -135,8 +136,11 @@ class ProductCodebook:
         """Return the nearest centroid of every part, (n, m)."""
         rows = as_states("states", states, width=self.width)
         blocks = torch.split(rows, [int(part.shape[1]) for part in self.parts], dim=1)
-        found = [nearest(block, part)[0] for block, part in zip(blocks, self.parts, strict=True)]
-        return torch.stack(found, dim=1).numpy()
+        found = [
+            nearest_cells(block.contiguous(), part)
+            for block, part in zip(blocks, self.parts, strict=True)
+        ]
+        return np.stack(found, axis=1)
 
     def decode(self, codes: ArrayLike) -> Tensor:
         """Return the vector that stands for each code, (n, d)."""
