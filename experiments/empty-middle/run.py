@@ -49,7 +49,9 @@ class Scale:
 FULL = Scale(
     bank=50_000,
     calibration=100_000,
-    sizes=Sizes(geometry=2000, pairs=2000, prompts=3000, generated=500, trained=15_000),
+    sizes=Sizes(
+        geometry=2000, pairs=2000, prompts=3000, generated=500, trained=15_000, least_cell=1
+    ),
     budgets=(0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 4.5, 5.0, 6.0, 8.0),
     codewords=(256, 1024, 4096),
     alone=(1.0, 2.5),
@@ -62,7 +64,9 @@ FULL = Scale(
 FAST = Scale(
     bank=1000,
     calibration=2000,
-    sizes=Sizes(geometry=300, pairs=200, prompts=300, generated=50, queries=300, trained=500),
+    sizes=Sizes(
+        geometry=300, pairs=200, prompts=300, generated=50, queries=300, trained=500, least_cell=1
+    ),
     budgets=(1.0, 4.0),
     codewords=(64,),
     alone=(1.0,),

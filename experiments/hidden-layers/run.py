@@ -23,7 +23,9 @@ LENGTH, SEED = 32, 0
 FULL = Scale(
     bank=2000,
     calibration=6000,
-    sizes=Sizes(geometry=2000, pairs=1000, prompts=600, generated=0, queries=600, trained=2000),
+    sizes=Sizes(
+        geometry=2000, pairs=1000, prompts=600, generated=0, queries=600, trained=2000, least_cell=1
+    ),
     budgets=(0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
     coarse=(0.25, 2.0, 16.0),
     targets=(0.5, 1.0, 2.0),
@@ -35,7 +37,9 @@ FULL = Scale(
 FAST = Scale(
     bank=400,
     calibration=600,
-    sizes=Sizes(geometry=200, pairs=100, prompts=100, generated=0, queries=100, trained=100),
+    sizes=Sizes(
+        geometry=200, pairs=100, prompts=100, generated=0, queries=100, trained=100, least_cell=1
+    ),
     budgets=(0.5, 2.0, 8.0),
     coarse=(0.5, 8.0),
     targets=(0.5,),

@@ -94,6 +94,7 @@ def measured(laboratory: Laboratory, wanted: Guarded, seed: int) -> GuardedRow:
         continuation=laboratory.learnt,
         joint_rounds=wanted.joint_rounds,
         decision_cost=wanted.decision_cost,
+        least_cell=laboratory.sizes.least_cell,
         rng=np.random.default_rng([seed, wanted.cells]),
         progress=False,
     )

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("transformers")
+pytest.importorskip("tokenizers")
 
+from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
 from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
-
-WORDS = [f"w{i}" for i in range(30)]
-CUT = ("--length", "6", "--seed", "1")
 
 
 @pytest.fixture
@@ -26,25 +24,8 @@ def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
 def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """A model and texts, as flags."""
     folder = tmp_path_factory.mktemp("given")
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="w0")
-    )
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(
-        folder / "model"
-    )
-    torch.manual_seed(0)
-    network = transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(vocab_size=30, n_embd=16, n_layer=2, n_head=2, n_positions=16)
-    )
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(6.0)
-    network.save_pretrained(folder / "model")
-    draws = torch.randint(30, (6000,), generator=torch.Generator().manual_seed(1))
-    lines = [" ".join(WORDS[i] for i in row) for row in draws.reshape(-1, 20).tolist()]
-    (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_model(folder / "model", seed=0)
+    write_texts(folder / "text.txt", seed=1)
     return ("--model", str(folder / "model"), "--texts", str(folder / "text.txt"), *CUT)
 
 

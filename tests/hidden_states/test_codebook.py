@@ -21,7 +21,7 @@ from tests.hidden_states.prompts import divergence, prompts  # noqa: E402
 
 def test_k_means_is_a_fixed_point_of_lloyd():
     states, _, _ = prompts()
-    book = Codebook.fit(states, size=20, rng=0)
+    book = Codebook.fit(states, size=20, least_cell=1, rng=0)
     cells = book.assign(states)
     obvious = torch.cdist(states.double(), book.centres.double()).argmin(1)
     assert (cells == obvious.numpy()).all()
@@ -37,7 +37,7 @@ def test_seeds_find_clusters_far_apart():
     source = torch.Generator().manual_seed(1)
     centres = 100.0 * torch.randn(30, 5, generator=source)
     rows = centres.repeat(20, 1) + torch.randn(600, 5, generator=source)
-    book = Codebook.fit(rows, size=30, rng=0)
+    book = Codebook.fit(rows, size=30, least_cell=1, rng=0)
     assert len(np.unique(book.assign(centres))) == 30
     assert len(seeds(rows[:7], 7, np.random.default_rng(0)).unique(dim=0)) == 7
     same = torch.ones(9, 3)

@@ -85,7 +85,11 @@ ARRAYS = {
     ),
     "Behaviours": (Behaviours, [ROWS], {}),
     "Behaviours.top": (Behaviours.top, [ROWS, 2], {}),
-    "Codebook.fit": (Codebook.fit, [ROWS], {"size": 4, "metric": "euclidean", "rng": 0}),
+    "Codebook.fit": (
+        Codebook.fit,
+        [ROWS],
+        {"size": 4, "metric": "euclidean", "least_cell": 5, "rng": 0},
+    ),
     "Codebook.fit on behaviours": (
         partial(Codebook.fit, ROWS, size=4, metric="behaviour", rounds=1, rng=0),
         [],
@@ -119,7 +123,7 @@ def prompts():
 
 @pytest.fixture(scope="module")
 def book():
-    return Codebook.fit(ROWS, size=4, metric="euclidean", rng=0)
+    return Codebook.fit(ROWS, size=4, metric="euclidean", least_cell=1, rng=0)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,10 @@ NOISE = (
 CODES = (
     "codebook-euclidean", "codebook-fisher", "codebook-behaviour", "codebook-decision", "argmax",
 )  # fmt: skip
-SIZES = Sizes(geometry=40, pairs=20, prompts=24, generated=6, queries=30, held_out=20, trained=40)
+SIZES = Sizes(
+    geometry=40, pairs=20, prompts=24, generated=6, queries=30, held_out=20, trained=40,
+    least_cell=1,
+)  # fmt: skip
 ALL = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
 
 

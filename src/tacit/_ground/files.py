@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def absolute(name: str, path: str | os.PathLike[str]) -> Path:
@@ -40,12 +43,20 @@ def write_text_atomic(name: str, path: str | os.PathLike[str], text: str) -> Pat
 
 def write_bytes_atomic(name: str, path: str | os.PathLike[str], content: bytes) -> Path:
     """Write ``content``: after a crash the file is the old one or the new one, whole."""
+    with atomic_stream(name, path) as stream:
+        stream.write(content)
+    return _target(name, path)
+
+
+@contextmanager
+def atomic_stream(name: str, path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Give a stream whose content gets its name when all of it is written, and never otherwise."""
     target = _target(name, path)
     temporary = _temporary(target)
     try:
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        with os.fdopen(descriptor, "w+b") as stream:
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
@@ -56,7 +67,6 @@ def write_bytes_atomic(name: str, path: str | os.PathLike[str], content: bytes) 
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    return target
 
 
 def read_bytes(name: str, path: str | os.PathLike[str]) -> bytes:

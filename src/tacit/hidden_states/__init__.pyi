@@ -17,6 +17,19 @@ from .audit.recommendation import recommend as recommend
 from .audit.sweep import sweep as sweep
 from .audit.workflow import audit_layer as audit_layer
 from .codebooks.codebook import Codebook as Codebook
+from .codebooks.codecs import load_codec as load_codec
+from .codebooks.encoded import EncodedCodes as EncodedCodes
+from .codebooks.encoding import PreparedCodes as PreparedCodes
+from .codebooks.encoding import decode_codes as decode_codes
+from .codebooks.encoding import prepare_codes as prepare_codes
+from .codebooks.estimator import VectorQuantizer as VectorQuantizer
+from .codebooks.estimator import quantize_embeddings as quantize_embeddings
+from .codebooks.exchange import faiss_index as faiss_index
+from .codebooks.exchange import packed_codes as packed_codes
+from .codebooks.membership import CalibrationMembership as CalibrationMembership
+from .codebooks.membership import calibration_membership as calibration_membership
+from .codebooks.product import ProductCodebook as ProductCodebook
+from .codebooks.vectors import open_vectors as open_vectors
 from .geometry.embeddings import EmbeddingUse as EmbeddingUse
 from .geometry.embeddings import measure_embeddings as measure_embeddings
 from .geometry.estimation import Geometry as Geometry
@@ -37,3 +50,4 @@ from .noise.release import HiddenRelease as HiddenRelease
 from .noise.release import PreparedStates as PreparedStates
 from .noise.release import prepare_states as prepare_states
 from .noise.release import release as release
+from .origin import Origin as Origin

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tacit._ground.files import read_bytes
 from tacit.releases.form import Form, Release, stated
+
+LARGEST_HEADER = 2**27
+BYTES_TOGETHER = 2**24
 
 
 def load(source: Any) -> Form:
     """Return the form of a release given as an object, its dictionary, or the path of its JSON.
 
     Args:
-        source: a ``Release``, the dictionary of one, or a path.
+        source: a ``Release``, the dictionary of one, or the path of its JSON or of a safetensors
+            file that holds it, whose rows are held against their digest.
 
     Returns:
         What was released, its guarantees, attacks and use, whatever workflow made it.
 
     Raises:
-        ValueError: the file is missing or not strict JSON, it is no release, or a field is missing
-            or out of range.
+        ValueError: the file is missing or not strict JSON, it is no release, a field is missing or
+            out of range, or the rows beside it are others.
 
     Example:
         >>> load({"format": "other"})
@@ -34,7 +39,7 @@ def load(source: Any) -> Form:
         return source
     if isinstance(source, Release):
         return source.form
-    content = read_json(source) if isinstance(source, (str, Path)) else source
+    content = _read_file(source) if isinstance(source, (str, Path)) else source
     if not isinstance(content, Mapping):
         raise ValueError(f"release: expected a release of tacit, got {type(content).__name__}")
     if "form" not in content:
@@ -51,11 +56,49 @@ def load(source: Any) -> Form:
 def _check_agreement(content: Mapping[str, Any], form: Form) -> None:
     """Refuse a file whose details say something else than its form."""
     stated = content["form"]["guarantees"]
+    if content.get("guarantees", stated) != stated:
+        raise ValueError("release: the file contradicts itself, 'guarantees' are not its form's")
     for name, value in content.items():
         if isinstance(value, Mapping) and "evidence" in value and value not in stated:
             raise ValueError(f"release: the file contradicts itself, {name!r} is not in its form")
     if content.get("reproducible", form.reproducible) != form.reproducible:
         raise ValueError("release: the file contradicts itself about 'reproducible'")
+
+
+def _read_file(path: str | Path) -> Any:
+    return _read_tensors(Path(path)) if Path(path).suffix == ".safetensors" else read_json(path)
+
+
+def _read_tensors(path: Path) -> Any:
+    """Return the description in the header of a safetensors file, of the rows that are in it."""
+    name = os.fspath(path)
+    if not path.is_file():
+        raise ValueError(f"release: no such file: {name}")
+    try:
+        with path.open("rb") as stream:
+            size = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(min(size, LARGEST_HEADER)))
+            content = json.loads(header["__metadata__"]["tacit"], parse_constant=_refused)
+            start, end = header[content["tensor"]]["data_offsets"]
+            stream.seek(8 + size + start)
+            found = _digest(stream, end - start)
+        expected = content.get("decoded", content["digest"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"release: {name} holds no release of tacit") from None
+    if found != expected:
+        raise ValueError(f"release: the rows in {name} are not those that were certified (SHA-256)")
+    return content
+
+
+def _digest(stream: BinaryIO, size: int) -> str:
+    found = hashlib.sha256()
+    while size > 0:
+        part = stream.read(min(size, BYTES_TOGETHER))
+        if not part:
+            break
+        found.update(part)
+        size -= len(part)
+    return found.hexdigest()
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ from tacit.cli.hidden.inputs import (
     listed,
     sizes_of,
 )
+from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import Force, Json, Report, grouped
 from tacit.cli.output import json_output, new_file
 from tacit.compute import progress_reports
@@ -106,6 +108,8 @@ def model_layer(
             rng=source.seed,
             progress=progress,
         )
+    origin = origin_of(source, found, layer, prefixes)
+    result = replace(result, origin=origin)
     provenance = Provenance.capture(
         command_line(), data_name=source.data_name, data_rows=len(prefixes.bank)
     )

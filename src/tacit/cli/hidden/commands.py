@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from tacit._ground.checks import integer, positive
 from tacit.cli.console import line
+from tacit.cli.hidden.attack import attack
+from tacit.cli.hidden.codec import decode, encode, fit
 from tacit.cli.hidden.inputs import (
     Bank,
     Calibration,
@@ -22,10 +24,15 @@ from tacit.cli.hidden.inputs import (
     sizes_of,
     words,
 )
+from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output, new_file
+from tacit.cli.publishing import check_distinct
 from tacit.compute import progress_reports
 from tacit.text import percent_up
+
+if TYPE_CHECKING:
+    from tacit.hidden_states.origin import Origin
 
 app = typer.Typer(
     help="Hidden states of a language model: measure a layer, release it, attack it.",
@@ -34,6 +41,9 @@ app = typer.Typer(
 
 Mechanism = Annotated[str, typer.Option(help="A Gaussian design, such as isotropic.")]
 KlBudget = Annotated[float, typer.Option(help="K = ½ tr(FΣ) that the noise may cost, in nats.")]
+LeastCell = Annotated[
+    int, typer.Option(help="Calibration prompts that a codeword is the average of at least.")
+]
 Out = Annotated[str, typer.Option(help="Safetensors file to write.")]
 
 
@@ -162,19 +172,30 @@ def release(
     clean: Annotated[
         str | None, typer.Option(help="Also write the clean states, to this file.")
     ] = None,
+    publish: Annotated[
+        str | None,
+        typer.Option(help="Also write the noisy states without the digests of their prompts."),
+    ] = None,
     json: Json = None,
     force: Force = False,
     *,
     source: Source,
 ) -> None:
-    """Write noisy states of the bank, with their guarantee; the noise is the operating system's."""
+    """Write noisy states of the bank, with their guarantee; the noise is the operating system's.
+
+    The file names its model and prompts by digest for whoever attacks it; --publish does not.
+    """
     output = json_output(json, force)
     from tacit.hidden_states.noise.shapes import SHAPES
     from tacit.hidden_states.spelling import read_one
 
-    place, other = new_file("--out", out, force), new_file("--clean", clean, force)
-    if other is not None and place == other:
-        raise ValueError(f"--clean: expected another file than --out, got {clean} twice")
+    check_distinct(
+        {
+            "--out": new_file("--out", out, force),
+            "--clean": new_file("--clean", clean, force),
+            "--publish": new_file("--publish", publish, force),
+        }
+    )
     positive("--kl-budget", kl_budget)
     shape = read_one("--mechanism", mechanism, SHAPES)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
@@ -190,74 +211,25 @@ def release(
     measured = measure(found, layer, prefixes.calibration, difference_scale="raw", rng=source.seed)
     design = Designs(measured, differences).at(shape, kl_budget)
     states = found.states(prefixes.bank, layer)
-    result = draw(states, design, differences=differences)
+    origin = origin_of(source, found, layer, prefixes)
+    result = draw(states, design, differences=differences, origin=origin)
     result.save(out)
+    if publish is not None:
+        dataclasses.replace(result, origin=None).save(publish)
     if clean is not None:
-        _write_states(clean, states)
+        _write_states(clean, states, origin)
     assert result.guarantee is not None
-    output.write(
-        {"guarantee": result.guarantee.to_dict(), "out": out, "states": list(states.shape)}
-    )
+    output.write({**result.to_dict(), "out": out, "states": list(states.shape)})
     console = output.console
     console.print(Text(result.guarantee.describe(), "bold"))
     line(console, "released", f"{len(states):,} states of {states.shape[1]} numbers in {out}")
     line(console, "cost", f"K = {design.cost:g} nats by the quadratic prediction")
 
 
-@app.command()
-@grouped
-def attack(
-    layer: Layer,
-    released: Annotated[str, typer.Argument(help="Safetensors file that release wrote.")],
-    metric: Annotated[str, typer.Option(help="euclidean or mahalanobis.")] = "mahalanobis",
-    bank: Bank = 1000,
-    calibration: Calibration = 2000,
-    json: Json = None,
-    force: Force = False,
-    *,
-    source: Source,
-) -> None:
-    """Find the prompts behind released states, knowing the bank and the covariance.
-
-    Give the model, texts, sizes and seed that the release was made with.
-    """
-    output = json_output(json, force)
-    import numpy as np
-
-    from tacit._ground.checks import choice
-
-    choice("--metric", metric, ("euclidean", "mahalanobis"))
-    from tacit.hidden_states.noise.release import HiddenRelease
-
-    found_release = HiddenRelease.load(released)
-    integer("--bank", bank, minimum=len(found_release.states))
-    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
-    from tacit.attacks.retrieval.attack import retrieve
-
-    options: dict[str, Any] = (
-        {} if metric == "euclidean" else {"covariance": found_release.design.covariance}
-    )
-    result = retrieve(
-        found.states(prefixes.bank, layer),
-        found_release.states,
-        np.arange(len(found_release.states)),
-        metric=metric,
-        last_tokens=prefixes.bank[:, -1].numpy(),
-        rng=source.seed,
-        **options,
-    )
-    output.write(result.to_dict())
-    console = output.console
-    low, high = result.top1_interval
-    console.print(
-        Text(
-            f"The {metric} attacker names {result.top1:.1%} [{low:.1%}, {high:.1%}] of "
-            f"{result.queries:,} prompts among {result.bank:,}.",
-            "bold",
-        )
-    )
-    line(console, "top 10", f"{result.top10:.1%}")
-    line(console, "top 100", f"{result.top100:.1%}")
+app.command("attack")(attack)
+app.command("fit")(fit)
+app.command("encode")(encode)
+app.command("decode")(decode)
 
 
 @app.command()
@@ -269,6 +241,7 @@ def codebook(
     metric: Annotated[
         str, typer.Option(help="euclidean, fisher, behaviour, decision or argmax.")
     ] = "behaviour",
+    least_cell: LeastCell = 20,
     bank: Bank = 1000,
     calibration: Calibration = 5000,
     json: Json = None,
@@ -286,16 +259,30 @@ def codebook(
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration, held_out=2)
     from tacit.hidden_states.audit.cell_points import CodeTrial
     from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
+    from tacit.hidden_states.codebooks.membership import calibration_membership
 
-    sizes = Sizes(prompts=2, generated=0)
+    sizes = Sizes(prompts=2, generated=0, least_cell=least_cell)
     laboratory = Laboratory.prepare(found, layer, prefixes, sizes, seed=source.seed)
-    book = mechanism.book(laboratory, codewords, source.seed)
+    book = dataclasses.replace(
+        mechanism.book(laboratory, codewords, source.seed),
+        origin=origin_of(source, found, layer, prefixes),
+    )
     certificate = CodeTrial(laboratory, book).certificate
+    told = calibration_membership(book, laboratory.calibration, laboratory.bank, rng=source.seed)
     book.save(out)
     output.write(
         {
             "out": out,
             "codewords": book.size,
+            "digest": book.digest,
+            "origin": book.origin.to_dict() if book.origin is not None else None,
+            "least_cell": book.least_cell,
+            "calibration_membership": {
+                "auc": told.roc.auc,
+                "interval": list(told.roc.auc_interval),
+                "confidence": told.roc.confidence,
+                "exact": told.exact,
+            },
             "occupied": certificate.occupied,
             "leakage": certificate.leakage.to_dict(),
             "success": certificate.success.to_dict(),
@@ -307,12 +294,23 @@ def codebook(
     line(console, "success", certificate.success.describe())
     line(console, "information", certificate.information.describe())
     line(console, "codebook", f"{book.size:,} codewords in {out}")
+    low, high = told.roc.auc_interval
+    line(
+        console,
+        "calibration",
+        f"{book.calibration:,} prompts, {least_cell} a cell at least: the file tells them from "
+        f"fresh ones with an AUC of {told.roc.auc:.2f} [{low:.2f}, {high:.2f}], so fit on public "
+        f"texts; {told.exact} states are codewords",
+    )
 
 
-def _write_states(path: str, states: Any) -> None:
+def _write_states(path: str, states: Any, origin: Origin) -> None:
+    from json import dumps
+
     from safetensors.torch import save
 
     from tacit._ground.files import write_bytes_atomic
 
-    content = save({"states": states.contiguous()}, {"format": "tacit-clean-states-1"})
+    metadata = {"format": "tacit-clean-states-1", "origin": dumps(origin.to_dict())}
+    content = save({"states": states.contiguous()}, metadata)
     write_bytes_atomic("--clean", path, content)

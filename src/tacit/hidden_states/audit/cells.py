@@ -254,6 +254,7 @@ def _fitted(
         laboratory.calibration,
         size=size,
         behaviours=laboratory.calibration_behaviours,
+        least_cell=laboratory.sizes.least_cell,
         rng=np.random.default_rng(seed),
         progress=False,
         **options,

@@ -14,6 +14,7 @@ from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.points import AttackPoint, Point, proven
 from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
 from tacit.hidden_states.codebooks.certificates import naming
+from tacit.hidden_states.origin import Origin, origin_from
 from tacit.releases.form import Attack, Form, Release, Use
 
 KIND = "hidden-audit"
@@ -39,6 +40,7 @@ class Audit(Release):
         notes: where the measurement is too small for what is asked.
         seed: what every draw of the measurement depends on.
         clean: what attackers who know more or ask less reach against the clean state, the control.
+        origin: model, layer and prompts by digest; None where they were not recorded.
     """
 
     model: str
@@ -55,6 +57,7 @@ class Audit(Release):
     notes: tuple[str, ...]
     seed: int
     clean: tuple[GuessPoint, ...] = ()
+    origin: Origin | None = None
 
     FORMAT = KIND
 
@@ -98,6 +101,7 @@ class Audit(Release):
             guarantees=self.guarantees,
             attacks=() if point is None else tuple(_attack(point, one) for one in point.attacks),
             use=() if point is None else _use(point),
+            digests=() if self.origin is None else self.origin.digests,
             notes=self.notes,
             publishable=("guarantees",),
             reproducible=False,
@@ -125,6 +129,7 @@ class Audit(Release):
             "spread_spectrum": list(self.spread_spectrum),
             "notes": list(self.notes),
             "clean": [guess.to_dict() for guess in self.clean],
+            "origin": None if self.origin is None else self.origin.to_dict(),
             "form": self.form.to_dict(),
         }
 
@@ -150,6 +155,7 @@ class Audit(Release):
                 spread_spectrum=tuple(map(float, content["spread_spectrum"])),
                 notes=tuple(map(str, content["notes"])),
                 clean=tuple(GuessPoint.from_dict(held) for held in content.get("clean", ())),
+                origin=origin_from(content.get("origin")),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"audit: a field is missing or malformed: {error}") from None

@@ -28,6 +28,7 @@ from tacit.attacks.retrieval.metrics import Euclidean, Metric
 from tacit.covariance import Covariance
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.audit.points import ORDER, AttackPoint
+from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.geometry.utility import Outcomes, outcomes, summarise
@@ -46,6 +47,7 @@ STEPS = 8
 CONFIDENCE = 0.95
 # predictions of candidates that a layer keeps, half a gigabyte of them
 KEPT_ENTRIES = 2**28
+LEAST = {"generated": 0, "least_cell": 1}
 CURVE = (2, 10, 100, 1000, 10_000, 100_000)
 
 Reader = Callable[[Continuation, slice], Tensor]
@@ -62,6 +64,7 @@ class Sizes:
         generated: of these, how many are continued by 8 tokens; 0 for none.
         queries: bank prompts whose releases are attacked.
         trained: calibration prompts through which codewords are trained.
+        least_cell: calibration prompts that a cell of a codebook stands for at least.
         held_out: further bank prompts on whose releases attackers are tuned.
     """
 
@@ -72,10 +75,11 @@ class Sizes:
     queries: int = 2000
     held_out: int = 256
     trained: int = 10_000
+    least_cell: int = LEAST_CELL
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            integer(name, value, minimum=0 if name == "generated" else 2)
+            integer(name, value, minimum=LEAST.get(name, 2))
 
     def within(self, prefixes: Prefixes) -> Sizes:
         """Return the sizes that these prompts allow.
@@ -103,6 +107,7 @@ class Sizes:
             queries=min(self.queries, bank - held_out),
             held_out=held_out,
             trained=min(self.trained, calibration),
+            least_cell=self.least_cell,
         )
 
 

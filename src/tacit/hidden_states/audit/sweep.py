@@ -150,7 +150,7 @@ def sweep(
         "bank": _fingerprint(prefixes.bank),
         "calibration": _fingerprint(prefixes.calibration),
         "held_out": _fingerprint(prefixes.held_out),
-        "sizes": asdict(kept),
+        "sizes": _measured_sizes(kept),
         "seed": seed,
         # left out for one, so that the points of earlier sweeps are found again
         **({} if times == 1 else {"releases": times}),
@@ -289,6 +289,11 @@ def _use(laboratory: Laboratory, read: Tensor | Rows) -> dict[str, Any]:
         utility = laboratory.utility(laboratory.reads_states(read))
         return {**utility, "generated": laboratory.generated(read)}
     return {**laboratory.utility(lambda _, rows: read(rows)), "generated": None}
+
+
+def _measured_sizes(sizes: Sizes) -> dict[str, int]:
+    """Return what determines a point; cells of any size keep the keys that they always had."""
+    return {k: v for k, v in asdict(sizes).items() if k != "least_cell" or v > 1}
 
 
 def _fingerprint(tokens: Any) -> str:

@@ -24,6 +24,7 @@ from tacit.hidden_states.audit.mechanisms import Mechanism
 from tacit.hidden_states.audit.points import DEFAULT_READINGS
 from tacit.hidden_states.audit.recommendation import Wish, recommend
 from tacit.hidden_states.audit.sweep import Announce, Bench, sweep
+from tacit.hidden_states.origin import Origin
 from tacit.models.language import LanguageModel
 from tacit.models.texts.prefixes import Prefixes
 
@@ -120,4 +121,5 @@ def audit_layer(
         spread_spectrum=tuple(np.maximum(spread, 0.0).tolist()),
         notes=laboratory.geometry.notes,
         seed=seed,
+        origin=Origin.of(model, layer, prefixes, seed=seed),
     )

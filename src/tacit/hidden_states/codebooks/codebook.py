@@ -16,6 +16,7 @@ from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
 from tacit.guarantees import MaximalLeakage
+from tacit.hidden_states.codebooks.assignment import cheapest_cells, nearest_cells
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
     Codes,
@@ -24,16 +25,23 @@ from tacit.hidden_states.codebooks.certificates import (
     codes_leakage,
     compose,
 )
-from tacit.hidden_states.codebooks.clustering import assign_behaviours, likeliest_codes, nearest
+from tacit.hidden_states.codebooks.clustering import likeliest_codes
 from tacit.hidden_states.codebooks.fitting import Effort, Plan, fit_cells
+from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
 from tacit.hidden_states.codebooks.response import RandomizedCodes
-from tacit.hidden_states.codebooks.storage import TENSORS, read_codebook, write_codebook
+from tacit.hidden_states.codebooks.storage import (
+    PREDICTOR,
+    TENSORS,
+    read_codebook,
+    write_codebook,
+)
 from tacit.hidden_states.codebooks.training import (
     Predictor,
     Upper,
     train_predictor,
     try_codewords,
 )
+from tacit.hidden_states.origin import Origin, digest_of, origin_from
 from tacit.models.behaviours import Behaviours, as_states
 
 
@@ -56,6 +64,9 @@ class Codebook:
         predictor: reads the code off a state alone, or None.
         calibration: prompts it was fitted on.
         decision_cost: λ >= 0 in nats, what a changed likeliest token counts besides KL.
+        least_cell: calibration prompts that codewords, centres and table rows are averages of at
+            least; 1 where some may be those of a single prompt.
+        origin: model, layer and calibration prompts by digest; None where they are not known.
     """
 
     metric: str
@@ -67,6 +78,8 @@ class Codebook:
     predictor: Predictor | None
     calibration: int
     decision_cost: float = 0.0
+    least_cell: int = 1
+    origin: Origin | None = None
 
     @property
     def size(self) -> int:
@@ -79,6 +92,28 @@ class Codebook:
         Source: Issa, Wagner and Kamath (2020), Theorem 1.
         """
         return codes_leakage(self.size, integer("releases", releases, minimum=1))
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of every part of a code: C alone."""
+        return (self.size,)
+
+    @property
+    def width(self) -> int:
+        """d, numbers in a state."""
+        return int(self.codewords.shape[1])
+
+    @property
+    def words(self) -> str:
+        """What a code says, in a few words."""
+        return f"which of {self.size:,} cells ({self.metric}) the state lies in"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that assigns and decodes."""
+        held = self._tensors() if self.predictor is None else {
+            **self._tensors(), **{PREDICTOR + k: v for k, v in self.predictor.state_dict().items()}
+        }  # fmt: skip
+        return digest_of(held, f"{self.metric} {self.decision_cost!r}")
 
     @classmethod
     def fit(
@@ -96,14 +131,21 @@ class Codebook:
         joint_rounds: int = 0,
         predictor_epochs: int = 0,
         decision_cost: float = 0.0,
+        least_cell: int = LEAST_CELL,
         rng: RandomSource = None,
         progress: bool | None = None,
     ) -> Codebook:
         """Fit cells and codewords on public calibration prompts, disjoint from what is released.
 
+        A cell of fewer than ``least_cell`` prompts is removed, its prompts going to the next best
+        one, so that every codeword, centre and row of the table is an average of at least so many
+        (a ``"trained"`` one learnt from as many). That is no guarantee for the calibration
+        prompts: they are public. A ``"medoid"`` is one of their states as it is, and a predictor
+        learns from all of them.
+
         Args:
             states: (n, d) clean states of the calibration prompts.
-            size: C; the vocabulary with ``"argmax"``.
+            size: C at most; the vocabulary with ``"argmax"``.
             metric: as the attribute.
             codewords: the mean state of a cell, the state nearest to it, or trained by KL through
                 the layers above with the cells fixed.
@@ -118,6 +160,8 @@ class Codebook:
             decision_cost: λ >= 0, with ``"behaviour"``: cells, codewords and assignment minimise
                 ``KL(p ‖ q) + λ·1[argmax p ≠ argmax q]``. A large one makes a product code: the
                 likeliest token times cells of behaviour, as many of a token as are worth it.
+            least_cell: prompts of a cell at least; tokens rarer than that, with ``"argmax"``, keep
+                their code and share a codeword.
             rng: source of the choices.
             progress: whether a bar is shown; None for when stderr is a terminal.
 
@@ -133,13 +177,17 @@ class Codebook:
             >>> found = book.certify(book.assign(rows))
             >>> found.leakage.factor, found.success.success
             (16.0, 0.032)
+            >>> book = Codebook.fit(rows, size=8, rng=0)
+            >>> book.certify(book.assign(rows)).success.success
+            0.016
 
         Source: k-means++ (Arthur and Vassilvitskii, 2007); Bregman clustering (Banerjee et al.,
         2005) for cells of behaviour.
         """
         plan = Plan.check(
-            states, size, metric, codewords, behaviours, fisher, continuation, decision_cost
-        )
+            states, size, metric, codewords, behaviours, fisher, continuation, decision_cost,
+            least_cell,
+        )  # fmt: skip
         effort = Effort.check(epochs, rounds, joint_rounds, predictor_epochs)
         source = generator(rng)
         steps = effort.steps(codewords)
@@ -150,7 +198,7 @@ class Codebook:
                 predictor = train_predictor(
                     plan.states,
                     found.cells,
-                    plan.size,
+                    len(found.codewords),
                     epochs=effort.predictor_epochs,
                     source=source,
                     advance=advance,
@@ -165,6 +213,7 @@ class Codebook:
             predictor=predictor,
             calibration=len(plan.states),
             decision_cost=plan.decision_cost,
+            least_cell=plan.least_cell,
         )
 
     def assign(
@@ -199,7 +248,7 @@ class Codebook:
         if self.centres is not None:
             if states is None:
                 raise ValueError(f"states: expected some with metric {self.metric!r}")
-            return nearest(self._mapped(states), self.centres)[0].numpy()
+            return nearest_cells(self._mapped(states), self.centres)
         if known is None:
             raise ValueError(
                 f"behaviours: expected some with metric {self.metric!r}; predict(states) reads "
@@ -208,7 +257,7 @@ class Codebook:
         if self.metric == "argmax":
             return known.argmax().numpy()
         assert self.table is not None
-        return assign_behaviours(known, self.table, self.decision_cost)[0].numpy()
+        return cheapest_cells(known, self.table, self.decision_cost)
 
     def _by_trial(self, known: Behaviours | None, continuation: Upper, tries: int) -> Tensor:
         if known is None or self.table is None:
@@ -280,12 +329,11 @@ class Codebook:
         Raises:
             ValueError: the file cannot be written.
         """
-        tensors = {
-            name: value for name in TENSORS if isinstance(value := getattr(self, name), Tensor)
-        }
-        names = ("metric", "kind", "calibration", "decision_cost")
+        names = ("metric", "kind", "calibration", "decision_cost", "least_cell")
         about = {name: getattr(self, name) for name in names}
-        return write_codebook(path, tensors, self.predictor, about)
+        if self.origin is not None:
+            about["origin"] = self.origin.public.to_dict()
+        return write_codebook(path, self._tensors(), self.predictor, about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Codebook:
@@ -300,12 +348,18 @@ class Codebook:
             kind=str(about["kind"]),
             calibration=int(about["calibration"]),
             decision_cost=float(about.get("decision_cost", 0.0)),
+            least_cell=int(about.get("least_cell", 1)),
+            origin=origin_from(about.get("origin")),
             codewords=tensors["codewords"],
             table=tensors.get("table"),
             centres=tensors.get("centres"),
             root=tensors.get("root"),
             predictor=predictor,
         )
+
+    def _tensors(self) -> dict[str, Tensor]:
+        held = {name: getattr(self, name) for name in TENSORS}
+        return {name: value for name, value in held.items() if isinstance(value, Tensor)}
 
     def _behaviours(self, value: Any) -> Behaviours:
         known = Behaviours.of(value)

@@ -14,6 +14,7 @@ from tacit.hidden_states.codebooks.clustering import (
     FIRST_ROUNDS,
     FULL_ROUNDS,
     Advance,
+    assign_behaviours,
     cell_behaviours,
     cell_means,
     k_means,
@@ -21,6 +22,7 @@ from tacit.hidden_states.codebooks.clustering import (
     likeliest_codes,
     nearest,
 )
+from tacit.hidden_states.codebooks.least_cells import without_small
 from tacit.hidden_states.codebooks.training import Upper, train_codewords, try_codewords
 from tacit.linalg import sqrt_psd
 from tacit.models.behaviours import Behaviours, as_states, logarithms
@@ -41,6 +43,7 @@ class Plan:
     root: Tensor | None
     upper: Upper | None
     decision_cost: float
+    least_cell: int
 
     @classmethod
     def check(
@@ -53,6 +56,7 @@ class Plan:
         fisher: Any,
         upper: Upper | None,
         decision_cost: float,
+        least_cell: int,
     ) -> Plan:
         """Check that every argument fits the metric."""
         rows = as_states("states", states)
@@ -79,8 +83,13 @@ class Plan:
         cost = non_negative("decision_cost", decision_cost)
         if cost and metric != "behaviour":
             raise ValueError(f"decision_cost: expected 0 with metric {metric!r}, got {cost:g}")
+        least = integer("least_cell", least_cell, minimum=1)
+        if len(rows) < least:
+            raise ValueError(
+                f"states: expected at least {least}, the least cell, got {len(rows)} rows"
+            )
         root = None if fisher is None else _fisher_root(fisher, rows.shape[1])
-        return cls(rows, count, metric, known, root, upper, cost)
+        return cls(rows, count, metric, known, root, upper, cost, least)
 
 
 @dataclass(frozen=True)
@@ -132,31 +141,69 @@ def fit_cells(
 
 
 def _clustered(plan: Plan, rounds: int, source: np.random.Generator, advance: Advance) -> Fitted:
-    centres = table = None
-    known = plan.behaviours
     if plan.metric == "argmax":
-        assert known is not None
-        cells = known.argmax()
-    elif plan.metric == "behaviour":
-        assert known is not None
-        cells, table = kl_cells(
-            known,
+        return _by_token(plan)
+    if plan.metric == "behaviour":
+        return _by_behaviour(plan, rounds, source, advance)
+    mapped = plan.states if plan.root is None else plan.states @ plan.root
+    centres, cells = cells_of_states(mapped, plan.size, plan.least_cell, source, advance)
+    known, size = plan.behaviours, len(centres)
+    table = None if known is None else cell_behaviours(known, cells, size, None)
+    return Fitted(cells, _means(plan, cells, size), table, centres)
+
+
+def cells_of_states(
+    rows: Tensor, size: int, least: int, source: np.random.Generator, advance: Advance
+) -> tuple[Tensor, Tensor]:
+    """Return centres (C', d) and the cells (n,) that they are the means of, C' <= C.
+
+    Where ``least`` is above 1, every centre is the mean of at least so many rows.
+    """
+    centres = k_means(rows, size, source, advance)
+    cells = nearest(rows, centres)[0]
+    if least == 1:
+        return centres, cells
+    cells, kept = without_small(
+        cells, size, least, lambda part, left: nearest(rows[part], centres[left])[0]
+    )
+    return cell_means(rows, cells, centres[kept])[0], cells
+
+
+def _by_behaviour(plan: Plan, rounds: int, source: np.random.Generator, advance: Advance) -> Fitted:
+    known, cost = plan.behaviours, plan.decision_cost
+    assert known is not None
+    cells, table = kl_cells(
+        known, plan.size, source, rounds=rounds, advance=advance, decision_cost=cost
+    )
+    if plan.least_cell > 1:
+        cells, kept = without_small(
+            cells,
             plan.size,
-            source,
-            rounds=rounds,
-            advance=advance,
-            decision_cost=plan.decision_cost,
+            plan.least_cell,
+            lambda part, left: assign_behaviours(known.select(part), table[left], cost)[0],
         )
-    else:
-        mapped = plan.states if plan.root is None else plan.states @ plan.root
-        centres = k_means(mapped, plan.size, source, advance)
-        cells = nearest(mapped, centres)[0]
-    if table is None and known is not None:
-        table = cell_behaviours(known, cells, plan.size, None)
-        if plan.metric == "argmax":
-            table = _argmax_rows(table, cells)
-    overall = plan.states.mean(dim=0).expand(plan.size, -1)
-    return Fitted(cells, cell_means(plan.states, cells, overall)[0], table, centres)
+        table = cell_behaviours(known, cells, len(kept), None, cost)
+    return Fitted(cells, _means(plan, cells, len(table)), table, None)
+
+
+def _by_token(plan: Plan) -> Fitted:
+    """A cell for every token; one with too few prompts is read as one without any."""
+    assert plan.behaviours is not None
+    cells = plan.behaviours.argmax()
+    table = cell_behaviours(plan.behaviours, cells, plan.size, None)
+    small = torch.bincount(cells, minlength=plan.size) < plan.least_cell
+    means = _means(plan, cells, plan.size)
+    means[small] = plan.states.mean(dim=0)
+    if plan.least_cell > 1:
+        everyone = torch.zeros(len(cells), dtype=torch.int64)
+        table[small] = cell_behaviours(plan.behaviours, everyone, 1, None)
+    return Fitted(cells, means, _naming_their_token(table, small), None)
+
+
+def _means(plan: Plan, cells: Tensor, size: int) -> Tensor:
+    """Mean state of every cell, of all prompts for an empty one, (C, d)."""
+    overall = plan.states.mean(dim=0).expand(size, -1)
+    return cell_means(plan.states, cells, overall)[0]
 
 
 def _trained(
@@ -175,7 +222,7 @@ def _trained(
     known = plan.behaviours.select(torch.arange(seen))
     cells = found.cells
     if again:
-        cost, tries = plan.decision_cost, min(TRIES, plan.size)
+        cost, tries = plan.decision_cost, min(TRIES, len(found.codewords))
         candidates = likeliest_codes(known, found.table, tries, cost)
         moved = try_codewords(plan.upper, known, found.codewords, candidates, cost)
         cells = torch.cat([moved, cells[seen:]])
@@ -188,6 +235,7 @@ def _trained(
         source=source,
         advance=advance,
         decision_cost=plan.decision_cost,
+        least_cell=plan.least_cell,
     )
     return replace(found, codewords=learnt, cells=cells)
 
@@ -206,10 +254,9 @@ def _medoids(states: Tensor, cells: Tensor, means: Tensor) -> Tensor:
     return medoids
 
 
-def _argmax_rows(table: Tensor, cells: Tensor) -> Tensor:
-    """A token that never was likeliest gets half of its own mass, so that its row says so."""
-    empty = torch.bincount(cells, minlength=len(table)) == 0
-    rows = empty.nonzero()[:, 0]
+def _naming_their_token(table: Tensor, small: Tensor) -> Tensor:
+    """A token that was likeliest too rarely gets half of the mass, so that its row says so."""
+    rows = small.nonzero()[:, 0]
     mixed = 0.5 * table[rows].exp()
     mixed[torch.arange(len(rows)), rows] += 0.5
     table[rows] = logarithms(mixed)

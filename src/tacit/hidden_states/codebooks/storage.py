@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tacit._ground.files import check_writable, write_bytes_atomic
 from tacit.hidden_states.codebooks.training import Predictor
 
 FORMAT = "tacit-codebook-1"
+PRODUCT = "tacit-product-codebook-1"
 TENSORS = ("codewords", "table", "centres", "root")
 PREDICTOR = "predictor."
 
@@ -41,15 +42,9 @@ def read_codebook(
     path: str | os.PathLike[str],
 ) -> tuple[dict[str, Tensor], Predictor | None, dict[str, Any]]:
     """Read what ``write_codebook`` wrote."""
-    name = os.fspath(path)
-    try:
-        with safe_open(name, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise ValueError(f"path: cannot read {name} ({error})") from None
+    tensors, header = _tensors(path)
     if header.get("format") != FORMAT or "codewords" not in tensors:
-        raise ValueError(f"path: expected a codebook, got {name}")
+        raise ValueError(f"path: expected a codebook, got {os.fspath(path)}")
     parts = {
         key.removeprefix(PREDICTOR): tensors.pop(key)
         for key in sorted(tensors)
@@ -63,3 +58,38 @@ def read_codebook(
         predictor = predictor.eval().requires_grad_(False)
     about: dict[str, Any] = json.loads(header["about"])
     return tensors, predictor, about
+
+
+def write_parts(
+    path: str | os.PathLike[str], parts: Sequence[Tensor], about: Mapping[str, Any]
+) -> Path:
+    """Write the centroids of a product of codebooks whole or not at all."""
+    target = check_writable("path", path)
+    tensors = {f"part.{place}": part.contiguous() for place, part in enumerate(parts)}
+    content = save(tensors, {"format": PRODUCT, "about": json.dumps(dict(about))})
+    write_bytes_atomic("path", target, content)
+    return target
+
+
+def read_parts(path: str | os.PathLike[str]) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+    """Read what ``write_parts`` wrote."""
+    tensors, header = _tensors(path)
+    if header.get("format") != PRODUCT or not tensors:
+        raise ValueError(f"path: expected a product of codebooks, got {os.fspath(path)}")
+    about: dict[str, Any] = json.loads(header["about"])
+    return tuple(tensors[f"part.{place}"] for place in range(len(tensors))), about
+
+
+def is_product(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds a product of codebooks."""
+    return _tensors(path)[1].get("format") == PRODUCT
+
+
+def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    name = os.fspath(path)
+    try:
+        with safe_open(name, framework="pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            return tensors, file.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"path: cannot read {name} ({error})") from None

@@ -42,13 +42,14 @@ def train_codewords(
     source: np.random.Generator,
     advance: Callable[[int], None],
     decision_cost: float = 0.0,
+    least_cell: int = 1,
 ) -> Tensor:
     """Minimise the mean cost over the codewords, ``r_i = softmax(upper_i(codeword[cell_i]))``.
 
     The cost is ``KL(p_i ‖ r_i) + λ·1[argmax p_i ≠ argmax r_i]``, λ the decision cost; descent has
     ``λ max(0, 0.1 + max_{t ≠ argmax p_i} ln r_i(t) − ln r_i(argmax p_i))`` in its place. A tenth of
     the prompts is held out; the codewords of the epoch best on them are returned, the start
-    included.
+    included. A codeword stays as it is where fewer than ``least_cell`` prompts would train it.
 
     Returns:
         (C, d).
@@ -56,7 +57,8 @@ def train_codewords(
     order = torch.from_numpy(source.permutation(len(cells)))
     apart = max(1, int(HELD_OUT_SHARE * len(order)))
     checked, learnt = order[:apart], order[apart:]
-    scale = codewords.std(dim=0).clamp_min(1e-6)
+    enough = torch.bincount(cells[learnt], minlength=len(codewords)) >= least_cell
+    scale = codewords.std(dim=0).clamp_min(1e-6) * enough[:, None]
     shift = torch.zeros_like(codewords, requires_grad=True)
     optimizer = torch.optim.Adam([shift], lr=CODEWORD_RATE, betas=(0.9, 0.99))
     batch = _batch(len(learnt))
@@ -66,7 +68,8 @@ def train_codewords(
     least = mean_cost(upper, behaviours, codewords[cells], checked, decision_cost)
     for _ in range(epochs):
         for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], batch):
-            states = codewords[cells[rows]] + scale * shift[cells[rows]]
+            own = cells[rows]
+            states = codewords[own] + scale[own] * shift[own]
             loss = _costs(upper, behaviours, rows, states, decision_cost, _shortfall).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

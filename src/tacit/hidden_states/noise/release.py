@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
@@ -14,27 +13,20 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
-from safetensors import SafetensorError
-from safetensors.numpy import load as from_safetensors
-from safetensors.numpy import save as to_safetensors
 
 from tacit._ground.checks import Array, RandomSource, is_reproducible, matrix
-from tacit._ground.files import check_writable, read_bytes, write_bytes_atomic
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
 from tacit.design import Design
 from tacit.guarantees import RenyiDP
-from tacit.guarantees.base import guarantee_of
 from tacit.hidden_states.geometry.utility import Utility, measure_utility
+from tacit.hidden_states.noise.storage import FORMAT, FORMAT_VERSION, read_states, write_states
+from tacit.hidden_states.origin import Origin
 from tacit.measured import Interval
 from tacit.models.continuation import Continuation
 from tacit.releases.form import Form, Release, Use
 from tacit.releases.prepared import Book, Expected, Prepared
 
-FORMAT = "tacit.hidden_states"
-FORMAT_VERSION = 1
 ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
-STATES = "states"
-PART = "covariance."
 FROM_SYSTEM = "the noise is the operating system's"
 REPRODUCIBLE = (
     "VOID: a seed or generator was given, so whoever knows it can take the noise off; the bound "
@@ -42,9 +34,6 @@ REPRODUCIBLE = (
 )
 CHOSEN_BEFORE = "covariance and listed differences were chosen without the released states"
 ONE_STATE = "it covers one state; the orders' bounds of several states of one prompt add up"
-
-# what of a design is not written
-UNSAVED = {"multipliers": (), "iterations": 0, "information": None, "confidence": None}
 
 LARGEST_STATE = float(np.finfo(np.float32).max)
 LARGEST_DEVIATION = LARGEST_STATE / 64.0
@@ -65,6 +54,7 @@ class HiddenRelease(Release):
         reproducible: whether a seed fixed the noise, which voids the guarantee.
         seed: the integer seed, when one was given.
         created: time of the draw, ISO 8601, UTC.
+        origin: model, layer and prompts by digest, for whoever measures the release.
     """
 
     states: States
@@ -74,6 +64,7 @@ class HiddenRelease(Release):
     reproducible: bool
     seed: int | None
     created: str
+    origin: Origin | None = None
 
     FORMAT = FORMAT
 
@@ -93,7 +84,10 @@ class HiddenRelease(Release):
             method=self.design.method,
             guarantees=() if self.guarantee is None else (self.guarantee,),
             use=() if self.utility is None else _use(self.utility),
-            digests=(("released states", self.digest),),
+            digests=(
+                ("released states", self.digest),
+                *(() if self.origin is None else self.origin.digests),
+            ),
             notes=self.design.notes,
             publishable=("guarantee", "digest", "reproducible", "created"),
             reproducible=self.reproducible,
@@ -112,11 +106,15 @@ class HiddenRelease(Release):
             "reproducible": self.reproducible,
             "seed": self.seed,
             "created": self.created,
+            "origin": None if self.origin is None else self.origin.to_dict(),
             "form": self.form.to_dict(),
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write noisy states, design and guarantee as safetensors, whole or not at all.
+        """Write noisy states, design, guarantee and origin as safetensors, whole or not at all.
+
+        The origin names the bank by its digest, for whoever measures the release; a file that is
+        published is written by ``replace(release, origin=None).save(path)``.
 
         Args:
             path: the file; its folder must exist.
@@ -124,32 +122,7 @@ class HiddenRelease(Release):
         Raises:
             ValueError: it cannot be written.
         """
-        target = check_writable("path", path)
-        description = self.design.covariance.to_dict()
-        arrays = {
-            name: np.asarray(value, dtype=np.float64)
-            for name, value in description.items()
-            if isinstance(value, list)
-        }
-        metadata = {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            "covariance": {k: v for k, v in description.items() if k not in arrays},
-            "design": {
-                "cost": self.design.cost,
-                "gap": None if math.isnan(self.design.gap) else self.design.gap,
-                "method": self.design.method,
-                "notes": list(self.design.notes),
-            },
-            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "reproducible": self.reproducible,
-            "seed": self.seed,
-            "created": self.created,
-        }
-        tensors: dict[str, npt.NDArray[Any]] = {STATES: self.states}
-        tensors.update({PART + name: part for name, part in arrays.items()})
-        content = to_safetensors(tensors, {"tacit": json.dumps(metadata, allow_nan=False)})
-        write_bytes_atomic("path", target, content)
+        write_states(path, self)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> HiddenRelease:
@@ -160,7 +133,7 @@ class HiddenRelease(Release):
         Raises:
             ValueError: no such file, or not a release of hidden states.
         """
-        return _decoded(read_bytes("path", path), os.fspath(path))
+        return HiddenRelease(**read_states(path))
 
 
 class Options(TypedDict, total=False):
@@ -171,6 +144,7 @@ class Options(TypedDict, total=False):
     fisher: Any
     continuation: Continuation | None
     confidence: float
+    origin: Origin | None
     rng: RandomSource
 
 
@@ -183,6 +157,7 @@ def prepare_states(
     fisher: ArrayLike | None = None,
     continuation: Continuation | None = None,
     confidence: float = 0.95,
+    origin: Origin | None = None,
     rng: RandomSource = None,
 ) -> PreparedStates:
     """Certify noisy states before anything is drawn.
@@ -200,6 +175,7 @@ def prepare_states(
         continuation: the clean prompts these are the states of, to measure KL and agreement with
             the earlier positions clean (protocol A).
         confidence: of the intervals of what is measured.
+        origin: model, layer and prompts by digest, as ``Origin.of`` gives them.
         rng: None draws from the operating system. A seed or generator makes the release
             reproducible, which voids the guarantee and is recorded.
 
@@ -256,6 +232,7 @@ def prepare_states(
         continuation=continuation,
         predicted=predicted,
         confidence=confidence,
+        origin=origin,
         rng=rng,
     )
 
@@ -270,6 +247,7 @@ class PreparedStates(Prepared[HiddenRelease]):
         continuation: the clean prompts, where utility is measured.
         predicted: ½ tr(FΣ), nats, where F is known.
         confidence: of the intervals of what is measured.
+        origin: where the states come from.
         rng: what the draw uses; None for the operating system's generator.
     """
 
@@ -278,6 +256,7 @@ class PreparedStates(Prepared[HiddenRelease]):
     continuation: Continuation | None = field(repr=False)
     predicted: float | None
     confidence: float
+    origin: Origin | None = field(repr=False)
     rng: RandomSource = field(repr=False)
 
     def _drawn(self) -> HiddenRelease:
@@ -304,6 +283,7 @@ class PreparedStates(Prepared[HiddenRelease]):
             reproducible=self.reproducible,
             seed=int(self.rng) if isinstance(self.rng, (int, np.integer)) else None,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            origin=self.origin,
         )
 
 
@@ -362,41 +342,4 @@ def _guarantee(
             ONE_STATE,
             REPRODUCIBLE if reproducible else FROM_SYSTEM,
         ),
-    )
-
-
-def _decoded(content: bytes, path: str) -> HiddenRelease:
-    try:
-        size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + size])["__metadata__"]
-        described = json.loads(metadata["tacit"])
-        parts = from_safetensors(content)
-    except (SafetensorError, ValueError, KeyError, TypeError):
-        raise ValueError(f"path: expected a release of hidden states, got {path}") from None
-    if described.get("format") != FORMAT or described.get("version") != FORMAT_VERSION:
-        raise ValueError(
-            f"path: expected format {FORMAT!r} of version {FORMAT_VERSION}, got "
-            f"{described.get('format')!r} of version {described.get('version')!r}"
-        )
-    try:
-        return _rebuilt(described, parts)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"path: a field is missing or malformed: {error!r}") from None
-
-
-def _rebuilt(described: Mapping[str, Any], parts: Mapping[str, npt.NDArray[Any]]) -> HiddenRelease:
-    arrays = {name.removeprefix(PART): part for name, part in parts.items() if name != STATES}
-    kept, held = described["design"], described["guarantee"]
-    states = parts[STATES]
-    matrix("states", states)
-    return HiddenRelease(
-        states=states.astype(np.float32, copy=False),
-        design=Design.from_dict(
-            {**UNSAVED, **kept, "covariance": {**described["covariance"], **arrays}}
-        ),
-        guarantee=None if held is None else guarantee_of(RenyiDP, "guarantee", held),
-        utility=None,
-        reproducible=described["reproducible"],
-        seed=described["seed"],
-        created=described["created"],
     )

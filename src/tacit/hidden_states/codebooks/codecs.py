@@ -1,0 +1,66 @@
+"""What codes are made with, a codebook or a product of them: read, assigned, stored small."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tacit.hidden_states.codebooks.certificates import Codes
+from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.codebooks.storage import is_product
+from tacit.hidden_states.codebooks.vectors import Vectors
+
+Codec = Codebook | ProductCodebook
+
+
+def load_codec(path: str | os.PathLike[str]) -> Codec:
+    """Read a codebook or a product of codebooks.
+
+    Raises:
+        ValueError: no such file, or neither of the two.
+    """
+    return ProductCodebook.load(path) if is_product(path) else Codebook.load(path)
+
+
+def code_type(sizes: tuple[int, ...]) -> np.dtype[Any]:
+    """Return the smallest little-endian unsigned type that holds every code.
+
+    Example:
+        >>> code_type((256, 256)), code_type((257,)), code_type((70_000,))
+        (dtype('uint8'), dtype('uint16'), dtype('uint32'))
+    """
+    most = max(sizes)
+    return np.dtype("u1" if most <= 2**8 else "<u2" if most <= 2**16 else "<u4")
+
+
+def sha256_of(blocks: Iterable[Vectors]) -> str:
+    """Return the SHA-256 of rows in order."""
+    found = hashlib.sha256()
+    for part in blocks:
+        found.update(np.ascontiguousarray(part).tobytes())
+    return found.hexdigest()
+
+
+def codes_of_states(codec: Codec, states: Any) -> Codes:
+    """Return the codes of states alone, (n, m).
+
+    By the nearest centre, or by the predictor where behaviours decide and one was fitted.
+
+    Raises:
+        ValueError: a codebook of behaviours without a predictor, or states it was not made for.
+    """
+    if isinstance(codec, ProductCodebook):
+        return codec.assign(states)
+    if codec.centres is not None:
+        return codec.assign(states)[:, None]
+    if codec.predictor is None:
+        raise ValueError(
+            f"codebook: one of metric {codec.metric!r} without a predictor needs the model's "
+            "prediction: give prompts, or a codebook of metric 'euclidean' or 'fisher'"
+        )
+    return codec.predict(states)[:, None]

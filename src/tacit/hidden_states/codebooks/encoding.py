@@ -1,0 +1,261 @@
+"""Codes of many states, certified: prepared, drawn into a file, decoded again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from tacit._ground.checks import integer
+from tacit._ground.files import check_writable
+from tacit._ground.reprs import short_repr
+from tacit.compute import progress_bar
+from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.codebooks.certificates import Codes
+from tacit.hidden_states.codebooks.codecs import Codec, code_type, codes_of_states, sha256_of
+from tacit.hidden_states.codebooks.counting import information
+from tacit.hidden_states.codebooks.encoded import CODES, EncodedCodes
+from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.codebooks.response import RandomizedCodes
+from tacit.hidden_states.codebooks.stores import check_suffix, read_certificate, write_rows
+from tacit.hidden_states.codebooks.vectors import Blocks, Vectors
+from tacit.releases.prepared import Prepared
+
+STATES = "states"
+
+CodeBlocks = Callable[[], Iterator[Codes]]
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedCodes(Prepared[EncodedCodes]):
+    """Codes that are certified and not yet written.
+
+    Attributes:
+        codec: what they are made with.
+        blocks: yields the true codes (k, m) in row order, again each time it is called.
+        rows: n.
+        releases: T, rows about one prompt at most.
+        response: randomises every code, or None.
+        out: the file; None keeps the codes in memory.
+    """
+
+    codec: Codec = field(repr=False)
+    blocks: CodeBlocks = field(repr=False)
+    rows: int
+    releases: int
+    response: RandomizedCodes | None
+    out: Path | None
+
+    def _drawn(self) -> EncodedCodes:
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        sizes, kind = self.codec.sizes, code_type(self.codec.sizes)
+
+        def described(digest: str, codes: npt.NDArray[Any] | None = None) -> EncodedCodes:
+            origin = self.codec.origin
+            return EncodedCodes(
+                path=self.out,
+                rows=self.rows,
+                sizes=sizes,
+                releases=self.releases,
+                guarantees=self.guarantees,
+                digest=digest,
+                codebook=self.codec.digest,
+                method=self.codec.words,
+                origin=() if origin is None else origin.public.digests,
+                created=created,
+                codes=codes,
+            )
+
+        if self.out is None:
+            codes = np.concatenate([part.astype(kind) for part in self._released()])
+            return described(sha256_of([codes]), codes)
+        digest = write_rows(
+            "--out",
+            self.out,
+            CODES,
+            self._released(),
+            dtype=kind,
+            shape=(self.rows, len(sizes)),
+            certificate=lambda found: described(found).to_dict(),
+        )
+        return described(digest)
+
+    def _released(self) -> Iterator[Codes]:
+        with progress_bar(self.rows, "encoding", shown=self.out is not None) as advance:
+            for part in self.blocks():
+                yield part if self.response is None else self.response.release(part)[:, None]
+                advance(len(part))
+
+
+def prepare_codes(
+    codec: Codec,
+    states: ArrayLike | Blocks | KnownCodes,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    releases: int = 1,
+    epsilon: float | None = None,
+    near: int = 1,
+) -> PreparedCodes:
+    """Certify the codes of many states before any is written.
+
+    A code is one of ``Π_j C_j`` values whatever the state, so T of them tell at most
+    ``T Σ_j ln C_j`` nats about their prompt, under any law of it; nothing about the states is
+    looked at for that. Distances are taken in float32: a state between two centres may be coded
+    as either, which changes no count.
+
+    Args:
+        codec: the codebook.
+        states: (n, d), or rows of a file as ``open_vectors`` gives them, read in blocks; or codes
+            known already, as ``KnownCodes``.
+        out: ``.safetensors``, ``.parquet``, or ``.npy`` with the certificate in ``OUT.json``; None
+            keeps the codes in memory.
+        releases: T, rows about one prompt at most.
+        epsilon: ε > 0 of randomised response over the codes, which then draws from the operating
+            system; None for the codes themselves.
+        near: k, codes most like the true one that are reported with weight e^ε.
+
+    Returns:
+        The ``PreparedCodes``: the guarantees, and ``draw``.
+
+    Raises:
+        ValueError: states of another width, numbers that are not finite (the file's row is
+            named), or a file that cannot be written.
+
+    Example:
+        >>> from tacit.hidden_states import Codebook
+        >>> rows = np.random.default_rng(0).standard_normal((500, 4), dtype=np.float32)
+        >>> book = Codebook.fit(rows, size=8, rng=0)
+        >>> found = prepare_codes(book, rows).draw()
+        >>> found.codes.shape, found.codes.dtype, round(found.guarantees[0].nats, 4)
+        ((500, 1), dtype('uint8'), 2.0794)
+    """
+    times = integer("releases", releases, minimum=1)
+    target = None if out is None else check_suffix("out", check_writable("out", out))
+    response = None
+    if epsilon is not None:
+        if isinstance(codec, ProductCodebook):
+            raise ValueError("epsilon: expected None with a product of codebooks, got a number")
+        response = codec.randomised(epsilon, near=near)
+    elif near != 1:
+        raise ValueError("near: expected 1 without epsilon, got more")
+    rows, blocks = _blocks(codec, states)
+    guarantees: tuple[Guarantee, ...] = (information(codec.sizes, times, epsilon),)
+    if response is not None:
+        guarantees += (response.guarantee(times),)
+    return PreparedCodes(
+        guarantees=guarantees,
+        spends=guarantees,
+        expected=(),
+        description=f"{rows:,} codes, {codec.words}",
+        reproducible=False,
+        codec=codec,
+        blocks=blocks,
+        rows=rows,
+        releases=times,
+        response=response,
+        out=target,
+    )
+
+
+@short_repr
+@dataclass(frozen=True, eq=False)
+class KnownCodes:
+    """Codes (n, m) that were assigned with what the model predicts, not with states alone."""
+
+    codes: Codes
+
+
+def _blocks(codec: Codec, states: ArrayLike | Blocks | KnownCodes) -> tuple[int, CodeBlocks]:
+    if isinstance(states, KnownCodes):
+        return len(states.codes), lambda: iter([states.codes])
+    if not isinstance(states, Blocks):
+        codes = codes_of_states(codec, states)
+        return len(codes), lambda: iter([codes])
+    source = states
+    if source.width != codec.width:
+        raise ValueError(
+            f"states: expected {codec.width} columns, as the codebook has, got {source.width}"
+        )
+    # what is not a number is found before anything is reserved or drawn
+    for _ in finite_blocks(source):
+        pass
+    codes_of_states(codec, np.zeros((1, codec.width), dtype=np.float32))
+    return source.count, lambda: (codes_of_states(codec, part) for part in finite_blocks(source))
+
+
+def finite_blocks(source: Blocks) -> Iterator[npt.NDArray[np.float32]]:
+    """Yield blocks of rows as float32, refusing what is not finite there."""
+    start = 0
+    for part in source.blocks():
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(part, dtype=np.float32)
+        # one sum is finite only where every entry is, up to an overflow that the second look finds
+        if not np.isfinite(rows.sum()):
+            bad = ~np.isfinite(rows).all(axis=1)
+            if bad.any():
+                raise ValueError(
+                    "states: expected numbers that are finite in float32, got others in row "
+                    f"{start + int(bad.argmax())} (counted from 0)"
+                )
+        start += len(rows)
+        yield rows
+
+
+def decode_codes(
+    codec: Codec,
+    codes: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    argument: str = "codes",
+) -> EncodedCodes:
+    """Write the state that stands for every code: post-processing, so the certificate stays.
+
+    Args:
+        codec: the codebook the codes were made with.
+        codes: the file of codes.
+        out: ``.safetensors``, ``.parquet`` or ``.npy`` to write, float32.
+        argument: what the file of codes is called in messages.
+
+    Returns:
+        What is certified of the codes.
+
+    Raises:
+        ValueError: another codebook, codes that their digest does not fit, or a file that cannot
+            be read or written.
+    """
+    target = check_suffix("out", check_writable("out", out))
+    source, content = read_certificate(argument, codes)
+    released = EncodedCodes.from_dict(content, Path(codes))
+    if released.codebook != codec.digest:
+        raise ValueError(
+            f"--codebook: {os.fspath(codes)} was made with another one (SHA-256 "
+            f"{released.codebook[:12]}…, here {codec.digest[:12]}…)"
+        )
+    if (source.count, source.width) != (released.rows, len(released.sizes)):
+        raise ValueError(f"{argument}: the certificate is not that of these codes")
+    kind = code_type(codec.sizes)
+    if sha256_of(part.astype(kind) for part in source.blocks()) != released.digest:
+        raise ValueError(f"{argument}: the codes are not those that were certified (SHA-256)")
+    write_rows(
+        "--out",
+        target,
+        STATES,
+        (_decoded(codec, part) for part in source.blocks()),
+        dtype=np.dtype("<f4"),
+        shape=(released.rows, codec.width),
+        certificate=lambda digest: {**content, "tensor": STATES, "decoded": digest},
+    )
+    return released
+
+
+def _decoded(codec: Codec, part: Vectors) -> Vectors:
+    codes = part if isinstance(codec, ProductCodebook) else part[:, 0]
+    return codec.decode(codes.astype(np.int64)).numpy()

@@ -1,0 +1,268 @@
+"""Codes of vectors with scikit-learn's conventions, and in the shape of embedding quantisers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numpy.typing import ArrayLike
+
+from tacit._ground.checks import RandomSource, integer
+from tacit.hidden_states.codebooks.certificates import CodeCertificate
+from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.hidden_states.codebooks.codecs import Codec, code_type, codes_of_states, load_codec
+from tacit.hidden_states.codebooks.encoded import EncodedCodes
+from tacit.hidden_states.codebooks.encoding import prepare_codes
+from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
+from tacit.hidden_states.codebooks.product import ProductCodebook
+
+PRECISION = re.compile(r"PQ(\d{1,6})(?:x(\d{1,2}))?")
+LARGEST_BITS = 24
+
+
+class VectorQuantizer:
+    """Replace vectors by codes: ``fit`` on public ones, ``transform`` what is to be stored.
+
+    An estimator in scikit-learn's sense, which need not be installed: parameters are set by name
+    and looked at when it is fitted, so that it can be cloned, and put into a pipeline.
+
+    Args:
+        size: C, cells of a part at most.
+        parts: m; 1 codes the vector as a whole.
+        least_cell: vectors that a centroid is the average of at least.
+        random_state: seed or generator of the fit; the operating system's when None.
+
+    Attributes:
+        codebook_: a ``ProductCodebook``, or the codebook it was made from.
+        n_features_in_: d.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32)
+        >>> coder = VectorQuantizer(16, parts=2, random_state=0).fit(rows)
+        >>> codes = coder.transform(rows[:3])
+        >>> codes.dtype, codes.shape, coder.inverse_transform(codes).shape
+        (dtype('uint8'), (3, 2), (3, 8))
+
+    Source: product quantisation (Jégou, Douze and Schmid, 2011).
+    """
+
+    codebook_: Codec
+    n_features_in_: int
+
+    def __init__(
+        self,
+        size: int = 256,
+        *,
+        parts: int = 1,
+        least_cell: int = LEAST_CELL,
+        random_state: RandomSource = None,
+    ) -> None:
+        self.size = size
+        self.parts = parts
+        self.least_cell = least_cell
+        self.random_state = random_state
+
+    @classmethod
+    def from_codebook(cls, codebook: Any) -> Self:
+        """Return a fitted quantiser from a codebook, or from the path of one."""
+        known = isinstance(codebook, (Codebook, ProductCodebook))
+        book = codebook if known else load_codec(codebook)
+        made = cls(max(book.sizes), parts=len(book.sizes), least_cell=book.least_cell)
+        made.codebook_, made.n_features_in_ = book, book.width
+        return made
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name."""
+        del deep
+        return {name: getattr(self, name) for name in PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name.
+
+        Raises:
+            ValueError: no such parameter.
+        """
+        for name, value in params.items():
+            if name not in PARAMETERS:
+                raise ValueError(f"{name}: expected one of {', '.join(PARAMETERS)}")
+            setattr(self, name, value)
+        return self
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Fit on public vectors (n, d), disjoint from what is coded.
+
+        Raises:
+            ValueError: a parameter or vectors that ``ProductCodebook.fit`` refuses.
+        """
+        del y
+        rows = _matrix(X)
+        if len(rows) < max(1, integer("size", self.size)):
+            raise ValueError(
+                f"X: expected at least size = {self.size} rows, got n_samples = {len(rows)}"
+            )
+        self.codebook_ = ProductCodebook.fit(
+            rows,
+            parts=self.parts,
+            size=self.size,
+            least_cell=self.least_cell,
+            rng=self.random_state,
+            progress=False,
+        )
+        self.n_features_in_ = self.codebook_.width
+        return self
+
+    def transform(self, X: ArrayLike) -> npt.NDArray[Any]:
+        """Return the code of every vector, (n, m) of the smallest unsigned type.
+
+        Raises:
+            ValueError: not fitted, or vectors of another width or that are not finite.
+        """
+        book = self._fitted()
+        rows = _matrix(X)
+        if rows.shape[1] != self.n_features_in_:
+            # the words that scikit-learn's own estimators use
+            raise ValueError(
+                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        return codes_of_states(book, rows).astype(code_type(book.sizes))
+
+    def fit_transform(self, X: ArrayLike, y: Any = None) -> npt.NDArray[Any]:
+        """Fit, and return the codes of the same vectors, which are public then."""
+        return self.fit(X, y).transform(X)
+
+    def inverse_transform(self, X: ArrayLike) -> npt.NDArray[np.float32]:
+        """Return the vectors that stand for codes (n, m): post-processing."""
+        book = self._fitted()
+        codes = np.asarray(X)
+        if isinstance(book, Codebook) and codes.ndim == 2 and codes.shape[1] == 1:
+            codes = codes[:, 0]
+        return book.decode(codes).numpy()
+
+    def certify(self, X: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
+        """Bound what the code of one of N candidate vectors (N, d) tells about which it is."""
+        codes = self.transform(X).astype(np.int64)
+        book = self._fitted()
+        return book.certify(
+            codes if isinstance(book, ProductCodebook) else codes[:, 0], weights=weights
+        )
+
+    def encode(self, X: ArrayLike, **options: Any) -> EncodedCodes:
+        """Return codes with their certificate, as ``prepare_codes(...).draw()`` does."""
+        return prepare_codes(self._fitted(), X, **options).draw()
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({held})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "codebook_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=[]),
+            input_tags=InputTags(),
+            non_deterministic=self.random_state is None,
+        )
+
+    def _fitted(self) -> Codec:
+        if not hasattr(self, "codebook_"):
+            raise NotFittedError(
+                f"codebook_: this {type(self).__name__} is not fitted yet; call fit first"
+            )
+        return self.codebook_
+
+
+class NotFittedError(ValueError, AttributeError):
+    """A quantiser was asked for codes before it was fitted."""
+
+
+PARAMETERS = ("size", "parts", "least_cell", "random_state")
+
+
+def quantize_embeddings(
+    embeddings: ArrayLike,
+    precision: str = "PQ1x8",
+    *,
+    calibration_embeddings: ArrayLike | None = None,
+    codebook: Codec | None = None,
+    rng: RandomSource = None,
+) -> npt.NDArray[Any]:
+    """Return codes of embeddings, in the place of ``sentence_transformers``' function of this name.
+
+    Args:
+        embeddings: (n, d).
+        precision: ``"PQ<m>x<b>"`` as FAISS names product quantisers: m parts of at most 2^b cells,
+            b = 8 when left out; at most ``m b ln 2`` nats an embedding.
+        calibration_embeddings: public embeddings to fit on; never the ones that are coded.
+        codebook: one fitted before, in their place.
+        rng: source of the fit.
+
+    Returns:
+        (n, m), of uint8, uint16 or uint32.
+
+    Raises:
+        ValueError: a bad precision, or not exactly one of calibration embeddings and codebook.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(1500, 8)).astype(np.float32)
+        >>> quantize_embeddings(rows[:2], "PQ4x4", calibration_embeddings=rows[2:], rng=0).shape
+        (2, 4)
+
+    Source: the shape of ``sentence_transformers.quantization.quantize_embeddings``.
+    """
+    if (calibration_embeddings is None) == (codebook is None):
+        raise ValueError(
+            "calibration_embeddings: expected public embeddings or a codebook, exactly one of them"
+        )
+    if codebook is not None:
+        return VectorQuantizer.from_codebook(codebook).transform(embeddings)
+    parts, bits = _precision(precision)
+    coder = VectorQuantizer(2**bits, parts=parts, random_state=rng)
+    public = _matrix(calibration_embeddings)
+    coder.set_params(size=min(2**bits, len(public)))
+    return coder.fit(public).transform(embeddings)
+
+
+def _precision(text: Any) -> tuple[int, int]:
+    found = PRECISION.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError(f"precision: expected a word such as 'PQ8x8', got {text!r}")
+    parts = integer("precision", int(found[1]), minimum=1)
+    return parts, integer("precision", int(found[2] or 8), minimum=1, maximum=LARGEST_BITS)
+
+
+def _matrix(values: Any) -> npt.NDArray[np.float32]:
+    """Return numbers (n, d) as float32, in scikit-learn's words where they are not."""
+    if hasattr(values, "toarray") and hasattr(values, "nnz"):
+        raise TypeError("X: expected a dense array, got a sparse one; X.toarray() makes it dense")
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().float().numpy()
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind == "c":
+            raise ValueError(
+                "X: expected real numbers, got complex ones: Complex data not supported"
+            )
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(found, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"X: expected numbers of shape (n, d): {error}") from None
+    if rows.ndim != 2:
+        raise ValueError(
+            f"X: expected shape (n, d), got {rows.shape}. Reshape your data either using "
+            "array.reshape(-1, 1) or array.reshape(1, -1)"
+        )
+    if rows.shape[0] == 0 or rows.shape[1] == 0:
+        kind = "sample(s)" if rows.shape[0] == 0 else f"feature(s) (shape={rows.shape})"
+        raise ValueError(f"X: found array with 0 {kind} while a minimum of 1 is required.")
+    if not np.isfinite(rows).all():
+        raise ValueError("X: expected finite numbers, got NaN or inf")
+    return rows

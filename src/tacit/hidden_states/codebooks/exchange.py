@@ -1,0 +1,74 @@
+"""Codes as FAISS keeps them: packed bits, and an index that searches them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from tacit._ground.lazy import install_with
+from tacit.hidden_states.codebooks.certificates import checked_codes
+from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.hidden_states.codebooks.codecs import Codec
+from tacit.hidden_states.codebooks.product import ProductCodebook
+
+
+def packed_codes(codes: ArrayLike, bits: int) -> npt.NDArray[np.uint8]:
+    """Return codes as FAISS packs them: b bits a part, lowest bits first, rows of whole bytes.
+
+    Args:
+        codes: (n, m), each below 2^b.
+        bits: b.
+
+    Returns:
+        (n, ⌈m b/8⌉); for b = 8 the codes themselves, for b = 16 their bytes, the low one first.
+
+    Example:
+        >>> packed_codes([[1, 2, 3]], 4).tolist()
+        [[33, 3]]
+
+    Source: FAISS, ``PQEncoderGeneric``.
+    """
+    rows = checked_codes("codes", codes, 2**bits, least=1)
+    wide = np.ascontiguousarray(rows.reshape(len(rows), -1), "<u4")
+    unpacked = np.unpackbits(wide.view(np.uint8).reshape(*wide.shape, 4), axis=2, bitorder="little")
+    return np.packbits(unpacked[:, :, :bits].reshape(len(rows), -1), axis=1, bitorder="little")
+
+
+def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
+    """Return a ``faiss.IndexPQ`` that holds codes and searches them by distance to their centroids.
+
+    Args:
+        codec: the codebook; a plain one is searched by its codewords.
+        codes: (n, m) or (n,).
+
+    Returns:
+        The index: ``faiss.write_index`` stores it, ``reconstruct`` decodes.
+
+    Raises:
+        ValueError: codes outside the codebook, or FAISS is not installed.
+
+    Source: ``ProductQuantizer``: centroids (m, 2^b, d/m) of float32.
+    """
+    try:
+        import faiss
+    except ImportError:
+        raise ValueError(f"faiss: not installed; {install_with('llm')}") from None
+    book = codec
+    if isinstance(codec, Codebook):
+        book = ProductCodebook(
+            parts=(codec.codewords,), calibration=codec.calibration, least_cell=codec.least_cell
+        )
+    assert isinstance(book, ProductCodebook)
+    rows = np.asarray(codes)
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    book.decode(rows[:1])
+    packed = packed_codes(rows, book.bits)
+    index = faiss.IndexPQ(book.width, len(book.parts), book.bits)
+    faiss.copy_array_to_vector(book.centroids().ravel(), index.pq.centroids)
+    faiss.copy_array_to_vector(packed.ravel(), index.codes)
+    index.ntotal = len(packed)
+    index.is_trained = True
+    return index

@@ -1,0 +1,95 @@
+"""What the file of a codebook tells about the prompts it was fitted on, as a measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from tacit._ground.checks import Array, RandomSource
+from tacit.attacks.membership.roc import RocSummary, roc
+from tacit.hidden_states.codebooks.clustering import nearest
+from tacit.hidden_states.codebooks.codecs import Codec
+from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.models.behaviours import as_states
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationMembership:
+    """How well the nearest codeword tells calibration prompts from fresh ones: evidence.
+
+    Attributes:
+        roc: of the guess "fitted on it" where the nearest codeword is near.
+        exact: calibration states that a codeword repeats to the bit.
+        fresh_exact: fresh states that a codeword repeats to the bit.
+    """
+
+    roc: RocSummary
+    exact: int
+    fresh_exact: int
+
+
+def calibration_membership(
+    book: Codec,
+    calibration: ArrayLike,
+    fresh: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    rng: RandomSource = None,
+) -> CalibrationMembership:
+    """Measure whether a codebook's file tells the states it was fitted on from fresh ones.
+
+    The attacker holds the file and a state, and guesses by ``−min_c ‖h − codeword_c‖²``.
+
+    Args:
+        book: the codebook.
+        calibration: (n, d) states it was fitted on.
+        fresh: (m, d) states of other prompts of the same law.
+        confidence: of each interval.
+        rng: splits the scores, as for ``tacit.attacks.roc``.
+
+    Returns:
+        The area under the ROC curve with its interval, and exact matches.
+
+    Raises:
+        ValueError: states of another width, or fewer than four of a kind.
+
+    Example:
+        >>> from tacit.hidden_states import Codebook
+        >>> rows = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0))
+        >>> book = Codebook.fit(rows[:500], size=8, rng=0)
+        >>> found = calibration_membership(book, rows[:500], rows[500:], rng=0)
+        >>> found.exact, 0.45 < found.roc.auc < 0.6
+        (0, True)
+    """
+    inside, outside = _distances(book, calibration), _distances(book, fresh)
+    scores = -np.concatenate([inside, outside])
+    members = np.arange(len(scores)) < len(inside)
+    return CalibrationMembership(
+        roc=roc(scores, members, confidence=confidence, fpr=(0.01,), rng=rng),
+        exact=_repeated(book, calibration),
+        fresh_exact=_repeated(book, fresh),
+    )
+
+
+def _distances(book: Codec, states: ArrayLike) -> Array:
+    rows = as_states("states", states, width=book.width)
+    if isinstance(book, ProductCodebook):
+        decoded = book.decode(book.assign(rows))
+        return ((rows.double() - decoded.double()) ** 2).sum(dim=1).numpy()
+    best = book.codewords[nearest(rows, book.codewords)[0]]
+    return ((rows.double() - best.double()) ** 2).sum(dim=1).numpy()
+
+
+def _repeated(book: Codec, states: ArrayLike) -> int:
+    """States of which a whole codeword, or the centroid of a part, is a copy."""
+    rows = as_states("states", states, width=book.width)
+    parts = book.parts if isinstance(book, ProductCodebook) else (book.codewords,)
+    blocks = torch.split(rows, [int(part.shape[1]) for part in parts], dim=1)
+    copied = torch.zeros(len(rows), dtype=torch.bool)
+    for block, part in zip(blocks, parts, strict=True):
+        known = {row.tobytes() for row in part.numpy()}
+        copied |= torch.tensor([row.tobytes() in known for row in block.contiguous().numpy()])
+    return int(copied.sum())

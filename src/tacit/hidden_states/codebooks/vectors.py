@@ -1,0 +1,295 @@
+"""Files of vectors, read a block of rows at a time: safetensors, NumPy, Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.lazy import install_with
+
+Vectors = npt.NDArray[Any]
+
+ENTRIES_TOGETHER = 2**22
+LARGEST_HEADER = 2**27
+SAFETENSORS = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16",
+    "U8": "u1", "U16": "<u2", "U32": "<u4",
+}  # fmt: skip
+SUFFIXES = (".safetensors", ".npy", ".parquet")
+
+
+@runtime_checkable
+class Blocks(Protocol):
+    """n rows of d numbers, read a block at a time.
+
+    Attributes:
+        count: n.
+        width: d.
+        metadata: what stands in the file beside them.
+    """
+
+    @property
+    def count(self) -> int:
+        """As the attribute."""
+
+    @property
+    def width(self) -> int:
+        """As the attribute."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """As the attribute."""
+
+    def blocks(self) -> Iterator[Vectors]:
+        """Yield blocks (k, d) in order."""
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows that stand one after the other in a file.
+
+    Attributes:
+        name: argument that named the file.
+        path: the file.
+        offset: bytes before the first row.
+        kind: type of the numbers, ``"bfloat16"`` beside those of NumPy.
+        count: n.
+        width: d.
+        metadata: what stands in the file beside them.
+    """
+
+    name: str
+    path: Path
+    offset: int
+    kind: str
+    count: int
+    width: int
+    metadata: dict[str, str]
+
+    def blocks(self) -> Iterator[Vectors]:
+        """Yield blocks (k, d) in order; those of bfloat16 as float32."""
+        step = max(1, ENTRIES_TOGETHER // max(1, self.width))
+        dtype = np.dtype("<u2" if self.kind == "bfloat16" else self.kind)
+        for start in range(0, self.count, step):
+            rows = min(step, self.count - start)
+            wanted = rows * self.width * dtype.itemsize
+            content = self._read(self.offset + start * self.width * dtype.itemsize, wanted)
+            if len(content) < wanted:
+                raise ValueError(f"{self.name}: {self.path} ends in row {start} or after it")
+            part = np.frombuffer(content, dtype).reshape(rows, self.width)
+            if self.kind == "bfloat16":
+                # bfloat16 is the upper half of float32
+                part = (part.astype("<u4") << 16).view("<f4")
+            yield part
+
+    def _read(self, offset: int, size: int) -> bytes:
+        try:
+            with self.path.open("rb") as stream:
+                stream.seek(offset)
+                return stream.read(size)
+        except OSError as error:
+            raise ValueError(f"{self.name}: cannot read {self.path} ({error.strerror})") from None
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """A column of lists of one length, or columns of numbers, of a Parquet file."""
+
+    name: str
+    path: Path
+    columns: tuple[str, ...]
+    count: int
+    width: int
+    metadata: dict[str, str]
+
+    def blocks(self) -> Iterator[Vectors]:
+        """Yield blocks (k, d) in order."""
+        step = max(1, ENTRIES_TOGETHER // max(1, self.width))
+        with parquet_module(self.name).ParquetFile(self.path) as file:
+            start = 0
+            for batch in file.iter_batches(batch_size=step, columns=list(self.columns)):
+                yield self._numbers(batch, start)
+                start += batch.num_rows
+
+    def _numbers(self, batch: Any, start: int) -> Vectors:
+        columns = [batch.column(name) for name in self.columns]
+        if any(column.null_count for column in columns):
+            raise ValueError(f"{self.name}: expected no missing rows, got one from row {start} on")
+        if not hasattr(columns[0], "flatten"):
+            return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
+        flat = columns[0].flatten()
+        if flat.null_count or len(flat) != len(batch) * self.width:
+            raise ValueError(
+                f"{self.name}: expected {self.width} numbers in every row, got others from row "
+                f"{start} on"
+            )
+        return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(batch), self.width)
+
+
+def open_vectors(
+    name: str, path: str | os.PathLike[str], *, column: str | None = None, integers: bool = False
+) -> Blocks:
+    """Return the rows of a file, of which nothing but the header is read.
+
+    Args:
+        name: the argument that named it.
+        path: ``.safetensors``, ``.npy`` or ``.parquet``.
+        column: the tensor or the column, where there are several.
+        integers: codes are expected, and vectors otherwise.
+
+    Raises:
+        ValueError: no such file, or not two-dimensional numbers of the kind expected.
+    """
+    place = Path(path)
+    if not place.is_file():
+        raise ValueError(f"{name}: no such file: {place}")
+    suffix = place.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{name}: expected a file ending in {', '.join(SUFFIXES)}, got {place}")
+    wanted = "ui" if integers else "f"
+    if suffix == ".parquet":
+        return _open_parquet(name, place, column, wanted)
+    if suffix == ".npy":
+        if column is not None:
+            raise ValueError(f"--column: a .npy file has no columns, got {column!r}")
+        found = _open_npy(name, place)
+    else:
+        found = _open_safetensors(name, place, column)
+    kind = "f" if found.kind == "bfloat16" else np.dtype(found.kind).kind
+    if kind not in wanted:
+        expected = "codes (unsigned integers)" if integers else "floating-point numbers"
+        raise ValueError(f"{name}: expected {expected}, got {found.kind} in {place}")
+    itemsize = 2 if found.kind == "bfloat16" else np.dtype(found.kind).itemsize
+    if found.offset + found.count * found.width * itemsize > place.stat().st_size:
+        raise ValueError(f"{name}: {place} is cut off: it ends before its last row")
+    return found
+
+
+def read_header(name: str, path: Path) -> tuple[dict[str, Any], int]:
+    """Return the header of a safetensors file and where its data start."""
+    try:
+        with path.open("rb") as stream:
+            size = int.from_bytes(stream.read(8), "little")
+            if size > LARGEST_HEADER:
+                raise ValueError
+            header = json.loads(stream.read(size))
+        if not isinstance(header, dict):
+            raise ValueError
+    except OSError as error:
+        raise ValueError(f"{name}: cannot read {path} ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        raise ValueError(f"{name}: {path} is not a safetensors file") from None
+    return header, 8 + size
+
+
+def _open_safetensors(name: str, path: Path, column: str | None) -> StoredRows:
+    header, start = read_header(name, path)
+    metadata = header.pop("__metadata__", {})
+    try:
+        matrices = [key for key, about in header.items() if len(about["shape"]) == 2]
+        wanted = [column] if column is not None else matrices
+        if len(wanted) != 1 or wanted[0] not in matrices:
+            raise ValueError(
+                f"{name}: expected one tensor of two dimensions, got "
+                f"{', '.join(matrices) or 'none'} in {path}; --column names one"
+            )
+        about = header[wanted[0]]
+        kind = SAFETENSORS.get(about["dtype"], about["dtype"])
+        if kind not in SAFETENSORS.values():
+            raise ValueError(f"{name}: expected numbers of a type known here, got {kind}")
+        count, width = (int(size) for size in about["shape"])
+        return StoredRows(
+            name, path, start + int(about["data_offsets"][0]), kind, *_sized(name, count, width),
+            dict(metadata),
+        )  # fmt: skip
+    except (KeyError, TypeError, IndexError):
+        raise ValueError(f"{name}: {path} is not a safetensors file") from None
+
+
+def _open_npy(name: str, path: Path) -> StoredRows:
+    try:
+        with path.open("rb") as stream:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0
+            if version >= (2, 0):
+                read = np.lib.format.read_array_header_2_0
+            shape, by_column, dtype = read(stream)
+            offset = stream.tell()
+    except OSError as error:
+        raise ValueError(f"{name}: cannot read {path} ({error.strerror})") from None
+    except ValueError:
+        raise ValueError(f"{name}: {path} is not a .npy file") from None
+    if len(shape) != 2 or dtype.hasobject or dtype.names is not None:
+        raise ValueError(f"{name}: expected numbers of shape (n, d), got {dtype} of shape {shape}")
+    if by_column and min(shape) > 1:
+        raise ValueError(
+            f"{name}: expected rows one after the other, got columns (Fortran order) in {path}; "
+            "numpy.ascontiguousarray turns them"
+        )
+    count, width = _sized(name, *shape)
+    return StoredRows(name, path, offset, dtype.str, count, width, {})
+
+
+def _open_parquet(name: str, path: Path, column: str | None, wanted: str) -> ParquetRows:
+    arrow, parquet = _arrow(name), parquet_module(name)
+    try:
+        with parquet.ParquetFile(path) as file:
+            schema, count = file.schema_arrow, file.metadata.num_rows
+            metadata = {
+                key.decode(): value.decode()
+                for key, value in (file.metadata.metadata or {}).items()
+                if key != b"ARROW:schema"
+            }
+            lists = [field.name for field in schema if arrow.types.is_nested(field.type)]
+            chosen = [column] if column is not None else lists or schema.names
+            if column is not None and column not in schema.names:
+                raise ValueError(f"--column: expected one of {', '.join(schema.names)}")
+            if len(lists) > 1 and column is None:
+                raise ValueError(f"--column: expected one of {', '.join(lists)}, got none")
+            kinds = [schema.field(field).type for field in chosen]
+            nested = arrow.types.is_nested(kinds[0])
+            entry = kinds[0].value_type if nested else kinds[0]
+            numbers = arrow.types.is_floating if wanted == "f" else arrow.types.is_integer
+            if not all(numbers(kind.value_type if nested else kind) for kind in kinds):
+                raise ValueError(
+                    f"{name}: expected {'numbers' if wanted == 'f' else 'codes'}, got {entry} in "
+                    f"column {chosen[0]}"
+                )
+            width = len(chosen)
+            if nested:
+                head = next(file.iter_batches(batch_size=1, columns=chosen), None)
+                width = 0 if head is None else len(head.column(0).flatten())
+    except OSError as error:
+        raise ValueError(f"{name}: cannot read {path} ({error})") from None
+    except arrow.ArrowException as error:
+        raise ValueError(f"{name}: {path} is not a Parquet file ({error})") from None
+    return ParquetRows(name, path, tuple(chosen), *_sized(name, count, width), metadata)
+
+
+def _sized(name: str, count: int, width: int) -> tuple[int, int]:
+    if count < 1 or width < 1:
+        raise ValueError(f"{name}: expected at least one row of numbers, got shape {count, width}")
+    return int(count), int(width)
+
+
+def _arrow(name: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise ValueError(f"{name}: Parquet needs pyarrow: {install_with('parquet')}") from None
+    return pyarrow
+
+
+def parquet_module(name: str) -> Any:
+    """Return ``pyarrow.parquet``, or say how it is installed."""
+    _arrow(name)
+    import pyarrow.parquet
+
+    return pyarrow.parquet

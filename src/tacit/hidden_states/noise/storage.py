@@ -1,0 +1,114 @@
+"""Noisy states on disk: safetensors with their design, guarantee and origin in its header."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_safetensors
+from safetensors.numpy import save as to_safetensors
+
+from tacit._ground.checks import matrix
+from tacit._ground.files import check_writable, read_bytes, write_bytes_atomic
+from tacit.design import Design
+from tacit.guarantees import RenyiDP
+from tacit.guarantees.base import guarantee_of
+from tacit.hidden_states.origin import origin_from
+
+if TYPE_CHECKING:
+    from tacit.hidden_states.noise.release import HiddenRelease
+
+FORMAT = "tacit.hidden_states"
+FORMAT_VERSION = 1
+STATES = "states"
+PART = "covariance."
+
+# what of a design is not written
+UNSAVED = {"multipliers": (), "iterations": 0, "information": None, "confidence": None}
+
+
+def write_states(path: str | os.PathLike[str], release: HiddenRelease) -> None:
+    """Write a release whole or not at all; nothing clean is in the file."""
+    target = check_writable("path", path)
+    design = release.design
+    description = design.covariance.to_dict()
+    arrays = {
+        name: np.asarray(value, dtype=np.float64)
+        for name, value in description.items()
+        if isinstance(value, list)
+    }
+    metadata: dict[str, Any] = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "covariance": {k: v for k, v in description.items() if k not in arrays},
+        "design": {
+            "cost": design.cost,
+            "gap": None if math.isnan(design.gap) else design.gap,
+            "method": design.method,
+            "notes": list(design.notes),
+        },
+        "guarantee": None if release.guarantee is None else release.guarantee.to_dict(),
+        "reproducible": release.reproducible,
+        "seed": release.seed,
+        "created": release.created,
+    }
+    # what was measured with the clean states stays with their holder
+    published = replace(release, utility=None).form
+    metadata |= {"tensor": STATES, "digest": release.digest, "form": published.to_dict()}
+    if release.origin is not None:
+        metadata["origin"] = release.origin.to_dict()
+    tensors: dict[str, npt.NDArray[Any]] = {STATES: release.states}
+    tensors.update({PART + name: part for name, part in arrays.items()})
+    content = to_safetensors(tensors, {"tacit": json.dumps(metadata, allow_nan=False)})
+    write_bytes_atomic("path", target, content)
+
+
+def read_states(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the fields of the release that ``write_states`` wrote.
+
+    Raises:
+        ValueError: no such file, or not a release of hidden states.
+    """
+    name, content = os.fspath(path), read_bytes("path", path)
+    try:
+        size = int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8 : 8 + size])["__metadata__"]
+        described = json.loads(metadata["tacit"])
+        parts = from_safetensors(content)
+    except (SafetensorError, ValueError, KeyError, TypeError):
+        raise ValueError(f"path: expected a release of hidden states, got {name}") from None
+    if described.get("format") != FORMAT or described.get("version") != FORMAT_VERSION:
+        raise ValueError(
+            f"path: expected format {FORMAT!r} of version {FORMAT_VERSION}, got "
+            f"{described.get('format')!r} of version {described.get('version')!r}"
+        )
+    try:
+        return _fields(described, parts)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"path: a field is missing or malformed: {error!r}") from None
+
+
+def _fields(described: Mapping[str, Any], parts: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    arrays = {name.removeprefix(PART): part for name, part in parts.items() if name != STATES}
+    kept, held = described["design"], described["guarantee"]
+    states = parts[STATES]
+    matrix("states", states)
+    return {
+        "states": states.astype(np.float32, copy=False),
+        "design": Design.from_dict(
+            {**UNSAVED, **kept, "covariance": {**described["covariance"], **arrays}}
+        ),
+        "guarantee": None if held is None else guarantee_of(RenyiDP, "guarantee", held),
+        "utility": None,
+        "reproducible": described["reproducible"],
+        "seed": described["seed"],
+        "created": described["created"],
+        "origin": origin_from(described.get("origin")),
+    }

@@ -1,0 +1,188 @@
+"""The commands that fit, encode and decode, in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("tokenizers")
+
+from tacit.hidden_states import Codebook, ProductCodebook  # noqa: E402
+from tacit.models import load  # noqa: E402
+from tests.cli.small_model import CUT, WORDS, write_model, write_texts  # noqa: E402
+from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
+
+ROWS = np.random.default_rng(0).normal(size=(1500, 8)).astype(np.float32)
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Public and own vectors, a product codebook of them, and a codebook of behaviours."""
+    from tacit.cli import run
+
+    place = tmp_path_factory.mktemp("codec")
+    np.save(place / "public.npy", ROWS[:1000])
+    np.save(place / "own.npy", ROWS[1000:])
+    np.save(place / "wide.npy", np.ones((5, 16), np.float32))
+    write_model(place / "model", seed=0)
+    write_model(place / "other", seed=1)
+    write_texts(place / "text.txt", seed=1)
+    chosen = np.random.default_rng(5)
+    lines = [" ".join(chosen.choice(WORDS, chosen.integers(1, 9))) for _ in range(60)]
+    (place / "prompts.txt").write_text("\n".join(lines) + "\n\n", encoding="utf-8")
+    for arguments in (
+        ("hidden", "fit", place / "public.npy", "--parts", "4", "--codewords", "16",
+         "--out", place / "product.safetensors"),
+        ("hidden", "codebook", "--layer", "1", "--codewords", "8", "--model", place / "model",
+         "--texts", place / "text.txt", *CUT, "--bank", "100", "--calibration", "400",
+         "--out", place / "behaviour.safetensors"),
+    ):  # fmt: skip
+        assert run([str(argument) for argument in arguments]) == 0
+    return place
+
+
+def test_vectors_are_fitted_encoded_gated_and_decoded(
+    tacit: Tacit, folder: Path, tmp_path: Path
+) -> None:
+    book, codes = folder / "product.safetensors", tmp_path / "codes.safetensors"
+    loaded = ProductCodebook.load(book)
+    nats = float(np.log(loaded.sizes).sum())
+    done = tacit("hidden", "encode", folder / "own.npy", "--codebook", book, "--out", codes,
+                 "--json", tmp_path / "codes.json")  # fmt: skip
+    assert done.code == 0, done.err
+    assert "500 codes, one a row" in done.out
+    for file in (codes, tmp_path / "codes.json"):
+        assert tacit("gate", file, "--max-information", nats + 1e-6).code == 0
+        assert tacit("gate", file, "--max-information", nats - 1e-6).code == 1
+    shown = tacit("show", tmp_path / "codes.json")
+    assert shown.code == 0, shown.err
+    back = tmp_path / "back.npy"
+    done = tacit("hidden", "decode", codes, "--codebook", book, "--out", back, "--json", "-")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["guarantees"][0]["nats"] == pytest.approx(nats)
+    expected = loaded.decode(loaded.assign(ROWS[1000:])).numpy()
+    assert (np.load(back) == expected).all()
+    refused(tacit("hidden", "decode", codes, "--codebook", book, "--out", back), "--force")
+    assert tacit(
+        "hidden", "decode", codes, "--codebook", book, "--out", back, "--force"
+    ).code == 0  # fmt: skip
+
+
+def test_prompts_are_encoded_by_the_model_that_the_codebook_names(
+    tacit: Tacit, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "codes.npy"
+    book = folder / "behaviour.safetensors"
+    done = tacit("hidden", "encode", "--prompts", folder / "prompts.txt", "--codebook", book,
+                 "--out", out, "--releases", "2", "--json", "-")  # fmt: skip
+    assert done.code == 0, done.err
+    content = json.loads(done.out)
+    loaded, model = Codebook.load(book), load(folder / "model")
+    assert content["releases"] == 2
+    assert content["guarantees"][0]["nats"] == pytest.approx(2 * np.log(loaded.size))
+    codes = np.load(out)[:, 0]
+    lines = (folder / "prompts.txt").read_text().splitlines()[:60]
+    assert len(codes) == 60
+    for code, text in zip(codes.tolist(), lines, strict=True):
+        tokens = torch.tensor([model.encode(text)])
+        (states, logits), *_ = model.passes(tokens, [1])
+        assert loaded.assign(states[1], behaviours=logits)[0] == code
+    said = (tmp_path / "codes.npy.json").read_text()
+    assert not [word for word in lines if word in said]
+
+
+def test_a_dry_run_writes_nothing_and_a_ledger_is_spent_from(
+    tacit: Tacit, folder: Path, tmp_path: Path
+) -> None:
+    book, out = folder / "product.safetensors", tmp_path / "codes.npy"
+    asked = ("hidden", "encode", folder / "own.npy", "--codebook", book, "--out", out)
+    done = tacit(*asked, "--dry-run", "--json", "-")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["guarantees"]
+    assert list(tmp_path.iterdir()) == []
+    ledger = tmp_path / "ledger.db"
+    refused(tacit(*asked, "--ledger", ledger), "--secret")
+    budget = ("--ledger", ledger, "--secret", "rows", "--mi-budget", "20")
+    assert tacit("ledger", "budget", *budget).code == 0
+    spend = ("--ledger", ledger, "--secret", "rows")
+    done = tacit(*asked, *spend)
+    assert done.code == 0, done.err
+    assert "spent" in done.out
+    refused(tacit(*asked, *spend, "--force"), "budget")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("own.npy", "--prompts", "prompts.txt"), ("--prompts", "exactly one")),
+        ((), ("--prompts", "exactly one")),
+        (("none.npy",), ("no such file",)),
+        (("own.npy", "--out", "codes.csv"), ("--out", "ending")),
+        (("own.npy", "--out", "own.npy", "--force"), ("--out", "another file")),
+        (("own.npy", "--codebook", "public.npy"), ("public.npy",)),
+        (("wide.npy", "--codebook", "behaviour.safetensors"), ("give prompts",)),
+        (("own.npy", "--codebook", "behaviour.safetensors"), ("16 columns",)),
+        (("--prompts", "prompts.txt"), ("--prompts", "codebook of a model")),
+        (("own.npy", "--releases", "0"), ("releases",)),
+        (("own.npy", "--epsilon", "1"), ("epsilon",)),
+        (("own.npy", "--near", "2"), ("near",)),
+        (("own.npy", "--column", "x"), ("--column",)),
+        (("own.npy", "--model", "model"), ("--model",)),
+        (
+            ("--prompts", "prompts.txt", "--codebook", "behaviour.safetensors", "--model", "other"),
+            ("--model", "another one"),
+        ),
+        (
+            ("--prompts", "prompts.txt", "--codebook", "behaviour.safetensors", "--layer", "2"),
+            ("--layer", "made with 1"),
+        ),
+        (
+            ("--prompts", "none.txt", "--codebook", "behaviour.safetensors"),
+            ("--prompts", "no such file or folder"),
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    tacit: Tacit, folder: Path, monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...], parts: tuple[str, ...],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    before = sorted(path.name for path in folder.iterdir())
+    given = [*arguments]
+    for flag, value in (("--codebook", "product.safetensors"), ("--out", "codes.safetensors")):
+        if flag not in given:
+            given += [flag, value]
+    refused(tacit("hidden", "encode", *given), *parts)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_states_of_another_layer_are_refused(tacit: Tacit, folder: Path, tmp_path: Path) -> None:
+    clean = {}
+    given = ("--model", folder / "model", "--texts", folder / "text.txt", *CUT)
+    for layer in ("1", "2"):
+        clean[layer] = tmp_path / f"clean-{layer}.safetensors"
+        done = tacit("hidden", "release", "--layer", layer, *given, "--bank", "100",
+                     "--calibration", "300", "--out", tmp_path / f"noisy-{layer}.safetensors",
+                     "--clean", clean[layer])  # fmt: skip
+        assert done.code == 0, done.err
+    book = tmp_path / "book.safetensors"
+    done = tacit("hidden", "codebook", "--layer", "1", "--metric", "euclidean", "--codewords", "8",
+                 "--out", book, *given, "--bank", "100", "--calibration", "300")  # fmt: skip
+    assert done.code == 0, done.err
+    encode = ("hidden", "encode", "--codebook", book, "--out", tmp_path / "codes.npy")
+    refused(tacit(*encode, clean["2"]), "--codebook", "layer 2")
+    refused(tacit(*encode, clean["1"], "--layer", "2"), "--layer")
+    assert tacit(*encode, clean["1"]).code == 0
+    noisy = tmp_path / "noisy-1.safetensors"
+    outcome = tacit(*encode, noisy, "--column", "states", "--force")
+    assert outcome.code == 0, outcome.err

@@ -1,0 +1,146 @@
+"""What a file was made with is filled in from it, and anything else is refused by its flag."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("tokenizers")
+
+from safetensors import safe_open  # noqa: E402
+
+from tacit.hidden_states import Codebook, HiddenRelease  # noqa: E402
+from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
+from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
+
+SIZES = ("--bank", "100", "--calibration", "300")
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models, two texts, and a release whose noise hides nothing."""
+    place = tmp_path_factory.mktemp("made")
+    write_model(place / "model", seed=0)
+    write_model(place / "other", seed=1)
+    write_texts(place / "text.txt", seed=1)
+    write_texts(place / "others.txt", seed=2)
+    return place
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> Path:
+    from tacit.cli import run
+
+    out = folder / "noisy.safetensors"
+    arguments = (
+        "hidden", "release", "--layer", "1", "--model", folder / "model", "--texts",
+        folder / "text.txt", *CUT, *SIZES, "--kl-budget", "0.001", "--out", out,
+        "--clean", folder / "clean.safetensors", "--publish", folder / "public.safetensors",
+    )  # fmt: skip
+    assert run([str(argument) for argument in arguments]) == 0
+    return out
+
+
+def test_an_attack_needs_the_file_alone(tacit: Tacit, made: Path) -> None:
+    done = tacit("hidden", "attack", made, "--json", "-")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["top1"] > 0.9
+    assert found["released"] == HiddenRelease.load(made).digest
+    assert found["origin"]["layer"] == 1
+    assert len(found["origin"]["bank_digest"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--seed", "2"),
+        ("--bank", "101"),
+        ("--calibration", "301"),
+        ("--layer", "2"),
+        ("--length", "5"),
+        ("--model", "other"),
+        ("--texts", "others.txt"),
+    ],
+)
+def test_a_flag_that_differs_is_refused_by_its_name(
+    tacit: Tacit, folder: Path, made: Path, flag: str, value: str
+) -> None:
+    given = str(folder / value) if flag in ("--model", "--texts") else value
+    refused(tacit("hidden", "attack", made, flag, given), flag, made.name)
+
+
+def test_the_same_flags_and_copies_of_the_same_things_are_taken(
+    tacit: Tacit, folder: Path, made: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder / "model", tmp_path / "copy")
+    shutil.copy(folder / "text.txt", tmp_path / "copy.txt")
+    done = tacit(
+        "hidden", "attack", made, "--layer", "1", *CUT, *SIZES,
+        "--model", tmp_path / "copy", "--texts", tmp_path / "copy.txt",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+
+
+def test_what_is_published_names_no_prompts_and_cannot_be_attacked(
+    tacit: Tacit, folder: Path, made: Path
+) -> None:
+    public = HiddenRelease.load(folder / "public.safetensors")
+    assert public.origin is None
+    assert (public.states == HiddenRelease.load(made).states).all()
+    digest = HiddenRelease.load(made).origin.bank_digest  # type: ignore[union-attr]
+    assert digest is not None
+    assert digest.encode() not in (folder / "public.safetensors").read_bytes()
+    refused(tacit("hidden", "attack", folder / "public.safetensors"), "does not say which model")
+
+
+def test_the_files_of_states_are_releases_for_the_gate(tacit: Tacit, made: Path) -> None:
+    outcome = tacit("gate", made, "--max-success", "0.5")
+    assert outcome.code == 1
+    assert "success" in outcome.out
+    content = bytearray(made.read_bytes())
+    content[-1] ^= 1
+    broken = made.with_name("broken.safetensors")
+    broken.write_bytes(bytes(content))
+    # the states stand after the covariance, whose numbers are longer
+    refused(tacit("gate", broken, "--max-success", "0.5"), "not those that were certified")
+
+
+def test_clean_states_a_codebook_and_an_audit_name_what_they_are_of(
+    tacit: Tacit, folder: Path, made: Path, tmp_path: Path
+) -> None:
+    origin = HiddenRelease.load(made).origin
+    assert origin is not None
+    with safe_open(str(folder / "clean.safetensors"), "np") as file:
+        clean = json.loads(file.metadata()["origin"])
+    assert clean == origin.to_dict()
+    given = ("--model", folder / "model", "--texts", folder / "text.txt", *CUT, *SIZES)
+    book = tmp_path / "book.safetensors"
+    done = tacit("hidden", "codebook", "--layer", "1", "--metric", "euclidean", "--codewords", "8",
+                 "--out", book, *given, "--json", "-")  # fmt: skip
+    assert done.code == 0, done.err
+    loaded = Codebook.load(book)
+    assert loaded.origin == replace(origin.public)
+    assert loaded.digest == json.loads(done.out)["digest"]
+    assert (origin.bank_digest or "").encode() not in book.read_bytes()
+    low, high = json.loads(done.out)["calibration_membership"]["interval"]
+    assert 0 <= low < high <= 1
+    audited = tacit(
+        "audit", "model", "--layer", "1", *given, "--codewords", "8", "--prompts", "50",
+        "--kl-budgets", "1", "--max-attack", "1", "--min-agreement", "0", "--json", "-",
+    )  # fmt: skip
+    assert audited.code == 0, audited.err
+    content = json.loads(audited.out)
+    assert content["origin"] == origin.to_dict()
+    assert ["bank", origin.bank_digest] in content["form"]["digests"]

@@ -1,0 +1,332 @@
+"""Files of codes: read and written in blocks, certified, decoded, and refused where they differ."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from safetensors import safe_open  # noqa: E402
+from safetensors.numpy import load_file, save_file  # noqa: E402
+
+from tacit.guarantees import guarantee_from_dict  # noqa: E402
+from tacit.hidden_states import (  # noqa: E402
+    Codebook,
+    ProductCodebook,
+    decode_codes,
+    open_vectors,
+    prepare_codes,
+)
+from tacit.hidden_states.codebooks import vectors  # noqa: E402
+from tacit.ledger import Ledger  # noqa: E402
+from tacit.releases import load  # noqa: E402
+
+ROWS = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    """Blocks of 32 rows, so that every file has many and a last one that is not full."""
+    monkeypatch.setattr(vectors, "ENTRIES_TOGETHER", 256)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return Codebook.fit(ROWS, size=16, rng=0, progress=False)
+
+
+@pytest.fixture(scope="module")
+def product():
+    return ProductCodebook.fit(ROWS, parts=4, size=20, rng=0, progress=False)
+
+
+def stored(folder, kind, rows=ROWS):
+    """Write rows as a file of some kind and return its path."""
+    if kind == "npy":
+        np.save(folder / "rows.npy", rows)
+    elif kind == "safetensors":
+        save_file({"states": rows, "labels": np.arange(3)}, folder / "rows.safetensors")
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        lists = arrow.FixedSizeListArray.from_arrays(arrow.array(rows.ravel()), rows.shape[1])
+        table = arrow.table({"id": np.arange(len(rows)), "vector": lists})
+        parquet.write_table(table, folder / "rows.parquet", row_group_size=150)
+    return folder / f"rows.{kind}"
+
+
+KINDS = ("npy", "safetensors", "parquet")
+
+
+@pytest.mark.parametrize("out", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_codes_go_from_any_file_to_any_file_and_back(kind, out, plain, product, tmp_path):
+    if "parquet" in (kind, out):
+        pytest.importorskip("pyarrow")
+    path = stored(tmp_path, kind)
+    for name, book in (("plain", plain), ("product", product)):
+        source = open_vectors("states", path)
+        assert (source.count, source.width) == (1000, 8)
+        place = tmp_path / f"{name}.{out}"
+        released = prepare_codes(book, source, out=place).draw()
+        expected = book.assign(ROWS).reshape(1000, -1)
+        read = open_vectors("codes", place, integers=True)
+        assert (np.concatenate(list(read.blocks())) == expected).all()
+        back = tmp_path / f"{name}-back.{out}"
+        again = decode_codes(book, place, back)
+        assert again.to_dict() == {**released.to_dict()}
+        decoded = np.concatenate(list(open_vectors("back", back).blocks()))
+        assert (decoded == book.decode(book.assign(ROWS)).numpy()).all()
+    names = {entry.name for entry in tmp_path.iterdir()}
+    assert not [name for name in names if name.endswith(".tmp")]
+
+
+def test_the_certificate_stands_in_the_file(product, tmp_path):
+    place = tmp_path / "codes.safetensors"
+    prepare_codes(product, ROWS, out=place, releases=3).draw()
+    with safe_open(str(place), "np") as file:
+        assert list(file.keys()) == ["codes"]
+        content = json.loads(file.metadata()["tacit"])
+    assert load_file(place)["codes"].dtype == np.uint8
+    (held,) = [guarantee_from_dict(entry) for entry in content["guarantees"]]
+    exact = 3 * sum(math.log(size) for size in product.sizes)
+    assert exact <= held.nats <= exact * (1 + 1e-13)
+    assert content["codebook"] == product.digest
+    assert any("3 codes are released about each prompt" in line for line in held.assumptions)
+    form = load(str(place))
+    assert form.guarantees == (held,)
+    assert dict(form.digests)["codebook"] == product.digest
+
+
+def test_the_store_says_nothing_of_the_states_but_their_codes(plain, tmp_path):
+    """Two tables of states with the same codes give the same file, but for the time."""
+    codes = plain.assign(ROWS)
+    moved = plain.decode(codes).numpy()
+    assert (plain.assign(moved) == codes).all()
+    made = []
+    for name, rows in (("one", ROWS), ("two", moved)):
+        np.save(tmp_path / f"{name}-rows.npy", rows)
+        place = tmp_path / f"{name}.safetensors"
+        prepared = prepare_codes(
+            plain, open_vectors("states", tmp_path / f"{name}-rows.npy"), out=place
+        )
+        created = prepared.draw().created.encode()
+        made.append(place.read_bytes().replace(created, b"T"))
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", ">f4"])
+def test_all_floating_point_types_are_read(dtype, plain, tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS.astype(dtype))
+    read = np.concatenate(list(open_vectors("states", tmp_path / "rows.npy").blocks()))
+    assert (read == ROWS.astype(dtype)).all()
+
+
+def test_bfloat16_is_read_exactly(tmp_path):
+    from safetensors.torch import save_file as save_tensors
+
+    rows = torch.from_numpy(ROWS).bfloat16()
+    save_tensors({"states": rows}, tmp_path / "rows.safetensors")
+    read = np.concatenate(list(open_vectors("states", tmp_path / "rows.safetensors").blocks()))
+    assert (read == rows.float().numpy()).all()
+
+
+def test_parquet_columns_of_numbers_are_vectors(plain, tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {f"x{place}": ROWS[:, place] for place in range(8)}
+    parquet.write_table(arrow.table(columns), tmp_path / "wide.parquet")
+    found = prepare_codes(plain, open_vectors("states", tmp_path / "wide.parquet")).draw()
+    assert (found.codes[:, 0] == plain.assign(ROWS)).all()
+    ragged = arrow.table({"v": [[1.0, 2.0], [3.0]]})
+    parquet.write_table(ragged, tmp_path / "ragged.parquet")
+    with pytest.raises(ValueError, match="2 numbers in every row"):
+        list(open_vectors("states", tmp_path / "ragged.parquet").blocks())
+    missing = arrow.table({"v": [[1.0, 2.0], None]})
+    parquet.write_table(missing, tmp_path / "missing.parquet")
+    with pytest.raises(ValueError, match="missing"):
+        list(open_vectors("states", tmp_path / "missing.parquet").blocks())
+
+
+BAD_VALUES = {"nan": np.nan, "inf": np.inf, "beyond float32": 1e39}
+
+
+@pytest.mark.parametrize("value", BAD_VALUES.values(), ids=BAD_VALUES)
+def test_what_is_no_number_is_refused_before_anything_is_written(value, plain, tmp_path):
+    rows = ROWS.astype(np.float64)
+    rows[777, 3] = value
+    np.save(tmp_path / "rows.npy", rows)
+    with pytest.raises(ValueError, match=r"in row 777 \(counted from 0\)"):
+        prepare_codes(
+            plain, open_vectors("states", tmp_path / "rows.npy"), out=tmp_path / "c.safetensors"
+        )
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows.npy"]
+
+
+def test_files_that_are_not_vectors_are_refused(plain, tmp_path):
+    def write(name, content):
+        (tmp_path / name).write_bytes(content)
+        return tmp_path / name
+
+    np.save(tmp_path / "flat.npy", np.ones(4))
+    np.save(tmp_path / "integers.npy", np.ones((4, 8), dtype=int))
+    np.save(tmp_path / "columns.npy", np.asfortranarray(ROWS))
+    np.save(tmp_path / "objects.npy", np.array([["a", None]], dtype=object))
+    np.save(tmp_path / "empty.npy", np.ones((0, 8)))
+    save_file({"a": ROWS, "b": ROWS}, tmp_path / "two.safetensors")
+    whole = stored(tmp_path, "npy").read_bytes()
+    good = stored(tmp_path, "safetensors").read_bytes()
+    for path, words in (
+        (tmp_path / "none.npy", "no such file"),
+        (write("x.csv", b"1,2"), "ending"),
+        (tmp_path / "flat.npy", "shape"),
+        (tmp_path / "integers.npy", "floating-point"),
+        (tmp_path / "columns.npy", "Fortran"),
+        (tmp_path / "objects.npy", "numbers"),
+        (tmp_path / "empty.npy", "at least one row"),
+        (tmp_path / "two.safetensors", "--column"),
+        (write("cut.npy", whole[:-9]), "cut off"),
+        (write("cut.safetensors", good[:-9]), "cut off"),
+        (write("bad.safetensors", b"\x00" * 40), "not a safetensors"),
+        (write("huge.safetensors", b"\xff" * 40), "not a safetensors"),
+        (write("bad.npy", b"nothing"), "not a .npy"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            open_vectors("states", path)
+    assert open_vectors("states", tmp_path / "two.safetensors", column="b").count == 1000
+    np.save(tmp_path / "narrow.npy", ROWS[:, :5])
+    with pytest.raises(ValueError, match="8 columns"):
+        prepare_codes(plain, open_vectors("states", tmp_path / "narrow.npy"))
+
+
+def test_a_bad_parquet_file_is_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "bad.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match="not a Parquet"):
+        open_vectors("states", tmp_path / "bad.parquet")
+
+
+def test_decoding_refuses_another_codebook_and_other_codes(plain, product, tmp_path):
+    place, back = tmp_path / "codes.safetensors", tmp_path / "back.npy"
+    prepare_codes(plain, ROWS, out=place).draw()
+    other = replace(plain, codewords=plain.codewords + 1e-6)
+    for book in (other, product):
+        with pytest.raises(ValueError, match=r"--codebook: .* made with another one"):
+            decode_codes(book, place, back)
+    content = bytearray(place.read_bytes())
+    content[-1] ^= 1
+    place.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match="not those that were certified"):
+        decode_codes(plain, place, back)
+    with pytest.raises(ValueError, match="not those that were certified"):
+        load(str(place))
+    save_file({"codes": np.zeros((3, 1), np.uint8)}, place)
+    with pytest.raises(ValueError, match="certificate"):
+        decode_codes(plain, place, back)
+    np.save(tmp_path / "bare.npy", np.zeros((3, 1), np.uint8))
+    with pytest.raises(ValueError, match="no such file"):
+        decode_codes(plain, tmp_path / "bare.npy", back)
+    assert not back.exists()
+
+
+def test_an_edited_certificate_contradicts_itself(plain, tmp_path):
+    place = tmp_path / "codes.npy"
+    prepare_codes(plain, ROWS, out=place).draw()
+    side = tmp_path / "codes.npy.json"
+    content = json.loads(side.read_text())
+    assert load(str(side)).guarantees[0].nats == content["guarantees"][0]["nats"]
+    content["guarantees"][0]["nats"] /= 10
+    side.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="contradicts itself"):
+        load(str(side))
+    with pytest.raises(ValueError, match="less than the number of codes"):
+        decode_codes(plain, place, tmp_path / "back.npy")
+
+
+def test_randomised_codes_are_drawn_afresh_and_say_their_epsilon(plain, tmp_path):
+    prepared = prepare_codes(plain, ROWS, epsilon=1.0, near=3, releases=2)
+    information, private = prepared.guarantees
+    assert private.epsilon == pytest.approx(2.0)
+    assert information.nats == pytest.approx(2.0)
+    one = prepared.draw()
+    two = prepare_codes(plain, ROWS, epsilon=1.0, near=3, releases=2).draw()
+    true = plain.assign(ROWS)
+    assert (one.codes != two.codes).mean() > 0.5
+    near = plain.randomised(1.0, near=3)
+    inside = (near.neighbours[true] == one.codes).any(1)
+    share = near.inside
+    assert abs(inside.mean() - share) < 5 * math.sqrt(share * (1 - share) / 1000)
+    with pytest.raises(ValueError, match="drawn already"):
+        prepared.draw()
+
+
+def test_the_ledger_counts_the_codes_before_the_file_is_written(plain, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.set_budget("prompts", mi_budget=5.0)
+    spend = {"ledger": ledger, "secret": "prompts"}
+    place = tmp_path / "codes.safetensors"
+    released = prepare_codes(plain, ROWS, out=place).draw(**spend)
+    assert ledger.spent("prompts").nats == pytest.approx(released.guarantees[0].nats)
+    place.unlink()
+    with pytest.raises(ValueError, match="budget"):
+        prepare_codes(plain, ROWS, out=place).draw(**spend)
+    assert not place.exists()
+
+
+def test_bad_arguments_are_refused(plain, product, tmp_path):
+    for name, call in (
+        ("releases", lambda: prepare_codes(plain, ROWS, releases=0)),
+        ("epsilon", lambda: prepare_codes(plain, ROWS, epsilon=-1.0)),
+        ("epsilon", lambda: prepare_codes(product, ROWS, epsilon=1.0)),
+        ("near", lambda: prepare_codes(plain, ROWS, near=2)),
+        ("out", lambda: prepare_codes(plain, ROWS, out=tmp_path / "codes.csv")),
+        ("out", lambda: prepare_codes(plain, ROWS, out=tmp_path / "no" / "codes.npy")),
+        ("states", lambda: prepare_codes(plain, ROWS[:, :3])),
+        ("states", lambda: prepare_codes(plain, ROWS * np.nan)),
+    ):
+        with pytest.raises(ValueError, match=name):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+MEMORY = """
+import resource, sys
+from tacit.hidden_states import ProductCodebook, open_vectors, prepare_codes, decode_codes
+import numpy as np
+book = ProductCodebook.load(sys.argv[1])
+source = open_vectors("states", sys.argv[2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+prepare_codes(book, source, out=sys.argv[3]).draw()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is in kB on Linux alone")
+def test_a_file_larger_than_the_memory_it_takes_is_encoded(tmp_path):
+    """A file of 300 MB, with a hole where the rows are, in less than a third of its size."""
+    rows, width = 100_000, 768
+    source = np.random.default_rng(0).normal(size=(100, width)).astype(np.float32)
+    book = ProductCodebook.fit(source, parts=1, size=4, rng=0, progress=False)
+    book.save(tmp_path / "book.safetensors")
+    path = tmp_path / "rows.npy"
+    with path.open("wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.truncate(stream.tell() + rows * width * 4)
+    out = tmp_path / "codes.safetensors"
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, tmp_path / "book.safetensors", path, out],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert int(done.stdout.split()[-1]) < rows * width * 4 / 3
+    codes = load_file(out)["codes"]
+    assert codes.shape == (rows, 1)
+    assert (codes == book.assign(np.zeros((1, width), np.float32))[0]).all()
+    assert Path(out).stat().st_size < 1.1 * rows

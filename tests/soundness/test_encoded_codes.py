@@ -1,0 +1,129 @@
+"""Files of codes and products of codebooks: what is certified is at least what is told."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tacit.guarantees import ApproximateDP, InformationBound, SuccessBound  # noqa: E402
+from tacit.hidden_states import (  # noqa: E402
+    Codebook,
+    ProductCodebook,
+    calibration_membership,
+    prepare_codes,
+)
+
+from .registry import certifies  # noqa: E402
+
+ROWS = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
+
+
+def mutual_information(joint):
+    """I of a joint table, in nats, term by term."""
+    rows, columns = joint.sum(1), joint.sum(0)
+    return math.fsum(
+        p * math.log(p / (rows[i] * columns[j]))
+        for i, row in enumerate(joint.tolist())
+        for j, p in enumerate(row)
+        if p > 0
+    )
+
+
+@certifies(InformationBound)
+@pytest.mark.parametrize("releases", [1, 2])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_uniform_choice_of_all_codes_attains_the_nats_of_a_store(parts, releases):
+    """The secret names T vectors, one of every cell: their codes tell it whole, and no more."""
+    book = ProductCodebook.fit(ROWS, parts=parts, size=3, rng=0, progress=False)
+    every = np.array(list(itertools.product(*(range(size) for size in book.sizes))))
+    vectors = book.decode(every)
+    secrets = list(itertools.product(range(len(vectors)), repeat=releases))
+    told = {}
+    for place, secret in enumerate(secrets):
+        codes = prepare_codes(book, vectors[list(secret)], releases=releases).draw().codes
+        told.setdefault(codes.tobytes(), []).append(place)
+    joint = np.zeros((len(secrets), len(told)))
+    for column, places in enumerate(told.values()):
+        joint[places, column] = 1 / len(secrets)
+    nats = mutual_information(joint)
+    held = prepare_codes(book, vectors, releases=releases).guarantees[0]
+    assert nats <= held.nats * (1 + 1e-15)
+    assert held.nats <= nats + 1e-12
+    assert book.information(releases).nats == held.nats
+    # the best guess of the secret from the codes is right always, and (1/Π C_j)^T blind
+    assert math.log(len(secrets)) <= held.nats
+
+
+@certifies(SuccessBound, InformationBound)
+@pytest.mark.parametrize("seed", range(8))
+def test_products_tell_no_more_of_a_bank_than_certified(seed):
+    source = np.random.default_rng(seed)
+    book = ProductCodebook.fit(ROWS, parts=2, size=4, least_cell=5, rng=seed, progress=False)
+    bank = source.normal(size=(int(source.integers(3, 12)), 4)).astype(np.float32)
+    weights = None if seed % 2 else source.dirichlet(np.ones(len(bank)))
+    masses = np.full(len(bank), 1 / len(bank)) if weights is None else weights
+    codes = book.assign(bank)
+    columns = {code: place for place, code in enumerate(sorted({tuple(c) for c in codes.tolist()}))}
+    joint = np.zeros((len(bank), len(columns)))
+    for row, code in enumerate(codes.tolist()):
+        joint[row, columns[tuple(code)]] = masses[row]
+    for certificate in (
+        book.certify(codes, weights=weights),
+        book.compose(1, len(bank), weights=weights),
+    ):
+        assert certificate.success.success >= joint.max(0).sum() - 1e-15
+        assert certificate.information.nats >= mutual_information(joint) - 1e-15
+    exact = book.certify(codes, weights=weights)
+    assert exact.success.success <= joint.max(0).sum() * (1 + 1e-12)
+
+
+@certifies(InformationBound, ApproximateDP)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+@pytest.mark.parametrize("releases", [1, 2])
+def test_randomised_stores_tell_no_more_than_certified(epsilon, releases):
+    """The channel of the reports, worked out from its weights, for the worst law of the codes."""
+    book = Codebook.fit(ROWS, size=6, rng=0, progress=False)
+    near = 2
+    prepared = prepare_codes(book, ROWS, epsilon=epsilon, near=near, releases=releases)
+    weights = np.ones((book.size, book.size))
+    for code, close in enumerate(book.randomised(epsilon, near=near).neighbours):
+        weights[code, close] = math.exp(epsilon)
+    one = weights / weights.sum(1, keepdims=True)
+    channel = one
+    if releases == 2:
+        channel = np.einsum("xi,xj->xij", one, one).reshape(book.size, -1)
+    information, private = prepared.guarantees
+    for law in (np.ones(book.size), np.random.default_rng(1).dirichlet(np.ones(book.size))):
+        joint = channel * (law / law.sum())[:, None]
+        assert mutual_information(joint) <= information.nats
+    losses = np.log(channel[:, None] / channel[None])
+    assert losses.max() <= private.epsilon * (1 + 1e-12)
+    assert losses.max() >= private.epsilon * (1 - 1e-9)
+
+
+def test_the_file_of_a_codebook_hardly_knows_its_calibration_prompts():
+    """Evidence, not a guarantee: averages of 20 tell members from others by little, states by all.
+
+    The mean of k rows is nearer to each of them than to a fresh row by the factor (k−1)/(k+1) of
+    the squared distance, so that the areas under the curves are in this order.
+    """
+    rows = np.random.default_rng(1).normal(size=(4000, 16)).astype(np.float32)
+    fitted, fresh = rows[:2000], rows[2000:]
+    areas, copies = {}, {}
+    for least in (1, 20, 100):
+        book = Codebook.fit(fitted, size=1500, least_cell=least, rng=0, progress=False)
+        found = calibration_membership(book, fitted, fresh, rng=0)
+        areas[least], copies[least] = found.roc, found.exact
+        assert found.fresh_exact == 0
+    assert copies[1] > 100
+    assert copies[20] == copies[100] == 0
+    assert areas[1].auc_interval[0] > 0.95
+    assert areas[20].auc_interval[1] < 0.75
+    assert areas[100].auc < areas[20].auc < areas[1].auc
+    alone = calibration_membership(book, fresh[:1000], fresh[1000:], rng=0)
+    assert alone.roc.auc_interval[0] < 0.5 < alone.roc.auc_interval[1]
+    product = ProductCodebook.fit(fitted, parts=4, size=256, rng=0, progress=False)
+    assert calibration_membership(product, fitted, fresh, rng=0).exact == 0
