@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
-from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
+from tests.cli.small_model import CUT, WORDS, write_model, write_texts  # noqa: E402
 from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
 
 

@@ -62,7 +62,9 @@ def test_its_guarantee_is_that_of_the_recommended_release(found):
     chosen = found.recommendation.point
     leakage, success, information = found.guarantees
     assert isinstance(leakage, MaximalLeakage)
-    assert (leakage.factor, leakage.releases) == (chosen.codewords, 1)
+    # cells of too few prompts were removed: fewer codes than asked for
+    assert 1.0 < leakage.factor <= chosen.codewords
+    assert leakage.releases == 1 and chosen.bound * chosen.bank <= leakage.factor
     assert isinstance(success, SuccessBound)
     assert isinstance(information, InformationBound)
     assert (success.success, information.nats) == (chosen.bound, chosen.information)

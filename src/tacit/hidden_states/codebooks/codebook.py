@@ -92,6 +92,7 @@ class Codebook:
         Source: Issa, Wagner and Kamath (2020), Theorem 1.
         """
         return codes_leakage(self.size, integer("releases", releases, minimum=1))
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """Cells of every part of a code: C alone."""
