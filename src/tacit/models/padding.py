@@ -53,6 +53,17 @@ def prompt_lengths(tokens: Tensor) -> Tensor:
     return (tokens != PADDING).sum(dim=1)
 
 
+def unpadded(tokens: Tensor) -> list[Tensor]:
+    """Return every prompt without its padding.
+
+    Example:
+        >>> [len(row) for row in unpadded(pad([[5], [6, 7, 8]]))]
+        [1, 3]
+    """
+    lengths = prompt_lengths(tokens).tolist()
+    return [row[len(row) - held :] for row, held in zip(tokens, lengths, strict=True)]
+
+
 def trimmed(tokens: Tensor) -> Tensor:
     """Return prompts (n, T) without the columns that pad all of them."""
     return tokens[:, tokens.shape[1] - int(prompt_lengths(tokens).max()) :]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, plain
 from tacit.attacks.retrieval.bank import Indices
+from tacit.models.padding import PADDING
 
 Labels = npt.NDArray[Any]
 
@@ -24,12 +25,13 @@ TOPIC_ROUNDS = 25
 TOPIC_STARTS = 4
 
 
-def label_tokens(prompts: Any, *, position: int = -1) -> Indices:
+def label_tokens(prompts: Any, *, position: int = -1, absent: int | None = None) -> Indices:
     """Return the token of every prompt at a position, negative from the end.
 
     Args:
-        prompts: tokens, (n, T), or a list of n prompts of their own lengths.
+        prompts: tokens, (n, T), −1 before those of a shorter prompt, or a list of n prompts.
         position: −1 for the last token, 0 for the first.
+        absent: the label of a prompt that is too short; None refuses it.
 
     Raises:
         ValueError: a prompt that is too short.
@@ -39,11 +41,18 @@ def label_tokens(prompts: Any, *, position: int = -1) -> Indices:
         [4, 7]
     """
     place = integer("position", position, minimum=-(2**31))
-    rows = [np.asarray(plain(row)) for row in prompts]
+    rows = _token_rows(prompts)
     least = place + 1 if place >= 0 else -place
-    if not rows or min(row.size for row in rows) < least:
+    if not rows or (absent is None and min(row.size for row in rows) < least):
         raise ValueError(f"prompts: expected at least {least} tokens in each, got fewer")
-    return np.array([int(row[place]) for row in rows], dtype=np.int64)
+    kept = [absent if row.size < least else int(row[place]) for row in rows]
+    return np.array(kept, dtype=np.int64)
+
+
+def _token_rows(prompts: Any) -> list[Indices]:
+    """Return the tokens of every prompt, without padding."""
+    rows = [np.asarray(plain(row), dtype=np.int64) for row in prompts]
+    return [row[row != PADDING] for row in rows]
 
 
 def label_digits(texts: Sequence[str]) -> Indices:
@@ -102,7 +111,7 @@ class Topics:
         """Fit clusters on public prompts.
 
         Args:
-            prompts: tokens, (n, T) or a list of prompts, n > clusters.
+            prompts: tokens, (n, T), padded with −1 or not, or a list of prompts; n > clusters.
             clusters: k >= 2.
             rng: source of the first centres.
 
@@ -118,7 +127,7 @@ class Topics:
         from scipy import sparse
         from scipy.sparse.linalg import svds
 
-        rows = [np.asarray(plain(row), dtype=np.int64) for row in prompts]
+        rows = _token_rows(prompts)
         count = integer("clusters", clusters, minimum=2)
         if len(rows) <= count:
             raise ValueError(f"prompts: expected more than {count} prompts, got {len(rows)}")
@@ -137,7 +146,7 @@ class Topics:
     def label(self, prompts: Any) -> Indices:
         """Return the cluster of every prompt, (n,)."""
         size = len(self.weights)
-        rows = [np.asarray(plain(row), dtype=np.int64) for row in prompts]
+        rows = _token_rows(prompts)
         known = [row[row < size] for row in rows]
         points = _unit(_scaled(_counts(known, size), self.weights) @ self.directions)
         return _nearest(points, self.centres)[0]

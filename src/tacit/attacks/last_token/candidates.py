@@ -15,6 +15,7 @@ from tacit._ground.checks import Array, choice, integer
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
 from tacit.models.next_states import as_tokens, next_states, single_tokens
+from tacit.models.padding import unpadded
 
 LAWS = ("model", "uniform")
 PROMPTS_TOGETHER = 64
@@ -167,11 +168,11 @@ def _predicted(model: LanguageModel, rows: list[Tensor]) -> Iterator[Tensor]:
 
 
 def as_prompts(model: LanguageModel, prompts: Any) -> list[Tensor]:
-    """Return prompts of at least two tokens each, from (n, T) or a list of different lengths."""
+    """Return prompts of at least two tokens each, from (n, T), padded or not, or a list."""
     if isinstance(prompts, (list, tuple)) and prompts and np.ndim(prompts[0]) == 1:
         rows = [model.check_tokens(as_tokens("prompts", row)[None])[0] for row in prompts]
     else:
-        rows = list(model.check_tokens(as_tokens("prompts", prompts, ndim=2)))
+        rows = unpadded(model.check_tokens(as_tokens("prompts", prompts, ndim=2)))
     shortest = min(len(row) for row in rows)
     if shortest < 2:
         raise ValueError(

@@ -18,6 +18,7 @@ from tacit.attacks.exact.posterior import bank_posterior
 from tacit.attacks.exact.result import GuessAttack
 from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.spelling import Spelled, read_one
+from tacit.models.padding import PADDING, prompt_lengths
 
 if TYPE_CHECKING:
     from tacit.hidden_states.audit.laboratory import Laboratory
@@ -89,13 +90,15 @@ class KnownPrefix(Guesser):
         """As ``Guesser``."""
         from tacit.attacks.last_token.attack import attack_continued
 
-        if laboratory.prefixes.bank.shape[1] < 2:
+        # a prompt of one token has no earlier ones
+        lengths = prompt_lengths(laboratory.prefixes.bank[: laboratory.sizes.queries])
+        chosen = (lengths > 1).nonzero()[: self.prompts, 0].numpy()
+        if len(chosen) < 2:
             return
-        count = min(self.prompts, laboratory.sizes.queries)
-        listed, rows = laboratory.continued(count, self.candidates, seen.channel.predicts)
+        listed, rows = laboratory.continued(chosen, self.candidates, seen.channel.predicts)
         yield (
             attack_continued(
-                listed, rows, seen.released[:count], seen.channel, confidence=CONFIDENCE
+                listed, rows, seen.released[chosen], seen.channel, confidence=CONFIDENCE
             ),
             True,
         )
@@ -118,11 +121,12 @@ class KnownToken(Guesser):
         bank = laboratory.prefixes.bank
         if not -bank.shape[1] <= self.position < bank.shape[1]:
             return
+        tokens = label_tokens(bank, position=self.position, absent=PADDING)
         count = _attacked(laboratory, seen)
         yield (
             bank_posterior(
                 seen.held, seen.released[:count], np.arange(count), seen.channel,
-                known=label_tokens(bank, position=self.position),
+                known=tokens,
                 names=("the prompt", f"its {_place(self.position)} token"), confidence=CONFIDENCE,
             ),
             False,
@@ -184,7 +188,7 @@ class Token(AttributeGuesser):
         sets = laboratory.prefixes.bank, laboratory.prefixes.calibration
         if not -sets[0].shape[1] <= self.position < sets[0].shape[1]:
             return None
-        bank, public = (label_tokens(part, position=self.position) for part in sets)
+        bank, public = (label_tokens(part, position=self.position, absent=PADDING) for part in sets)
         return bank, public
 
 

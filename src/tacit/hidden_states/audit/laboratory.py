@@ -38,7 +38,7 @@ from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
-from tacit.models.padding import PADDING
+from tacit.models.padding import PADDING, unpadded
 from tacit.models.passes import Pass, Passes
 from tacit.models.texts.prefixes import Prefixes
 
@@ -233,24 +233,25 @@ class Laboratory:
         if self.model.tokenizer is None:
             return None
         sets = self.prefixes.bank, self.prefixes.calibration
-        bank, public = ([self.model.decode(row) for row in part] for part in sets)
+        bank, public = ([self.model.decode(row) for row in unpadded(part)] for part in sets)
         return bank, public
 
     def continued(
-        self, prompts: int, candidates: int, predicts: bool
+        self, places: Array, candidates: int, predicts: bool
     ) -> tuple[list[Candidates], Iterable[Continued]]:
-        """Return the first prompts of the bank run with candidates in the last token's place.
+        """Return prompts of the bank run with candidates in the last token's place.
 
         Predictions are kept in half precision, as those of the bank; where even so they would be
         too many to keep they are made anew for every release.
         """
+        prompts, asked = self.prefixes.bank[places], (len(places), candidates)
         listed: list[Candidates] = self.kept(
-            ("candidates", prompts, candidates),
-            lambda: list_candidates(self.model, self.prefixes.bank[:prompts], count=candidates),
+            ("candidates", *asked),
+            lambda: list_candidates(self.model, prompts, count=candidates),
         )
 
         states: Tensor = self.kept(
-            ("states", prompts, candidates),
+            ("states", *asked),
             lambda: candidate_states(self.model, self.layer, listed),
         )
         if not predicts:
@@ -261,7 +262,7 @@ class Laboratory:
 
         if self.model.vocabulary * len(states) > KEPT_ENTRIES:
             return listed, rows()
-        return listed, self.kept(("rows", prompts, candidates), lambda: list(rows()))
+        return listed, self.kept(("rows", *asked), lambda: list(rows()))
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return what was made under a key before, or make it: what several releases share."""
