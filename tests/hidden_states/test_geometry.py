@@ -122,7 +122,7 @@ def test_capped_logits_have_the_fisher_of_what_is_served():
         p = chances.numpy()
         truth += slope.T @ (np.diag(p) - np.outer(p, p)) @ slope / 4
     assert float(model.logits(tokens).abs().max()) < 2.0
-    found = fisher_information(model, LAYER, tokens, labels="model-exact").matrix
+    found = fisher_information(model, LAYER, tokens, label_source="model-exact").matrix
     np.testing.assert_allclose(found, truth, rtol=0, atol=2e-5 * np.abs(truth).max())
 
 

@@ -40,6 +40,7 @@ def test_every_form_gives_the_same_prompts(tmp_path, name, content, ending):
     found = read_prompts(written(tmp_path, name + ending, content))
     assert list(found.texts) == TEXTS
     assert len(set(found.places)) == 4
+    assert repr(found) == "PromptTexts(<4 prompts>)"
 
 
 def test_a_column_is_the_one_that_was_named(tmp_path):

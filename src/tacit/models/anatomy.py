@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tacit._ground.reprs import short_repr
 from tacit.models.padding import inputs_of
 
 PROBE = 5
@@ -19,6 +20,7 @@ FAILURES = (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeEr
             ValueError)  # fmt: skip
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Anatomy:
     """The parts of a causal language model: ``logits = tail(block_L(… block_1(embeddings)))``.

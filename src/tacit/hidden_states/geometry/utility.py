@@ -12,6 +12,7 @@ from scipy import stats
 from torch import Tensor
 
 from tacit._ground.checks import Array, in_interval, non_negative, vector
+from tacit._ground.reprs import short_repr
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.models.continuation import Continuation
 
@@ -19,7 +20,8 @@ LIKELIEST = 5
 LARGE = 0.95
 
 
-@dataclass(frozen=True)
+@short_repr
+@dataclass(frozen=True, eq=False)
 class Outcomes:
     """What a change did to the prediction after each of n prompts.
 

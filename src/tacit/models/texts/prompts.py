@@ -42,6 +42,9 @@ class PromptTexts:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def __repr__(self) -> str:
+        return f"PromptTexts(<{len(self):,} prompts>)"
+
     def select(self, kept: Sequence[int]) -> PromptTexts:
         """Return some of them."""
         return PromptTexts(tuple(self.texts[i] for i in kept), tuple(self.places[i] for i in kept))
