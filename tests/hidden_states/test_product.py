@@ -108,6 +108,21 @@ def test_faiss_holds_a_plain_codebook_too():
     assert np.array_equal(index.reconstruct_n(0, 50), plain.decode(codes[:50]).numpy())
 
 
+def test_more_codes_than_an_integer_of_64_bits_are_certified():
+    rows = np.random.default_rng(1).normal(size=(200, 24)).astype(np.float32)
+    book = ProductCodebook.fit(rows, parts=24, size=9, least_cell=5, rng=0, progress=False)
+    assert book.size > 2**63
+    found = book.certify(book.assign(rows))
+    assert found.occupied == 200
+    assert found.success.success == 1.0
+    assert found.information.nats == pytest.approx(math.log(200), rel=1e-12)
+    few = book.compose(1, 10)
+    assert (few.success.success, few.releases) == (1.0, 1)
+    assert few.information.nats == pytest.approx(math.log(10), rel=1e-12)
+    exact = sum(math.log(size) for size in book.sizes)
+    assert exact * (1 - 1e-15) <= book.information().nats <= exact * (1 + 1e-13)
+
+
 def test_embeddings_are_quantised_in_one_call(book):
     public, own = ROWS[200:], ROWS[:200]
     codes = quantize_embeddings(own, "PQ4x4", calibration_embeddings=public, rng=0)

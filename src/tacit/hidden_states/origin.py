@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from tacit.models.language import LanguageModel
     from tacit.models.texts.prefixes import Prefixes
 
-# what is compared before anything is loaded, and the flag that says it
-SETTINGS = {"layer": "layer", "length": "length", "bank_size": "bank", "seed": "seed",
-            "calibration_size": "calibration"}  # fmt: skip
-# what is compared by digest, the model first: nothing else agrees where it does not
-DIGESTS = {"model_digest": "model", "texts_digest": "texts", "calibration_digest": "calibration",
-           "bank_digest": "bank"}  # fmt: skip
+# what is compared by itself, in the order in which it explains what follows
+COMPARED = {"model_digest": "model", "layer": "layer", "length": "length"}
+PROMPTS = {"calibration_digest": "calibration", "bank_digest": "bank"}
+# texts that are nobody's secret, and so may be named in what is published
+PUBLIC_TEXTS = ("docstrings", "public_texts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,26 +31,25 @@ class Origin:
         model_digest: SHA-256 of its parameters.
         layer: 1 … L.
         length: tokens of each prompt, the longest one's where they differ.
-        seed: what drew the prompts from the texts; None where nothing was drawn.
-        texts: what the texts were read from; None for the docstrings of the installation.
-        texts_digest: SHA-256 of the texts; None where they are not known.
         calibration_size: calibration prompts.
         calibration_digest: SHA-256 of their tokens.
         bank_size: prompts of the bank; None in what is published.
         bank_digest: SHA-256 of their tokens in order; None in what is published.
+        flags: the flags of the command that chose the prompts, by name; None in what is published,
+            for a seed draws the bank again.
+        texts: SHA-256 of each text the prompts were taken from, by its flag.
     """
 
     model: str
     model_digest: str
     layer: int
     length: int
-    seed: int | None = None
-    texts: str | None = None
-    texts_digest: str | None = None
     calibration_size: int
     calibration_digest: str
     bank_size: int | None = None
     bank_digest: str | None = None
+    flags: Mapping[str, Any] | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -60,9 +58,8 @@ class Origin:
         layer: int,
         prefixes: Prefixes,
         *,
-        seed: int | None = None,
-        texts: str | None = None,
-        texts_digest: str | None = None,
+        flags: Mapping[str, Any] | None = None,
+        texts: Mapping[str, str] | None = None,
     ) -> Self:
         """Return the origin of the states of some prompts."""
         return cls(
@@ -70,19 +67,19 @@ class Origin:
             model_digest=digest_of(model.network.state_dict()),
             layer=layer,
             length=int(prefixes.bank.shape[1]),
-            seed=seed,
-            texts=texts,
-            texts_digest=texts_digest,
             calibration_size=len(prefixes.calibration),
             calibration_digest=tokens_digest(prefixes.calibration),
             bank_size=len(prefixes.bank),
             bank_digest=tokens_digest(prefixes.bank),
+            flags=None if flags is None else dict(flags),
+            texts=dict(texts or {}),
         )
 
     @property
     def public(self) -> Self:
-        """The same without the bank and what draws it: a digest of secrets tells about them."""
-        return replace(self, bank_size=None, bank_digest=None, seed=None)
+        """The same without the bank and what it was taken from: a digest tells about a secret."""
+        kept = {name: digest for name, digest in self.texts.items() if name in PUBLIC_TEXTS}
+        return replace(self, bank_size=None, bank_digest=None, flags=None, texts=kept)
 
     @property
     def digests(self) -> tuple[tuple[str, str], ...]:
@@ -91,7 +88,7 @@ class Origin:
             "model": self.model_digest,
             "layer": str(self.layer),
             "length": str(self.length),
-            "texts": self.texts_digest,
+            **{name.replace("_", " "): digest for name, digest in self.texts.items()},
             "calibration": self.calibration_digest,
             "bank": self.bank_digest,
         }
@@ -105,22 +102,18 @@ class Origin:
             what: name of the file that this one stands in.
 
         Raises:
-            ValueError: the first of model, layer, length, texts, prompts and seed that differs.
+            ValueError: the first of model, layer, length, texts and prompts that differs.
         """
-        for name, flag in (("model_digest", "model"), *SETTINGS.items(), *DIGESTS.items()):
-            recorded, given = getattr(self, name), getattr(other, name)
-            if recorded is None or given is None or recorded == given:
-                continue
-            if name in SETTINGS:
-                raise ValueError(f"--{flag}: {what} was made with {recorded}, got {given}")
-            raise ValueError(
-                f"--{flag}: {what} was made with another one (SHA-256 {recorded[:12]}…, here "
-                f"{given[:12]}…)"
-            )
+        for name, flag in COMPARED.items():
+            _same(flag, what, getattr(self, name), getattr(other, name))
+        for name in self.texts.keys() & other.texts.keys():
+            _same(name.replace("_", "-"), what, self.texts[name], other.texts[name])
+        for name, flag in PROMPTS.items():
+            _same(flag, what, getattr(self, name), getattr(other, name))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary of what is known."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        held = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in held.items() if value is not None}
 
     @staticmethod
@@ -136,12 +129,25 @@ class Origin:
             found = Origin(**content)
         except TypeError as error:
             raise ValueError(f"origin: a field is missing or unknown ({error})") from None
-        for field in fields(Origin):
-            value = getattr(found, field.name)
-            kind = int if field.name in SETTINGS or field.name == "calibration_size" else str
+        for entry in fields(Origin):
+            value, kind = getattr(found, entry.name), _kind(entry.name)
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise ValueError(f"origin.{field.name}: expected {kind.__name__}, got {value!r}")
+                raise ValueError(f"origin.{entry.name}: expected {kind.__name__}, got {value!r}")
         return found
+
+
+def _kind(name: str) -> type:
+    if name in ("flags", "texts"):
+        return dict
+    return int if name in ("layer", "length", "calibration_size", "bank_size") else str
+
+
+def _same(flag: str, what: str, recorded: Any, given: Any) -> None:
+    if recorded is None or given is None or recorded == given:
+        return
+    if isinstance(recorded, str):
+        recorded, given = f"SHA-256 {recorded[:12]}…", f"{given[:12]}…"
+    raise ValueError(f"--{flag}: {what} was made with another one ({recorded}, here {given})")
 
 
 def origin_from(content: Any) -> Origin | None:

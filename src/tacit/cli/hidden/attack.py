@@ -52,7 +52,7 @@ def attack(
         np.arange(len(found_release.states)),
         metric=metric,
         last_tokens=prefixes.bank[:, -1].numpy(),
-        rng=origin.seed,
+        rng=(origin.flags or {}).get("seed"),
         **options,
     )
     output.write({**result.to_dict(), "released": found_release.digest, "origin": origin.to_dict()})

@@ -108,7 +108,7 @@ def model_layer(
             rng=source.seed,
             progress=progress,
         )
-    origin = origin_of(source, found, layer, prefixes)
+    origin = origin_of(source, found, layer, prefixes, bank=bank, calibration=calibration)
     result = replace(result, origin=origin)
     provenance = Provenance.capture(
         command_line(), data_name=source.data_name, data_rows=len(prefixes.bank)

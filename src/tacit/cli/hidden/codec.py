@@ -83,7 +83,7 @@ def encode(
     ] = None,
     prompts: Annotated[
         str | None,
-        typer.Option(help="Text file or folder of them, a prompt a line, in the place of states."),
+        typer.Option(help="Text file, or folder of them: a prompt a line."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Model that reads the prompts; the codebook's if left out.")

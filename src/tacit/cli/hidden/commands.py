@@ -211,7 +211,7 @@ def release(
     measured = measure(found, layer, prefixes.calibration, difference_scale="raw", rng=source.seed)
     design = Designs(measured, differences).at(shape, kl_budget)
     states = found.states(prefixes.bank, layer)
-    origin = origin_of(source, found, layer, prefixes)
+    origin = origin_of(source, found, layer, prefixes, bank=bank, calibration=calibration)
     result = draw(states, design, differences=differences, origin=origin)
     result.save(out)
     if publish is not None:
@@ -265,7 +265,7 @@ def codebook(
     laboratory = Laboratory.prepare(found, layer, prefixes, sizes, seed=source.seed)
     book = dataclasses.replace(
         mechanism.book(laboratory, codewords, source.seed),
-        origin=origin_of(source, found, layer, prefixes),
+        origin=origin_of(source, found, layer, prefixes, bank=bank, calibration=calibration),
     )
     certificate = CodeTrial(laboratory, book).certificate
     told = calibration_membership(book, laboratory.calibration, laboratory.bank, rng=source.seed)

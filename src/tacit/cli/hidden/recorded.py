@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import hashlib
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit._ground.files import read_bytes
 from tacit.cli.hidden.inputs import Source
 
 if TYPE_CHECKING:
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from tacit.models import LanguageModel, Prefixes
 
 SAME = "As the file says when left out; another one is refused."
+SIZES = ("bank", "calibration", "held_out")
+# compared by what is in them, so that a copy of it does as well
+PATHS = ("model", "texts", "prompts", "public_texts")
 
 
 @dataclass(frozen=True)
@@ -36,47 +41,55 @@ class Recorded:
             ValueError: the first thing that differs; the sentence names its flag.
         """
         name = Path(path).name
-        made = {
-            "layer": origin.layer,
-            "length": origin.length,
-            "bank": origin.bank_size,
-            "calibration": origin.calibration_size,
-            "seed": origin.seed,
-        }
-        for field in fields(self):
-            given = getattr(self, field.name)
-            if field.name in made and given is not None and given != made[field.name]:
-                raise ValueError(
-                    f"--{field.name}: {name} was made with {made[field.name]}, got {given}"
-                )
-        if origin.bank_size is None or origin.seed is None:
+        if origin.flags is None or origin.bank_digest is None:
             raise ValueError(f"{name}: it does not say which prompts it was made with")
-        source = Source(
-            model=origin.model if self.model is None else self.model,
-            texts=origin.texts if self.texts is None else self.texts,
-            length=origin.length,
-            seed=origin.seed,
-        )
-        model, prefixes = source.prepare(
-            origin.layer, bank=origin.bank_size, calibration=origin.calibration_size
-        )
-        here = origin_of(source, model, origin.layer, prefixes)
+        made = {**origin.flags, "layer": origin.layer}
+        for flag, given in asdict(self).items():
+            if given is not None and flag in PATHS:
+                made[flag] = given
+            elif given not in (None, made.get(flag)):
+                raise ValueError(f"--{flag}: {name} was made with {made.get(flag)}, got {given}")
+        sizes = {size: made.pop(size) for size in SIZES if size in made}
+        layer = made.pop("layer")
+        try:
+            source = Source(**made)
+            model, prefixes = source.prepare(layer, **sizes)
+        except TypeError as error:
+            raise ValueError(f"{name}: its flags are not those of this version ({error})") from None
+        here = origin_of(source, model, layer, prefixes, **sizes)
         origin.check(here, name)
         return model, prefixes, here
 
 
-def origin_of(source: Source, model: LanguageModel, layer: int, prefixes: Prefixes) -> Origin:
-    """Return where the states of a command's prompts come from."""
+def origin_of(
+    source: Source, model: LanguageModel, layer: int, prefixes: Prefixes, **sizes: int
+) -> Origin:
+    """Return where the states of a command's prompts come from.
+
+    Args:
+        source: the flags that chose the model and the prompts.
+        model: what they loaded.
+        layer: 1 … L.
+        prefixes: the prompts they gave.
+        sizes: how many prompts of each kind were asked for.
+    """
     from tacit.hidden_states.origin import Origin
+
+    flags = asdict(source)
+    given = {name: flags[name] for name in PATHS[1:] if flags.get(name) is not None}
+    texts = {name: _content_digest(place) for name, place in given.items()}
+    if not texts:
+        texts["docstrings"] = _content_digest(None)
+    return Origin.of(model, layer, prefixes, flags={**flags, **sizes}, texts=texts)
+
+
+def _content_digest(path: Any) -> str:
+    """Return the SHA-256 of a text, of all in a folder, or of the docstrings of Python here."""
     from tacit.models import docstring_corpus, read_text
     from tacit.models.texts.corpus import digest
 
-    text = docstring_corpus() if source.texts is None else read_text(source.texts)
-    return Origin.of(
-        model,
-        layer,
-        prefixes,
-        seed=source.seed,
-        texts=source.texts,
-        texts_digest=digest(text),
-    )
+    if path is None:
+        return digest(docstring_corpus())
+    if Path(path).is_dir() or str(path).endswith((".txt", ".txt.gz")):
+        return digest(read_text(path))
+    return hashlib.sha256(read_bytes("--prompts", path)).hexdigest()

@@ -125,7 +125,7 @@ def compose(size: int, releases: int, candidates: int, *, weights: Any = None) -
 
     Source: a function of one of C^T values.
     """
-    codes = integer("size", size, minimum=1)
+    codes = integer("size", size, minimum=1, maximum=None)
     times = integer("releases", releases, minimum=1)
     count = integer("candidates", candidates, minimum=2)
     cells = min(count, codes**times) if times * math.log(codes) < 60.0 else count
@@ -236,7 +236,7 @@ def _cell_masses(cells: Codes, occupied: int, weights: Any) -> tuple[Array, Arra
 
 def checked_codes(name: str, codes: Any, size: int, *, least: int = 2) -> Codes:
     """Return codes (N,) or (N, T) in 0 … ``size`` − 1, of at least so many candidates."""
-    count = integer("size", size, minimum=1)
+    count = integer("size", size, minimum=1, maximum=None)
     try:
         found = np.asarray(plain(codes))
     except ValueError:

@@ -156,15 +156,13 @@ class ProductCodebook:
         """
         rows = self._checked(codes)
         cells = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
-        return certify(cells, int(cells.max()) + 1, weights=weights)
+        return certify(cells, self.size, weights=weights)
 
     def compose(
         self, releases: int, candidates: int, *, weights: ArrayLike | None = None
     ) -> CodeCertificate:
         """Bound T releases without a bank, as ``Codebook.compose``."""
-        # more codes than candidates tell no more than the candidates
-        count = integer("candidates", candidates, minimum=2)
-        return compose(min(self.size, count), releases, count, weights=weights)
+        return compose(self.size, releases, candidates, weights=weights)
 
     def information(self, releases: int = 1) -> InformationBound:
         """Return what T codes tell about a vector whatever its law: ``T Σ_j ln C_j`` nats."""
