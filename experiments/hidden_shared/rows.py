@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from tacit.hidden_states import Point
+from tacit.measured import Interval
 
 DIGITS = 5
 
@@ -66,11 +67,15 @@ def row(point: Point) -> Row:
     by_name = {attack.name: attack.top1.value for attack in point.attacks}
     return Row(
         point.layer, point.mechanism, *level, point.reading, point.protocol,
-        *point.kl.to_list(), *point.agreement.to_list(),
-        best.name, *best.top1.to_list(),
+        *ends(point.kl), *ends(point.agreement), best.name, *ends(best.top1),
         by_name.get("euclidean"), by_name.get("mahalanobis"),
         point.epsilon_nearest, point.epsilon_random, point.bound,
     )  # fmt: skip
+
+
+def ends(measured: Interval) -> tuple[float, float, float]:
+    """Return the value and both ends."""
+    return measured.value, measured.low, measured.high
 
 
 def packed(rows: Iterable[Row]) -> dict[str, Any]:
