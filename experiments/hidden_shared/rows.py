@@ -67,15 +67,15 @@ def row(point: Point) -> Row:
     by_name = {attack.name: attack.top1.value for attack in point.attacks}
     return Row(
         point.layer, point.mechanism, *level, point.reading, point.protocol,
-        *_ends(point.kl), *_ends(point.agreement),
-        best.name, *_ends(best.top1),
+        *ends(point.kl), *ends(point.agreement), best.name, *ends(best.top1),
         by_name.get("euclidean"), by_name.get("mahalanobis"),
         point.epsilon_nearest, point.epsilon_random, point.bound,
     )  # fmt: skip
 
 
-def _ends(held: Interval) -> tuple[float, float, float]:
-    return held.value, held.low, held.high
+def ends(measured: Interval) -> tuple[float, float, float]:
+    """Return the value and both ends."""
+    return measured.value, measured.low, measured.high
 
 
 def packed(rows: Iterable[Row]) -> dict[str, Any]:
