@@ -175,7 +175,7 @@ def test_an_audit_of_several_releases_recommends_and_is_gated_by_all_of_them(ask
     model, prefixes = asked
     options = {
         "prefixes": prefixes, "mechanisms": ["isotropic", "codebook-euclidean"],
-        "budgets": (1.0,), "codewords": (8,), "sizes": SIZES, "rng": 2,
+        "kl_budgets": (1.0,), "codewords": (8,), "sizes": SIZES, "rng": 2,
     }  # fmt: skip
     one, two = (
         audit_layer(
