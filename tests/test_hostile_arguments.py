@@ -41,6 +41,10 @@ CALLS = {
     linalg.generalized_eigh: ([EYE, EYE], {}),
     linalg.bures_fidelity: ([EYE, EYE], {}),
     linalg.row_space: ([EYE], {}),
+    information.channel_leakage: ([EYE], {"secret": "it"}),
+    information.code_leakage: ([3], {"secret": "it"}),
+    information.response_leakage: ([4, 1.0], {"near": 2, "secret": "it"}),
+    information.gaussian_leakage: ([3], {"radius": 1.0, "noise_std": 1.0, "secret": "it"}),
     information.mixture: (
         [BOUNDED, covariance.Isotropic(1.0, 3)],
         {"weights": np.full(50, 0.02), "samples": 200, "confidence": 0.9, "rng": 1},

@@ -188,7 +188,8 @@ def _books(study: Study) -> list[str]:
                  *cells)
             )  # fmt: skip
     return [
-        "Codebooks: success that no attacker exceeds, agreement / KL with the clean earlier "
+        "Codebooks: success that no attacker exceeds to whom the prompts of the bank are equally "
+        "likely (for every other the factor is C), agreement / KL with the clean earlier "
         "positions (A) and from the code alone (B):",
         "",
         *table(("cells by", "C", "layer", "success at most", "A", "B"), lines_of),

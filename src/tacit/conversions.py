@@ -20,7 +20,8 @@ def success_from_information(nats: float, prior: float) -> float:
     """Largest success that ``nats`` of mutual information allow in a task with this prior success.
 
     The upper end s of kl(s ‖ p) = s ln(s/p) + (1−s) ln((1−s)/(1−p)) <= I(X; Y), which holds for
-    every task on X and every attacker who sees Y; 1 where nats >= −ln p.
+    every task on X and every attacker who sees Y and knows of X its law alone; 1 where
+    nats >= −ln p.
 
     Args:
         nats: Mutual information between the secret and the release, >= 0, in nats; may be inf.
@@ -64,7 +65,7 @@ def success_from_information(nats: float, prior: float) -> float:
 
 
 def information_from_success(success: float, prior: float) -> float:
-    """Largest information budget that keeps the success of every attacker at most ``success``.
+    """Largest information budget that keeps the success of an attacker at most ``success``.
 
     kl(s ‖ p) for s = ``success`` and p = ``prior``, rounded down so that
     ``success_from_information(information_from_success(s, p), p) <= s``. Read the other way, an

@@ -109,7 +109,7 @@ def _key(left: float, y: float, narrow: bool, protocol: str) -> list[Markup]:
         noise = [(full, "noise, decoded alone")]
     entries = [(mark, label, "measured") for mark, label in noise]
     bound = draw.line("bound", left, y - 4, left + 16, y - 4)
-    entries.append((bound, "bound on every attacker", "bound"))
+    entries.append((bound, "bound, prompts equally likely", "bound"))
     parts = []
     for index, (mark, label, kind) in enumerate(entries):
         over, down = (0, 20 * index) if narrow else ((0, 225, 410)[index], 0)
