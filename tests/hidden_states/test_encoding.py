@@ -94,13 +94,14 @@ def test_the_certificate_stands_in_the_file(product, tmp_path):
         assert list(file.keys()) == ["codes"]
         content = json.loads(file.metadata()["tacit"])
     assert load_file(place)["codes"].dtype == np.uint8
-    (held,) = [guarantee_from_dict(entry) for entry in content["guarantees"]]
+    leaked, held = (guarantee_from_dict(entry) for entry in content["guarantees"])
+    assert (leaked.factor, leaked.releases) == (math.prod(product.sizes) ** 3, 3)
     exact = 3 * sum(math.log(size) for size in product.sizes)
     assert exact <= held.nats <= exact * (1 + 1e-13)
     assert content["codebook"] == product.digest
     assert any("3 codes are released about each prompt" in line for line in held.assumptions)
     form = load(str(place))
-    assert form.guarantees == (held,)
+    assert form.guarantees == (leaked, held)
     assert dict(form.digests)["codebook"] == product.digest
 
 
@@ -242,17 +243,25 @@ def test_an_edited_certificate_contradicts_itself(plain, tmp_path):
     side = tmp_path / "codes.npy.json"
     content = json.loads(side.read_text())
     assert load(str(side)).guarantees[0].nats == content["guarantees"][0]["nats"]
-    content["guarantees"][0]["nats"] /= 10
-    side.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="contradicts itself"):
-        load(str(side))
-    with pytest.raises(ValueError, match="less than the number of codes"):
-        decode_codes(plain, place, tmp_path / "back.npy")
+    told = content["guarantees"]
+    for entry, change in (
+        (1, {"nats": told[1]["nats"] / 10}),
+        (0, {"nats": math.log(2), "factor": 2.0}),
+        (0, {"releases": 2}),
+    ):
+        edited = [*told]
+        edited[entry] = {**told[entry], **change}
+        side.write_text(json.dumps({**content, "guarantees": edited}))
+        with pytest.raises(ValueError, match="contradicts itself"):
+            load(str(side))
+        with pytest.raises(ValueError, match=r"less than the number of codes|a factor of 1 rel"):
+            decode_codes(plain, place, tmp_path / "back.npy")
 
 
 def test_randomised_codes_are_drawn_afresh_and_say_their_epsilon(plain, tmp_path):
     prepared = prepare_codes(plain, ROWS, epsilon=1.0, near=3, releases=2)
-    information, private = prepared.guarantees
+    leaked, information, private = prepared.guarantees
+    assert 1.0 < leaked.factor < math.exp(2.0)
     assert private.epsilon == pytest.approx(2.0)
     assert information.nats == pytest.approx(2.0)
     one = prepared.draw()

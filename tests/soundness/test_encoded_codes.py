@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tacit.guarantees import ApproximateDP, InformationBound, SuccessBound  # noqa: E402
+from tacit.guarantees import ApproximateDP, InformationBound, MaximalLeakage, SuccessBound  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Codebook,
     ProductCodebook,
@@ -32,7 +32,7 @@ def mutual_information(joint):
     )
 
 
-@certifies(InformationBound)
+@certifies(InformationBound, MaximalLeakage)
 @pytest.mark.parametrize("releases", [1, 2])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_uniform_choice_of_all_codes_attains_the_nats_of_a_store(parts, releases):
@@ -49,11 +49,13 @@ def test_a_uniform_choice_of_all_codes_attains_the_nats_of_a_store(parts, releas
     for column, places in enumerate(told.values()):
         joint[places, column] = 1 / len(secrets)
     nats = mutual_information(joint)
-    held = prepare_codes(book, vectors, releases=releases).guarantees[0]
+    leaked, held = prepare_codes(book, vectors, releases=releases).guarantees
+    assert isinstance(leaked, MaximalLeakage)
+    # the best guess of the secret from the codes is right always, and (1/Π C_j)^T blind
+    assert leaked.factor == len(secrets)
     assert nats <= held.nats * (1 + 1e-15)
     assert held.nats <= nats + 1e-12
     assert book.information(releases).nats == held.nats
-    # the best guess of the secret from the codes is right always, and (1/Π C_j)^T blind
     assert math.log(len(secrets)) <= held.nats
 
 
@@ -95,7 +97,11 @@ def test_randomised_stores_tell_no_more_than_certified(epsilon, releases):
     channel = one
     if releases == 2:
         channel = np.einsum("xi,xj->xij", one, one).reshape(book.size, -1)
-    information, private = prepared.guarantees
+    leaked, information, private = prepared.guarantees
+    factor = channel.max(axis=0).sum()
+    assert factor <= leaked.factor * (1 + 1e-14)
+    if releases == 1:
+        assert leaked.factor <= factor * (1 + 1e-9)
     for law in (np.ones(book.size), np.random.default_rng(1).dirichlet(np.ones(book.size))):
         joint = channel * (law / law.sum())[:, None]
         assert mutual_information(joint) <= information.nats

@@ -80,7 +80,7 @@ def code_leakage(outputs: int, *, secret: str = "the secret") -> MaximalLeakage:
 
     Source: Issa, Wagner and Kamath (2020), Theorem 1.
     """
-    count = integer("outputs", outputs, minimum=1)
+    count = integer("outputs", outputs, minimum=1, maximum=None)
     return MaximalLeakage(
         factor=rounded_up(Fraction(count)),
         nats=log_up(count),

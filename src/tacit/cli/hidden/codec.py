@@ -57,7 +57,7 @@ def fit(
     public = _drawn(open_vectors("VECTORS", vectors, column=column), calibration, seed)
     book = ProductCodebook.fit(public, parts=parts, size=codewords, least_cell=least_cell, rng=seed)
     book.save(out)
-    bound = book.information()
+    bound = book.leakage()
     output.write(
         {
             "out": out,

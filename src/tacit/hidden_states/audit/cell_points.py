@@ -55,6 +55,7 @@ class CodeTrial(Trial):
         self.sequences: Cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
         self.certificate: CodeCertificate = book.certify(joint)
         self.rank = self.certificate.occupied or 0
+        self.codes = book.size
 
     def certify(self) -> tuple[Guarantee, ...]:
         """Return the theorems, that for every prior first."""

@@ -130,19 +130,20 @@ class Codes(Mechanism, ABC):
         self, point: Point, guarantees: Sequence[Guarantee], releases: int
     ) -> str | None:
         """Count again: C^T for every prior, occupied/N for the uniform law, at most ln occupied."""
-        if point.codewords is None or not 1 <= point.rank <= point.bank:
+        size = point.codewords if point.codes is None else point.codes
+        if size is None or not 1 <= point.rank <= min(point.bank, size**releases):
             return "expected a number of codewords and of occupied cells, got others"
         law = Law(point.bank, 1 / point.bank)
         counted = rounded_up(Fraction(point.rank, point.bank))
         most = log_up(point.rank)
-        expected = (codes_leakage(point.codewords, releases), law.success(counted, releases))
+        expected = (codes_leakage(size, releases), law.success(counted, releases))
         for held in guarantees:
             if isinstance(held, InformationBound):
                 if held != law.information(min(held.nats, most), releases):
                     return f"{point.rank:,} occupied cells do not give the information stated"
             elif held not in expected:
                 return (
-                    f"C = {point.codewords:,}, T = {releases} and {point.rank:,} of {point.bank:,} "
+                    f"C = {size:,}, T = {releases} and {point.rank:,} of {point.bank:,} "
                     f"occupied do not give the {type(held).__name__} stated"
                 )
         return None

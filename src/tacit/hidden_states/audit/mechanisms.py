@@ -74,9 +74,11 @@ class Trial(ABC):
         rank: directions that receive noise, or values that the release takes.
         predicted_kl: ½ tr(FΣ) in nats, where the release is the state and noise of covariance Σ.
         epsilon_random: Rényi ε of order 2 over random pairs of the bank, where there is one.
+        codes: codes that the release can take, of codes.
     """
 
     rank: int
+    codes: int | None = None
     predicted_kl: float | None = None
     epsilon_random: float | None = None
 

@@ -93,7 +93,7 @@ class Point:
         protocol: ``"A"``, the earlier positions stay clean, or ``"B"``, the release alone.
         kl_budget: K = ½ tr(FΣ) spent by design, nats; None for codebooks.
         target_epsilon: Rényi ε of order 2 the noise was scaled to; None otherwise.
-        codewords: C; None for Gaussian noise.
+        codewords: C asked for; None for Gaussian noise.
         rank: directions that receive noise, or occupied cells (sequences of cells, of several
             releases).
         predicted_kl: ½ tr(FΣ), nats: what the KL is while it is quadratic; None for codebooks.
@@ -116,6 +116,7 @@ class Point:
         draw: seed of this release's own draws.
         seconds: how long the point took.
         guesses: what attackers reached who know more of a prompt or ask less of it.
+        codes: C of the codebook as fitted, without cells of too few prompts.
     """
 
     model: str
@@ -147,6 +148,7 @@ class Point:
     draw: int
     seconds: float
     guesses: tuple[GuessPoint, ...] = ()
+    codes: int | None = None
 
     @property
     def label(self) -> str:
@@ -190,6 +192,8 @@ class Point:
         content = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
         if not self.guesses:
             del content["guesses"]
+        if self.codes is None:
+            del content["codes"]
         return {"schema": SCHEMA, **content}
 
     @classmethod

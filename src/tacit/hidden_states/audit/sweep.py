@@ -231,6 +231,7 @@ class Bench:
             target_epsilon=setting.target_epsilon,
             codewords=setting.codewords,
             rank=trial.rank,
+            codes=trial.codes,
             predicted_kl=trial.predicted_kl,
             **use,
             attacks=attacks,

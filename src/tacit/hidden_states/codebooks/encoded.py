@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy.typing as npt
 
 from tacit._ground.checks import integer
 from tacit._ground.reprs import short_repr
-from tacit.guarantees import ApproximateDP, InformationBound, guarantee_from_dict
+from tacit.guarantees import ApproximateDP, InformationBound, MaximalLeakage, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.counting import SECRET, information
+from tacit.information import code_leakage, response_leakage
 from tacit.releases.form import Form, Release
 
 FORMAT = "tacit.codes"
@@ -36,6 +38,7 @@ class EncodedCodes(Release):
         rows: n.
         sizes: cells of every part of a code.
         releases: T, rows of the file about one prompt at most.
+        near: k of randomised response over the codes; 1 without.
         guarantees: of the T rows about one prompt.
         digest: SHA-256 of the codes, little-endian in row order.
         codebook: SHA-256 of the codebook.
@@ -49,6 +52,7 @@ class EncodedCodes(Release):
     rows: int
     sizes: tuple[int, ...]
     releases: int
+    near: int
     guarantees: tuple[Guarantee, ...]
     digest: str
     codebook: str
@@ -88,6 +92,7 @@ class EncodedCodes(Release):
             "rows": self.rows,
             "sizes": list(self.sizes),
             "releases": self.releases,
+            "near": self.near,
             "tensor": CODES,
             "digest": self.digest,
             "codebook": self.codebook,
@@ -116,6 +121,7 @@ class EncodedCodes(Release):
                 rows=integer("codes.rows", content["rows"], minimum=1),
                 sizes=tuple(integer("codes.sizes", size, minimum=1) for size in content["sizes"]),
                 releases=integer("codes.releases", content["releases"], minimum=1),
+                near=integer("codes.near", content["near"], minimum=1),
                 guarantees=tuple(guarantee_from_dict(held) for held in content["guarantees"]),
                 digest=str(content["digest"]),
                 codebook=str(content["codebook"]),
@@ -125,11 +131,26 @@ class EncodedCodes(Release):
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"codes: a field is missing or malformed: {error!r}") from None
-        private = [held for held in found.guarantees if isinstance(held, ApproximateDP)]
-        epsilon = private[0].epsilon / found.releases if private else None
-        least = information(found.sizes, found.releases, epsilon).nats * (1.0 - ROUNDING)
-        if not any(
-            isinstance(held, InformationBound) and held.nats >= least for held in found.guarantees
-        ):
-            raise ValueError("codes: the guarantee says less than the number of codes gives")
+        found._check_guarantees()
         return found
+
+    def _check_guarantees(self) -> None:
+        """Refuse guarantees that say less than the number of codes, and ε, give."""
+        private = [held for held in self.guarantees if isinstance(held, ApproximateDP)]
+        epsilon = private[0].epsilon / self.releases if private else None
+        told = information(self.sizes, self.releases, epsilon).nats
+        count = math.prod(self.sizes)
+        one = (
+            code_leakage(count)
+            if epsilon is None
+            else response_leakage(count, epsilon, near=self.near)
+        )
+        leaked = one.nats * self.releases
+        for kind, least in ((MaximalLeakage, leaked), (InformationBound, told)):
+            held = [one for one in self.guarantees if isinstance(one, kind)]
+            if not held or min(one.nats for one in held) < least * (1.0 - ROUNDING):
+                raise ValueError("codes: the guarantee says less than the number of codes gives")
+            if isinstance(held[0], MaximalLeakage) and held[0].releases != self.releases:
+                raise ValueError(
+                    f"codes: expected a factor of {self.releases} releases, got {held[0].releases}"
+                )

@@ -65,6 +65,7 @@ class PreparedCodes(Prepared[EncodedCodes]):
                 rows=self.rows,
                 sizes=sizes,
                 releases=self.releases,
+                near=1 if self.response is None else self.response.near,
                 guarantees=self.guarantees,
                 digest=digest,
                 codebook=self.codec.digest,
@@ -106,10 +107,10 @@ def prepare_codes(
 ) -> PreparedCodes:
     """Certify the codes of many states before any is written.
 
-    A code is one of ``Π_j C_j`` values whatever the state, so T of them tell at most
-    ``T Σ_j ln C_j`` nats about their prompt, under any law of it; nothing about the states is
-    looked at for that. Distances are taken in float32: a state between two centres may be coded
-    as either, which changes no count.
+    A code is one of ``Π_j C_j`` values whatever the state, so T of them multiply any attacker's
+    chance by at most ``(Π_j C_j)^T`` and tell at most ``T Σ_j ln C_j`` nats about their prompt,
+    under any law of it; nothing about the states is looked at for that. Distances are taken in
+    float32: a state between two centres may be coded as either, which changes no count.
 
     Args:
         codec: the codebook.
@@ -147,7 +148,8 @@ def prepare_codes(
     elif near != 1:
         raise ValueError("near: expected 1 without epsilon, got more")
     rows, blocks = _blocks(codec, states)
-    guarantees: tuple[Guarantee, ...] = (information(codec.sizes, times, epsilon),)
+    leakage = codec.leakage(times) if response is None else response.leakage(times)
+    guarantees: tuple[Guarantee, ...] = (leakage, information(codec.sizes, times, epsilon))
     if response is not None:
         guarantees += (response.guarantee(times),)
     return PreparedCodes(

@@ -17,13 +17,14 @@ from torch import Tensor
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
-from tacit.guarantees import InformationBound
+from tacit.guarantees import InformationBound, MaximalLeakage
 from tacit.hidden_states.codebooks.assignment import nearest_cells
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
     Codes,
     certify,
     checked_codes,
+    codes_leakage,
     compose,
 )
 from tacit.hidden_states.codebooks.clustering import FIRST_ROUNDS, FULL_ROUNDS
@@ -163,6 +164,10 @@ class ProductCodebook:
     ) -> CodeCertificate:
         """Bound T releases without a bank, as ``Codebook.compose``."""
         return compose(self.size, releases, candidates, weights=weights)
+
+    def leakage(self, releases: int = 1) -> MaximalLeakage:
+        """Return what T codes multiply any attacker's chance by: ``(Π_j C_j)^T``."""
+        return codes_leakage(self.size, integer("releases", releases, minimum=1))
 
     def information(self, releases: int = 1) -> InformationBound:
         """Return what T codes tell about a vector whatever its law: ``T Σ_j ln C_j`` nats."""
