@@ -62,7 +62,7 @@ def test_an_origin_survives_a_file_and_bad_ones_are_refused(origin):
     assert Origin.from_dict(origin.to_dict()) == origin
     assert Origin.from_dict(origin.public.to_dict()) == origin.public
     content = origin.to_dict()
-    wrong = ({"more": 1}, {"layer": "1"}, {"layer": True}, {"model": 3}, {"texts": []})
+    wrong = [{"more": 1}, {"layer": "1"}, {"layer": True}, {"model": 3}, {"texts": []}]
     for bad in (None, [], {}, *({**content, **change} for change in wrong)):
         with pytest.raises(ValueError, match="origin"):
             Origin.from_dict(bad)
