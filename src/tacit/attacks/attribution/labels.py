@@ -39,9 +39,9 @@ def label_tokens(prompts: Any, *, position: int = -1) -> Indices:
         [4, 7]
     """
     place = integer("position", position, minimum=-(2**31))
-    rows = [np.asarray(plain(row)) for row in prompts]
+    rows = _rows(prompts)
     least = place + 1 if place >= 0 else -place
-    if not rows or min(row.size for row in rows) < least:
+    if min(row.size for row in rows) < least:
         raise ValueError(f"prompts: expected at least {least} tokens in each, got fewer")
     return np.array([int(row[place]) for row in rows], dtype=np.int64)
 
@@ -118,7 +118,7 @@ class Topics:
         from scipy import sparse
         from scipy.sparse.linalg import svds
 
-        rows = [np.asarray(plain(row), dtype=np.int64) for row in prompts]
+        rows = _rows(prompts)
         count = integer("clusters", clusters, minimum=2)
         if len(rows) <= count:
             raise ValueError(f"prompts: expected more than {count} prompts, got {len(rows)}")
@@ -137,8 +137,7 @@ class Topics:
     def label(self, prompts: Any) -> Indices:
         """Return the cluster of every prompt, (n,)."""
         size = len(self.weights)
-        rows = [np.asarray(plain(row), dtype=np.int64) for row in prompts]
-        known = [row[row < size] for row in rows]
+        known = [row[row < size] for row in _rows(prompts)]
         points = _unit(_scaled(_counts(known, size), self.weights) @ self.directions)
         return _nearest(points, self.centres)[0]
 
@@ -182,12 +181,24 @@ def read_labels(
     return {name: np.array([row[header.index(name)] for row in rows[1:]]) for name in wanted}
 
 
+def _rows(prompts: Any) -> list[Indices]:
+    """Prompts as arrays of tokens, without the entries below 0 that pad them."""
+    try:
+        rows = [np.asarray(plain(row)) for row in prompts]
+    except (TypeError, ValueError):
+        raise ValueError(f"prompts: expected tokens, got {type(prompts).__name__}") from None
+    if not rows or any(row.ndim != 1 or row.dtype.kind not in "iu" for row in rows):
+        raise ValueError("prompts: expected rows of tokens, (n, T) or a list of them, got others")
+    return [row[row >= 0].astype(np.int64) for row in rows]
+
+
 def _texts(texts: Any) -> list[str]:
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+    try:
+        found = [] if isinstance(texts, str) else list(texts)
+    except TypeError:
+        found = []
+    if not found or not all(isinstance(text, str) for text in found):
         raise ValueError(f"texts: expected a list of texts, got {type(texts).__name__}")
-    found = list(texts)
-    if not found:
-        raise ValueError("texts: expected at least one, got none")
     return found
 
 

@@ -172,6 +172,8 @@ def as_prompts(model: LanguageModel, prompts: Any) -> list[Tensor]:
         rows = [model.check_tokens(as_tokens("prompts", row)[None])[0] for row in prompts]
     else:
         rows = list(model.check_tokens(as_tokens("prompts", prompts, ndim=2)))
+    # entries below 0 are padding
+    rows = [row[row >= 0] for row in rows]
     shortest = min(len(row) for row in rows)
     if shortest < 2:
         raise ValueError(
