@@ -116,6 +116,7 @@ def test_learners_refuse_numbers_that_make_no_sense():
 def test_built_in_labels_by_hand():
     assert label_tokens([[1, 2], [3, 4]], position=0).tolist() == [1, 3]
     assert label_tokens([[1, 2, 3], [4]]).tolist() == [3, 4]
+    assert label_tokens([[-1, 2, 3], [4, 5, 6]], position=0).tolist() == [2, 4]
     assert label_digits(["a1", "²", "٣ apples", ""]).tolist() == [1, 0, 1, 0]
     texts = {
         "we asked Ada about it": 1,

@@ -3,13 +3,34 @@
 import numpy as np
 import pytest
 
-from tacit.attacks import bayes, bayes_success, likelihood_ratio, lira, roc
+from tacit.attacks import (
+    CodeChannel,
+    Labelled,
+    Topics,
+    attributes,
+    bank_posterior,
+    bayes,
+    bayes_success,
+    label_digits,
+    label_names,
+    label_tokens,
+    likelihood_ratio,
+    lira,
+    roc,
+)
 from tacit.attacks.intervals import chernoff_interval
 from tacit.attacks.retrieval.attack import retrieve, zipf
 from tacit.classifiers import privatize_logits
 from tacit.conversions import fano_information
 from tacit.covariance import Diagonal, Isotropic
 from tests.arguments import check
+
+
+def attribute_of(prompts, released, labels, **options):
+    """Attack prompts that stand nowhere else."""
+    other = Labelled(100 + np.arange(27).reshape(9, 3), np.arange(9) % 3, np.arange(9) % 3)
+    return attributes(Labelled(prompts, released, labels), other, **options)
+
 
 LINE = np.array([[0.0], [1.0], [3.0]])
 SCORES = np.random.default_rng(0).normal(size=(9, 5))
@@ -43,6 +64,19 @@ CALLS = {
         },
     ),
 }
+CODES, TOKENS = np.arange(9) % 3, np.arange(27).reshape(9, 3)
+CALLS |= {
+    label_tokens: ([TOKENS], {"position": -1}),
+    label_digits: ([["a", "b1"]], {}),
+    label_names: ([["a", "b1"]], {}),
+    Topics.fit: ([TOKENS, 2], {"rng": 0}),
+    bank_posterior: (
+        [CODES, CODES[:4], np.arange(4), CodeChannel()],
+        {"task": CODES, "known": CODES, "weights": np.ones(9), "leakage_factor": 2.0,
+         "confidence": 0.9},
+    ),
+    attribute_of: ([TOKENS, CODES, CODES], {"learner": None, "confidence": 0.9, "rng": 0}),
+}  # fmt: skip
 NOISE = Isotropic(1.0, 1)
 BANK = np.random.default_rng(1).normal(size=(9, 3))
 RELEASED = BANK[:4] + 0.1

@@ -272,6 +272,29 @@ def test_bad_arguments_are_named(model, prompts, options, part):
         known_prefix(model, **given)
 
 
+@pytest.mark.parametrize("covariance", [None, LowRank(np.eye(3)[:1], np.eye(1))])
+def test_a_bare_direction_needs_a_floor(covariance):
+    with pytest.raises(ValueError, match=r"^floor"):
+        GaussianChannel(covariance, floor=0.0)
+    with pytest.raises(ValueError, match=r"^floor"):
+        GaussianChannel(covariance, floor=-1.0)
+
+
+def test_the_table_of_randomised_codes_is_that_of_its_reports():
+    from tacit.hidden_states.codebooks.response import RandomizedCodes
+
+    response = RandomizedCodes(1.5, np.array([[0, 1], [1, 2], [2, 0], [3, 0]]))
+    table = response.table()
+    np.testing.assert_allclose(table.sum(axis=1), 1.0)
+    channel = CodeChannel(table=table)
+    for draw in (response.release, channel.draw):
+        reports = draw(np.full(4000, 3), np.random.default_rng(0))
+        shares = np.bincount(reports, minlength=4) / 4000
+        errors = np.sqrt(table[3] * (1 - table[3]) / 4000)
+        assert (np.abs(shares - table[3]) < 5 * errors).all()
+        assert (np.abs(shares - table[0]) > 5 * errors).any()
+
+
 @pytest.mark.parametrize("table", [[[0.5, 0.4]], [[1.5, -0.5]], [[np.nan, 1.0]]])
 def test_a_table_that_is_no_distribution_is_refused(table):
     with pytest.raises(ValueError, match=r"^table"):

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, matrix, plain
 from tacit.attacks.attribution.learners import CountTable, Discriminant, Learner
+from tacit.attacks.exact.channels import as_array
 from tacit.attacks.exact.posterior import standing
 from tacit.attacks.exact.result import GuessAttack
 from tacit.attacks.retrieval.bank import Indices
@@ -69,6 +70,9 @@ def attributes(
         1.0
     """
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    for which, given in (("attacked", attacked), ("calibration", calibration)):
+        if not isinstance(given, Labelled):
+            raise ValueError(f"{which}: expected a Labelled, got {type(given).__name__}")
     own, known = _keys("attacked", attacked.prompts), _keys("calibration", calibration.prompts)
     shared = len(set(own) & set(known))
     if shared:
@@ -88,7 +92,7 @@ def attributes(
     truth: Indices = np.where(classes[place] == wanted, place, -1).astype(np.int64)
     if learner is None:
         learner = CountTable() if seen.ndim == 1 else Discriminant()
-    if (seen.ndim == 1) != isinstance(learner, CountTable):
+    if not isinstance(learner, Learner) or (seen.ndim == 1) != isinstance(learner, CountTable):
         raise ValueError(
             f"learner: expected one for {'codes' if seen.ndim == 1 else 'states'}, got "
             f"{type(learner).__name__}"
@@ -107,18 +111,22 @@ def attributes(
 
 def _keys(name: str, prompts: Any) -> list[Any]:
     """One value per prompt that only the same prompt has."""
-    if isinstance(prompts, str) or not len(prompts):
+    try:
+        listed = [] if isinstance(prompts, str) else list(prompts)
+        if listed and all(isinstance(prompt, str) for prompt in listed):
+            return listed
+        rows = [np.asarray(plain(row)) for row in listed]
+    except (TypeError, ValueError):
+        rows = []
+    if not rows:
         raise ValueError(f"{name}: expected a list of prompts, got {type(prompts).__name__}")
-    if all(isinstance(prompt, str) for prompt in prompts):
-        return list(prompts)
-    rows = [np.asarray(plain(row)) for row in prompts]
     if any(row.ndim != 1 or row.dtype.kind not in "iu" for row in rows):
         raise ValueError(f"{name}: expected prompts as texts or tokens, got others")
     return [row.astype(np.int64).tobytes() for row in rows]
 
 
 def _released(name: str, given: Labelled, count: int) -> Any:
-    found = np.asarray(plain(given.released))
+    found = as_array(f"{name}.released", given.released)
     if found.ndim == 2:
         found = matrix(f"{name}.released", found)
     elif found.ndim != 1 or found.dtype.kind not in "iu":
@@ -132,7 +140,7 @@ def _released(name: str, given: Labelled, count: int) -> Any:
 
 
 def _labels(name: str, labels: Any, count: int) -> Any:
-    found = np.asarray(plain(labels))
+    found = as_array(f"{name}.labels", labels)
     if found.shape != (count,):
         raise ValueError(f"{name}.labels: expected {count} labels, got shape {found.shape}")
     if found.dtype.kind == "f" and not np.isfinite(found).all():

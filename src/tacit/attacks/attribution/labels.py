@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, plain
 from tacit.attacks.retrieval.bank import Indices
-from tacit.models.padding import PADDING
 
 Labels = npt.NDArray[Any]
 
@@ -41,18 +40,12 @@ def label_tokens(prompts: Any, *, position: int = -1, absent: int | None = None)
         [4, 7]
     """
     place = integer("position", position, minimum=-(2**31))
-    rows = _token_rows(prompts)
+    rows = _rows(prompts)
     least = place + 1 if place >= 0 else -place
-    if not rows or (absent is None and min(row.size for row in rows) < least):
+    if absent is None and min(row.size for row in rows) < least:
         raise ValueError(f"prompts: expected at least {least} tokens in each, got fewer")
     kept = [absent if row.size < least else int(row[place]) for row in rows]
     return np.array(kept, dtype=np.int64)
-
-
-def _token_rows(prompts: Any) -> list[Indices]:
-    """Return the tokens of every prompt, without padding."""
-    rows = [np.asarray(plain(row), dtype=np.int64) for row in prompts]
-    return [row[row != PADDING] for row in rows]
 
 
 def label_digits(texts: Sequence[str]) -> Indices:
@@ -127,7 +120,7 @@ class Topics:
         from scipy import sparse
         from scipy.sparse.linalg import svds
 
-        rows = _token_rows(prompts)
+        rows = _rows(prompts)
         count = integer("clusters", clusters, minimum=2)
         if len(rows) <= count:
             raise ValueError(f"prompts: expected more than {count} prompts, got {len(rows)}")
@@ -146,8 +139,7 @@ class Topics:
     def label(self, prompts: Any) -> Indices:
         """Return the cluster of every prompt, (n,)."""
         size = len(self.weights)
-        rows = _token_rows(prompts)
-        known = [row[row < size] for row in rows]
+        known = [row[row < size] for row in _rows(prompts)]
         points = _unit(_scaled(_counts(known, size), self.weights) @ self.directions)
         return _nearest(points, self.centres)[0]
 
@@ -191,12 +183,24 @@ def read_labels(
     return {name: np.array([row[header.index(name)] for row in rows[1:]]) for name in wanted}
 
 
+def _rows(prompts: Any) -> list[Indices]:
+    """Prompts as arrays of tokens, without the entries below 0 that pad them."""
+    try:
+        rows = [np.asarray(plain(row)) for row in prompts]
+    except (TypeError, ValueError):
+        raise ValueError(f"prompts: expected tokens, got {type(prompts).__name__}") from None
+    if not rows or any(row.ndim != 1 or row.dtype.kind not in "iu" for row in rows):
+        raise ValueError("prompts: expected rows of tokens, (n, T) or a list of them, got others")
+    return [row[row >= 0].astype(np.int64) for row in rows]
+
+
 def _texts(texts: Any) -> list[str]:
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+    try:
+        found = [] if isinstance(texts, str) else list(texts)
+    except TypeError:
+        found = []
+    if not found or not all(isinstance(text, str) for text in found):
         raise ValueError(f"texts: expected a list of texts, got {type(texts).__name__}")
-    found = list(texts)
-    if not found:
-        raise ValueError("texts: expected at least one, got none")
     return found
 
 

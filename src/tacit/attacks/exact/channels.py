@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._ground.checks import Array, RandomSource, generator, matrix, plain
+from tacit._ground.checks import Array, RandomSource, generator, matrix, non_negative, plain
 from tacit.covariance import Covariance
 from tacit.covariance.coercion import as_covariance
 
@@ -61,14 +61,17 @@ class GaussianChannel(Channel):
     """The state and noise N(0, Σ): ``ln P(y | h) = −½ (y − h)ᵀ (Σ + τI)⁻¹ (y − h)``.
 
     A denoised state is a function of the noisy one: pass the noisy states. No attacker of the
-    denoised states does better, and none does worse where the denoiser is one-to-one, as the Wiener
-    denoiser is, and the posterior mean over public states that span the space: it is Σ∇φ of a
-    strictly convex φ.
+    denoised states does better, and none has to do worse where the denoiser is one-to-one. Over
+    public states that span the space the Wiener denoiser is, and the posterior mean: it is Σ∇φ of
+    a strictly convex φ.
 
     Args:
         covariance: Σ, or an array of variances (d,) or of shape (d, d); None for clean states.
         floor: τ >= 0, so that the rounding of states is not taken for information; by default
             2⁻³⁶ of the largest squared entry.
+
+    Raises:
+        ValueError: a floor of 0 where a direction has no noise.
 
     Example:
         >>> channel = GaussianChannel([1.0, 4.0])
@@ -86,7 +89,10 @@ class GaussianChannel(Channel):
             values, vectors = np.linalg.eigh(self.covariance.to_dense())
             self._values, self._vectors = np.maximum(values, 0.0), vectors
         self.deterministic = self.covariance is None
-        self.floor = floor
+        self.floor = None if floor is None else non_negative("floor", floor)
+        bare = self.covariance is None or self.covariance.rank < self.covariance.dim
+        if bare and self.floor == 0.0:
+            raise ValueError("floor: expected a number > 0 where a direction has no noise, got 0")
 
     def held(self, states: Tensor, behaviours: Behaviours | None) -> Array:
         """As ``Channel``."""
@@ -109,8 +115,7 @@ class GaussianChannel(Channel):
             scale = 1.0 / np.sqrt(max(floor, np.finfo(np.float64).tiny))
             rows, own = rows * scale, own * scale
         else:
-            with np.errstate(divide="ignore"):
-                scales = 1.0 / np.sqrt(self._values + floor)
+            scales = 1.0 / np.sqrt(self._values + floor)
             rows, own = rows @ self._vectors * scales, own @ self._vectors * scales
         squares = (rows**2).sum(axis=1)[:, None] + (own**2).sum(axis=1) - 2.0 * rows @ own.T
         scores: Array = -0.5 * np.maximum(squares, 0.0)
@@ -165,7 +170,7 @@ class CodeChannel(Channel):
 
     def checked(self, name: str, values: Any, *, released: bool = False) -> Codes:
         """As ``Channel``."""
-        found = np.asarray(plain(values))
+        found = as_array(name, values)
         if found.ndim != 1 or found.dtype.kind not in "iu" or found.size == 0 or found.min() < 0:
             raise ValueError(
                 f"{name}: expected codes, integers >= 0 of shape (n,), got {found.dtype} of shape "
@@ -175,7 +180,8 @@ class CodeChannel(Channel):
             size = self._table.shape[1 if released else 0]
             if found.max() >= size:
                 raise ValueError(f"{name}: expected codes below {size}, got {int(found.max())}")
-        return found.astype(np.int64)
+        codes: Codes = found.astype(np.int64)
+        return codes
 
     def log_likelihood(self, released: Codes, held: Codes) -> Array:
         """As ``Channel``."""
@@ -193,3 +199,11 @@ class CodeChannel(Channel):
         # a row may sum to less than a level drawn, by rounding
         below[below == self._table.shape[1]] -= 1
         return below
+
+
+def as_array(name: str, values: Any) -> Any:
+    """Return an array of whatever entries, or say that the rows are ragged."""
+    try:
+        return np.asarray(plain(values))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: expected an array, got ragged rows") from None

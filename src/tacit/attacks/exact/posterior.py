@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, in_interval, plain, vector
-from tacit.attacks.exact.channels import Channel
+from tacit._ground.checks import Array, in_interval, vector
+from tacit.attacks.exact.channels import Channel, as_array
 from tacit.attacks.exact.result import GuessAttack
 from tacit.attacks.retrieval.bank import Indices, indices
 
@@ -64,6 +64,8 @@ def bank_posterior(
 
     Source: Bayes' rule.
     """
+    if not isinstance(channel, Channel):
+        raise ValueError(f"channel: expected a Channel, got {type(channel).__name__}")
     held = channel.checked("bank", bank)
     seen = channel.checked("released", released, released=True)
     if np.shape(held)[1:] != np.shape(seen)[1:]:
@@ -177,7 +179,7 @@ def log_masses(joint: Array, labels: Indices) -> Array:
 
 def grouped(name: str, values: Any, count: int) -> Indices:
     """Return labels, whatever they are, as integers 0 … K − 1."""
-    found = np.asarray(plain(values))
+    found = as_array(name, values)
     if found.shape != (count,):
         raise ValueError(f"{name}: expected {count} labels, got shape {found.shape}")
     if found.dtype.kind == "f" and not np.isfinite(found).all():

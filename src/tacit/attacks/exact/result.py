@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, in_interval
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.retrieval.bank import Indices
 from tacit.attacks.retrieval.result import Interval, share_interval
@@ -76,6 +77,9 @@ class GuessAttack:
         **about: Any,
     ) -> GuessAttack:
         """Return the attack of some guesses; ``exact`` where they are all there are."""
+        factor = about.get("leakage_factor")
+        if factor is not None:
+            in_interval("leakage_factor", factor, 1.0, math.inf)
         success, prior = float(hits.mean()), float(blind.mean())
         gain = success - prior
         if exact:

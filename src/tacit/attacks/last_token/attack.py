@@ -80,6 +80,8 @@ def known_prefix(
 
     Source: Bayes' rule; protocol A of the utility, in which the earlier positions are known.
     """
+    if not isinstance(channel, Channel):
+        raise ValueError(f"channel: expected a Channel, got {type(channel).__name__}")
     level = model.check_layer(integer("layer", layer, minimum=1))
     listed = list_candidates(model, prompts, candidates, count=count, token_law=token_law)
     seen = channel.checked("released", released, released=True)

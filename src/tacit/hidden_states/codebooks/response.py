@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import RandomSource, as_float, generator, integer, positive
+from tacit._ground.checks import Array, RandomSource, as_float, generator, integer, positive
 from tacit._ground.numbers import rounded_up
 from tacit._ground.random import uniform_index
 from tacit.guarantees import ApproximateDP, MaximalLeakage
@@ -96,6 +96,18 @@ class RandomizedCodes:
         rest = (self.size - self.near) / self.near * math.exp(-self.epsilon)
         share = (1.0 - 4.0 * MACHINE_EPSILON) / (1.0 + rest)
         return math.floor(share * RESOLUTION) / RESOLUTION
+
+    def table(self) -> Array:
+        """Return ``P(report | code)`` as reports are drawn, (C, C), for an attacker to invert.
+
+        Example:
+            >>> RandomizedCodes(2.0, np.array([[0], [1], [2]])).table().round(3)[0].tolist()
+            [0.787, 0.107, 0.107]
+        """
+        far = (1.0 - self.inside) / (self.size - self.near)
+        chances: Array = np.full((self.size, self.size), far)
+        np.put_along_axis(chances, self.neighbours, self.inside / self.near, axis=1)
+        return chances
 
     def release(self, codes: Any, rng: RandomSource = None) -> Codes:
         """Draw a report for every code, (N,); from the operating system unless ``rng`` is given.
