@@ -2,8 +2,6 @@
 
 from .base import Evidence as Evidence
 from .base import Guarantee as Guarantee
-from .base import guarantee_from_dict as guarantee_from_dict
-from .base import guarantee_from_json as guarantee_from_json
 from .differential import ApproximateDP as ApproximateDP
 from .differential import GaussianDP as GaussianDP
 from .differential import Indistinguishability as Indistinguishability
@@ -12,3 +10,5 @@ from .information import InformationBound as InformationBound
 from .information import ResidualPrivacy as ResidualPrivacy
 from .information import SuccessBound as SuccessBound
 from .information import membership_bound as membership_bound
+from .reading import guarantee_from_dict as guarantee_from_dict
+from .reading import guarantee_from_json as guarantee_from_json

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tacit._ground.files import read_bytes
+from tacit.documents import read
 from tacit.releases.form import Form, Release, stated
 
 
@@ -34,7 +32,7 @@ def load(source: Any) -> Form:
         return source
     if isinstance(source, Release):
         return source.form
-    content = read_json(source) if isinstance(source, (str, Path)) else source
+    content = read("release", source) if isinstance(source, (str, Path)) else source
     if not isinstance(content, Mapping):
         raise ValueError(f"release: expected a release of tacit, got {type(content).__name__}")
     if "form" not in content:
@@ -56,22 +54,3 @@ def _check_agreement(content: Mapping[str, Any], form: Form) -> None:
             raise ValueError(f"release: the file contradicts itself, {name!r} is not in its form")
     if content.get("reproducible", form.reproducible) != form.reproducible:
         raise ValueError("release: the file contradicts itself about 'reproducible'")
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Return the value of a strict JSON file.
-
-    Raises:
-        ValueError: the file cannot be read or is not strict JSON.
-    """
-    name = os.fspath(path)
-    try:
-        return json.loads(read_bytes("release", path).decode("utf-8"), parse_constant=_refused)
-    except UnicodeDecodeError:
-        raise ValueError(f"release: {name} is not UTF-8 text") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"release: {name} is not JSON ({error})") from None
-
-
-def _refused(text: str) -> Any:
-    raise ValueError(f"release: the file is not strict JSON (it holds {text})")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tacit._ground.files import check_writable, write_bytes_atomic
+from tacit.documents import dumps, loads
 from tacit.hidden_states.codebooks.training import Predictor
 
 FORMAT = "tacit-codebook-1"
@@ -32,7 +32,7 @@ def write_codebook(
     if predictor is not None:
         for name, value in predictor.state_dict().items():
             kept[PREDICTOR + name] = value.contiguous()
-    content = save(kept, {"format": FORMAT, "about": json.dumps(dict(about))})
+    content = save(kept, {"format": FORMAT, "about": dumps(dict(about), ascii_only=True)})
     write_bytes_atomic("path", target, content)
     return target
 
@@ -61,5 +61,5 @@ def read_codebook(
         predictor = Predictor(len(parts["mean"]), len(parts["head.bias"]), hidden)
         predictor.load_state_dict(parts)
         predictor = predictor.eval().requires_grad_(False)
-    about: dict[str, Any] = json.loads(header["about"])
+    about: dict[str, Any] = loads(header["about"], name="path", source=name)
     return tensors, predictor, about

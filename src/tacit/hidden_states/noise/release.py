@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -22,16 +21,16 @@ from tacit._ground.checks import Array, RandomSource, is_reproducible, matrix
 from tacit._ground.files import check_writable, read_bytes, write_bytes_atomic
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
 from tacit.design import Design
+from tacit.documents import Envelope, dumps, loads
 from tacit.guarantees import RenyiDP
-from tacit.guarantees.base import guarantee_of
+from tacit.guarantees.reading import guarantee_of
 from tacit.hidden_states.geometry.utility import Utility, measure_utility
 from tacit.measured import Interval
 from tacit.models.continuation import Continuation
 from tacit.releases.form import Form, Release, Use
 from tacit.releases.prepared import Book, Expected, Prepared
 
-FORMAT = "tacit.hidden_states"
-FORMAT_VERSION = 1
+ENVELOPE = Envelope("tacit.hidden_states", 1)
 ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
 STATES = "states"
 PART = "covariance."
@@ -75,7 +74,7 @@ class HiddenRelease(Release):
     seed: int | None
     created: str
 
-    FORMAT = FORMAT
+    FORMAT = ENVELOPE.format
 
     @property
     def digest(self) -> str:
@@ -103,17 +102,17 @@ class HiddenRelease(Release):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON, without the states themselves."""
-        return {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            "shape": list(self.states.shape),
-            "digest": self.digest,
-            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "reproducible": self.reproducible,
-            "seed": self.seed,
-            "created": self.created,
-            "form": self.form.to_dict(),
-        }
+        return ENVELOPE.closed(
+            {
+                "shape": list(self.states.shape),
+                "digest": self.digest,
+                "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+                "reproducible": self.reproducible,
+                "seed": self.seed,
+                "created": self.created,
+                "form": self.form.to_dict(),
+            }
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write noisy states, design and guarantee as safetensors, whole or not at all.
@@ -131,24 +130,24 @@ class HiddenRelease(Release):
             for name, value in description.items()
             if isinstance(value, list)
         }
-        metadata = {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            "covariance": {k: v for k, v in description.items() if k not in arrays},
-            "design": {
-                "cost": self.design.cost,
-                "gap": None if math.isnan(self.design.gap) else self.design.gap,
-                "method": self.design.method,
-                "notes": list(self.design.notes),
-            },
-            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "reproducible": self.reproducible,
-            "seed": self.seed,
-            "created": self.created,
-        }
+        metadata = ENVELOPE.closed(
+            {
+                "covariance": {k: v for k, v in description.items() if k not in arrays},
+                "design": {
+                    "cost": self.design.cost,
+                    "gap": None if math.isnan(self.design.gap) else self.design.gap,
+                    "method": self.design.method,
+                    "notes": list(self.design.notes),
+                },
+                "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+                "reproducible": self.reproducible,
+                "seed": self.seed,
+                "created": self.created,
+            }
+        )
         tensors: dict[str, npt.NDArray[Any]] = {STATES: self.states}
         tensors.update({PART + name: part for name, part in arrays.items()})
-        content = to_safetensors(tensors, {"tacit": json.dumps(metadata, allow_nan=False)})
+        content = to_safetensors(tensors, {"tacit": dumps(metadata, ascii_only=True)})
         write_bytes_atomic("path", target, content)
 
     @staticmethod
@@ -368,20 +367,12 @@ def _guarantee(
 def _decoded(content: bytes, path: str) -> HiddenRelease:
     try:
         size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + size])["__metadata__"]
-        described = json.loads(metadata["tacit"])
+        metadata = loads(content[8 : 8 + size])["__metadata__"]
+        described = loads(metadata["tacit"])
         parts = from_safetensors(content)
     except (SafetensorError, ValueError, KeyError, TypeError):
         raise ValueError(f"path: expected a release of hidden states, got {path}") from None
-    if described.get("format") != FORMAT or described.get("version") != FORMAT_VERSION:
-        raise ValueError(
-            f"path: expected format {FORMAT!r} of version {FORMAT_VERSION}, got "
-            f"{described.get('format')!r} of version {described.get('version')!r}"
-        )
-    try:
-        return _rebuilt(described, parts)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"path: a field is missing or malformed: {error!r}") from None
+    return ENVELOPE.opened("path", described, lambda fields: _rebuilt(fields, parts))
 
 
 def _rebuilt(described: Mapping[str, Any], parts: Mapping[str, npt.NDArray[Any]]) -> HiddenRelease:
