@@ -18,7 +18,7 @@ SOURCE = Path(tacit.__file__).parent
 # guarantees put types on, and a design of least noise is certified by an information bound.
 FLOORS: list[set[str]] = [
     {"_ground"},
-    {"compute", "linalg", "text"},
+    {"compute", "documents", "linalg", "text"},
     {"covariance", "divergences", "measured"},
     {"conversions"},
     {"guarantees"},

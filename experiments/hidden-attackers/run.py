@@ -62,7 +62,8 @@ def main() -> int:
     text = read_text(arguments.texts) if arguments.texts else docstring_corpus()
     prefixes = Prefixes.draw(
         model.stream(text[:CHARACTERS]),
-        bank=scale.bank, calibration=scale.calibration, held_out=scale.sizes.prompts, length=LENGTH, rng=SEED,
+        bank=scale.bank, calibration=scale.calibration, held_out=scale.sizes.prompts,
+        length=LENGTH, rng=SEED,
     )  # fmt: skip
     arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED, tuple(layers))

@@ -371,10 +371,10 @@ def test_bad_documents_are_named(content, message):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("{", "document: expected JSON"),
-        ('{"type": "InformationBound", "nats": NaN}', "bare constant NaN"),
-        ('{"type": "InformationBound", "nats": Infinity}', "bare constant Infinity"),
-        ('{"type": "InformationBound", "nats": 1, "nats": 2}', "nats: given twice"),
+        ("{", "document: the text is not JSON"),
+        ('{"type": "InformationBound", "nats": NaN}', "it holds NaN"),
+        ('{"type": "InformationBound", "nats": Infinity}', "it holds Infinity"),
+        ('{"type": "InformationBound", "nats": 1, "nats": 2}', "the field .nats. twice"),
     ],
 )
 def test_documents_that_are_not_strict_json(document, message):

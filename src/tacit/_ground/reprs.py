@@ -28,19 +28,20 @@ def short_repr(kind: type[Kind]) -> type[Kind]:
 
 
 def _represented(self: Any) -> str:
-    shown = (f"{f.name}={_short(getattr(self, f.name))}" for f in fields(self) if f.repr)
-    return f"{type(self).__qualname__}({', '.join(shown)})"
+    parts = (f"{f.name}={shown(getattr(self, f.name))}" for f in fields(self) if f.repr)
+    return f"{type(self).__qualname__}({', '.join(parts)})"
 
 
-def _short(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a value in a few characters: an array as its type and shape, without its numbers."""
     if hasattr(value, "shape") and hasattr(value, "dtype") and tuple(value.shape):
         return f"<{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}>"
     if isinstance(value, (tuple, list, dict)) and len(value) > LONGEST:
         return f"<{type(value).__name__} of {len(value)}>"
     if isinstance(value, (tuple, list)):
-        inside = ", ".join(_short(entry) for entry in value)
+        inside = ", ".join(shown(entry) for entry in value)
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
     if isinstance(value, str):
         return repr(value if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 1] + "…")
-    shown = repr(value)
-    return f"{type(value).__name__}(…)" if len(shown) > LONGEST_TEXT else shown
+    text = repr(value)
+    return f"{type(value).__name__}(…)" if len(text) > LONGEST_TEXT else text

@@ -12,14 +12,13 @@ from tacit._ground.checks import Array
 from tacit._ground.reprs import short_repr
 from tacit.attacks import BayesAttack
 from tacit.design.base import Design
+from tacit.documents import Envelope
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.guarantees.base import guarantee_of
+from tacit.guarantees.reading import guarantee_of
 from tacit.measured import Interval
 from tacit.releases.form import Attack, Form, Release, Use
-from tacit.releases.publication import read_description
 
-FORMAT = "tacit.classifier"
-FORMAT_VERSION = 1
+ENVELOPE = Envelope("tacit.classifier", 1)
 HEADER = ("format", "version", "form")
 PUBLISHABLE = (
     "logits",
@@ -107,7 +106,7 @@ class ClassifierRelease(Release):
     seed: int | None
     created: str
 
-    FORMAT = FORMAT
+    FORMAT = ENVELOPE.format
 
     @property
     def form(self) -> Form:
@@ -151,20 +150,20 @@ class ClassifierRelease(Release):
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON that ``from_dict`` reads back."""
         interval = self.accuracy_interval
-        return {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            **vars(self),
-            "logits": self.logits.tolist(),
-            "guarantee": self.guarantee.to_dict(),
-            "identification": self.identification.to_dict(),
-            "label_bound": None if self.label_bound is None else self.label_bound.to_dict(),
-            "design": self.design.to_dict(),
-            "attack": None if self.attack is None else self.attack.to_dict(),
-            "accuracy_interval": None if interval is None else list(interval),
-            "output_variance": self.output_variance.tolist(),
-            "form": self.form.to_dict(),
-        }
+        return ENVELOPE.closed(
+            {
+                **vars(self),
+                "logits": self.logits.tolist(),
+                "guarantee": self.guarantee.to_dict(),
+                "identification": self.identification.to_dict(),
+                "label_bound": None if self.label_bound is None else self.label_bound.to_dict(),
+                "design": self.design.to_dict(),
+                "attack": None if self.attack is None else self.attack.to_dict(),
+                "accuracy_interval": None if interval is None else list(interval),
+                "output_variance": self.output_variance.tolist(),
+                "form": self.form.to_dict(),
+            }
+        )
 
     @staticmethod
     def from_dict(description: Any) -> ClassifierRelease:
@@ -173,7 +172,7 @@ class ClassifierRelease(Release):
         Raises:
             ValueError: not the description of a classifier release, or a field is missing.
         """
-        return read_description(description, FORMAT, FORMAT_VERSION, _read)
+        return ENVELOPE.opened("description", description, _read)
 
 
 def _attack(measured: BayesAttack, task: str) -> Attack:

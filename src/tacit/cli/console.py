@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -10,6 +9,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.text import Text
+
+from tacit.documents import dumps
 
 LABEL_WIDTH = 13
 PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
@@ -27,7 +28,7 @@ def line(console: Console, label: str, text: str) -> None:
 
 def dump(content: Any) -> str:
     """Return strict, indented JSON."""
-    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return dumps(content, name="--json", indent=2) + "\n"
 
 
 def print_json(content: Any) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from tacit.classifiers.release import ClassifierRelease
 from tacit.guarantees import InformationBound
 from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.releases import Form, Release, load
-from tacit.releases.loading import read_json
+from tacit.releases.loading import read_release
 from tacit.statistics.plan import ASSUMPTIONS
 from tacit.statistics.release import StatisticRelease
 
@@ -20,6 +21,7 @@ READERS: dict[str, Any] = {
     StatisticRelease.FORMAT: StatisticRelease.from_dict,
     ClassifierRelease.FORMAT: ClassifierRelease.from_dict,
     Audit.FORMAT: Audit.from_dict,
+    EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
 }
 # what double precision and a change of basis may lose
 ROUNDING = 1e-9
@@ -34,7 +36,7 @@ def consistent_form(source: Any) -> Form:
     Raises:
         ValueError: as ``tacit.load``, or two parts of the file contradict each other.
     """
-    content = read_json(source) if isinstance(source, (str, Path)) else source
+    content = read_release(source) if isinstance(source, (str, Path)) else source
     form = load(content)
     if isinstance(content, (Form, Release)):
         return form

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from tacit._ground.numbers import rounded_down, rounded_up
+from tacit.documents import dumps, loads
 from tacit.ledger.notions import (
     APPROXIMATE_DP,
     GAUSSIAN_DP,
@@ -152,7 +152,7 @@ class Account:
         totals = [[*key, _binary(self.totals[key])] for key in sorted(self.totals)]
         budget = None if self.budget is None else self.budget.to_dict()
         content = {"budget": budget, "orders": list(self.orders), "totals": totals}
-        return json.dumps(content, sort_keys=True)
+        return dumps(content, sort_keys=True, ascii_only=True)
 
     def _amounts(self, charges: Sequence[Charge], committed: bool) -> dict[Key, Total]:
         one = Total(Fraction(1))
@@ -206,7 +206,7 @@ def account_from_json(text: str) -> Account:
         ValueError: when the text is anything else.
     """
     try:
-        content = json.loads(text)
+        content = loads(text)
         budget = content["budget"]
         return Account(
             budget=None if budget is None else budget_from_dict(budget),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from types import TracebackType
 from typing import Any
 
 import sqlalchemy as sa
 
+from tacit.documents import dumps
 from tacit.ledger.chain import append, check_row, lock_page, now
 from tacit.ledger.records import CANCELLED, COMMITTED, DRAWN, RESERVED
 from tacit.ledger.rows import row_charges
@@ -48,10 +48,7 @@ class Reservation:
             ValueError: when ``record`` is not JSON-able, or the reservation was committed or
                 cancelled before.
         """
-        try:
-            text = json.dumps(record, allow_nan=False, ensure_ascii=False)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"record: expected a JSON-able dictionary ({error})") from None
+        text = dumps(record, name="record")
         self._move(COMMITTED, {RESERVED, DRAWN}, record=text)
 
     def cancel(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tacit import __version__
+from tacit.documents import dumps, loads
 from tacit.guarantees import Guarantee, guarantee_from_dict
 from tacit.ledger.account import Account
 from tacit.ledger.chain import ADVICE, Page, append, now
@@ -77,7 +77,7 @@ def entry_of(row: Mapping[Any, Any]) -> Entry:
             charges=charges_of(guarantees, reproducible=row["reproducible"]),
             reproducible=row["reproducible"],
             version=row["version"],
-            record=None if record is None else json.loads(record),
+            record=None if record is None else loads(record),
         )
     except UNREADABLE:
         raise _unreadable(RELEASE, row) from None
@@ -86,12 +86,12 @@ def entry_of(row: Mapping[Any, Any]) -> Entry:
 def guarantees_json(guarantees: Sequence[Guarantee]) -> str:
     """Return the statements about one release as a JSON list."""
     content = [guarantee.to_dict() for guarantee in guarantees]
-    return json.dumps(content, allow_nan=False, ensure_ascii=False)
+    return dumps(content)
 
 
 def guarantees_of(row: Mapping[Any, Any]) -> tuple[Guarantee, ...]:
     """Return the statements of a row."""
-    return tuple(guarantee_from_dict(content) for content in json.loads(row["guarantees"]))
+    return tuple(guarantee_from_dict(content) for content in loads(row["guarantees"]))
 
 
 def row_charges(row: Mapping[Any, Any]) -> tuple[Charge, ...]:
@@ -105,7 +105,7 @@ def budget_row(secret: str, budget: Budget | None, who: str, time: str) -> dict[
     return {
         "secret": secret,
         **{name: None if budget is None else getattr(budget, name) for name in LIMITS},
-        "orders": None if orders is None else json.dumps(orders),
+        "orders": None if orders is None else dumps(orders),
         "who": who,
         "time": time,
         "version": __version__,
@@ -120,7 +120,7 @@ def budget_of(row: Mapping[Any, Any]) -> Budget | None:
     try:
         return Budget(
             **{name: row[name] for name in LIMITS},
-            orders=None if orders is None else tuple(json.loads(orders)),
+            orders=None if orders is None else tuple(loads(orders)),
         )
     except UNREADABLE:
         raise _unreadable(BUDGET, row) from None

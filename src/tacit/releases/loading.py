@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tacit._ground.files import read_bytes
+from tacit.documents import loads, read
 from tacit.releases.form import Form, Release, stated
 
 LARGEST_HEADER = 2**27
@@ -39,7 +38,7 @@ def load(source: Any) -> Form:
         return source
     if isinstance(source, Release):
         return source.form
-    content = _read_file(source) if isinstance(source, (str, Path)) else source
+    content = read_release(source) if isinstance(source, (str, Path)) else source
     if not isinstance(content, Mapping):
         raise ValueError(f"release: expected a release of tacit, got {type(content).__name__}")
     if "form" not in content:
@@ -65,8 +64,15 @@ def _check_agreement(content: Mapping[str, Any], form: Form) -> None:
         raise ValueError("release: the file contradicts itself about 'reproducible'")
 
 
-def _read_file(path: str | Path) -> Any:
-    return _read_tensors(Path(path)) if Path(path).suffix == ".safetensors" else read_json(path)
+def read_release(path: str | Path) -> Any:
+    """Return the dictionary of a release in a file: JSON, or the header of safetensors.
+
+    Raises:
+        ValueError: no such file, it holds no release, or its rows are not those it describes.
+    """
+    if Path(path).suffix == ".safetensors":
+        return _read_tensors(Path(path))
+    return read("release", path)
 
 
 def _read_tensors(path: Path) -> Any:
@@ -77,8 +83,8 @@ def _read_tensors(path: Path) -> Any:
     try:
         with path.open("rb") as stream:
             size = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(min(size, LARGEST_HEADER)))
-            content = json.loads(header["__metadata__"]["tacit"], parse_constant=_refused)
+            header = loads(stream.read(min(size, LARGEST_HEADER)))
+            content = loads(header["__metadata__"]["tacit"])
             start, end = header[content["tensor"]]["data_offsets"]
             stream.seek(8 + size + start)
             found = _digest(stream, end - start)
@@ -99,22 +105,3 @@ def _digest(stream: BinaryIO, size: int) -> str:
         found.update(part)
         size -= len(part)
     return found.hexdigest()
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """Return the value of a strict JSON file.
-
-    Raises:
-        ValueError: the file cannot be read or is not strict JSON.
-    """
-    name = os.fspath(path)
-    try:
-        return json.loads(read_bytes("release", path).decode("utf-8"), parse_constant=_refused)
-    except UnicodeDecodeError:
-        raise ValueError(f"release: {name} is not UTF-8 text") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"release: {name} is not JSON ({error})") from None
-
-
-def _refused(text: str) -> Any:
-    raise ValueError(f"release: the file is not strict JSON (it holds {text})")

@@ -1,30 +1,9 @@
-"""What every release of this workflow does alike: its budget, its noise, its JSON."""
+"""The budget of a release in nats, however it was asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
-
 from tacit._ground.checks import in_interval, positive
 from tacit.conversions import information_from_success, success_from_information
-
-Release = TypeVar("Release")
-
-
-def read_description(
-    description: Any, form: str, version: int, read: Callable[[Mapping[str, Any]], Release]
-) -> Release:
-    """Return what ``read`` makes of a description that is headed by this format and version."""
-    if not isinstance(description, Mapping) or description.get("format") != form:
-        raise ValueError(f"description: expected a release of format {form!r}")
-    if description.get("version") != version:
-        raise ValueError(
-            f"description: expected version {version}, got {description.get('version')!r}"
-        )
-    try:
-        return read(description)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"description: a field is missing or malformed: {error!r}") from None
 
 
 def allowed_nats(mi_budget: float | None, success: float | None, prior: float) -> float:

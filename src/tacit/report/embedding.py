@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from markupsafe import Markup
+
+from tacit.documents import dumps
 
 
 def embedded_json(content: Any) -> Markup:
@@ -15,7 +16,7 @@ def embedded_json(content: Any) -> Markup:
         >>> str(embedded_json({"name": "</script>"}))
         '{"name": "\\\\u003c/script\\\\u003e"}'
     """
-    text = json.dumps(content, allow_nan=False, ensure_ascii=False)
+    text = dumps(content)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit._ground.files import check_writable, write_text_atomic
+from tacit.documents import read
 from tacit.hidden_states import Audit
 from tacit.releases import Form, Provenance, Release, load
-from tacit.releases.loading import read_json
 from tacit.report.hidden.page import render_audit
 from tacit.report.release.page import render_form
 from tacit.report.statistic.page import render_statistic
@@ -57,7 +57,7 @@ def write_report(release: Any, path: str | os.PathLike[str], provenance: Provena
 def _content(release: Any) -> Mapping[str, Any]:
     if isinstance(release, Release):
         return release.to_dict()
-    content = read_json(release) if isinstance(release, (str, Path)) else release
+    content = read("release", release) if isinstance(release, (str, Path)) else release
     if not isinstance(content, Mapping) or isinstance(content, Form):
         raise ValueError(f"release: expected a release of tacit, got {type(content).__name__}")
     return content

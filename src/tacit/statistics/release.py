@@ -12,14 +12,13 @@ from tacit._ground.checks import Array
 from tacit._ground.reprs import short_repr
 from tacit.attacks import MembershipAttack
 from tacit.design.base import Design
+from tacit.documents import Envelope
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.guarantees.base import guarantee_of
+from tacit.guarantees.reading import guarantee_of
 from tacit.measured import Interval
 from tacit.releases.form import Attack, Form, Number, Release
-from tacit.releases.publication import read_description
 
-FORMAT = "tacit.statistic"
-FORMAT_VERSION = 1
+ENVELOPE = Envelope("tacit.statistic", 1)
 PUBLISHABLE = (
     "release",
     "names",
@@ -126,7 +125,7 @@ class StatisticRelease(Release):
     seed: int | None
     created: str
 
-    FORMAT = FORMAT
+    FORMAT = ENVELOPE.format
 
     @property
     def form(self) -> Form:
@@ -152,23 +151,23 @@ class StatisticRelease(Release):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON that ``from_dict`` reads back."""
-        return {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            "release": self.release.tolist(),
-            "names": list(self.names),
-            "guarantee": self.guarantee.to_dict(),
-            "membership": self.membership.to_dict(),
-            "design": self.design.to_dict(),
-            "diagnostics": self.diagnostics.to_dict(),
-            "attack": None if self.attack is None else self.attack.to_dict(),
-            "query": self.query,
-            "method": self.method,
-            "reproducible": self.reproducible,
-            "seed": self.seed,
-            "created": self.created,
-            "form": self.form.to_dict(),
-        }
+        return ENVELOPE.closed(
+            {
+                "release": self.release.tolist(),
+                "names": list(self.names),
+                "guarantee": self.guarantee.to_dict(),
+                "membership": self.membership.to_dict(),
+                "design": self.design.to_dict(),
+                "diagnostics": self.diagnostics.to_dict(),
+                "attack": None if self.attack is None else self.attack.to_dict(),
+                "query": self.query,
+                "method": self.method,
+                "reproducible": self.reproducible,
+                "seed": self.seed,
+                "created": self.created,
+                "form": self.form.to_dict(),
+            }
+        )
 
     @staticmethod
     def from_dict(description: Any) -> StatisticRelease:
@@ -177,7 +176,7 @@ class StatisticRelease(Release):
         Raises:
             ValueError: not the description of a statistic release, or a field is missing.
         """
-        return read_description(description, FORMAT, FORMAT_VERSION, _read)
+        return ENVELOPE.opened("description", description, _read)
 
 
 def _attack(measured: MembershipAttack, task: str) -> Attack:

@@ -21,6 +21,7 @@ from tacit.cli.console import line
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output, new_file
 from tacit.conversions import success_from_profile
+from tacit.documents import encoded
 from tacit.text import number_up, share_up
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _content(
     if isinstance(claim, str):
         published = {"refused": claim}
     elif claim is not None:
-        epsilon = claim.epsilon if math.isfinite(claim.epsilon) else "Infinity"
+        epsilon = encoded(claim.epsilon)
         published = {"epsilon": epsilon, "delta": claim.delta, "source": claim.source}
     return {
         "mechanism": mechanism.name,

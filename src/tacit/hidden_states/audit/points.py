@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -12,6 +10,7 @@ from typing import Any
 
 from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
 from tacit._ground.files import check_writable, read_bytes
+from tacit.documents import decoded, dumps, encoded, loads
 from tacit.guarantees import InformationBound, RenyiDP, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.guesses import GuessPoint
@@ -222,7 +221,7 @@ class Point:
             raise ValueError("point.attacks: expected at least one attack, got none")
         for name in ("predicted_kl", "information", "epsilon_nearest", "epsilon_random"):
             if values[name] is not None:
-                values[name] = non_negative(f"point.{name}", _number(values[name]), allow_inf=True)
+                values[name] = non_negative(f"point.{name}", decoded(values[name]), allow_inf=True)
         values["guesses"] = tuple(GuessPoint.from_dict(entry) for entry in values["guesses"])
         if values["bound"] is not None:
             in_interval("point.bound", values["bound"], 0.0, 1.0)
@@ -263,7 +262,7 @@ class Table:
     def add(self, key: str, point: Point) -> None:
         """Keep a point, in the file first."""
         if self.path is not None:
-            line = json.dumps({"key": key, **point.to_dict()}, allow_nan=False, ensure_ascii=False)
+            line = dumps({"key": key, **point.to_dict()})
             with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
                 stream.write(line + "\n")
                 stream.flush()
@@ -275,7 +274,7 @@ class Table:
         whole = content[: content.rfind(b"\n") + 1]
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                entry = json.loads(line)
+                entry = loads(line)
                 key = entry.pop("key")
                 self._points[str(key)] = Point.from_dict(entry)
             except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -336,7 +335,7 @@ def _interval(name: str, content: Any) -> Interval:
     """Return what ``[value, low, high]`` in a file says."""
     if not isinstance(content, (list, tuple)) or len(content) != 3:
         raise ValueError(f"{name}: expected [value, low, high], got {content!r}")
-    value, low, high = (as_float(name, _number(entry)) for entry in content)
+    value, low, high = (as_float(name, decoded(entry)) for entry in content)
     if not low <= value <= high:
         raise ValueError(f"{name}: expected low <= value <= high, got {content!r}")
     return Interval(value, low, high)
@@ -359,8 +358,4 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
-    return "Infinity" if isinstance(value, float) and math.isinf(value) else value
-
-
-def _number(value: Any) -> Any:
-    return math.inf if value == "Infinity" else value
+    return encoded(value)

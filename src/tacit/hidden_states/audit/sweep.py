@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from tacit._ground.checks import RandomSource, choice, generator, integer, positive
+from tacit.documents import dumps
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import USUAL, Attacker, read_attacker
 from tacit.hidden_states.audit.catalogue import read_mechanism
@@ -56,14 +56,14 @@ class Job:
     @property
     def key(self) -> str:
         """A digest of the settings."""
-        text = json.dumps(self.settings, sort_keys=True, allow_nan=False)
+        text = dumps(self.settings, sort_keys=True, ascii_only=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     @property
     def seed(self) -> int:
         """Seed of the point's draws, the same for every reading of one release."""
         names = ("model", "layer", "mechanism", "kl_budget", "target_epsilon", "codewords", "seed")
-        text = json.dumps([self.settings[name] for name in names], allow_nan=False)
+        text = dumps([self.settings[name] for name in names], ascii_only=True)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
 
     @property

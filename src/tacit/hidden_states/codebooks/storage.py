@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tacit._ground.files import check_writable, write_bytes_atomic
+from tacit.documents import dumps, loads
 from tacit.hidden_states.codebooks.training import Predictor
 
 FORMAT = "tacit-codebook-1"
@@ -33,7 +33,7 @@ def write_codebook(
     if predictor is not None:
         for name, value in predictor.state_dict().items():
             kept[PREDICTOR + name] = value.contiguous()
-    content = save(kept, {"format": FORMAT, "about": json.dumps(dict(about))})
+    content = save(kept, {"format": FORMAT, "about": dumps(dict(about), ascii_only=True)})
     write_bytes_atomic("path", target, content)
     return target
 
@@ -56,7 +56,7 @@ def read_codebook(
         predictor = Predictor(len(parts["mean"]), len(parts["head.bias"]), hidden)
         predictor.load_state_dict(parts)
         predictor = predictor.eval().requires_grad_(False)
-    about: dict[str, Any] = json.loads(header["about"])
+    about: dict[str, Any] = loads(header["about"], name="path", source=os.fspath(path))
     return tensors, predictor, about
 
 
@@ -66,7 +66,7 @@ def write_parts(
     """Write the centroids of a product of codebooks whole or not at all."""
     target = check_writable("path", path)
     tensors = {f"part.{place}": part.contiguous() for place, part in enumerate(parts)}
-    content = save(tensors, {"format": PRODUCT, "about": json.dumps(dict(about))})
+    content = save(tensors, {"format": PRODUCT, "about": dumps(dict(about), ascii_only=True)})
     write_bytes_atomic("path", target, content)
     return target
 
@@ -76,7 +76,7 @@ def read_parts(path: str | os.PathLike[str]) -> tuple[tuple[Tensor, ...], dict[s
     tensors, header = _tensors(path)
     if header.get("format") != PRODUCT or not tensors:
         raise ValueError(f"path: expected a product of codebooks, got {os.fspath(path)}")
-    about: dict[str, Any] = json.loads(header["about"])
+    about: dict[str, Any] = loads(header["about"], name="path", source=os.fspath(path))
     return tuple(tensors[f"part.{place}"] for place in range(len(tensors))), about
 
 

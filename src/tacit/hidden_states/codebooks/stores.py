@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tacit._ground.files import atomic_stream, read_bytes, write_text_atomic
+from tacit.documents import dumps, loads
 from tacit.hidden_states.codebooks.vectors import (
     SAFETENSORS,
     SUFFIXES,
@@ -58,7 +58,7 @@ def write_rows(
     with atomic_stream(argument, path) as stream:
         digest = write(stream, name, rows, dtype, shape, certificate)
     if path.suffix.lower() == ".npy":
-        content = json.dumps(certificate(digest), allow_nan=False, indent=2)
+        content = dumps(certificate(digest), indent=2, ascii_only=True)
         write_text_atomic(argument, side_file(path), content + "\n")
     return digest
 
@@ -75,8 +75,8 @@ def read_certificate(argument: str, path: str | os.PathLike[str]) -> tuple[Block
     if place.suffix.lower() == ".npy":
         text = read_bytes(argument, side_file(place)).decode("utf-8", "replace")
     try:
-        content = json.loads(text or "")
-    except json.JSONDecodeError:
+        content = loads(text or "")
+    except ValueError:
         content = None
     if not isinstance(content, dict):
         raise ValueError(f"{argument}: expected codes with their certificate, got {place}")
@@ -133,8 +133,8 @@ def _header(
         "shape": list(shape),
         "data_offsets": [0, shape[0] * shape[1] * dtype.itemsize],
     }
-    metadata = {KEY: json.dumps(content, allow_nan=False, ensure_ascii=False)}
-    text = json.dumps({"__metadata__": metadata, name: about}, ensure_ascii=False).encode()
+    metadata = {KEY: dumps(content)}
+    text = dumps({"__metadata__": metadata, name: about}).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
@@ -173,6 +173,6 @@ def _parquet(
         if done != shape[0]:
             raise ValueError(f"rows: expected {shape[0]}, got {done}")
         digest = found.hexdigest()
-        content = json.dumps(certificate(digest), allow_nan=False, ensure_ascii=False)
+        content = dumps(certificate(digest))
         writer.add_key_value_metadata({KEY: content})
     return digest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -18,8 +17,9 @@ from safetensors.numpy import save as to_safetensors
 from tacit._ground.checks import matrix
 from tacit._ground.files import check_writable, read_bytes, write_bytes_atomic
 from tacit.design import Design
+from tacit.documents import dumps, loads
 from tacit.guarantees import RenyiDP
-from tacit.guarantees.base import guarantee_of
+from tacit.guarantees.reading import guarantee_of
 from tacit.hidden_states.origin import origin_from
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def write_states(path: str | os.PathLike[str], release: HiddenRelease) -> None:
         metadata["origin"] = release.origin.to_dict()
     tensors: dict[str, npt.NDArray[Any]] = {STATES: release.states}
     tensors.update({PART + name: part for name, part in arrays.items()})
-    content = to_safetensors(tensors, {"tacit": json.dumps(metadata, allow_nan=False)})
+    content = to_safetensors(tensors, {"tacit": dumps(metadata, ascii_only=True)})
     write_bytes_atomic("path", target, content)
 
 
@@ -79,8 +79,8 @@ def read_states(path: str | os.PathLike[str]) -> dict[str, Any]:
     name, content = os.fspath(path), read_bytes("path", path)
     try:
         size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + size])["__metadata__"]
-        described = json.loads(metadata["tacit"])
+        metadata = loads(content[8 : 8 + size])["__metadata__"]
+        described = loads(metadata["tacit"])
         parts = from_safetensors(content)
     except (SafetensorError, ValueError, KeyError, TypeError):
         raise ValueError(f"path: expected a release of hidden states, got {name}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 import shutil
@@ -12,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tacit.documents import dumps, read
 
 RECIPE = "recipe.json"
 WEIGHTS = "model.safetensors"
@@ -67,7 +68,9 @@ def save_model(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, 
         with quiet():
             network.save_pretrained(temporary)
             tokenizer.save_pretrained(temporary)
-        (temporary / RECIPE).write_text(json.dumps(recipe, indent=2) + "\n", encoding="utf-8")
+        (temporary / RECIPE).write_text(
+            dumps(recipe, indent=2, ascii_only=True) + "\n", encoding="utf-8"
+        )
         _move(temporary, folder)
     except OSError as error:
         raise ValueError(f"out: cannot write {folder} ({error.strerror})") from None
@@ -84,7 +87,7 @@ def save_half(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, A
 
     written = save_model(folder, copy.deepcopy(network).to(torch.bfloat16), tokenizer, recipe)
     digest = hashlib.sha256((written / WEIGHTS).read_bytes()).hexdigest()
-    text = json.dumps({**recipe, "weights_sha256": digest}, indent=2) + "\n"
+    text = dumps({**recipe, "weights_sha256": digest}, indent=2, ascii_only=True) + "\n"
     (written / RECIPE).write_text(text, encoding="utf-8")
     return written
 
@@ -103,7 +106,7 @@ def read_recipe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(folder) / RECIPE
     if not path.is_file():
         return {}
-    recipe: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    recipe: dict[str, Any] = read("recipe", path)
     return recipe
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from tacit._ground import checks as check
 from tacit._ground.checks import Array
 from tacit._ground.reprs import short_repr
+from tacit.documents import read
 from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
-from tacit.releases.loading import read_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def read_release(source: Any) -> ReleaseRecord:
         ValueError: when the file is missing or not JSON, or a field is missing or out of range.
     """
     if isinstance(source, (str, Path)):
-        return _from_dict(read_json(source))
+        return _from_dict(read("release", source))
     if hasattr(source, "to_dict"):
         return _from_dict(source.to_dict())
     return _from_dict(source)
