@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.points import AttackPoint, Point
 from tacit.hidden_states.audit.recommendation import Wish, recommend
 from tacit.measured import Interval
@@ -20,7 +21,9 @@ from tacit.releases import Provenance
 from tacit.report import write_report
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
+from tacit.report.hidden.guesses import guess_table
 from tacit.report.hidden.page import compared, render_audit
+from tacit.report.hidden.points import LEFT, REACHED, point_groups
 from tacit.report.hidden.words import hidden_verdict
 from tests.audits import found
 
@@ -140,14 +143,18 @@ def test_a_release_decoded_alone_is_not_drawn_among_those_with_clean_positions(
     assert str(map_figure(both, width=WIDE)) == str(map_figure(audit, width=WIDE))
     page = " ".join(render_audit(both, PROVENANCE).split())
     assert "Not drawn: of 1 decoded from the release alone (protocol B), 1 would." in page
-    assert "decoded alone by public states</td><td>B</td>" in page
+    named = ["K = 2, read as it comes", "K = 2, denoised by public states"]
+    groups = point_groups(both)
+    assert [row.name for row in groups[0].rows] == [*named, "K = 2, decoded alone by public states"]
+    assert [row.cells[len(REACHED)] for row in groups[0].rows] == ["A", "A", "B"]
+    assert ">K = 2, decoded alone by public states</th>" in page
     assert [point.protocol for _, point in compared(both)] == ["A", "A"]
 
 
 def test_a_wish_for_the_release_alone_shows_what_was_read_alone(audit: Audit) -> None:
     alone = read_alone(audit, Wish(max_attack=0.5, protocol="B"))
     assert hidden_verdict(alone).kind == "measured"
-    assert "the release alone gives the model’s next token for 55" in hidden_verdict(alone).sentence
+    assert "The release alone gives the model’s next token for 55" in hidden_verdict(alone).rest
     drawn = str(map_figure(alone, width=WIDE))
     assert "of 1 releases, protocol B; 1 in the empty middle" in drawn
     assert drawn.count('class="measured-point"') == 2
@@ -168,8 +175,85 @@ def test_a_mechanism_that_nothing_here_defines_is_shown_by_its_name(audit: Audit
     foreign = replace(audit, points=points, recommendation=recommend(points, Wish()))
     assert hidden_verdict(foreign).sentence.startswith("Store only elsewhere(3), not the state")
     page = render_audit(foreign, PROVENANCE)
-    assert '<th scope="row">elsewhere(3)</th><td>–</td><td>squint</td>' in page
+    assert page.index(">elsewhere(3)</th>") < page.index('<th scope="row">squint')
     assert "proven by a theorem" in page
+
+
+def test_the_table_says_first_what_attackers_reach_and_groups_by_mechanism(audit: Audit) -> None:
+    assert REACHED[:2] == ("attack, top 1", "bound")
+    groups = point_groups(audit)
+    assert [len(group.rows) for group in groups] == [2, 1]
+    assert groups[1].title == "which of C states is nearest by Fisher information"
+    bounded = groups[1].rows[0]
+    assert bounded.name == "C = 3, read as a state"
+    assert (bounded.cells[0], bounded.cells[1]) == ("5.0%", "5.0%")
+    assert groups[0].rows[0].cells[:2] == ("80.0% [78.0, 82.0]", "none")
+    page = render_audit(audit, PROVENANCE)
+    table = page[page.index('<section class="across"') :]
+    table = table[: table.index("</section>")]
+    for head in (*REACHED, *LEFT):
+        assert table.count(f'data-label="{head}"') == 3
+        assert f">{head}</th>" in table
+    assert "overflow-x" not in page[page.index(".stack") : page.index("</style>")]
+
+
+def test_the_recommended_release_is_marked_in_table_and_figure(audit: Audit) -> None:
+    page = render_audit(audit, PROVENANCE)
+    row = re.search(r'<tr class="chosen"><th scope="row">(.*?)</th>', page)
+    assert row
+    assert row[1] == 'C = 3, read as a state <span class="mark">recommended</span>'
+    assert page.count('<tr class="chosen">') == 1
+    drawn = str(map_figure(audit, width=WIDE))
+    ring = re.search(r'<circle class="chosen" cx="([0-9.]+)"', drawn)
+    chosen = audit.recommendation.point
+    assert ring
+    assert chosen is not None
+    assert float(ring[1]) == pytest.approx(46 + chosen.agreement.value * (WIDE - 18 - 46), abs=0.01)
+    assert drawn.count('class="chosen-text"') == 1
+    none = replace(
+        audit, recommendation=recommend(audit.points, Wish(max_attack=0.001)), guarantees=()
+    )
+    assert "recommended</span>" not in render_audit(none, PROVENANCE)
+    assert 'class="chosen' not in str(map_figure(none, width=WIDE))
+
+
+def test_the_headline_says_the_factor_then_the_law_then_what_is_left(audit: Audit) -> None:
+    tails = {"kl_median": Interval(0.25, 0.2, 0.3), "kl_95": Interval(1.75, 1.5, 2.0)}
+    points = tuple(replace(point, **tails) for point in audit.points)
+    verdict = hidden_verdict(
+        replace(audit, points=points, recommendation=recommend(points, Wish()))
+    )
+    assert "by at most 3 (" in verdict.lead
+    assert "%" not in verdict.lead
+    assert (
+        "one of 60 prompts, all equally likely, names it from one release at most" in verdict.rest
+    )
+    assert "forward KL 0.500 nats on average, median 0.250, 95% quantile 1.75" in verdict.rest
+    assert verdict.sentence == f"{verdict.lead} {verdict.rest}"
+
+
+def test_attackers_who_know_more_stand_beside_the_recommended_release(audit: Audit) -> None:
+    clean, coded = (
+        GuessPoint(
+            name="known-prefix", task="its last token", attacker="exact", knows="what precedes",
+            success=Interval(value, value - 0.01, value + 0.01), prior=Interval(0.1, 0.1, 0.1),
+            gain=Interval(value - 0.1, value - 0.11, value - 0.09), candidates=64, covered=1.0,
+            queries=100, weighed=True,
+        )
+        for value in (0.9, 0.3)
+    )  # fmt: skip
+    points = tuple(replace(point, guesses=(coded,)) for point in audit.points)
+    known = replace(audit, points=points, clean=(clean,), recommendation=recommend(points, Wish()))
+    table = guess_table(known)
+    assert table is not None
+    assert table.chosen == 3
+    assert table.rows[0][:4] == (
+        "its last token, by what precedes", "10.0%", "90.0% [89.0, 91.0]", "30.0% [29.0, 31.0]",
+    )  # fmt: skip
+    page = render_audit(known, PROVENANCE)
+    cells = re.findall(r'<td data-label="([^"]*)"( class="chosen")?>', page)
+    assert [name for name, mark in cells if mark] == [table.heads[3]]
+    assert [name for name, _ in cells[: len(table.heads) - 1]] == list(table.heads[1:])
 
 
 def test_a_name_cannot_break_the_page(audit: Audit) -> None:

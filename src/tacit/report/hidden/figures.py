@@ -18,6 +18,8 @@ MOST_DOTS = 128
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MARKS = ("hollow", "point")
 LABEL_WIDTH, LABEL_HEIGHT, MARK_WIDTH = 34.0, 10.0, 20.0
+# radius around the recommended release
+RING = 10.0
 
 
 def map_figure(audit: Audit, *, width: int) -> Markup:
@@ -45,7 +47,12 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
             parts += _measured_mark(point, across, up)
     bounded = [point for point in read if point.bound is not None]
     parts += _bound_marks(sorted(bounded, key=lambda p: p.agreement.value), across, up)
-    parts += _key(left, bottom + 62, narrow, protocol)
+    chosen = audit.recommendation.point
+    if chosen in read and chosen is not None:
+        height = chosen.best_attack.top1.value if chosen.bound is None else chosen.bound
+        parts.append(draw.circle("chosen", across(chosen.agreement.value), up(height), RING))
+    key = _key(left, bottom + 62, narrow, protocol, chosen in read)
+    parts += key
     label = (
         "prompts whose next token stays"
         if narrow
@@ -57,7 +64,8 @@ def map_figure(audit: Audit, *, width: int) -> Markup:
         f"Attack success over agreement of {len(read)} releases, protocol {protocol}; "
         f"{sum(point.in_middle for point in read)} in the empty middle"
     )
-    return draw.svg(width, bottom + (118 if narrow else 72), title, parts)
+    rows = len(key) if narrow else math.ceil(len(key) / 3)
+    return draw.svg(width, bottom + 54 + 20 * rows, title, parts)
 
 
 def _measured_mark(point: Point, across: Scale, up: Scale) -> list[Markup]:
@@ -102,7 +110,7 @@ def _bound_marks(bounded: list[Point], across: Scale, up: Scale) -> list[Markup]
     return parts
 
 
-def _key(left: float, y: float, narrow: bool, protocol: str) -> list[Markup]:
+def _key(left: float, y: float, narrow: bool, protocol: str, ringed: bool) -> list[Markup]:
     hollow, full = (draw.circle(f"measured-{kind}", left + 8, y - 4, 4.5) for kind in MARKS)
     noise = [(hollow, "noise, read as it comes"), (full, "the same, denoised")]
     if protocol == "B":
@@ -110,9 +118,12 @@ def _key(left: float, y: float, narrow: bool, protocol: str) -> list[Markup]:
     entries = [(mark, label, "measured") for mark, label in noise]
     bound = draw.line("bound", left, y - 4, left + 16, y - 4)
     entries.append((bound, "bound, prompts equally likely", "bound"))
+    if ringed:
+        entries.append((draw.circle("chosen", left + 8, y - 4, RING - 2), "recommended", "chosen"))
     parts = []
     for index, (mark, label, kind) in enumerate(entries):
-        over, down = (0, 20 * index) if narrow else ((0, 225, 410)[index], 0)
+        row, column = divmod(index, 3)
+        over, down = (0, 20 * index) if narrow else ((0, 225, 410)[column], 20 * row)
         shift = Markup('<g transform="translate({} {})">{}{}</g>')
         parts.append(shift.format(over, down, mark, draw.text(label, left + 24, y, f"{kind}-text")))
     return parts

@@ -8,8 +8,7 @@ from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.points import Point
-from tacit.measured import Interval
-from tacit.report.hidden.words import READ, setting, words
+from tacit.report.hidden.words import READ, setting, share, words
 from tacit.text import percent, significant
 
 
@@ -36,8 +35,8 @@ def guess_table(audit: Audit) -> GuessTable | None:
     heads = ["attacker", "without the release", "the clean state", *map(_head, shown)]
     rows = []
     for place, clean in enumerate(audit.clean):
-        cells = [_title(clean), percent(clean.prior.value), _share(clean.success)]
-        cells += [_share(point.guesses[place].success) for point in shown]
+        cells = [_title(clean), percent(clean.prior.value), share(clean.success)]
+        cells += [share(point.guesses[place].success) for point in shown]
         rows.append(tuple(cells))
     chosen = audit.recommendation.point
     here = [place for place, point in enumerate(shown) if point is chosen]
@@ -72,9 +71,3 @@ def _head(point: Point) -> str:
 def _title(guess: GuessPoint) -> str:
     # what learns from codes is another model than what learns from states
     return f"{guess.task}, by {guess.knows or 'the posterior over the bank'}"
-
-
-def _share(found: Interval) -> str:
-    if found.low == found.high:
-        return percent(found.value)
-    return f"{percent(found.value)} [{percent(found.low)[:-1]}, {percent(found.high)[:-1]}]"

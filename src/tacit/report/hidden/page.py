@@ -22,16 +22,9 @@ from tacit.report.hidden.figures import (
     spectrum_figure,
 )
 from tacit.report.hidden.guesses import guess_table
-from tacit.report.hidden.words import (
-    READ,
-    divergence,
-    hidden_verdict,
-    setting,
-    share,
-    size_of_noise,
-    words,
-)
-from tacit.text import percent, percent_up, significant, significant_up
+from tacit.report.hidden.points import LEFT, REACHED, point_groups
+from tacit.report.hidden.words import hidden_verdict, size_of_noise, words
+from tacit.text import percent
 
 
 def render_audit(audit: Audit, provenance: Provenance) -> str:
@@ -80,7 +73,9 @@ def _content(audit: Audit, provenance: Provenance) -> dict[str, Any]:
         "alone_count": len(alone),
         "alone_middle": sum(point.in_middle for point in alone),
         "guesses": guess_table(audit),
-        "rows": [_row(point, audit) for point in audit.points],
+        "groups": point_groups(audit),
+        "reached": REACHED,
+        "left": LEFT,
         "bank": audit.points[0].bank,
         "prompts": audit.points[0].prompts,
         "assumptions": list(
@@ -101,28 +96,6 @@ def _theorem(chosen: Point | None) -> tuple[Markup, Markup] | None:
 
 def _variables(text: str) -> Markup:
     return Markup(re.sub(r"\*([^*]+)\*", r"<var>\1</var>", str(escape(text))))
-
-
-def _row(point: Point, audit: Audit) -> dict[str, Any]:
-    attack = point.best_attack
-    epsilon = "–" if point.epsilon_nearest is None else significant_up(point.epsilon_nearest)
-    return {
-        "name": words(point),
-        "setting": setting(point),
-        "read": READ.get(point.reading, point.reading),
-        "protocol": point.protocol,
-        "agreement": share(point.agreement),
-        "kl": divergence(point),
-        "predicted": "–" if point.predicted_kl is None else significant(point.predicted_kl),
-        "generated": "–" if point.generated is None else percent(point.generated.value),
-        "attack": share(attack.top1),
-        "top10": percent(attack.top10.value),
-        "top100": percent(attack.top100.value),
-        "last": percent(attack.last_token.value),
-        "bound": "none" if point.bound is None else percent_up(point.bound),
-        "epsilon": epsilon,
-        "chosen": point is audit.recommendation.point,
-    }
 
 
 def compared(audit: Audit) -> list[tuple[str, Point]]:

@@ -25,39 +25,48 @@ READ = {
 
 @dataclass(frozen=True)
 class HiddenVerdict:
-    """The one sentence, and whether it is "bounded", "measured" or "none"."""
+    """What is said first.
+
+    Attributes:
+        kind: "bounded", "measured" or "none".
+        lead: what to store and what that promises.
+        rest: what follows from it, and what is left of the prediction; may be empty.
+    """
 
     kind: str
-    sentence: str
+    lead: str
+    rest: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Both in one line."""
+        return f"{self.lead} {self.rest}".strip()
 
 
 def hidden_verdict(audit: Audit) -> HiddenVerdict:
     """Return the verdict on a layer: what to store, what it gives away, what it keeps."""
     chosen = audit.recommendation.point
     if chosen is None:
-        return HiddenVerdict(
-            "none",
-            "Store none of these releases: "
-            + _lowered(audit.recommendation.reasons[0]).rstrip(".")
-            + ".",
-        )
-    keeps = _kept(chosen)
-    stored = mechanism_of(chosen).stored(chosen)
+        reason = _lowered(audit.recommendation.reasons[0]).rstrip(".")
+        return HiddenVerdict("none", f"Store none of these releases: {reason}.")
+    stored, keeps = mechanism_of(chosen).stored(chosen), _kept(chosen)
     if chosen.bound is not None:
         leakage = audit.form.leakage
-        factor = "" if leakage is None else f"{_factor(leakage)}. "
+        factor = "" if leakage is None else f": {_factor(leakage)}"
         seen = "one release" if audit.releases == 1 else f"{audit.releases} releases"
         return HiddenVerdict(
             "bounded",
-            f"Store {stored}{': ' if factor else '. '}{factor}An attacker who knows no more than "
-            f"that it is one of {chosen.bank:,} prompts, all equally likely, names it from {seen} "
-            f"at most {percent_up(chosen.bound)} of the time; {keeps}.",
+            f"Store {stored}{factor}.",
+            f"An attacker who knows no more than that it is one of {chosen.bank:,} prompts, all "
+            f"equally likely, names it from {seen} at most {percent_up(chosen.bound)} of the time; "
+            f"{keeps}.",
         )
     return HiddenVerdict(
         "measured",
         f"Store {stored}: the strongest attack we ran on one release names the prompt among "
         f"{chosen.bank:,} equally likely ones {percent(chosen.best_attack.top1.value)} of the "
-        f"time, and {keeps}; nothing proves that a better attack does no better.",
+        "time, and nothing proves that a better attack does no better.",
+        f"{keeps[:1].upper()}{keeps[1:]}.",
     )
 
 
@@ -74,16 +83,17 @@ def _factor(leakage: MaximalLeakage) -> str:
 
 def _kept(chosen: Point) -> str:
     """Say what is left of the prediction, and in which protocol that was measured."""
-    kept, nats = percent(chosen.agreement.value), significant(chosen.kl.value)
+    kept = percent(chosen.agreement.value)
+    lost = f"forward KL {significant(chosen.kl.value)} nats on average"
+    if chosen.kl_median is not None and chosen.kl_95 is not None:
+        median, tail = significant(chosen.kl_median.value), significant(chosen.kl_95.value)
+        lost += f", median {median}, 95% quantile {tail}"
     if chosen.protocol == "B":
         return (
             f"the release alone gives the model’s next token for {kept} of prompts (protocol B, "
-            f"forward KL {nats} nats on average)"
+            f"{lost})"
         )
-    return (
-        f"the model’s next token stays the same for {kept} of prompts (protocol A, forward KL "
-        f"{nats} nats on average)"
-    )
+    return f"the model’s next token stays the same for {kept} of prompts (protocol A, {lost})"
 
 
 def words(point: Point) -> str:
