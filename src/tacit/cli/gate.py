@@ -41,7 +41,7 @@ def gate(
     force: Force = False,
 ) -> None:
     """Exit 0 when a release or audit holds every threshold, 1 when not, 2 on bad input."""
-    output = json_output(json, force)
+    output = json_output(json, force, {"RELEASE": release})
     from tacit.gate import check_release
 
     result = check_release(

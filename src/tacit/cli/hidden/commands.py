@@ -47,7 +47,7 @@ def geometry(
     source: Source,
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
-    output = json_output(json, force)
+    output = json_output(json, force, {"--texts": source.texts})
     found, prefixes = source.prepare(layer, bank=1, calibration=calibration)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
 
@@ -103,7 +103,7 @@ def sweep(
     source: Source,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
-    output = json_output(json, force)
+    output = json_output(json, force, {"--texts": source.texts, "--out": out})
     levels = listed("--layers", layers, int)
     budgets = listed("--kl-budgets", kl_budgets, float)
     targets = listed("--epsilons", epsilons, float)
@@ -164,13 +164,12 @@ def release(
     source: Source,
 ) -> None:
     """Write noisy states of the bank, with their guarantee; the noise is the operating system's."""
-    output = json_output(json, force)
+    output = json_output(json, force, {"--texts": source.texts, "--out": out, "--clean": clean})
     from tacit.hidden_states.noise.shapes import SHAPES
     from tacit.hidden_states.spelling import read_one
 
-    place, other = new_file("--out", out, force), new_file("--clean", clean, force)
-    if other is not None and place == other:
-        raise ValueError(f"--clean: expected another file than --out, got {clean} twice")
+    new_file("--out", out, force)
+    new_file("--clean", clean, force)
     positive("--kl-budget", kl_budget)
     shape = read_one("--mechanism", mechanism, SHAPES)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
@@ -217,7 +216,7 @@ def attack(
 
     Give the model, texts, sizes and seed that the release was made with.
     """
-    output = json_output(json, force)
+    output = json_output(json, force, {"--texts": source.texts, "RELEASED": released})
     import numpy as np
 
     from tacit._ground.checks import choice
@@ -273,7 +272,7 @@ def codebook(
     source: Source,
 ) -> None:
     """Fit a codebook on public prompts, save it, and certify its codes of the bank."""
-    output = json_output(json, force)
+    output = json_output(json, force, {"--texts": source.texts, "--out": out})
     from tacit.hidden_states.audit.cells import read_code
 
     new_file("--out", out, force)
