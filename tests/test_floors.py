@@ -264,6 +264,15 @@ def test_a_borrowed_private_name_is_found(source):
     assert borrowed(source, Path("design/kl.py"))
 
 
+def test_the_front_door_shows_every_package_of_the_reference():
+    page = (SOURCE.parents[1] / "docs" / "reference" / "index.md").read_text(encoding="utf-8")
+    packages = set(re.findall(r"^ +tacit\.(\w+)$", page, flags=re.MULTILINE))
+    assert "compute" in packages
+    script = f"import tacit; [getattr(tacit, name) for name in {sorted(packages)}]"
+    assert packages <= set(dir(tacit))
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 @pytest.mark.parametrize(
     "heavy", ["numpy", "torch", "matplotlib", "sqlalchemy", "pandas", "sklearn", "transformers"]
 )

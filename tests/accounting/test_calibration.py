@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tacit.accounting import calibrate, gaussian, laplace, randomized_response, subsampled_gaussian
@@ -99,6 +100,8 @@ def test_a_step_in_the_parameter_is_bisected():
         ({"bracket": (2.0, 1.0)}, "^bracket: expected low < high"),
         ({"bracket": (0.0, 1.0)}, r"^bracket\[0\]: expected"),
         ({"bracket": 3.0}, "^bracket: expected two numbers"),
+        ({"bracket": "ab"}, "^bracket: expected two numbers"),
+        ({"bracket": np.ones(3)}, "^bracket: expected two numbers"),
         ({"epsilon": 0.0}, "^epsilon: expected"),
         ({"delta": 1.0}, "^delta: expected"),
     ],
@@ -109,3 +112,16 @@ def test_bad_arguments_are_named(changes, message):
         calibrate(gaussian(1.0, 1.0), **settings)
     with pytest.raises(ValueError, match=message):
         calibrate(lambda std: gaussian(1.0, std), **settings)
+
+
+def test_a_bracket_is_any_two_numbers():
+    found = {
+        calibrate(lambda std: gaussian(1.0, std), epsilon=1.0, delta=1e-5, bracket=ends)
+        for ends in ((0.1, 100.0), [0.1, 100.0], np.array([0.1, 100.0]))
+    }
+    assert len(found) == 1
+
+
+def test_what_build_returns_is_a_profile():
+    with pytest.raises(ValueError, match=r"^build: expected a PrivacyProfile"):
+        calibrate(lambda std: None, epsilon=1.0, delta=1e-5, bracket=(0.1, 100.0))

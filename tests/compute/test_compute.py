@@ -82,6 +82,32 @@ def test_bad_workers(workers):
         parallel_map(abs, [1], workers=workers)
 
 
+class TwoPartsError(Exception):
+    """Pickles, and cannot be unpickled: its arguments are not those that it was made of."""
+
+    def __init__(self, place, reason):
+        super().__init__(f"{reason} at {place}")
+
+
+def test_what_cannot_be_pickled_is_said_in_its_words(eager_workers):
+    here = os.getpid()
+
+    def fail(item):
+        time.sleep(0.03)
+        if os.getpid() != here:
+            raise TwoPartsError(item, "lost")
+        return item
+
+    with pytest.raises(RuntimeError, match="TwoPartsError: lost at"):
+        parallel_map(fail, range(12), workers=2)
+
+
+@pytest.mark.parametrize(("function", "items"), [(None, [1]), (3, [1]), (len, None), (len, 5)])
+def test_what_cannot_be_mapped_gets_a_sentence(function, items):
+    with pytest.raises(ValueError, match=r"^(function|items): expected"):
+        parallel_map(function, items)
+
+
 def test_available_workers_is_what_the_scheduler_grants():
     expected = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert available_workers() == expected

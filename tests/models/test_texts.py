@@ -122,6 +122,10 @@ def test_sets_are_disjoint():
         ),
         (lambda: sample_prefixes([1, 2], count=1, length=3), "count: expected at most 0"),
         (
+            lambda: Prefixes.draw(range(90), bank=8, calibration=2, held_out=1, length=9),
+            "bank, calibration, held_out: expected at most 10 together, .* fewer of them, or more",
+        ),
+        (
             lambda: sample_prefixes([1, 2], count=1, length=2, exclude=[[1, 2]]),
             "outside exclude, got 1",
         ),

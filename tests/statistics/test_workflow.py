@@ -594,3 +594,24 @@ def test_a_data_frame_keeps_its_column_names(pool):
         "mean", Frame(pool[:, :2]), success=0.6, simulations=40, workers=1, attack=False
     )
     assert release.names == ("mean[age]", "mean[income]")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("ab", "names: expected 2 labels"),
+        ((1, 2), "names: expected 2 labels"),
+        (("a", " "), "names: expected 2 labels"),
+        (("a",), "names: expected 2 labels, one per output, got 1"),
+        (("a", "a"), "names: expected different labels"),
+    ],
+)
+def test_names_are_different_texts(pool, names, message):
+    with pytest.raises(ValueError, match=message):
+        prepare("mean", pool[:, :2], success=0.6, simulations=40, workers=1, names=names)
+
+
+def test_names_of_an_array_are_texts(pool):
+    options = {"success": 0.6, "simulations": 40, "workers": 1, "attack": False}
+    prepared = prepare("mean", pool[:, :2], names=np.array(["a", "b"]), **options)
+    assert [type(entry.name) for entry in prepared.expected] == [str, str]

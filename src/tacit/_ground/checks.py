@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tacit._ground.reprs import shown
+
 Array: TypeAlias = npt.NDArray[np.float64]
 RandomSource: TypeAlias = int | np.random.Generator | None
 
@@ -20,20 +22,21 @@ PSD_TOLERANCE = 1e-10
 
 def as_float(name: str, value: Any) -> float:
     """Return ``value`` as a float that is not NaN."""
-    if isinstance(value, (bool, str, bytes)) or np.ndim(value) != 0:
-        raise ValueError(f"{name}: expected a number, got {value!r}")
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    # float() would drop an imaginary part, read text, and take the one entry of a list of one
+    if isinstance(value, (bool, str, bytes)) or kind not in "fiu" or _is_array(value):
+        raise ValueError(f"{name}: expected a number, got {shown(value)}")
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name}: expected a number, got {_short(value)}") from None
+        raise ValueError(f"{name}: expected a number, got {shown(value)}") from None
     if math.isnan(number):
         raise ValueError(f"{name}: expected a number, got NaN")
     return number
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _is_array(value: Any) -> bool:
+    return len(getattr(value, "shape", ())) > 0 or np.ma.is_masked(value)
 
 
 def positive(name: str, value: Any, *, allow_inf: bool = False) -> float:
@@ -80,21 +83,26 @@ def integer(
 ) -> int:
     """Return ``value`` as an int within the limits given."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ValueError(f"{name}: expected an integer, got {value!r}")
+        raise ValueError(f"{name}: expected an integer, got {shown(value)}")
     number = int(value)
     if minimum is not None and number < minimum:
         raise ValueError(f"{name}: expected an integer >= {minimum}, got {number}")
     if maximum is not None and number > maximum:
-        raise ValueError(f"{name}: expected an integer <= {maximum}, got {_short(number)}")
+        raise ValueError(f"{name}: expected an integer <= {maximum}, got {shown(number)}")
     return number
 
 
 def array(name: str, value: Any, *, ndim: int | tuple[int, ...]) -> Array:
     """Return ``value`` as a finite float64 array with ``ndim`` dimensions, none of them empty."""
+    if np.ma.is_masked(value):
+        hidden = int(np.asarray(value.mask).sum())
+        raise ValueError(f"{name}: expected numbers in every entry, got {hidden} masked entries")
     try:
         raw = np.asarray(plain(value))
     except ValueError:
         raise ValueError(f"{name}: expected an array of numbers, got ragged rows") from None
+    except TypeError as error:
+        raise ValueError(f"{name}: expected an array of numbers, got {error}") from None
     if raw.dtype.kind not in "fiub":
         found = type(value).__name__ if raw.ndim == 0 else f"entries of type {raw.dtype}"
         raise ValueError(f"{name}: expected an array of numbers, got {found}")
@@ -170,7 +178,7 @@ def choice(name: str, value: Any, options: Sequence[str]) -> str:
     """Return ``value`` when it is one of ``options``."""
     if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(option) for option in options)
-        raise ValueError(f"{name}: expected one of {listed}, got {value!r}")
+        raise ValueError(f"{name}: expected one of {listed}, got {shown(value)}")
     return value
 
 

@@ -8,12 +8,21 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from tacit._ground.reprs import shown
+
+
+def spelled(name: str, path: Any, *, kind: str = "a file path") -> str:
+    """Return a path as text; refuse what is none."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise ValueError(f"{name}: expected {kind}, got {shown(path)}")
+    return os.fspath(path)
 
 
 def absolute(name: str, path: str | os.PathLike[str]) -> Path:
     """Return ``path`` resolved; refuse what can be no path on this system."""
-    given = os.fspath(path)
+    given = spelled(name, path)
     try:
         target = Path(given).expanduser().resolve()
         target.exists()
@@ -71,14 +80,18 @@ def atomic_stream(name: str, path: str | os.PathLike[str]) -> Iterator[BinaryIO]
 
 def read_bytes(name: str, path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of an existing file."""
+    given = spelled(name, path)
     try:
-        return Path(path).read_bytes()
+        return Path(given).read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{name}: no such file: {os.fspath(path)}") from None
+        raise ValueError(f"{name}: no such file: {given}") from None
     except IsADirectoryError:
-        raise ValueError(f"{name}: expected a file, got the folder {os.fspath(path)}") from None
+        raise ValueError(f"{name}: expected a file, got the folder {given}") from None
     except OSError as error:
-        raise ValueError(f"{name}: cannot read {os.fspath(path)} ({error.strerror})") from None
+        raise ValueError(f"{name}: cannot read {given} ({error.strerror})") from None
+    except ValueError as error:
+        # a zero byte in the name
+        raise ValueError(f"{name}: expected a file path, got {given!r} ({error})") from None
 
 
 def is_marked_read_only(path: Path) -> bool:
@@ -98,7 +111,7 @@ def link_new(name: str, source: Path, target: Path) -> None:
 
 
 def _target(name: str, path: str | os.PathLike[str]) -> Path:
-    given = os.fspath(path)
+    given = spelled(name, path)
     if not given:
         raise ValueError(f"{name}: expected a file path, got an empty one")
     target = absolute(name, given)

@@ -63,7 +63,8 @@ def checked_labels(labels: Any, count: int, columns: int) -> Labels | None:
 def _integers(name: str, values: Any) -> npt.NDArray[np.intp]:
     checked = array(name, values, ndim=1)
     if (checked != np.round(checked)).any() or np.abs(checked).max() > 2.0**53:
-        raise ValueError(f"{name}: expected whole numbers, got {checked[:4].tolist()} …")
+        odd = int((checked != np.round(checked)).argmax())
+        raise ValueError(f"{name}: expected whole numbers, got another at index {odd}")
     return checked.astype(np.intp)
 
 

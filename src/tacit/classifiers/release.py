@@ -19,7 +19,8 @@ from tacit.measured import Interval
 from tacit.releases.form import Attack, Form, Release, Use
 
 ENVELOPE = Envelope("tacit.classifier", 1)
-HEADER = ("format", "version", "form")
+# What stands beside the fields in a stored release.
+BESIDE = ("form", "provenance")
 PUBLISHABLE = (
     "logits",
     "guarantee",
@@ -189,7 +190,7 @@ def _attack(measured: BayesAttack, task: str) -> Attack:
 
 
 def _read(description: Mapping[str, Any]) -> ClassifierRelease:
-    fields = {name: value for name, value in description.items() if name not in HEADER}
+    fields = {name: value for name, value in description.items() if name not in BESIDE}
     attack, interval = fields["attack"], fields["accuracy_interval"]
     labelled = fields["label_bound"] is not None
     return ClassifierRelease(

@@ -16,7 +16,7 @@ from tacit.cli.hidden import commands as hidden
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
 PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
-INTERRUPTED = 130
+INTERRUPTED, CLOSED = 130, 141
 
 app = typer.Typer(
     name="tacit",
@@ -66,7 +66,12 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        return 141
+        return CLOSED
+    except SystemExit as stop:
+        # the parser and the console turn a reader that went away into an exit of 1
+        if not isinstance(stop.__context__, BrokenPipeError):
+            raise
+        return CLOSED
     if code == INTERRUPTED:
         print("tacit: interrupted", file=sys.stderr)
     return code if isinstance(code, int) else 0

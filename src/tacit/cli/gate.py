@@ -83,7 +83,9 @@ def gate(
     thresholds: Thresholds,
 ) -> None:
     """Exit 0 when every release holds every threshold, 1 when one does not, 2 on bad input."""
-    output = json_output(json, force)
+    given = {"--policy": policy, "--junit": junit, "--sarif": sarif}
+    given |= {f"RELEASE {place}": path for place, path in enumerate(dict.fromkeys(stored), 1)}
+    output = json_output(json, force, given)
     reports = new_file("--junit", junit, force), new_file("--sarif", sarif, force)
     from tacit._ground.files import write_text_atomic
     from tacit.gate import PolicyFile, check_releases, junit_xml, read_policy, sarif_log

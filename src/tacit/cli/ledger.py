@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tacit.cli.console import line
 from tacit.cli.options import Force, Json
-from tacit.cli.output import json_output
+from tacit.cli.output import JsonOutput, json_output, ledger_file
 
 if TYPE_CHECKING:
     from tacit.ledger import Budget, BudgetChange, Entry, Ledger, Spending
@@ -34,7 +34,7 @@ def show(
     force: Force = False,
 ) -> None:
     """Show every release, every budget and its history, and what is left of it."""
-    output = json_output(json, force)
+    output = _output(json, force, ledger, data)
     from tacit.ledger import Ledger
 
     book = Ledger(ledger, create=False)
@@ -79,7 +79,7 @@ def budget(
     force: Force = False,
 ) -> None:
     """Set what may be spent on a secret from now on, or show it when no limit is given."""
-    output = json_output(json, force)
+    output = _output(json, force, ledger, data)
     from tacit.ledger import Ledger
     from tacit.ledger.notions import limits
 
@@ -128,7 +128,7 @@ def verify(
     force: Force = False,
 ) -> None:
     """Exit 0 when every record is as it was written, 1 when not: the first edited row is named."""
-    output = json_output(json, force)
+    output = _output(json, force, ledger, None)
     from tacit.ledger import verify_ledger
 
     result = verify_ledger(ledger, head)
@@ -140,6 +140,12 @@ def verify(
     for finding in result.findings:
         console.print(Text(f"edited: {finding}", "bold red"))
     raise typer.Exit(0 if result.holds else 1)
+
+
+def _output(json: str | None, force: bool, ledger: str, data: str | None) -> JsonOutput:
+    place = ledger_file(ledger)
+    others = {"--ledger": None if place is None else str(place), "--data": data}
+    return json_output(json, force, others)
 
 
 def secret_name(book: Ledger | None, secret: str | None, data: str | None) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,9 +40,19 @@ class JsonOutput:
             line(self.console, "json", str(self.path))
 
 
-def json_output(json: str | None, force: bool) -> JsonOutput:
-    """Return where ``--json`` goes, refused now where it could not be written later."""
+def json_output(
+    json: str | None, force: bool, others: Mapping[str, str | None] | None = None
+) -> JsonOutput:
+    """Return where ``--json`` goes, refused now where it could not be written later.
+
+    Args:
+        json: what the flag says.
+        force: whether a file that exists is replaced.
+        others: files that the command reads or writes beside it, by flag: no two are the same.
+    """
     to_stdout = json == "-"
+    given = {**(others or {}), "--json": None if to_stdout else json}
+    check_distinct({flag: absolute_path(path) for flag, path in given.items()})
     return JsonOutput(None if to_stdout else new_file("--json", json, force), to_stdout)
 
 
@@ -50,7 +62,33 @@ def new_file(flag: str, path: str | None, force: bool) -> Path | None:
 
     if path is None:
         return None
+    if path == "-":
+        raise ValueError(f"{flag}: expected a file, got -, which is for --json alone")
     place = check_writable(flag, path)
     if place.exists() and not force:
         raise ValueError(f"{flag}: {place} exists already; --force replaces it")
     return place
+
+
+def check_distinct(paths: dict[str, Path | None]) -> None:
+    """Refuse one file under two flags."""
+    seen: dict[Path, str] = {}
+    for flag, path in paths.items():
+        if path is None:
+            continue
+        if path in seen:
+            raise ValueError(f"{flag}: expected another file than {seen[path]}, got {path} twice")
+        seen[path] = flag
+
+
+def absolute_path(path: str | None) -> Path | None:
+    """Return a path as it would be written, None for none."""
+    return None if path is None else Path(os.path.abspath(path))
+
+
+def ledger_file(location: str) -> Path | None:
+    """Return the file of a ledger, None where it is in a database elsewhere."""
+    from tacit.ledger.store import parse_location
+
+    url = parse_location(location)
+    return absolute_path(str(url.database)) if url.get_backend_name() == "sqlite" else None

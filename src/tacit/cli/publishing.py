@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.cli.console import line
-from tacit.cli.output import JsonOutput, json_output, new_file
+from tacit.cli.output import (
+    JsonOutput,
+    absolute_path,
+    check_distinct,
+    json_output,
+    ledger_file,
+    new_file,
+)
 
 if TYPE_CHECKING:
     from tacit.ledger import Ledger
@@ -58,17 +64,17 @@ class Destination:
 
         check_distinct(
             {
-                "DATA": _absolute(flags.data),
-                "--report": _absolute(flags.report),
-                "--json": None if flags.json == "-" else _absolute(flags.json),
-                "--ledger": None if flags.ledger is None else _ledger_file(flags.ledger),
+                "DATA": absolute_path(flags.data),
+                "--report": absolute_path(flags.report),
+                "--json": None if flags.json == "-" else absolute_path(flags.json),
+                "--ledger": None if flags.ledger is None else ledger_file(flags.ledger),
             }
         )
         page = new_file("--report", flags.report, flags.force)
         output = json_output(flags.json, flags.force)
         if flags.ledger is None:
             return Destination(page, output, None, None, None, flags.no_budget)
-        path = _ledger_file(flags.ledger)
+        path = ledger_file(flags.ledger)
         if path is not None and not check_writable("--ledger", path).exists():
             # A ledger is made when there is something to write into it.
             name = fingerprint if flags.secret is None else flags.secret
@@ -109,17 +115,6 @@ class Destination:
         self.json.tell()
 
 
-def check_distinct(paths: dict[str, Path | None]) -> None:
-    """Refuse one file under two flags."""
-    seen: dict[Path, str] = {}
-    for flag, path in paths.items():
-        if path is None:
-            continue
-        if path in seen:
-            raise ValueError(f"{flag}: expected another file than {seen[path]}, got {path} twice")
-        seen[path] = flag
-
-
 def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     """Say what a release would be: its guarantee and the error of every number."""
     from tacit.text import significant
@@ -139,17 +134,6 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
         }
     )
     output.tell()
-
-
-def _absolute(path: str | None) -> Path | None:
-    return None if path is None else Path(os.path.abspath(path))
-
-
-def _ledger_file(location: str) -> Path | None:
-    from tacit.ledger.store import parse_location
-
-    url = parse_location(location)
-    return _absolute(str(url.database)) if url.get_backend_name() == "sqlite" else None
 
 
 def _checked_secret(book: Ledger, flags: Flags, fingerprint: str) -> str:

@@ -54,7 +54,7 @@ def parallel_map(
     Args:
         function: any callable of one item, a lambda or closure included; of an item and a
             generator where a seed is given.
-        items: the inputs.
+        items: the inputs, which ``function`` leaves as they are: workers may share them.
         workers: number of processes; None for one per core, 1 for none besides this one. A
             cluster that was there before uses all of its workers.
         engine: ``"local"``, ``"dask://HOST:PORT"`` (a scheduler) or ``"ray://HOST:PORT"`` (a Ray
@@ -70,9 +70,10 @@ def parallel_map(
         The results, in the order of the items.
 
     Raises:
-        ValueError: ``workers``, ``engine`` or ``seed`` is not as above.
+        ValueError: ``function``, ``items``, ``workers``, ``engine`` or ``seed`` is not as above.
         EngineError: nothing answers at the address, or a batch has lost four workers.
-        Exception: whatever ``function`` raises, unchanged.
+        Exception: whatever ``function`` raises; a ``RuntimeError`` of the same words where what a
+            worker raised cannot be pickled.
 
     Example:
         >>> parallel_map(lambda x: x * x, range(4), workers=1)
@@ -80,6 +81,10 @@ def parallel_map(
         >>> parallel_map(lambda x, rng: x + int(rng.integers(1)), range(3), seed=0)
         [0, 1, 2]
     """
+    if not callable(function):
+        raise ValueError(f"function: expected a callable, got {type(function).__name__}")
+    if not isinstance(items, Iterable):
+        raise ValueError(f"items: expected items one by one, got {type(items).__name__}")
     count = available_workers() if workers is None else integer("workers", workers, minimum=1)
     place = Engine.parse(engine)
     inputs: list[Any] = list(items)
@@ -160,7 +165,7 @@ class _Seeded:
 def _seeds(seed: int | np.random.SeedSequence, count: int) -> list[np.random.SeedSequence]:
     """Return the children of a seed; unlike ``spawn``, the same ones every time."""
     if not isinstance(seed, np.random.SeedSequence):
-        seed = np.random.SeedSequence(integer("seed", seed, minimum=0))
+        seed = np.random.SeedSequence(integer("seed", seed, minimum=0, maximum=None))
     entropy, key, size = seed.entropy, seed.spawn_key, seed.pool_size
     return [
         np.random.SeedSequence(entropy, spawn_key=(*key, number), pool_size=size)

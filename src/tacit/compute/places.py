@@ -21,7 +21,7 @@ import joblib
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from tacit._ground.lazy import install_with
-from tacit.compute.remote import Failure, Packed, compute_packed
+from tacit.compute.remote import Failure, Packed, compute_packed, sendable
 
 VARIABLE = "TACIT_ENGINE"
 LIBRARIES = ("dask", "ray")
@@ -144,7 +144,13 @@ class _Processes:
 
 
 def _apply(task: Task, batch: Sequence[Any]) -> list[Any]:
-    return [task(item) for item in batch]
+    try:
+        return [task(item) for item in batch]
+    except Exception as error:
+        sent = sendable(error)
+        if sent is error:
+            raise
+        raise sent from None
 
 
 def _lost(text: str) -> EngineError:

@@ -61,4 +61,13 @@ def compute_packed(packed: Packed, batch: Sequence[Any]) -> list[Any] | Failure:
     try:
         return [function(item) for item in batch]
     except Exception as error:
-        return Failure(error=cloudpickle.dumps(error))
+        return Failure(error=cloudpickle.dumps(sendable(error)))
+
+
+def sendable(error: Exception) -> Exception:
+    """Return an exception that survives the way back: itself, or one that says the same."""
+    try:
+        cloudpickle.loads(cloudpickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

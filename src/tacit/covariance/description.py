@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit._ground.reprs import shown
 from tacit.covariance.base import Covariance
 from tacit.covariance.full import Dense, Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored, LowRank
@@ -24,7 +25,7 @@ def covariance_from_dict(description: Any) -> Covariance:
     }
     if not isinstance(description, dict) or description.get("type") not in kinds:
         found = description.get("type") if isinstance(description, dict) else description
-        raise ValueError(f"description: expected a type among {sorted(kinds)}, got {found!r}")
+        raise ValueError(f"description: expected a type among {sorted(kinds)}, got {shown(found)}")
     fields = {key: value for key, value in description.items() if key != "type"}
     try:
         return kinds[description["type"]](**fields)

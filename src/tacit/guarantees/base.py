@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from tacit._ground.checks import choice, in_interval
+from tacit._ground.reprs import shown
 from tacit.documents import dumps, encoded
 from tacit.text import share_down
 
@@ -51,8 +52,9 @@ class Guarantee(ABC):
                 in_interval("confidence", self.confidence, 0, 1, open_low=True, open_high=True),
             )
         elif self.confidence is not None:
+            found = shown(self.confidence)
             raise ValueError(
-                f"confidence: expected None with {self.evidence} evidence, got {self.confidence!r}"
+                f"confidence: expected None with {self.evidence} evidence, got {found}"
             )
 
     def _set(self, name: str, value: Any) -> None:
@@ -82,14 +84,14 @@ class Guarantee(ABC):
 def text(name: str, value: Any) -> str:
     """Return ``value`` when it is a string that says something."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name}: expected a non-empty string, got {value!r}")
+        raise ValueError(f"{name}: expected a non-empty string, got {shown(value)}")
     return value
 
 
 def items(name: str, value: Iterable[Item]) -> tuple[Item, ...]:
     """Return ``value`` as a tuple, refusing a bare string."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ValueError(f"{name}: expected a sequence, got {value!r}")
+        raise ValueError(f"{name}: expected a sequence, got {shown(value)}")
     return tuple(value)
 
 

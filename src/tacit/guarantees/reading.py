@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from tacit._ground.checks import choice
+from tacit._ground.reprs import shown
 from tacit.documents import decoded, loads
 from tacit.guarantees.base import SCHEMA, Guarantee
 from tacit.guarantees.differential import ApproximateDP, GaussianDP, Indistinguishability, RenyiDP
@@ -54,7 +55,7 @@ def guarantee_from_dict(data: Mapping[str, Any]) -> Guarantee:
     kind = kinds[choice("type", data.get("type"), tuple(kinds))]
     schema = data.get("schema")
     if isinstance(schema, bool) or schema != SCHEMA:
-        raise ValueError(f"schema: expected {SCHEMA}, got {schema!r}")
+        raise ValueError(f"schema: expected {SCHEMA}, got {shown(schema)}")
     content = {name: value for name, value in data.items() if name not in ("type", "schema")}
     names = [field.name for field in fields(kind)]
     for name in content:

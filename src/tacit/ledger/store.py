@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from tacit._ground.files import absolute, is_marked_read_only, link_new
+from tacit._ground.files import absolute, is_marked_read_only, link_new, spelled
 from tacit._ground.lazy import install_with
 from tacit.ledger.chain import check_head, initial_rows
 from tacit.ledger.migration import OLD_SCHEMA, migrate
@@ -126,9 +126,9 @@ class Store:
 
 def parse_location(location: str | os.PathLike[str]) -> sa.URL:
     """Return the URL of a plain path, a ``sqlite:///`` URL or a ``postgresql://`` URL."""
-    text = os.fspath(location)
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"ledger: expected a file path or a database URL, got {location!r}")
+    text = spelled("ledger", location, kind="a file path or a database URL")
+    if not text.strip():
+        raise ValueError(f"ledger: expected a file path or a database URL, got {text!r}")
     if "://" not in text:
         if text == ":memory:":
             raise ValueError("ledger: expected a durable file, got ':memory:'")

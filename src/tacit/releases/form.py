@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from tacit._ground.checks import as_float, in_interval, integer, non_negative
+from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
+from tacit._ground.reprs import shown
 from tacit.conversions import success_from_information
+from tacit.documents import decoded, encoded
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
@@ -28,6 +30,7 @@ class Number:
     error: float
 
     def __post_init__(self) -> None:
+        _text("name", self.name)
         object.__setattr__(self, "value", as_float(f"number {self.name}", self.value))
         object.__setattr__(self, "error", non_negative("error", self.error, allow_inf=True))
 
@@ -53,6 +56,8 @@ class Attack:
     worst: Interval | None = None
 
     def __post_init__(self) -> None:
+        _text("name", self.name)
+        _text("task", self.task)
         integer("trials", self.trials, minimum=1)
         for interval in (self.success, self.worst):
             if interval is not None:
@@ -75,6 +80,11 @@ class Use:
     unit: str
     better: Better
     measured: Interval
+
+    def __post_init__(self) -> None:
+        _text("name", self.name)
+        _text("unit", self.unit)
+        choice("better", self.better, ("higher", "lower"))
 
     @property
     def bad_end(self) -> float:
@@ -209,41 +219,54 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    return dict(value) if isinstance(value, Mapping) else encoded(value)
 
 
 def _read(content: Any) -> Form:
     if not isinstance(content, Mapping):
         raise ValueError(f"release.form: expected a mapping, got {type(content).__name__}")
-    if content.get("version") != FORM_VERSION:
-        raise ValueError(
-            f"release.form: expected version {FORM_VERSION}, got {content.get('version')!r}"
-        )
+    if isinstance(content.get("version"), bool) or content.get("version") != FORM_VERSION:
+        found = shown(content.get("version"))
+        raise ValueError(f"release.form: expected version {FORM_VERSION}, got {found}")
     values = {name: value for name, value in content.items() if name != "version"}
     known = {field.name for field in fields(Form)}
     if set(values) != known:
-        odd = sorted(set(values) ^ known)
+        odd = shown(sorted(map(str, set(values) ^ known)))
         raise ValueError(f"release.form: expected {len(known)} fields, missing or unknown: {odd}")
     for name in ("kind", "title", "secret", "method", "created"):
-        if not isinstance(values[name], str):
-            raise ValueError(f"release.form.{name}: expected text, got {values[name]!r}")
+        _text(f"release.form.{name}", values[name])
     if not isinstance(values["reproducible"], bool):
-        raise ValueError(
-            f"release.form.reproducible: expected true or false, got {values['reproducible']!r}"
-        )
+        found = shown(values["reproducible"])
+        raise ValueError(f"release.form.reproducible: expected true or false, got {found}")
     for name in LISTS:
         if not isinstance(values[name], (list, tuple)):
-            raise ValueError(f"release.form.{name}: expected a list, got {values[name]!r}")
+            raise ValueError(f"release.form.{name}: expected a list, got {shown(values[name])}")
     for name in ("assumptions", "notes", "publishable"):
-        values[name] = tuple(str(line) for line in values[name])
+        values[name] = tuple(_text(f"release.form.{name}", line) for line in values[name])
     values["numbers"] = _entries(Number, "numbers", values["numbers"])
     values["guarantees"] = tuple(guarantee_from_dict(held) for held in values["guarantees"])
     values["attacks"] = _entries(Attack, "attacks", values["attacks"])
     values["use"] = _entries(Use, "use", values["use"])
-    values["digests"] = tuple((str(what), str(digest)) for what, digest in values["digests"])
-    seed = values["seed"]
-    values["seed"] = None if seed is None else integer("release.form.seed", seed)
+    values["digests"] = tuple(_digest(entry) for entry in values["digests"])
+    seed, provenance = values["seed"], values["provenance"]
+    if seed is not None:
+        values["seed"] = integer("release.form.seed", seed, minimum=0, maximum=None)
+    if provenance is not None and not isinstance(provenance, Mapping):
+        raise ValueError(f"release.form.provenance: expected a mapping, got {shown(provenance)}")
     return Form(**values)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name}: expected text, got {shown(value)}")
+    return value
+
+
+def _digest(entry: Any) -> tuple[str, str]:
+    name = "release.form.digests"
+    if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+        raise ValueError(f"{name}: expected pairs of what and its digest, got {shown(entry)}")
+    return _text(name, entry[0]), _text(name, entry[1])
 
 
 LISTS = (
@@ -259,15 +282,16 @@ def _entries(kind: type[Any], name: str, entries: Sequence[Any]) -> tuple[Any, .
             raise ValueError(f"release.form.{name}: expected mappings, got {type(entry).__name__}")
         values = {
             key: Interval.from_dict(f"release.form.{name}.{key}", value)
-            if key in INTERVALS and value is not None
-            else value
+            if key in INTERVALS and (value is not None or key != "worst")
+            else decoded(value)
             for key, value in entry.items()
         }
         try:
             found.append(kind(**values))
         except TypeError:
+            given = shown(sorted(map(str, entry)))
             raise ValueError(
-                f"release.form.{name}: expected the fields of {kind.__name__}, got {sorted(entry)}"
+                f"release.form.{name}: expected the fields of {kind.__name__}, got {given}"
             ) from None
         except ValueError as error:
             raise ValueError(f"release.form.{name}: {error}") from None

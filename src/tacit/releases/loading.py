@@ -8,26 +8,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tacit._ground.reprs import shown
 from tacit.documents import loads, read
 from tacit.releases.form import Form, Release, stated
 
 LARGEST_HEADER = 2**27
 BYTES_TOGETHER = 2**24
 
+# Fields that a workflow states beside its form, under the same name.
+SHARED = ("method", "reproducible", "seed", "created", "guarantees")
+
+# Lists of released numbers, and which field of a number they hold.
+NUMBERED = (("release", "value"), ("names", "name"))
+
 
 def load(source: Any) -> Form:
     """Return the form of a release given as an object, its dictionary, or the path of its JSON.
 
     Args:
-        source: a ``Release``, the dictionary of one, or the path of its JSON or of a safetensors
-            file that holds it, whose rows are held against their digest.
+        source: a ``Release``, the dictionary of one or of its form, or the path of its JSON or of a
+            safetensors file that holds it, whose rows are held against their digest.
 
     Returns:
         What was released, its guarantees, attacks and use, whatever workflow made it.
 
     Raises:
         ValueError: the file is missing or not strict JSON, it is no release, a field is missing or
-            out of range, or the rows beside it are others.
+            out of range, what it says beside its form is something else, or the rows beside it are
+            others.
 
     Example:
         >>> load({"format": "other"})
@@ -38,33 +46,34 @@ def load(source: Any) -> Form:
         return source
     if isinstance(source, Release):
         return source.form
-    content = read_release(source) if isinstance(source, (str, Path)) else source
+    content = read_release(source) if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(content, Mapping):
         raise ValueError(f"release: expected a release of tacit, got {type(content).__name__}")
     if "form" not in content:
-        found = content.get("format", content.get("kind"))
-        raise ValueError(
-            f"release: expected a release of tacit, with its form, got format {found!r}"
-        )
+        if {"version", "kind", "guarantees"} <= set(content):
+            return Form.from_dict(content)
+        found = shown(content.get("format", content.get("kind")))
+        raise ValueError(f"release: expected a release of tacit, with its form, got format {found}")
     form = Form.from_dict(content["form"])
-    _check_agreement(content, form)
+    _check_agreement(content, content["form"])
     provenance = content.get("provenance")
     return stated(form, provenance) if isinstance(provenance, Mapping) else form
 
 
-def _check_agreement(content: Mapping[str, Any], form: Form) -> None:
+def _check_agreement(content: Mapping[str, Any], form: Mapping[str, Any]) -> None:
     """Refuse a file whose details say something else than its form."""
-    stated = content["form"]["guarantees"]
-    if content.get("guarantees", stated) != stated:
-        raise ValueError("release: the file contradicts itself, 'guarantees' are not its form's")
     for name, value in content.items():
-        if isinstance(value, Mapping) and "evidence" in value and value not in stated:
+        stray = isinstance(value, Mapping) and "evidence" in value
+        if stray and value not in form["guarantees"]:
             raise ValueError(f"release: the file contradicts itself, {name!r} is not in its form")
-    if content.get("reproducible", form.reproducible) != form.reproducible:
-        raise ValueError("release: the file contradicts itself about 'reproducible'")
+        if name in SHARED and value != form[name]:
+            raise ValueError(f"release: the file contradicts itself about {name!r}")
+    for name, field in NUMBERED if {"release", "names"} <= set(content) else ():
+        if content[name] != [one[field] for one in form["numbers"]]:
+            raise ValueError(f"release: the file contradicts itself about {name!r}")
 
 
-def read_release(path: str | Path) -> Any:
+def read_release(path: str | os.PathLike[str]) -> Any:
     """Return the dictionary of a release in a file: JSON, or the header of safetensors.
 
     Raises:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import Array
-from tacit._ground.reprs import short_repr
+from tacit._ground.checks import Array, integer, non_negative, vector
+from tacit._ground.reprs import short_repr, shown
 from tacit.attacks import MembershipAttack
 from tacit.design.base import Design
 from tacit.documents import Envelope
 from tacit.guarantees import InformationBound, SuccessBound
+from tacit.guarantees.base import text, texts
 from tacit.guarantees.reading import guarantee_of
 from tacit.measured import Interval
 from tacit.releases.form import Attack, Form, Number, Release
@@ -78,8 +79,12 @@ class StatisticDiagnostics:
         """Return the diagnostics that ``to_dict`` described."""
         fields = dict(description)
         for name in ARRAY_FIELDS:
-            fields[name] = np.asarray(fields[name], dtype=np.float64)
-        fields["notes"] = tuple(fields["notes"])
+            values = fields[name] = np.asarray(fields[name], dtype=np.float64)
+            if values.size:
+                vector(f"diagnostics.{name}", values)
+            if not name.endswith("mean"):
+                non_negative(f"diagnostics.{name}", values.min(initial=0.0))
+        fields["notes"] = texts("diagnostics.notes", fields["notes"])
         return StatisticDiagnostics(**fields)
 
 
@@ -195,10 +200,17 @@ def _attack(measured: MembershipAttack, task: str) -> Attack:
 
 
 def _read(description: Mapping[str, Any]) -> StatisticRelease:
-    attack = description["attack"]
+    attack, names = description["attack"], texts("description.names", description["names"])
+    for name in ("query", "method", "created"):
+        text(f"description.{name}", description[name])
+    if not isinstance(description["reproducible"], bool):
+        found = shown(description["reproducible"])
+        raise ValueError(f"description.reproducible: expected true or false, got {found}")
+    if description["seed"] is not None:
+        integer("description.seed", description["seed"], minimum=0, maximum=None)
     return StatisticRelease(
-        release=np.asarray(description["release"], dtype=np.float64),
-        names=tuple(description["names"]),
+        release=vector("description.release", description["release"], size=len(names)),
+        names=names,
         guarantee=guarantee_of(InformationBound, "description.guarantee", description["guarantee"]),
         membership=guarantee_of(SuccessBound, "description.membership", description["membership"]),
         design=Design.from_dict(description["design"]),

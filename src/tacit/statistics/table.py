@@ -188,8 +188,7 @@ def _check_header(header: list[str], label: str) -> None:
             raise ValueError(f"data: {label}: column {position} has no name in the header line")
     if all(_is_number(name) for name in header):
         raise ValueError(
-            f"data: {label}: expected a header line with column names, got numbers "
-            f"({', '.join(header[:3])}{', …' if len(header) > 3 else ''})"
+            f"data: {label}: expected a header line with column names, got {len(header)} numbers"
         )
     repeated = [name for position, name in enumerate(header) if name in header[:position]]
     if repeated:
@@ -226,8 +225,8 @@ def _number(text: str, line: int, name: str, advice: str) -> float:
         raise ValueError(f"{where}: expected a number, got an empty field")
     # float() also reads "1_000" and digits of other scripts, which no other CSV reader does
     if "_" in text or not text.isascii() or not _is_number(text):
-        raise ValueError(f"{where}: expected a number, got {text!r}{advice}")
+        raise ValueError(f"{where}: expected a number, got text{advice}")
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{where}: expected a finite number, got {text!r}")
+        raise ValueError(f"{where}: expected a finite number, got NaN or an infinity")
     return number

@@ -21,6 +21,7 @@ from tacit._ground.checks import (
     is_reproducible,
 )
 from tacit._ground.random import uniform_index
+from tacit._ground.reprs import shown
 from tacit.attacks import MembershipAttack, membership_attack
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.releases.prepared import Book, Expected, Prepared
@@ -304,9 +305,13 @@ def _listed(names: Any) -> list[Any]:
 
 
 def _output_names(names: Sequence[str] | None, query: Query, size: int) -> tuple[str, ...]:
-    chosen = query.names if names is None else tuple(names)
-    if chosen is None:
+    if names is None and query.names is None:
         return tuple(f"y{index}" for index in range(size))
+    chosen = list(query.names or ()) if names is None else _listed(names)
+    if not all(isinstance(name, str) and name.strip() for name in chosen):
+        raise ValueError(f"names: expected {size} labels, one per output, got {shown(names)}")
     if len(chosen) != size:
         raise ValueError(f"names: expected {size} labels, one per output, got {len(chosen)}")
-    return tuple(chosen)
+    if names is not None and len(set(chosen)) != size:
+        raise ValueError("names: expected different labels, got one of them twice")
+    return tuple(map(str, chosen))

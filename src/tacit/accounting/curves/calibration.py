@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tacit._ground.checks import in_interval, positive
+from tacit._ground.reprs import shown
 from tacit.accounting.curves.profile import PrivacyProfile
 
 TOLERANCE = 1e-5  # of ln ε below the target
@@ -150,6 +153,8 @@ class _Search:
 
 def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:
     """ln ε(δ) − ln target, > 0 exactly where the profile is not private enough."""
+    if not isinstance(profile, PrivacyProfile):
+        raise ValueError(f"build: expected a PrivacyProfile from it, got {type(profile).__name__}")
     reached = profile.epsilon(failure)
     if reached <= target:
         return math.log(reached / target) if reached > 1e-300 * target else -math.inf
@@ -157,8 +162,8 @@ def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:
 
 
 def _bracket(bracket: tuple[float, float]) -> tuple[float, float]:
-    if not isinstance(bracket, (tuple, list)) or len(bracket) != 2:
-        raise ValueError(f"bracket: expected two numbers (low, high), got {bracket!r}")
+    if np.ndim(bracket) != 1 or len(bracket) != 2:
+        raise ValueError(f"bracket: expected two numbers (low, high), got {shown(bracket)}")
     low, high = positive("bracket[0]", bracket[0]), positive("bracket[1]", bracket[1])
     if low >= high:
         raise ValueError(f"bracket: expected low < high, got {low!r} and {high!r}")

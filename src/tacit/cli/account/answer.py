@@ -96,7 +96,7 @@ class Output:
 
 def answer(mechanism: Mechanism, output: Output) -> None:
     """Account for the mechanism, or calibrate it, and tell."""
-    chosen = json_output(output.json, output.force)
+    chosen = json_output(output.json, output.force, {"--plot": output.plot})
     plot = None if output.plot is None else _plot_path(output.plot, output.force)
     parameter, profile, guarantee, rivals = _solve(mechanism, output)
     claim = _claim(mechanism, parameter, guarantee.delta)

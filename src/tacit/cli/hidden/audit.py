@@ -80,7 +80,8 @@ def model_layer(
     from tacit.report import write_report
     from tacit.report.hidden.words import hidden_verdict, use_of
 
-    output, page = json_output(json, force), new_file("--report", report, force)
+    others = {"--texts": source.texts, "--report": report, "--points": points}
+    output, page = json_output(json, force, others), new_file("--report", report, force)
     if points is not None:
         check_writable("--points", points)
     budgets = listed("--kl-budgets", kl_budgets, float)
@@ -119,7 +120,9 @@ def model_layer(
     conclusion = hidden_verdict(result)
     style = "bold" if conclusion.kind != "none" else "bold red"
     console.print(Text(conclusion.sentence, style))
-    for reason in result.recommendation.reasons:
+    # where nothing is recommended, the verdict has the first reason
+    said = 1 if result.recommendation.point is None else 0
+    for reason in result.recommendation.reasons[said:]:
         line(console, "because", reason)
     if result.recommendation.point is not None:
         line(console, "use", use_of(result.recommendation.point))

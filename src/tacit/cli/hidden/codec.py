@@ -15,8 +15,8 @@ from tacit._ground.checks import integer
 from tacit.cli.console import command_line, line
 from tacit.cli.hidden.inputs import llm_extra
 from tacit.cli.options import Force, Json, LedgerFile, NoBudget, Secret
-from tacit.cli.output import json_output, new_file
-from tacit.cli.publishing import Destination, Flags, check_distinct, tell_prepared
+from tacit.cli.output import check_distinct, json_output, new_file
+from tacit.cli.publishing import Destination, Flags, tell_prepared
 
 if TYPE_CHECKING:
     from tacit.hidden_states.codebooks.codecs import Codec

@@ -27,7 +27,6 @@ from tacit.cli.hidden.inputs import (
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output, new_file
-from tacit.cli.publishing import check_distinct
 from tacit.compute import progress_reports
 from tacit.text import percent_up
 
@@ -58,7 +57,7 @@ def geometry(
     source: Source,
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
-    output = json_output(json, force)
+    output = json_output(json, force, {"--texts": source.texts})
     found, prompts = source.sample(layer, calibration)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
 
@@ -114,7 +113,7 @@ def sweep(
     source: Source,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
-    output = json_output(json, force)
+    output = json_output(json, force, {"--texts": source.texts, "--out": out})
     levels = listed("--layers", layers, int)
     budgets = listed("--kl-budgets", kl_budgets, float)
     targets = listed("--epsilons", epsilons, float)
@@ -185,17 +184,13 @@ def release(
 
     The file names its model and prompts by digest for whoever attacks it; --publish does not.
     """
-    output = json_output(json, force)
+    others = {"--texts": source.texts, "--out": out, "--clean": clean, "--publish": publish}
+    output = json_output(json, force, others)
     from tacit.hidden_states.noise.shapes import SHAPES
     from tacit.hidden_states.spelling import read_one
 
-    check_distinct(
-        {
-            "--out": new_file("--out", out, force),
-            "--clean": new_file("--clean", clean, force),
-            "--publish": new_file("--publish", publish, force),
-        }
-    )
+    for flag, path in (("--out", out), ("--clean", clean), ("--publish", publish)):
+        new_file(flag, path, force)
     positive("--kl-budget", kl_budget)
     shape = read_one("--mechanism", mechanism, SHAPES)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
@@ -250,7 +245,7 @@ def codebook(
     source: Source,
 ) -> None:
     """Fit a codebook on public prompts, save it, and certify its codes of the bank."""
-    output = json_output(json, force)
+    output = json_output(json, force, {"--texts": source.texts, "--out": out})
     from tacit.hidden_states.audit.cells import read_code
 
     new_file("--out", out, force)

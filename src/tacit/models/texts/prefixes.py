@@ -49,6 +49,9 @@ class Prefixes:
     ) -> Prefixes:
         """Draw the three sets from one stream of tokens.
 
+        Raises:
+            ValueError: the stream has fewer distinct windows than the three sizes together.
+
         Example:
             >>> sets = Prefixes.draw(range(90), bank=4, calibration=3, held_out=2, length=9, rng=0)
             >>> [len(part) for part in (sets.bank, sets.calibration, sets.held_out)]
@@ -58,6 +61,13 @@ class Prefixes:
             integer(name, size, minimum=1)
             for name, size in (("bank", bank), ("calibration", calibration), ("held_out", held_out))
         ]
+        windows = _windows(stream, length)
+        if len(windows) < sum(sizes):
+            raise ValueError(
+                f"bank, calibration, held_out: expected at most {len(windows):,} together, the "
+                f"distinct windows of {length} tokens that the text holds, got {sum(sizes):,}: "
+                "fewer of them, or more text"
+            )
         return cls(
             *split(sample_prefixes(stream, count=sum(sizes), length=length, rng=rng), *sizes)
         )
@@ -146,7 +156,7 @@ def sample_prefixes(
     tokens = _integers("stream", stream, ndim=1)
     wanted = integer("count", count, minimum=1)
     size = integer("length", length, minimum=1)
-    windows = np.unique(tokens[: len(tokens) // size * size].reshape(-1, size), axis=0)
+    windows = _windows(tokens, size)
     barred = _excluded(exclude, size)
     if len(barred):
         keys, unwanted = _keys(windows), _keys(barred)
@@ -160,6 +170,12 @@ def sample_prefixes(
         )
     chosen = generator(rng).choice(len(windows), wanted, replace=False)
     return torch.from_numpy(np.ascontiguousarray(windows[chosen]))
+
+
+def _windows(stream: Any, length: int) -> Tokens:
+    """The distinct windows of a stream, which start at multiples of ``length``."""
+    tokens, size = _integers("stream", stream, ndim=1), integer("length", length, minimum=1)
+    return np.unique(tokens[: len(tokens) // size * size].reshape(-1, size), axis=0)
 
 
 def split(tokens: Tensor, *sizes: int) -> tuple[Tensor, ...]:

@@ -95,6 +95,7 @@ def _from_dict(content: Any) -> ReleaseRecord:
     size = len(names)
     pool = check.integer("release.diagnostics.pool_rows", _get(diagnostics, "pool_rows"), minimum=1)
     seed = content.get("seed")
+    principal = _vector(diagnostics, "principal_output_variance", None)
     return ReleaseRecord(
         values=_vector(content, "release", size),
         names=names,
@@ -116,9 +117,9 @@ def _from_dict(content: Any) -> ReleaseRecord:
         noise_saved=_optional(diagnostics, "noise_saved"),
         output_variance=_vector(diagnostics, "output_variance", size),
         noise_variance=_vector(diagnostics, "noise_variance", size),
-        principal_output_variance=_vector(diagnostics, "principal_output_variance", None),
-        principal_noise_variance=_vector(diagnostics, "principal_noise_variance", None),
-        notes=tuple(str(note) for note in diagnostics.get("notes") or ()),
+        principal_output_variance=principal,
+        principal_noise_variance=_vector(diagnostics, "principal_noise_variance", len(principal)),
+        notes=_notes(diagnostics),
         query=str(_field(content, "query", str)),
         method=str(_field(content, "method", str)),
         reproducible=bool(_field(content, "reproducible", bool)),
@@ -146,9 +147,17 @@ def _field(content: dict[str, Any], name: str, *kinds: type) -> Any:
 
 def _vector(content: dict[str, Any], name: str, size: int | None) -> Array:
     values = np.asarray(_get(content, name))
-    if values.size == 0 and size is None:
+    if values.size == 0 and not size:
         return np.zeros(0)
-    return check.vector(f"release.{name}", values, size=size)
+    numbers = check.vector(f"release.{name}", values, size=size)
+    if name.endswith("_variance"):
+        check.non_negative(f"release.{name}", numbers.min())
+    return numbers
+
+
+def _notes(content: dict[str, Any]) -> tuple[str, ...]:
+    found = _field(content, "notes", list, tuple) if content.get("notes") else ()
+    return tuple(str(note) for note in found)
 
 
 def _optional(content: dict[str, Any], name: str) -> float | None:
@@ -165,7 +174,7 @@ def _guarantee(content: dict[str, Any], name: str, kind: type[Any]) -> Any:
 
 def _gap(design: Any) -> float | None:
     gap = design.get("gap") if isinstance(design, dict) else None
-    return float(gap) if isinstance(gap, (int, float)) else None
+    return check.as_float("release.design.gap", gap) if isinstance(gap, (int, float)) else None
 
 
 def _attack(content: Any) -> AttackRecord | None:

@@ -1,0 +1,101 @@
+"""Where commands write, whatever they are told to replace, and who reads their output."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.design import isotropic
+from tacit.hidden_states import release as release_states
+from tests.cli_runner import QUICK, Tacit, in_process, refused, write_table
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture
+def stored(tmp_path: Path, tacit: Tacit) -> Path:
+    path = tmp_path / "out.json"
+    flags = ("--columns", "a,b", "--query", "mean", "--success", "0.6", "--no-attack", *QUICK)
+    assert tacit("statistic", write_table(tmp_path), *flags, "--json", path).code == 0
+    return path
+
+
+def test_no_command_replaces_the_release_it_reads(stored: Path, tacit: Tacit) -> None:
+    before = stored.read_bytes()
+    for command in (("show",), ("gate", "--max-success", "0.6")):
+        refused(tacit(*command, stored, "--json", stored, "--force"), "another file than RELEASE")
+    assert stored.read_bytes() == before
+
+
+def test_no_command_replaces_the_ledger_it_opens(tmp_path: Path, tacit: Tacit) -> None:
+    ledger, data = tmp_path / "ledger.db", write_table(tmp_path)
+    budget = ("ledger", "budget", "--ledger", ledger, "--secret", "a", "--mi-budget", "1")
+    assert tacit(*budget).code == 0
+    onto = ("--json", ledger, "--force")
+    for command in (budget, ("ledger", "show", "--ledger", ledger)):
+        refused(tacit(*command, *onto), "another file than --ledger")
+    refused(tacit("ledger", "verify", "--ledger", ledger, *onto), "another file than --ledger")
+    named = ("ledger", "budget", "--ledger", ledger, "--data", data, "--mi-budget", "1")
+    refused(tacit(*named, "--json", data, "--force"), "another file than --data")
+    assert tacit("ledger", "verify", "--ledger", ledger).code == 0
+
+
+def test_two_outputs_are_two_files(tmp_path: Path, tacit: Tacit) -> None:
+    same = tmp_path / "same.svg"
+    both = ("--plot", same, "--json", same)
+    refused(tacit("account", "gaussian", "--noise-std", "1", *both), "another file than --plot")
+    model = ("audit", "model", "--layer", "1", "--report", same)
+    refused(tacit(*model, "--points", same), "another file than --report")
+    for command in ("release", "codebook"):
+        flags = ("--layer", "1", "--out", same, "--json", same)
+        refused(tacit("hidden", command, *flags), "another file than --out")
+    assert not same.exists()
+
+
+def test_only_json_goes_to_standard_output(tmp_path: Path, tacit: Tacit) -> None:
+    flags = ("--columns", "a,b", "--query", "mean", "--success", "0.6", *QUICK, "--report", "-")
+    refused(tacit("statistic", write_table(tmp_path), *flags), "--report: expected a file, got -")
+
+
+def test_what_show_writes_is_shown_again(stored: Path, tmp_path: Path, tacit: Tacit) -> None:
+    form = tmp_path / "form.json"
+    first = tacit("show", stored, "--json", form)
+    assert first.code == 0
+    assert json.loads(form.read_text()) == json.loads(tacit("show", form, "--json", "-").out)
+    assert tacit("show", form).out == first.out.rpartition("json ")[0]
+
+
+def test_stored_states_are_shown(tmp_path: Path, tacit: Tacit) -> None:
+    states = np.zeros((3, 2))
+    noisy = release_states(states, isotropic([1.0, 1.0], 4.0), differences=[[2.0, 0.0]])
+    noisy.save(tmp_path / "states.safetensors")
+    outcome = tacit("show", tmp_path / "states.safetensors")
+    assert outcome.code == 0
+    assert "3 noisy states of width 2" in outcome.out
+    refused(tacit("show", tmp_path / "none.safetensors"), "no such file")
+
+
+@pytest.mark.parametrize(
+    "command", [("--help",), ("account", "gaussian", "--noise-std", "1"), ("show",)]
+)
+def test_a_reader_that_went_away_is_no_crossed_threshold(
+    stored: Path, command: tuple[str, ...]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = (*command, str(stored), "--json", "-") if command == ("show",) else command
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tacit", *arguments], stdout=writing, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(writing)
+    assert done.returncode == 141, done.stderr
+    assert b"Traceback" not in done.stderr
