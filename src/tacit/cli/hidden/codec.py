@@ -118,8 +118,10 @@ def fit(
         line(console, "cells", f"{kept} of the {codewords:,} asked for: those of fewer than "
              f"{least_cell} vectors were removed")  # fmt: skip
     if use is not None:
-        line(console, "use", f"recall at {use.neighbours} {use.recall}, rank correlation "
-             f"{use.rank_correlation}, among {use.stored:,} vectors held out")  # fmt: skip
+        found, ranks = use.recall, use.rank_correlation
+        line(console, "use", f"recall at {use.neighbours} {found.value:.0%} [{found.low:.0%}, "
+             f"{found.high:.0%}], rank correlation {ranks.value:.2f} [{ranks.low:.2f}, "
+             f"{ranks.high:.2f}], among {use.stored:,} held-out vectors")  # fmt: skip
     line(console, "calibration", f"{book.calibration:,} vectors, which are public from here on")
     output.tell()
 
