@@ -13,8 +13,14 @@ pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
 from tacit.hidden_states import Codebook, ProductCodebook  # noqa: E402
-from tacit.models import load  # noqa: E402
-from tests.cli.small_model import CUT, WORDS, write_model, write_texts  # noqa: E402
+from tacit.models import load, load_encoder  # noqa: E402
+from tests.cli.small_model import (  # noqa: E402
+    CUT,
+    WORDS,
+    write_encoder,
+    write_model,
+    write_texts,
+)
 from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
 
 ROWS = np.random.default_rng(0).normal(size=(1500, 8)).astype(np.float32)
@@ -34,8 +40,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(place / "public.npy", ROWS[:1000])
     np.save(place / "own.npy", ROWS[1000:])
     np.save(place / "wide.npy", np.ones((5, 16), np.float32))
-    write_model(place / "model", seed=0)
+    write_model(place / "model", seed=0, first="w2")
     write_model(place / "other", seed=1)
+    write_encoder(place / "encoder", seed=0)
+    write_encoder(place / "another", seed=1)
     write_texts(place / "text.txt", seed=1)
     chosen = np.random.default_rng(5)
     lines = [" ".join(chosen.choice(WORDS, chosen.integers(1, 9))) for _ in range(60)]
@@ -46,6 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("hidden", "codebook", "--layer", "1", "--codewords", "8", "--model", place / "model",
          "--texts", place / "text.txt", *CUT, "--bank", "100", "--calibration", "400",
          "--out", place / "behaviour.safetensors"),
+        ("hidden", "fit", "--encoder", place / "encoder", "--public-texts", place / "text.txt",
+         "--codewords", "8", "--out", place / "encoder.safetensors"),
     ):  # fmt: skip
         assert run([str(argument) for argument in arguments]) == 0
     return place
@@ -94,11 +104,74 @@ def test_prompts_are_encoded_by_the_model_that_the_codebook_names(
     lines = (folder / "prompts.txt").read_text().splitlines()[:60]
     assert len(codes) == 60
     for code, text in zip(codes.tolist(), lines, strict=True):
-        tokens = torch.tensor([model.encode(text)])
+        tokens = torch.tensor([[2, *model.encode(text)]])
         (states, logits), *_ = model.passes(tokens, [1])
         assert loaded.assign(states[1], behaviours=logits)[0] == code
     said = (tmp_path / "codes.npy.json").read_text()
     assert not [word for word in lines if word in said]
+
+
+def test_texts_are_encoded_by_the_encoder_that_the_codebook_names(
+    tacit: Tacit, folder: Path, tmp_path: Path
+) -> None:
+    book, out = folder / "encoder.safetensors", tmp_path / "codes.npy"
+    loaded, encoder = ProductCodebook.load(book), load_encoder(folder / "encoder")
+    assert loaded.calibration == 240
+    done = tacit("hidden", "encode", "--prompts", folder / "prompts.txt", "--codebook", book,
+                 "--out", out)  # fmt: skip
+    assert done.code == 0, done.err
+    lines = (folder / "prompts.txt").read_text().splitlines()[:60]
+    alone = [loaded.assign(encoder.encode([text]))[0, 0] for text in lines]
+    assert np.load(out)[:, 0].tolist() == alone
+    gate = ("gate", out.with_name("codes.npy.json"), "--max-factor")
+    assert tacit(*gate, loaded.size).code == 0
+    assert tacit(*gate, loaded.size - 1).code == 1
+
+
+def test_what_decoded_codes_are_good_for_is_said_with_how_many_cells_are_left(
+    tacit: Tacit, folder: Path, tmp_path: Path
+) -> None:
+    done = tacit("hidden", "fit", "--encoder", folder / "encoder", "--public-texts",
+                 folder / "text.txt", "--codewords", "100", "--out", tmp_path / "book.safetensors",
+                 "--json", tmp_path / "book.json")  # fmt: skip
+    assert done.code == 0, done.err
+    content = json.loads((tmp_path / "book.json").read_text())
+    assert content["sizes"][0] < 100
+    assert f"{content['sizes'][0]} of the 100 asked for" in done.out
+    assert content["use"]["stored"] == 60
+    assert -1 <= content["use"]["rank_correlation"]["value"] <= 1
+    assert 10 / 59 < content["use"]["recall"]["value"] <= 1
+    assert "recall at 10" in done.out
+    assert content["origin"]["flags"] == {"pooling": "mean", "normalise": False}
+
+
+def test_prompts_of_a_folder_and_of_a_column_have_the_codes_of_the_lines(
+    tacit: Tacit, folder: Path, tmp_path: Path
+) -> None:
+    lines = (folder / "prompts.txt").read_text().splitlines()[:60]
+    (tmp_path / "lines").mkdir()
+    for number, text in enumerate(lines):
+        (tmp_path / "lines" / f"{number:03}.txt").write_text(text + "\n")
+    rows = "".join(json.dumps({"id": i, "question": text}) + "\n" for i, text in enumerate(lines))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    found = []
+    for source, more in (
+        (folder / "prompts.txt", ()),
+        (tmp_path / "lines", ()),
+        (tmp_path / "rows.jsonl", ("--column", "question")),
+    ):
+        out = tmp_path / "codes.npy"
+        done = tacit("hidden", "encode", "--prompts", source, *more, "--codebook",
+                     folder / "behaviour.safetensors", "--out", out, "--force")  # fmt: skip
+        assert done.code == 0, done.err
+        found.append(np.load(out).tolist())
+    assert found[0] == found[1] == found[2]
+    asked = ("--prompts", folder / "prompts.txt", "--codebook", folder / "behaviour.safetensors")
+    done = tacit("hidden", "encode", *asked, "--longest", "4", "--out", out, "--force")
+    assert done.code == 0, done.err
+    kept = [code for code, text in zip(found[0], lines, strict=True) if len(text.split()) < 4]
+    assert np.load(out).tolist() == kept
+    assert "are left out" in done.err
 
 
 def test_a_dry_run_writes_nothing_and_a_ledger_is_spent_from(
@@ -146,6 +219,45 @@ def test_a_dry_run_writes_nothing_and_a_ledger_is_spent_from(
             ("--prompts", "prompts.txt", "--codebook", "behaviour.safetensors", "--layer", "2"),
             ("--layer", "made with 1"),
         ),
+        (
+            ("--prompts", "prompts.txt", "--codebook", "behaviour.safetensors", "--chat-template"),
+            ("--chat-template", "made with False"),
+        ),
+        (
+            (
+                "--prompts",
+                "prompts.txt",
+                "--codebook",
+                "behaviour.safetensors",
+                "--dtype",
+                "stored",
+            ),
+            ("--dtype", "made with float32"),
+        ),
+        (
+            ("--prompts", "prompts.txt", "--codebook", "behaviour.safetensors", "--encoder", "e"),
+            ("--encoder", "model's layer"),
+        ),
+        (
+            ("--prompts", "prompts.txt", "--codebook", "encoder.safetensors", "--model", "model"),
+            ("--model", "encoder's"),
+        ),
+        (
+            ("--prompts", "prompts.txt", "--codebook", "encoder.safetensors", "--pooling", "cls"),
+            ("--pooling", "made with mean"),
+        ),
+        (
+            (
+                "--prompts",
+                "prompts.txt",
+                "--codebook",
+                "encoder.safetensors",
+                "--encoder",
+                "another",
+            ),
+            ("--encoder", "another one"),
+        ),
+        (("own.npy", "--encoder", "encoder"), ("--encoder", "beside --prompts")),
         (
             ("--prompts", "none.txt", "--codebook", "behaviour.safetensors"),
             ("--prompts", "no such file or folder"),

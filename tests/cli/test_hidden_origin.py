@@ -78,7 +78,60 @@ def test_a_flag_that_differs_is_refused_by_its_name(
     tacit: Tacit, folder: Path, made: Path, flag: str, value: str
 ) -> None:
     given = str(folder / value) if flag in ("--model", "--texts") else value
-    refused(tacit("hidden", "attack", made, flag, given), flag, made.name)
+    outcome = tacit("hidden", "attack", made, flag, given)
+    # notes on the prompts may stand before the sentence
+    sentence = outcome.err.splitlines(keepends=True)[-1]
+    refused(replace(outcome, err=sentence), flag, made.name)
+
+
+@pytest.fixture(scope="module")
+def of_prompts(folder: Path) -> Path:
+    """A release of prompts in a column, and files of the same form with others."""
+    from tacit.cli import run
+
+    for name, texts in (("own", "text.txt"), ("public", "others.txt")):
+        lines = [" ".join(line.split()[:7]) for line in (folder / texts).read_text().splitlines()]
+        rows = [json.dumps({"question": line, "prompt": line}) for line in lines]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows))
+        (folder / f"{name}-less.jsonl").write_text("\n".join(rows[1:]))
+    out = folder / "prompts.safetensors"
+    arguments = (
+        "hidden", "release", "--layer", "1", "--model", folder / "model", "--prompts",
+        folder / "own.jsonl", "--column", "question", "--longest", "8", "--public-texts",
+        folder / "public.jsonl", *SIZES, "--kl-budget", "0.001", "--out", out,
+    )  # fmt: skip
+    assert run([str(argument) for argument in arguments]) == 0
+    return out
+
+
+def test_an_attack_on_prompts_needs_the_file_alone(tacit: Tacit, of_prompts: Path) -> None:
+    done = tacit("hidden", "attack", of_prompts, "--json", "-")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["top1"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--prompts", "own-less.jsonl"),
+        ("--public-texts", "public-less.jsonl"),
+        ("--column", "prompt"),
+        ("--longest", "9"),
+        ("--chat-template", None),
+        ("--dtype", "stored"),
+        ("--held-out", "5"),
+        ("--texts", "text.txt"),
+        ("--model", "other"),
+    ],
+)
+def test_a_flag_of_prompts_that_differs_is_refused_by_its_name(
+    tacit: Tacit, folder: Path, of_prompts: Path, flag: str, value: str | None
+) -> None:
+    paths = ("--prompts", "--public-texts", "--texts", "--model")
+    given = () if value is None else (str(folder / value) if flag in paths else value,)
+    outcome = tacit("hidden", "attack", of_prompts, flag, *given)
+    sentence = outcome.err.splitlines(keepends=True)[-1]
+    refused(replace(outcome, err=sentence), flag, of_prompts.name)
 
 
 def test_the_same_flags_and_copies_of_the_same_things_are_taken(
@@ -131,16 +184,23 @@ def test_clean_states_a_codebook_and_an_audit_name_what_they_are_of(
                  "--out", book, *given, "--json", "-")  # fmt: skip
     assert done.code == 0, done.err
     loaded = Codebook.load(book)
-    assert loaded.origin == replace(origin.public)
+    assert loaded.origin is not None
+    assert loaded.origin.flags == {"dtype": "float32", "chat_template": False}
+    # other sizes draw other windows
+    drawn = {"calibration_digest": origin.calibration_digest}
+    assert replace(loaded.origin, **drawn) == origin.public
     assert loaded.digest == json.loads(done.out)["digest"]
     assert (origin.bank_digest or "").encode() not in book.read_bytes()
     low, high = json.loads(done.out)["calibration_membership"]["interval"]
     assert 0 <= low < high <= 1
     audited = tacit(
-        "audit", "model", "--layer", "1", *given, "--codewords", "8", "--prompts", "50",
+        "audit", "model", "--layer", "1", *given, "--codewords", "8", "--measured", "50",
         "--kl-budgets", "1", "--max-attack", "1", "--min-agreement", "0", "--json", "-",
     )  # fmt: skip
     assert audited.code == 0, audited.err
     content = json.loads(audited.out)
-    assert content["origin"] == origin.to_dict()
-    assert ["bank", origin.bank_digest] in content["form"]["digests"]
+    made = content["origin"]
+    assert made["flags"]["held_out"] == 50
+    assert made["model_digest"] == origin.model_digest
+    assert made["texts"] == dict(origin.texts)
+    assert ["bank", made["bank_digest"]] in content["form"]["digests"]

@@ -20,6 +20,8 @@ COMPARED = {"model_digest": "model", "layer": "layer", "length": "length"}
 PROMPTS = {"calibration_digest": "calibration", "bank_digest": "bank"}
 # texts that are nobody's secret, and so may be named in what is published
 PUBLIC_TEXTS = ("docstrings", "public_texts")
+# how a model is served, which draws nothing
+PUBLIC_FLAGS = ("dtype", "chat_template", "pooling", "normalise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +37,8 @@ class Origin:
         calibration_digest: SHA-256 of their tokens.
         bank_size: prompts of the bank; None in what is published.
         bank_digest: SHA-256 of their tokens in order; None in what is published.
-        flags: the flags of the command that chose the prompts, by name; None in what is published,
-            for a seed draws the bank again.
+        flags: the flags of the command that chose the prompts, by name; in what is published those
+            alone that say how the model is served, for a seed draws the bank again.
         texts: SHA-256 of each text the prompts were taken from, by its flag.
     """
 
@@ -79,7 +81,9 @@ class Origin:
     def public(self) -> Self:
         """The same without the bank and what it was taken from: a digest tells about a secret."""
         kept = {name: digest for name, digest in self.texts.items() if name in PUBLIC_TEXTS}
-        return replace(self, bank_size=None, bank_digest=None, flags=None, texts=kept)
+        known = self.flags or {}
+        flags = {name: known[name] for name in PUBLIC_FLAGS if name in known}
+        return replace(self, bank_size=None, bank_digest=None, flags=flags or None, texts=kept)
 
     @property
     def digests(self) -> tuple[tuple[str, str], ...]:

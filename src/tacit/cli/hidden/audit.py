@@ -93,7 +93,8 @@ def model_layer(
         protocol=protocol,
         releases=releases,
     )
-    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration, held_out=measured)
+    sizes = {"bank": bank, "calibration": calibration, "held_out": measured}
+    found, prefixes = source.prepare(layer, **sizes)
     from tacit.hidden_states import audit_layer
 
     with progress_reports("preparing") as progress:
@@ -109,7 +110,7 @@ def model_layer(
             rng=source.seed,
             progress=progress,
         )
-    origin = origin_of(source, found, layer, prefixes, bank=bank, calibration=calibration)
+    origin = origin_of(source, found, layer, prefixes, **sizes)
     result = replace(result, origin=origin)
     provenance = Provenance.capture(
         command_line(), data_name=source.data_name, data_rows=len(prefixes.bank)

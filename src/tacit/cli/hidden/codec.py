@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,14 +12,24 @@ from rich.text import Text
 
 from tacit._ground.checks import integer
 from tacit.cli.console import command_line, line
+from tacit.cli.hidden.embeddings import (
+    different_texts,
+    divided,
+    embedded,
+    origin_of_encoder,
+    use_of,
+)
 from tacit.cli.hidden.inputs import llm_extra
-from tacit.cli.options import Force, Json, LedgerFile, NoBudget, Secret
+from tacit.cli.hidden.reading import Reader
+from tacit.cli.hidden.recorded import content_digest
+from tacit.cli.options import Force, Json, LedgerFile, NoBudget, Secret, grouped
 from tacit.cli.output import check_distinct, json_output, new_file
 from tacit.cli.publishing import Destination, Flags, tell_prepared
 
 if TYPE_CHECKING:
     from tacit.hidden_states.codebooks.codecs import Codec
     from tacit.hidden_states.codebooks.vectors import Blocks
+    from tacit.hidden_states.origin import Origin
 
 Column = Annotated[
     str | None, typer.Option(help="Tensor or column of the file, where it has several.")
@@ -30,32 +39,63 @@ KINDS = ".safetensors, .parquet or .npy file"
 
 
 def fit(
-    vectors: Annotated[str, typer.Argument(help=f"Public vectors: a {KINDS}.")],
     out: Annotated[str, typer.Option(help="Safetensors file to write.")],
+    vectors: Annotated[
+        str | None, typer.Argument(help=f"Public vectors: a {KINDS}; or --encoder.")
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="Encoder such as BERT, a folder or a name, that reads --public-texts."),
+    ] = None,
+    public_texts: Annotated[
+        str | None,
+        typer.Option(
+            help="Public texts to fit on: .txt (one a line), .jsonl, .csv, .tsv, .parquet, or a "
+            "folder of .txt."
+        ),
+    ] = None,
+    pooling: Annotated[
+        str | None,
+        typer.Option(help="mean, cls or last; what the encoder's folder says, else the mean."),
+    ] = None,
     codewords: Annotated[int, typer.Option(help="C, cells of a part at most.")] = 256,
     parts: Annotated[int, typer.Option(help="m, parts that a vector is cut into.")] = 1,
     least_cell: Annotated[
         int, typer.Option(help="Vectors that a codeword is the average of at least.")
     ] = 20,
-    calibration: Annotated[int, typer.Option(help="Vectors to fit on, drawn from the file.")] = (
-        100_000
-    ),
+    calibration: Annotated[
+        int, typer.Option(help="Vectors to fit on at most, drawn at random.")
+    ] = (100_000),
     seed: Annotated[int, typer.Option(help="Fixes what is drawn and fitted.")] = 0,
     column: Column = None,
     json: Json = None,
     force: Force = False,
 ) -> None:
-    """Fit a codebook, or a product of them, on a file of public vectors such as embeddings."""
+    """Fit a codebook, or a product of them, on public vectors or the embeddings of public texts.
+
+    A fifth of them at most are held out, and searched among to measure what decoded codes are
+    good for.
+    """
     output = json_output(json, force)
     integer("--calibration", calibration, minimum=1)
     integer("--seed", seed, minimum=0)
     place = new_file("--out", out, force)
-    check_distinct({"VECTORS": Path(vectors).resolve(), "--out": place, "--json": output.path})
+    source = _public_source(vectors, encoder, public_texts, pooling)
+    check_distinct({source: Path(vectors or public_texts or "").resolve(), "--out": place,
+                    "--json": output.path})  # fmt: skip
     with llm_extra():
         from tacit.hidden_states import ProductCodebook
         from tacit.hidden_states.codebooks.vectors import open_vectors
-    public = _drawn(open_vectors("VECTORS", vectors, column=column), calibration, seed)
+    if vectors is not None:
+        public, held = _drawn(open_vectors("VECTORS", vectors, column=column), calibration, seed)
+        origin = None
+    else:
+        public, held, origin = _embedded_public(
+            str(encoder), str(public_texts), pooling, column, calibration, seed
+        )
     book = ProductCodebook.fit(public, parts=parts, size=codewords, least_cell=least_cell, rng=seed)
+    book = replace(book, origin=origin)
+    use = use_of(book, held)
     book.save(out)
     bound = book.leakage()
     output.write(
@@ -66,30 +106,32 @@ def fit(
             "calibration": book.calibration,
             "least_cell": book.least_cell,
             "guarantee": bound.to_dict(),
+            "origin": None if origin is None else origin.to_dict(),
+            "use": None if use is None else asdict(use),
         }
     )
     console = output.console
     console.print(Text(bound.describe(), "bold"))
     line(console, "codebook", f"{book.words}, in {out}")
+    if min(book.sizes) < codewords:
+        kept = f"{min(book.sizes):,}" + (f" to {max(book.sizes):,}" if parts > 1 else "")
+        line(console, "cells", f"{kept} of the {codewords:,} asked for: those of fewer than "
+             f"{least_cell} vectors were removed")  # fmt: skip
+    if use is not None:
+        found, ranks = use.recall, use.rank_correlation
+        line(console, "use", f"recall at {use.neighbours} {found.value:.0%} [{found.low:.0%}, "
+             f"{found.high:.0%}], rank correlation {ranks.value:.2f} [{ranks.low:.2f}, "
+             f"{ranks.high:.2f}], among {use.stored:,} held-out vectors")  # fmt: skip
     line(console, "calibration", f"{book.calibration:,} vectors, which are public from here on")
     output.tell()
 
 
+@grouped
 def encode(
     codebook: Book,
     out: Annotated[str, typer.Option(help=f"Codes to write: a {KINDS}.")],
     states: Annotated[
         str | None, typer.Argument(help=f"Vectors to encode: a {KINDS}; or --prompts.")
-    ] = None,
-    prompts: Annotated[
-        str | None,
-        typer.Option(help="Text file, or folder of them: a prompt a line."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model that reads the prompts; the codebook's if left out.")
-    ] = None,
-    layer: Annotated[
-        int | None, typer.Option(help="Layer of the states; the codebook's when left out.")
     ] = None,
     releases: Annotated[
         int, typer.Option(help="T, rows of the file about one prompt at most.")
@@ -110,12 +152,16 @@ def encode(
     ledger: LedgerFile = None,
     secret: Secret = None,
     no_budget: NoBudget = False,
+    *,
+    reader: Reader,
 ) -> None:
     """Write one code for every vector or prompt, with what is certified of them in the file."""
+    prompts = reader.prompts
     if (states is None) == (prompts is None):
         raise ValueError("--prompts: expected a file of states or of prompts, exactly one of them")
     if ledger is not None and secret is None:
         raise ValueError("--secret: expected the name of the secret beside --ledger, got none")
+    reader.check()
     source = str(states if prompts is None else prompts)
     place = _new_store(out, force)
     flags = Flags(
@@ -133,16 +179,15 @@ def encode(
     )
     with llm_extra():
         from tacit.hidden_states.codebooks.codecs import load_codec
-        from tacit.hidden_states.codebooks.encoding import KnownCodes, prepare_codes
+        from tacit.hidden_states.codebooks.encoding import prepare_codes
         from tacit.hidden_states.codebooks.vectors import open_vectors
     book = load_codec(codebook)
     if prompts is None:
-        if model is not None:
-            raise ValueError(f"--model: expected it beside --prompts, got {model!r} beside states")
         rows: Any = open_vectors("STATES", source, column=column)
-        _check_origin(book, rows, layer, source)
+        _check_origin(book, rows, reader.layer, source)
     else:
-        rows = KnownCodes(_codes_of_prompts(book, source, model, layer))
+        with llm_extra():
+            rows = reader.rows(book, column)
     prepared = prepare_codes(book, rows, out=place, releases=releases, epsilon=epsilon, near=near)
     if dry_run:
         tell_prepared(prepared, destination.json)
@@ -208,25 +253,58 @@ def _new_store(out: str, force: bool) -> Path:
     return place
 
 
-def _drawn(source: Blocks, count: int, seed: int) -> Any:
-    """Return so many rows of a file, chosen uniformly, in order."""
+def _public_source(
+    vectors: str | None, encoder: str | None, texts: str | None, pooling: str | None
+) -> str:
+    """Return what names the public file; refuse vectors beside texts, and neither."""
+    if vectors is not None:
+        for flag, given in (
+            ("--encoder", encoder), ("--public-texts", texts), ("--pooling", pooling)
+        ):  # fmt: skip
+            if given is not None:
+                raise ValueError(f"{flag}: expected it without a file of vectors, got both")
+        return "VECTORS"
+    for flag, given in (("--encoder", encoder), ("--public-texts", texts)):
+        if given is None:
+            raise ValueError(f"{flag}: expected a file of vectors, or --encoder and --public-texts")
+    if not Path(str(texts)).exists():
+        raise ValueError(f"--public-texts: no such file or folder: {texts}")
+    return "--public-texts"
+
+
+def _embedded_public(
+    encoder: str, texts: str, pooling: str | None, column: str | None, count: int, seed: int
+) -> tuple[Any, Any, Origin]:
+    """Return the embeddings of texts to fit on and of those held out, and where they come from."""
+    from tacit.models import load_encoder
+
+    found = different_texts(texts, column)
+    fitted, held = (found.select(part.tolist()) for part in divided(len(found), count, seed))
+    reads = load_encoder(encoder, pooling=pooling)
+    origin = origin_of_encoder(reads, fitted, content_digest(texts, "--public-texts"))
+    aside = embedded(reads, held) if len(held) else None
+    rows = embedded(reads, fitted)
+    return rows, rows[:0] if aside is None else aside, origin
+
+
+def _drawn(source: Blocks, count: int, seed: int) -> tuple[Any, Any]:
+    """Return rows of a file to fit on and rows held out, chosen uniformly, in order."""
     import numpy as np
 
     from tacit.hidden_states.codebooks.encoding import finite_blocks
 
-    kept = np.zeros(source.count, dtype=bool)
-    chosen = np.random.default_rng(seed).choice(
-        source.count, min(count, source.count), replace=False
-    )
-    kept[chosen] = True
-
-    def parts() -> Iterator[Any]:
-        start = 0
-        for part in finite_blocks(source):
-            yield part[kept[start : start + len(part)]]
-            start += len(part)
-
-    return np.concatenate(list(parts()))
+    chosen = divided(source.count, count, seed)
+    kept = np.zeros((2, source.count), dtype=bool)
+    for part, places in zip(kept, chosen, strict=True):
+        part[places] = True
+    parts: tuple[list[Any], list[Any]] = ([], [])
+    start = 0
+    for rows in finite_blocks(source):
+        for held, mask in zip(parts, kept, strict=True):
+            held.append(rows[mask[start : start + len(rows)]])
+        start += len(rows)
+    fitted, aside = (np.concatenate(held) for held in parts)
+    return fitted, aside
 
 
 def _check_origin(book: Codec, rows: Blocks, layer: int | None, path: str) -> None:
@@ -248,31 +326,3 @@ def _check_origin(book: Codec, rows: Blocks, layer: int | None, path: str) -> No
             f"--codebook: it is of layer {book.origin.layer} of {book.origin.model}, and the "
             f"states in {path} are of layer {found.layer} of {found.model}"
         )
-
-
-def _codes_of_prompts(book: Codec, path: str, model: str | None, layer: int | None) -> Any:
-    """Return the code of every line of a file, (n, m)."""
-    from tacit.hidden_states import Codebook
-    from tacit.hidden_states.codebooks.serving import codes_of_texts
-    from tacit.hidden_states.origin import digest_of
-    from tacit.models import load, read_text
-
-    if not isinstance(book, Codebook):
-        raise ValueError("--prompts: expected a codebook of a model's layer, got one of vectors")
-    made = book.origin
-    if made is None and (model is None or layer is None):
-        raise ValueError("--model: the codebook names no model; give --model and --layer")
-    if made is not None and layer is not None and layer != made.layer:
-        raise ValueError(f"--layer: the codebook was made with {made.layer}, got {layer}")
-    if not Path(path).exists():
-        raise ValueError(f"--prompts: no such file or folder: {path}")
-    lines = [text for text in read_text(path).splitlines() if text.strip()]
-    if not lines:
-        raise ValueError(f"--prompts: expected at least one line, got none in {path}")
-    name = made.model if model is None and made is not None else str(model)
-    found = load(name)
-    if made is not None:
-        here = replace(made, model=found.name, model_digest=digest_of(found.network.state_dict()))
-        made.check(here, "the codebook")
-    level = made.layer if made is not None else integer("--layer", layer, minimum=1)
-    return codes_of_texts(book, found, level, lines)

@@ -193,7 +193,8 @@ def release(
         new_file(flag, path, force)
     positive("--kl-budget", kl_budget)
     shape = read_one("--mechanism", mechanism, SHAPES)
-    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
+    counts = {"bank": bank, "calibration": calibration, "held_out": 0}
+    found, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
     from tacit.hidden_states.geometry.spread import adjacency_differences
     from tacit.hidden_states.noise.release import release as draw
@@ -206,7 +207,7 @@ def release(
     measured = measure(found, layer, prefixes.calibration, difference_scale="raw", rng=source.seed)
     design = Designs(measured, differences).at(shape, kl_budget)
     states = found.states(prefixes.bank, layer)
-    origin = origin_of(source, found, layer, prefixes, bank=bank, calibration=calibration)
+    origin = origin_of(source, found, layer, prefixes, **counts)
     result = draw(states, design, differences=differences, origin=origin)
     result.save(out)
     if publish is not None:
@@ -251,7 +252,8 @@ def codebook(
     new_file("--out", out, force)
     mechanism = read_code("--metric", metric)
     integer("--codewords", codewords, minimum=2, maximum=calibration)
-    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration, held_out=2)
+    counts = {"bank": bank, "calibration": calibration, "held_out": 2}
+    found, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states.audit.cell_points import CodeTrial
     from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
     from tacit.hidden_states.codebooks.membership import calibration_membership
@@ -260,7 +262,7 @@ def codebook(
     laboratory = Laboratory.prepare(found, layer, prefixes, sizes, seed=source.seed)
     book = dataclasses.replace(
         mechanism.book(laboratory, codewords, source.seed),
-        origin=origin_of(source, found, layer, prefixes, bank=bank, calibration=calibration),
+        origin=origin_of(source, found, layer, prefixes, **counts),
     )
     certificate = CodeTrial(laboratory, book).certificate
     told = calibration_membership(book, laboratory.calibration, laboratory.bank, rng=source.seed)
@@ -288,7 +290,8 @@ def codebook(
     console.print(Text(certificate.leakage.describe(), "bold"))
     line(console, "success", certificate.success.describe())
     line(console, "information", certificate.information.describe())
-    line(console, "codebook", f"{book.size:,} codewords in {out}")
+    fewer = "" if book.size >= codewords else f", of {codewords:,} asked for: smaller cells went"
+    line(console, "codebook", f"{book.size:,} codewords in {out}{fewer}")
     low, high = told.roc.auc_interval
     line(
         console,

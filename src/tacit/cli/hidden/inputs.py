@@ -43,8 +43,8 @@ class Source:
     prompts: Annotated[
         str | None,
         typer.Option(
-            help="Your prompts, as they are served: .txt (one a line), .jsonl, .csv, .tsv or "
-            ".parquet; instead of --texts."
+            help="Your prompts, as they are served: .txt (one a line), .jsonl, .csv, .tsv, "
+            ".parquet, or a folder of .txt; instead of --texts."
         ),
     ] = None
     column: Annotated[

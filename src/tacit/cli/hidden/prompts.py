@@ -85,16 +85,24 @@ def some_prompts(source: Source, model: LanguageModel, count: int) -> Tensor:
     return torch.from_numpy(distinct_prompts(tokens.numpy())[:count])
 
 
+def encoded_prompts(source: Source, model: LanguageModel) -> Tensor:
+    """Return every one of the user's prompts, in order, as the model is served them."""
+    from tacit.models import read_prompts
+
+    assert source.prompts is not None
+    own = read_prompts(source.prompts, column=source.column, name="--prompts")
+    return served(source, model, own, model.context)[1]
+
+
 def public_prompts(source: Source, count: int) -> PromptTexts:
     """Return public prompts: of a file, of the lines of texts, or lines of docstrings."""
-    from tacit.models import docstring_corpus, read_prompts, read_text
+    from tacit.models import docstring_corpus, read_prompts
     from tacit.models.texts.prompts import lines_of
 
     path = source.public_texts
-    if path is not None and not Path(path).is_dir():
-        return read_prompts(path, column=source.column, name="--public-texts")
     if path is not None:
-        return lines_of(read_text(path))
+        column = None if Path(path).is_dir() else source.column
+        return read_prompts(path, column=column, name="--public-texts")
     note("fitted on lines of docstrings of this installation: public texts that are like yours, "
          "given with --public-texts, keep more of the prediction")  # fmt: skip
     return spread(lines_of(docstring_corpus()), 2 * count)

@@ -28,10 +28,19 @@ class Recorded:
 
     layer: Annotated[int | None, typer.Option(help=SAME)] = None
     model: Annotated[str | None, typer.Option(help=SAME)] = None
+    dtype: Annotated[str | None, typer.Option(help=SAME)] = None
+    prompts: Annotated[str | None, typer.Option(help=SAME)] = None
+    column: Annotated[str | None, typer.Option(help=SAME)] = None
+    chat_template: Annotated[
+        bool | None, typer.Option("--chat-template/--no-chat-template", help=SAME)
+    ] = None
+    longest: Annotated[int | None, typer.Option(help=SAME)] = None
     texts: Annotated[str | None, typer.Option(help=SAME)] = None
+    public_texts: Annotated[str | None, typer.Option(help=SAME)] = None
     length: Annotated[int | None, typer.Option(help=SAME)] = None
     bank: Annotated[int | None, typer.Option(help=SAME)] = None
     calibration: Annotated[int | None, typer.Option(help=SAME)] = None
+    held_out: Annotated[int | None, typer.Option(help=SAME)] = None
     seed: Annotated[int | None, typer.Option(help=SAME)] = None
 
     def prepare(self, origin: Origin, path: str) -> tuple[LanguageModel, Prefixes, Origin]:
@@ -45,10 +54,15 @@ class Recorded:
             raise ValueError(f"{name}: it does not say which prompts it was made with")
         made = {**origin.flags, "layer": origin.layer}
         for flag, given in asdict(self).items():
-            if given is not None and flag in PATHS:
+            recorded = made.get(flag)
+            if given is None:
+                continue
+            if flag in PATHS and recorded is not None:
                 made[flag] = given
-            elif given not in (None, made.get(flag)):
-                raise ValueError(f"--{flag}: {name} was made with {made.get(flag)}, got {given}")
+            elif given != recorded:
+                held = "without it" if recorded is None else f"with {recorded}"
+                spelled = flag.replace("_", "-")
+                raise ValueError(f"--{spelled}: {name} was made {held}, got {given}")
         sizes = {size: made.pop(size) for size in SIZES if size in made}
         layer = made.pop("layer")
         try:
@@ -77,13 +91,13 @@ def origin_of(
 
     flags = asdict(source)
     given = {name: flags[name] for name in PATHS[1:] if flags.get(name) is not None}
-    texts = {name: _content_digest(place) for name, place in given.items()}
+    texts = {name: content_digest(place) for name, place in given.items()}
     if not texts:
-        texts["docstrings"] = _content_digest(None)
+        texts["docstrings"] = content_digest(None)
     return Origin.of(model, layer, prefixes, flags={**flags, **sizes}, texts=texts)
 
 
-def _content_digest(path: Any) -> str:
+def content_digest(path: Any, name: str = "path") -> str:
     """Return the SHA-256 of a text, of all in a folder, or of the docstrings of Python here."""
     from tacit.models import docstring_corpus, read_text
     from tacit.models.texts.corpus import digest
@@ -92,4 +106,4 @@ def _content_digest(path: Any) -> str:
         return digest(docstring_corpus())
     if Path(path).is_dir() or str(path).endswith((".txt", ".txt.gz")):
         return digest(read_text(path))
-    return hashlib.sha256(read_bytes("--prompts", path)).hexdigest()
+    return hashlib.sha256(read_bytes(name, path)).hexdigest()

@@ -58,7 +58,8 @@ def read_prompts(
     Args:
         path: ``.txt`` (a prompt a line, empty lines left out), ``.jsonl`` or ``.ndjson`` (strings,
             or objects), ``.csv``, ``.tsv`` (with a header) or ``.parquet``; all but the last in
-            UTF-8, and with ``.gz`` after it when compressed.
+            UTF-8, and with ``.gz`` after it when compressed. Or a folder: the lines of its
+            ``.txt`` and ``.txt.gz`` files, in alphabetical order.
         column: of objects, CSV and Parquet; when left out ``prompt``, else ``text``.
         name: what messages call the argument.
 
@@ -70,6 +71,8 @@ def read_prompts(
             line and column, and shows nothing of the text.
     """
     given = os.fspath(path)
+    if Path(given).is_dir():
+        return _folder(Path(given), column, name)
     suffixes = [suffix.lower() for suffix in Path(given).suffixes[-2:]]
     packed = suffixes[-1:] == [".gz"]
     kind = KINDS.get((suffixes[:-1] if packed else suffixes)[-1:][0] if suffixes else "")
@@ -99,6 +102,25 @@ def read_prompts(
     if not found:
         raise ValueError(f"{name}: expected at least one prompt in {given}, got none")
     return PromptTexts(tuple(cell for _, cell in found), tuple(place for place, _ in found))
+
+
+def _folder(folder: Path, column: str | None, name: str) -> PromptTexts:
+    """Return the lines of the texts in a folder, empty ones left out."""
+    if column is not None:
+        raise ValueError(f"{name}: expected no column for a folder of texts, got {column!r}")
+    texts: list[str] = []
+    places: list[str] = []
+    for file in sorted(folder.iterdir()):
+        if not file.name.endswith((".txt", ".txt.gz")):
+            continue
+        content = read_bytes(name, os.fspath(file))
+        whole = _unpacked(content, file.name, name) if file.suffix == ".gz" else content
+        found = lines_of(_decoded(whole, f"{name}: {file.name}"))
+        texts += found.texts
+        places += (f"{file.name}, {place}" for place in found.places)
+    if not texts:
+        raise ValueError(f"{name}: expected .txt or .txt.gz files with lines in {folder}, got none")
+    return PromptTexts(tuple(texts), tuple(places))
 
 
 def lines_of(text: str) -> PromptTexts:
