@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hidden_shared.equal import budgets_for
 from hidden_shared.measure import DENOISED
-from hidden_shared.rows import ends, row
+from hidden_shared.rows import Row, ends, row
 from tacit.hidden_states import Point, Sizes, sweep
 from tacit.hidden_states.audit.guessers import (
     Digit,
@@ -27,6 +28,8 @@ from tacit.models import LanguageModel, Prefixes
 
 NOISE = ("isotropic", "mahalanobis-optimal")
 REFERENCE = "codebook-decision"
+# how near to the KL asked for, relative to it, and how often it is tried
+CLOSE, REFINEMENTS = 0.04, 4
 READINGS = ("raw", "wiener", DENOISED)
 
 
@@ -104,10 +107,27 @@ def measure_layer(
     for name in NOISE:
         for reading in READINGS:
             grid = [row(point) for point in run((name,), scale.grid, reading, ())]
+            budget = budget_at(grid, target)
+            for _ in range(REFINEMENTS):
+                if budget is None or any(abs(r.kl / target - 1.0) < CLOSE for r in grid):
+                    break
+                grid += [row(point) for point in run((name,), [budget], reading, ())]
+                budget = budget_at(grid, target)
             # a posterior mean over few public states may cost more than that without any noise
-            if budgets := budgets_for(grid, [target]):
-                found += run((name,), budgets, reading, scale.guessers)
+            if budget is not None:
+                best = min(grid, key=lambda r: abs(r.kl / target - 1.0)).level
+                found += run((name,), [best], reading, scale.guessers)
     return found
+
+
+def budget_at(grid: Sequence[Row], target: float) -> float | None:
+    """Return the largest K, to three digits, at which a KL is expected: ln K is linear in ln KL."""
+    ordered = sorted(grid, key=lambda r: r.level, reverse=True)
+    for right, left in pairwise(ordered):
+        if left.kl <= target <= right.kl and left.kl < right.kl:
+            share = math.log(target / left.kl) / math.log(right.kl / left.kl)
+            return float(f"{left.level ** (1 - share) * right.level**share:.3g}")
+    return None
 
 
 def clean_facts(bench: Bench, layer: int, scale: Scale) -> dict[str, Any]:
