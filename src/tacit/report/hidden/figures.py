@@ -200,7 +200,7 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
         parts.append(draw.line(f"curve {kind}{dash}", left, y - 4, left + 20, y - 4))
         shown_label = label if width >= WIDE else label.partition(":")[0]
         if width < WIDE and len(shown_label) > MOST_LETTERS:
-            shown_label = shown_label.partition(",")[0]
+            shown_label = shown_label.partition(", ")[0]
         parts.append(draw.text(shown_label, left + 28, y, f"{kind}-text"))
     parts.append(draw.line("axis", left, bottom, width - right, bottom))
     parts.append(draw.text("candidates the attacker chooses among", left, bottom + 40, "quiet"))
