@@ -14,12 +14,13 @@ from tacit.models import Prefixes, docstring_corpus, load
 from tacit.releases import Provenance
 from tacit.report import write_report
 from tacit.report.hidden.words import hidden_verdict
+from tacit.text import percent_up
 
 LAYER = 3
 LENGTH = 16
 CHARACTERS = 2_500_000
 BANK, CALIBRATION = 3000, 4000
-SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=100, queries=1000, trained=2000)
+SIZES = Sizes(geometry=1000, pairs=500, prompts=1000, generated=100, queries=1000, trained=1000)
 MECHANISMS = (
     "isotropic",
     "mahalanobis-optimal",
@@ -28,7 +29,9 @@ MECHANISMS = (
     "argmax",
 )
 BUDGETS = (0.5, 4.0)
-CODEWORDS = (64, 256, 1024)
+CODEWORDS = (64, 256)
+# among how many prompts the largest success is printed
+CANDIDATES = (10, 1000, 100_000)
 WISH = Wish(max_attack=0.25, min_agreement=0.5)
 SEED = 0
 
@@ -82,10 +85,23 @@ def summary(found: Audit, seconds: float) -> tuple[str, ...]:
     return (
         hidden_verdict(found).sentence,
         *found.recommendation.reasons,
+        *curve(found),
         f"{len(found.points)} releases, {middle} of them in the middle that is said to be empty "
         f"({sum(p.in_middle for p in raw)} of {len(raw)} noisy states read as they come), "
         f"in {seconds:.0f} s.",
     )
+
+
+def curve(found: Audit) -> tuple[str, ...]:
+    """Say what the factor is as a percentage, for several numbers of candidates."""
+    leakage = found.form.leakage
+    if leakage is None:
+        return ()
+    told = ", ".join(
+        f"{percent_up(success, 2)} among {size:,}"
+        for size, success in leakage.success_by_candidates(CANDIDATES)
+    )
+    return (f"Named at most, by an attacker to whom N prompts are equally likely: {told}.",)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ MOST_DOTS = 128
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MARKS = ("hollow", "point")
 LABEL_WIDTH, LABEL_HEIGHT, MARK_WIDTH = 34.0, 10.0, 20.0
+# of a label in a narrow figure, beyond which it is cut at a comma
+MOST_LETTERS = 40
 # radius around the recommended release
 RING = 10.0
 
@@ -196,7 +198,9 @@ def curve_figure(audit: Audit, shown: Iterable[tuple[str, Point]], *, width: int
             parts += [draw.circle("measured-point", x, y, 3.5) for x, y in marks]
         y = bottom + 62 + 20 * row
         parts.append(draw.line(f"curve {kind}{dash}", left, y - 4, left + 20, y - 4))
-        shown_label = label.partition(":")[0] if width < WIDE else label
+        shown_label = label if width >= WIDE else label.partition(":")[0]
+        if width < WIDE and len(shown_label) > MOST_LETTERS:
+            shown_label = shown_label.partition(", ")[0]
         parts.append(draw.text(shown_label, left + 28, y, f"{kind}-text"))
     parts.append(draw.line("axis", left, bottom, width - right, bottom))
     parts.append(draw.text("candidates the attacker chooses among", left, bottom + 40, "quiet"))
