@@ -43,7 +43,7 @@ def test_numbers_of_every_kind_are_numbers(value):
         10**400,
         object(),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_number_is_refused_by_name(value):
     for check in (as_float, integer):
