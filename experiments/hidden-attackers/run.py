@@ -23,7 +23,9 @@ CHARACTERS = 2_500_000
 FULL = Scale(
     bank=3000,
     calibration=4000,
-    sizes=Sizes(geometry=1000, pairs=500, prompts=600, generated=0, queries=600, trained=2000),
+    sizes=Sizes(
+        geometry=1000, pairs=500, prompts=600, generated=0, queries=600, trained=2000, least_cell=1
+    ),
     grid=(0.25, 1.0, 4.0, 16.0, 64.0),
     codewords=(64, 1024),
     books=("codebook-euclidean", "argmax"),
@@ -34,7 +36,9 @@ FULL = Scale(
 FAST = Scale(
     bank=400,
     calibration=600,
-    sizes=Sizes(geometry=200, pairs=100, prompts=100, generated=0, queries=100, trained=100),
+    sizes=Sizes(
+        geometry=200, pairs=100, prompts=100, generated=0, queries=100, trained=100, least_cell=1
+    ),
     grid=(0.25, 1.0, 4.0, 16.0, 64.0),
     codewords=(8, 32),
     books=("codebook-euclidean", "argmax"),
@@ -91,6 +95,7 @@ def main() -> int:
         "length": LENGTH,
         "bank": scale.bank,
         "calibration": scale.calibration,
+        "held_out": len(prefixes.held_out),
         "prompts": scale.prompts,
         "candidates": scale.candidates,
         "topics": scale.topics,

@@ -178,4 +178,11 @@ def made(result: dict[str, Any]) -> str:
     return f"""`make experiments NAME={NAME}` measures layers {layers} of {result["model"]} on
 prompts from the {result["texts"]} and writes `experiments/results/{NAME}.json` and this page; every
 number above is from there. The model was trained on the corpus that the prompts are cut from, so it
-guesses the last token better here than on texts of another kind."""
+guesses the last token better here than on texts of another kind.{_measured_on(result)}"""
+
+
+def _measured_on(result: dict[str, Any]) -> str:
+    if "held_out" in result:
+        return f" KL and agreement are of {result['held_out']:,} other prompts, held out."
+    return """ KL and agreement in these results are of prompts of the bank; the command measures them on
+prompts held out."""
