@@ -19,7 +19,7 @@ REFERENCE = set(
     re.findall(r"^ +(tacit\.[\w.]+)$", (DOCS / "reference" / "index.md").read_text("utf-8"), re.M)
 )
 # What runs the command, algebra and wording that only packages of Tacit use.
-INTERNAL = {"tacit.cli", "tacit.linalg", "tacit.text"}
+INTERNAL = {"tacit.cli", "tacit.documents", "tacit.linalg", "tacit.text"}
 # The site writes these folders.
 BUILT = ("pictures/", "packages/")
 

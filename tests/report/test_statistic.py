@@ -136,6 +136,7 @@ def test_the_embedded_json_is_the_release(release: StatisticRelease) -> None:
 def test_names_and_commands_cannot_inject(content: dict[str, Any]) -> None:
     evil = '</script><script>alert("x")</script><img src=x onerror=alert(1)>\u2028'
     content["names"][0] = content["query"] = evil
+    content["form"]["numbers"][0]["name"] = content["form"]["title"] = evil
     provenance = Provenance.capture(evil, data_name=evil, data_columns=(evil,))
     page = render_report(content, provenance)
     assert structure(page).loads == []
@@ -273,6 +274,10 @@ def test_many_outputs_fold_away(content: dict[str, Any]) -> None:
     count = 50
     content["names"] = [f"out{index}" for index in range(count)]
     content["release"] = [1.0] * count
+    number = content["form"]["numbers"][0]
+    content["form"]["numbers"] = [
+        {**number, "name": name, "value": 1.0} for name in content["names"]
+    ]
     for name in ("output_variance", "noise_variance"):
         content["diagnostics"][name] = [1.0] * count
     page = render_report(content, PROVENANCE)
@@ -320,7 +325,7 @@ def test_unwritable_paths_get_a_sentence(release: StatisticRelease, tmp_path: Pa
     ("change", "sentence"),
     [
         (lambda c: c.pop("names"), "'names' is missing"),
-        (lambda c: c.update(release=[1.0]), "release.release"),
+        (lambda c: c.update(release=[1.0]), "contradicts itself about 'release'"),
         (lambda c: c.update(reproducible="no"), "contradicts itself about 'reproducible'"),
         (lambda c: c.update(guarantee=c["membership"]), "expected InformationBound"),
         (lambda c: c["attack"].update(success=1.5), "release.attack.success"),

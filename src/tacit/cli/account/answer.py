@@ -20,7 +20,6 @@ from tacit._ground.checks import in_interval, non_negative, positive
 from tacit.cli.console import line
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output, new_file
-from tacit.conversions import success_from_profile
 from tacit.documents import encoded
 from tacit.text import number_up, share_up
 
@@ -177,6 +176,8 @@ def _content(
     claim: Claim | str | None,
     rivals: list[Rival],
 ) -> dict[str, Any]:
+    from tacit.conversions import success_from_profile
+
     published: dict[str, Any] | None = None
     if isinstance(claim, str):
         published = {"refused": claim}
@@ -210,6 +211,8 @@ def _tell(
     claim: Claim | str | None,
     rivals: list[Rival],
 ) -> None:
+    from tacit.conversions import success_from_profile
+
     success = share_up(success_from_profile(profile.delta))
     verdict = (
         "Told that one of two neighbouring inputs was used, an attacker guesses which at most "
