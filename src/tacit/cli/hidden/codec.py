@@ -312,6 +312,8 @@ def _check_origin(book: Codec, rows: Blocks, layer: int | None, path: str) -> No
     from tacit.hidden_states.origin import origin_from
 
     if book.origin is None:
+        if layer is not None:
+            raise ValueError(f"--layer: the codebook was made with none, got {layer}")
         return
     if layer is not None and layer != book.origin.layer:
         raise ValueError(f"--layer: the codebook was made with {book.origin.layer}, got {layer}")
