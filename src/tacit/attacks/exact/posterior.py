@@ -198,4 +198,6 @@ def _log_prior(weights: Any, count: int) -> Array:
         raise ValueError("weights: expected numbers > 0, got others")
     # by logarithms, for a sum overflows and a quotient underflows where no weight does
     logs: Array = np.log(values) - np.log(values.max())
-    return logs - np.log(np.exp(logs).sum())
+    total: float = np.exp(logs).sum()
+    logs -= np.log(total)
+    return logs
