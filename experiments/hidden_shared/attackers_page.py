@@ -184,5 +184,7 @@ guesses the last token better here than on texts of another kind.{_measured_on(r
 def _measured_on(result: dict[str, Any]) -> str:
     if "held_out" in result:
         return f" KL and agreement are of {result['held_out']:,} other prompts, held out."
-    return """ KL and agreement in these results are of prompts of the bank; the command measures them on
-prompts held out."""
+    return (
+        " KL and agreement in these results are of prompts of the bank; the command measures them "
+        "on\nprompts held out."
+    )

@@ -111,6 +111,8 @@ def test_success_by_simulation_and_told_a_wrong_size():
         ({"known": FIRST[:3]}, "known"),
         ({"task": np.full(N, np.nan)}, "task"),
         ({"weights": np.zeros(N)}, "weights"),
+        ({"names": "x"}, "names"),
+        ({"names": ()}, "names"),
         ({"confidence": 2.0}, "confidence"),
     ],
 )
@@ -120,6 +122,19 @@ def test_bad_arguments_are_named(options, part):
     }  # fmt: skip
     with pytest.raises(ValueError, match=rf"^{part}"):
         bank_posterior(**given)
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e308])
+def test_weights_of_any_size_are_weights(scale):
+    codes = np.array([0, 0, 1, 1, 1])
+    options = {"task": [0, 1, 0, 1, 1], "weights": np.full(5, scale)}
+    told = bank_posterior(codes, codes, np.arange(5), CodeChannel(), **options)
+    even = bank_posterior(codes, codes, np.arange(5), CodeChannel(), task=options["task"])
+    assert (told.success, told.prior) == (even.success, even.prior)
+    noise, states = GaussianChannel(np.ones(1)), np.arange(5.0)[:, None]
+    assert (
+        bank_posterior(states, states, np.arange(5), noise, weights=options["weights"]).success == 1
+    )
 
 
 def test_widths_that_differ_are_refused():

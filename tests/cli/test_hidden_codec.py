@@ -210,6 +210,7 @@ def test_a_dry_run_writes_nothing_and_a_ledger_is_spent_from(
         (("own.npy", "--epsilon", "1"), ("epsilon",)),
         (("own.npy", "--near", "2"), ("near",)),
         (("own.npy", "--column", "x"), ("--column",)),
+        (("own.npy", "--layer", "1"), ("--layer", "made with none")),
         (("own.npy", "--model", "model"), ("--model",)),
         (
             ("--prompts", "prompts.txt", "--codebook", "behaviour.safetensors", "--model", "other"),
@@ -294,6 +295,12 @@ def test_states_of_another_layer_are_refused(tacit: Tacit, folder: Path, tmp_pat
     encode = ("hidden", "encode", "--codebook", book, "--out", tmp_path / "codes.npy")
     refused(tacit(*encode, clean["2"]), "--codebook", "layer 2")
     refused(tacit(*encode, clean["1"], "--layer", "2"), "--layer")
+    from safetensors.numpy import save_file
+
+    strange = tmp_path / "strange.safetensors"
+    for about in ({"tacit": "[]"}, {"tacit": "3"}, {"tacit": "{"}, {"origin": '{"a": 1}'}):
+        save_file({"states": np.ones((3, 16), np.float32)}, strange, about)
+        refused(tacit(*encode, strange), "STATES", "no origin that can be read")
     assert tacit(*encode, clean["1"]).code == 0
     noisy = tmp_path / "noisy-1.safetensors"
     outcome = tacit(*encode, noisy, "--column", "states", "--force")

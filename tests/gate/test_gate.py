@@ -176,6 +176,7 @@ def test_bad_thresholds_are_refused(
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("[1, 2]", "expected a release of tacit, got list"),
+        ('"release.json"', "expected a release of tacit, got a text"),
         ("{}", "expected a release of tacit, with its form"),
         ('{"names": NaN}', "not strict JSON"),
     ],

@@ -258,6 +258,27 @@ def test_an_edited_certificate_contradicts_itself(plain, tmp_path):
             decode_codes(plain, place, tmp_path / "back.npy")
 
 
+def test_the_gate_holds_the_codes_against_the_cells_certified(plain, product, tmp_path):
+    from tacit.gate import check_release
+
+    place, back = tmp_path / "codes.safetensors", tmp_path / "back.safetensors"
+    for book, cells in ((plain, [4]), (product, [4] * 4), (product, [4])):
+        prepare_codes(book, ROWS, out=place).draw()
+        size = math.prod(book.sizes)
+        assert check_release(place, max_factor=size).passed
+        decode_codes(book, place, back)
+        assert check_release(back, max_factor=size).passed
+        with safe_open(place, "np") as file:
+            content, codes = json.loads(file.metadata()["tacit"]), file.get_tensor("codes")
+        factor = float(math.prod(cells))
+        content["sizes"] = cells
+        content["guarantees"][0] |= {"factor": factor, "nats": math.log(factor)}
+        content["form"]["guarantees"] = content["guarantees"]
+        save_file({"codes": codes}, place, {"tacit": json.dumps(content)})
+        with pytest.raises(ValueError, match="not of the cells it certifies"):
+            check_release(place, max_factor=size)
+
+
 def test_randomised_codes_are_drawn_afresh_and_say_their_epsilon(plain, tmp_path):
     prepared = prepare_codes(plain, ROWS, epsilon=1.0, near=3, releases=2)
     leaked, information, private = prepared.guarantees

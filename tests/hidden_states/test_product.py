@@ -149,6 +149,7 @@ def test_bad_input_is_refused(book):
         ("least_cell", lambda: ProductCodebook.fit(ROWS, parts=3, size=4, least_cell=0)),
         ("states", lambda: ProductCodebook.fit(ROWS[:9], parts=3, size=4)),
         ("states", lambda: ProductCodebook.fit(ROWS * np.nan, parts=3, size=4)),
+        ("states: .*distances", lambda: ProductCodebook.fit(ROWS * 1e30, parts=3, size=4)),
         ("states", lambda: book.assign(ROWS[:, :5])),
         ("codes", lambda: book.decode([[0, 0]])),
         ("codes", lambda: book.decode([[0, 0, max(book.sizes)]])),

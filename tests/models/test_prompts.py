@@ -67,6 +67,7 @@ def test_a_column_is_the_one_that_was_named(tmp_path):
         ("p.jsonl", '{"prompt": "a"}\n{"prompt": ""}', "line 2, column 'prompt': .* an empty"),
         ("p.jsonl", json.dumps([SECRET]), "line 1: expected a text, got list"),
         ("p.jsonl", "[" * 100_000, "line 1: expected a line of JSON"),
+        ("p.jsonl", f'{{"prompt": "\\ud800 {SECRET}"}}', "line 1, .*: .* half of a surrogate pair"),
         ("p.csv", f"id,prompt\n1,a\n2,{SECRET},x\n", "line 3, .*: expected 2 cells, got 3"),
         ("p.csv", "id,prompt\n1,a\n2,\n", "line 3, column 'prompt': .* an empty text"),
         ("p.csv", f'id,prompt\n1,a\n2,"{SECRET}', "line 3: no CSV"),

@@ -12,6 +12,7 @@ from tacit.classifiers.release import ClassifierRelease
 from tacit.guarantees import InformationBound
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
+from tacit.hidden_states.codebooks.vectors import open_vectors
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
 from tacit.statistics.plan import ASSUMPTIONS
@@ -37,6 +38,8 @@ def consistent_form(source: Any) -> Form:
         ValueError: as ``tacit.load``, or two parts of the file contradict each other.
     """
     content = read_release(source) if isinstance(source, (str, Path)) else source
+    if isinstance(content, str):
+        raise ValueError("release: expected a release of tacit, got a text")
     form = load(content)
     if isinstance(content, (Form, Release)):
         return form
@@ -53,7 +56,23 @@ def consistent_form(source: Any) -> Form:
                 f"release: the file contradicts itself, its details give another {name!r}"
             )
     _check_numbers(release)
+    if isinstance(release, EncodedCodes) and str(source).endswith(".safetensors"):
+        _check_codes(Path(source), release, decoded="decoded" in content)
     return form
+
+
+def _check_codes(path: Path, release: EncodedCodes, *, decoded: bool) -> None:
+    """Hold the codes of a file against the cells that its factor counts."""
+    if decoded:
+        return
+    found = open_vectors("release", path, integers=True)
+    shape = (release.rows, len(release.sizes))
+    if (found.count, found.width) != shape or any(
+        (part >= np.array(release.sizes)).any() for part in found.blocks()
+    ):
+        raise ValueError(
+            "release: the file contradicts itself: its codes are not of the cells it certifies"
+        )
 
 
 def _check_void(form: Form) -> None:

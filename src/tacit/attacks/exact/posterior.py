@@ -66,6 +66,8 @@ def bank_posterior(
     """
     if not isinstance(channel, Channel):
         raise ValueError(f"channel: expected a Channel, got {type(channel).__name__}")
+    if isinstance(names, str) or len(names) != 2:
+        raise ValueError(f"names: expected two, of the task and of what is known, got {names!r}")
     held = channel.checked("bank", bank)
     seen = channel.checked("released", released, released=True)
     if np.shape(held)[1:] != np.shape(seen)[1:]:
@@ -194,5 +196,8 @@ def _log_prior(weights: Any, count: int) -> Array:
     values = vector("weights", weights, size=count)
     if values.min() <= 0:
         raise ValueError("weights: expected numbers > 0, got others")
-    logs: Array = np.log(values / values.sum())
+    # by logarithms, for a sum overflows and a quotient underflows where no weight does
+    logs: Array = np.log(values) - np.log(values.max())
+    total: float = np.exp(logs).sum()
+    logs -= np.log(total)
     return logs

@@ -312,13 +312,21 @@ def _check_origin(book: Codec, rows: Blocks, layer: int | None, path: str) -> No
     from tacit.hidden_states.origin import origin_from
 
     if book.origin is None:
+        if layer is not None:
+            raise ValueError(f"--layer: the codebook was made with none, got {layer}")
         return
     if layer is not None and layer != book.origin.layer:
         raise ValueError(f"--layer: the codebook was made with {book.origin.layer}, got {layer}")
     text = rows.metadata.get("origin")
     if text is None and "tacit" in rows.metadata:
-        text = json_text.dumps(json_text.loads(rows.metadata["tacit"]).get("origin"))
-    found = None if text is None else origin_from(json_text.loads(text))
+        text = rows.metadata["tacit"]
+    try:
+        told = None if text is None else json_text.loads(text)
+        if told is not None and "origin" not in rows.metadata:
+            told = told.get("origin")
+        found = origin_from(told)
+    except (AttributeError, ValueError):
+        raise ValueError(f"STATES: {path} names no origin that can be read") from None
     if found is None:
         return
     if (found.model_digest, found.layer) != (book.origin.model_digest, book.origin.layer):

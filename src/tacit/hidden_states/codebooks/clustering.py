@@ -54,6 +54,11 @@ def seeds(rows: Tensor, size: int, source: np.random.Generator) -> Tensor:
     """k-means++ with several seeds a round: drawn in proportion to the distance so far."""
     chosen = [int(source.integers(len(rows)))]
     distance = ((rows - rows[chosen[0]]) ** 2).sum(dim=1).double().numpy()
+    if not np.isfinite(distance).all():
+        raise ValueError(
+            "states: expected squared distances that are finite in float32, got larger ones; "
+            "divide the states by a constant"
+        )
     distance[chosen] = 0.0
     batch = max(1, -(-size // SEEDING_ROUNDS))
     while len(chosen) < size:

@@ -200,7 +200,9 @@ def finite_blocks(source: Blocks) -> Iterator[npt.NDArray[np.float32]]:
         with np.errstate(over="ignore"):
             rows = np.ascontiguousarray(part, dtype=np.float32)
         # one sum is finite only where every entry is, up to an overflow that the second look finds
-        if not np.isfinite(rows.sum()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = rows.sum()
+        if not np.isfinite(total):
             bad = ~np.isfinite(rows).all(axis=1)
             if bad.any():
                 raise ValueError(

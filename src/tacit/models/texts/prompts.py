@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ KINDS = {
     ".tsv": "csv",
     ".parquet": "parquet",
 }
+# JSON can write one alone, no tokenizer takes it
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ def read_prompts(
         if not isinstance(cell, str) or not cell.strip():
             held = "an empty text" if isinstance(cell, str) else type(cell).__name__
             raise ValueError(f"{name}: {place}: expected a text, got {held}")
+        if SURROGATE.search(cell):
+            raise ValueError(f"{name}: {place}: expected text, got half of a surrogate pair")
         found.append((place, cell))
     if not found:
         raise ValueError(f"{name}: expected at least one prompt in {given}, got none")
