@@ -33,7 +33,7 @@ def shared() -> Any:
 def result(shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     attackers = shared("attackers")
     stream = np.random.default_rng(1).integers(40, size=6000)
-    prefixes = Prefixes.draw(stream, bank=200, calibration=200, held_out=1, length=6, rng=0)
+    prefixes = Prefixes.draw(stream, bank=200, calibration=200, held_out=60, length=6, rng=0)
     sizes = Sizes(geometry=100, pairs=50, prompts=100, generated=0, queries=100, trained=100)
     scale = attackers.Scale(
         bank=200, calibration=200, sizes=sizes, grid=(0.01, 0.1, 1.0, 10.0), codewords=(4, 16),

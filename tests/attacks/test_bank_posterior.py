@@ -159,7 +159,7 @@ def test_the_first_token_and_a_code_of_64_on_the_small_model():
     # cells alone matter here: what stands for each does not
     book = Codebook.fit(
         torch.zeros(1500, 4), size=64, metric="behaviour", behaviours=public, decision_cost=4.0,
-        rounds=1, rng=0, progress=False,
+        rounds=1, least_cell=1, rng=0, progress=False,
     )  # fmt: skip
     codes = book.assign(behaviours=bank)
     told = bank_posterior(

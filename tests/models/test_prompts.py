@@ -95,7 +95,7 @@ def test_a_missing_column_or_file_is_said(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         read_prompts(tmp_path / "none.txt")
     (tmp_path / "d.txt").mkdir()
-    with pytest.raises(ValueError, match="expected a file, got the folder"):
+    with pytest.raises(ValueError, match=r"expected \.txt or \.txt\.gz files with lines"):
         read_prompts(tmp_path / "d.txt")
 
 

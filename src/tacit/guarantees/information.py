@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from tacit._ground.checks import as_float, in_interval, non_negative
 from tacit._ground.numbers import rounded_down
+from tacit._ground.reprs import shown
 from tacit.conversions import success_from_information
 from tacit.guarantees.base import Guarantee, text
 from tacit.text import number_down, number_up, share_nearest, share_up
@@ -60,7 +61,7 @@ class SuccessBound(Guarantee):
         self._set("success", in_interval("success", self.success, prior, 1))
         text("task", self.task)
         if not isinstance(self.law, str):
-            raise ValueError(f"law: expected text, got {self.law!r}")
+            raise ValueError(f"law: expected text, got {shown(self.law)}")
 
     def _statement(self) -> str:
         blind = share_nearest(self.prior)

@@ -177,7 +177,7 @@ class Codebook:
             >>> book = Codebook.fit(rows, size=16, rng=0)
             >>> found = book.certify(book.assign(rows))
             >>> found.leakage.factor, found.success.success
-            (16.0, 0.032)
+            (14.0, 0.028)
             >>> book = Codebook.fit(rows, size=8, rng=0)
             >>> book.certify(book.assign(rows)).success.success
             0.016
