@@ -113,10 +113,9 @@ def measure_layer(
                     break
                 grid += [row(point) for point in run((name,), [budget], reading, ())]
                 budget = budget_at(grid, target)
-            # a posterior mean over few public states may cost more than that without any noise
-            if budget is not None:
-                best = min(grid, key=lambda r: abs(r.kl / target - 1.0)).level
-                found += run((name,), [best], reading, scale.guessers)
+            # a posterior mean over few public states may cost more without any noise
+            nearest = min(grid, key=lambda r: abs(math.log(r.kl / target))).level
+            found += run((name,), [nearest], reading, scale.guessers)
     return found
 
 
@@ -146,8 +145,13 @@ def packed(points: Sequence[Point]) -> list[dict[str, Any]]:
             "codewords": point.codewords,
             "kl_budget": point.kl_budget,
             "reading": point.reading,
+            "codes": point.codes,
+            "occupied": point.rank if point.codewords is not None else None,
             "kl": _short(point.kl.value),
+            "kl_median": None if point.kl_median is None else _short(point.kl_median.value),
+            "kl_95": None if point.kl_95 is None else _short(point.kl_95.value),
             "agreement": _short(point.agreement.value),
+            "top5": None if point.top5 is None else _short(point.top5.value),
             "bound": point.bound,
             "bank": [_short(value) for value in ends(point.best_attack.top1)],
             "guesses": [_packed(guess.to_dict()) for guess in point.guesses],
