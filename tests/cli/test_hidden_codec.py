@@ -74,8 +74,10 @@ def test_vectors_are_fitted_encoded_gated_and_decoded(
     for file in (codes, tmp_path / "codes.json"):
         assert tacit("gate", file, "--max-information", nats + 1e-6).code == 0
         assert tacit("gate", file, "--max-information", nats - 1e-6).code == 1
-    shown = tacit("show", tmp_path / "codes.json")
-    assert shown.code == 0, shown.err
+    for file in (codes, tmp_path / "codes.json"):
+        shown = tacit("show", file)
+        assert shown.code == 0, shown.err
+        assert "500 codes" in shown.out
     back = tmp_path / "back.npy"
     done = tacit("hidden", "decode", codes, "--codebook", book, "--out", back, "--json", "-")
     assert done.code == 0, done.err
@@ -123,9 +125,14 @@ def test_texts_are_encoded_by_the_encoder_that_the_codebook_names(
     lines = (folder / "prompts.txt").read_text().splitlines()[:60]
     alone = [loaded.assign(encoder.encode([text]))[0, 0] for text in lines]
     assert np.load(out)[:, 0].tolist() == alone
-    gate = ("gate", out.with_name("codes.npy.json"), "--max-factor")
-    assert tacit(*gate, loaded.size).code == 0
-    assert tacit(*gate, loaded.size - 1).code == 1
+    for file in (out, out.with_name("codes.npy.json")):
+        gate = ("gate", file, "--max-factor")
+        assert tacit(*gate, loaded.size).code == 0
+        assert tacit(*gate, loaded.size - 1).code == 1
+    codes = np.load(out)
+    codes[3] = (codes[3] + 1) % loaded.size
+    np.save(out, codes)
+    refused(tacit("gate", out, "--max-factor", loaded.size), "not those that were certified")
 
 
 def test_what_decoded_codes_are_good_for_is_said_with_how_many_cells_are_left(

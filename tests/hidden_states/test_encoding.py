@@ -279,6 +279,94 @@ def test_the_gate_holds_the_codes_against_the_cells_certified(plain, product, tm
             check_release(place, max_factor=size)
 
 
+def rewritten(place, name, rows, **more):
+    """Write other rows in the place of those of a store, its certificate as it was."""
+    if place.suffix == ".npy":
+        np.save(place, rows)
+    elif place.suffix == ".safetensors":
+        with safe_open(place, "np") as file:
+            save_file({name: rows, **more}, place, file.metadata())
+    else:
+        import pyarrow
+        from pyarrow import parquet
+
+        about = parquet.ParquetFile(place).metadata.metadata
+        lists = rows[:, 0] if rows.shape[1] == 1 else list(rows)
+        table = pyarrow.table({name: lists, **more}).replace_schema_metadata(
+            {b"tacit": about[b"tacit"]}
+        )
+        parquet.write_table(table, place)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gate_holds_the_rows_of_every_store_against_their_digest(
+    kind, plain, product, tmp_path
+):
+    from tacit.gate import check_release
+
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    place, back = tmp_path / f"codes.{kind}", tmp_path / f"back.{kind}"
+    for book in (plain, product):
+        size = math.prod(book.sizes)
+        released = prepare_codes(book, ROWS, out=place).draw()
+        decode_codes(book, place, back)
+        for path in (place, back):
+            assert load(path).digests == released.form.digests
+            assert check_release(path, max_factor=size).passed
+            assert not check_release(path, max_factor=size - 1).passed
+        codes = book.assign(ROWS).reshape(1000, -1).astype(np.uint8)
+        rewritten(place, "codes", codes)
+        assert check_release(place, max_factor=size).passed
+        other = codes.copy()
+        other[-1] = (other[-1] + 1) % np.array(book.sizes)
+        decoded = book.decode(book.assign(ROWS)).numpy()
+        for path, name, rows in (
+            (place, "codes", other),
+            (place, "codes", codes[:-1]),
+            (place, "codes", np.concatenate([codes, codes[:1]])),
+            (back, "states", decoded + np.float32(1e-3)),
+        ):
+            rewritten(path, name, rows)
+            with pytest.raises(ValueError, match="not those that were certified"):
+                check_release(path, max_factor=size)
+        rewritten(place, "codes", codes.view(np.int8))
+        with pytest.raises(ValueError, match=r"cells it certifies|expected codes|type known here"):
+            check_release(place, max_factor=size)
+        if kind != "npy":
+            rewritten(place, "codes", codes, secrets=np.arange(1000))
+            with pytest.raises(ValueError, match="beside the codes"):
+                check_release(place, max_factor=size)
+
+
+def test_a_store_without_its_certificate_is_a_sentence(plain, tmp_path):
+    place = tmp_path / "codes.npy"
+    prepare_codes(plain, ROWS, out=place).draw()
+    side = tmp_path / "codes.npy.json"
+    for content in ("[]", "{", '{"digest": 3}', '{"format": "tacit.codes", "digest": "x"}'):
+        side.write_text(content)
+        with pytest.raises(ValueError, match=r"holds no release|not those that were certified"):
+            load(place)
+    side.unlink()
+    with pytest.raises(ValueError, match=r"certificate of .* in codes\.npy\.json, got none"):
+        load(place)
+    np.savez(tmp_path / "many.npz", ROWS)
+    (tmp_path / "many.npz").rename(tmp_path / "many.npy")
+    (tmp_path / "many.npy.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds no release"):
+        load(tmp_path / "many.npy")
+    with pytest.raises(ValueError, match="no such file"):
+        load(tmp_path / "none.npy")
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.table({"codes": [1, 2]}), tmp_path / "own.parquet")
+    (tmp_path / "none.parquet").write_bytes(b"PAR1")
+    for name in ("own.parquet", "none.parquet"):
+        with pytest.raises(ValueError, match="holds no release"):
+            load(tmp_path / name)
+
+
 def test_randomised_codes_are_drawn_afresh_and_say_their_epsilon(plain, tmp_path):
     prepared = prepare_codes(plain, ROWS, epsilon=1.0, near=3, releases=2)
     leaked, information, private = prepared.guarantees

@@ -70,7 +70,10 @@ class Thresholds:
 def gate(
     stored: Annotated[
         list[str],
-        typer.Argument(metavar="release...", help="JSON of releases or audits, written by --json."),
+        typer.Argument(
+            metavar="release...",
+            help="Releases or audits: JSON that --json wrote, or files of rows that --out wrote.",
+        ),
     ],
     policy: Annotated[
         str | None, typer.Option(help="TOML file of thresholds, for all releases or by kind.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -11,22 +11,20 @@ from tacit.cli.console import line
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
 
-if TYPE_CHECKING:
-    from tacit.releases import Form
-
 
 def show(
     release: Annotated[
-        str, typer.Argument(help="A release, as --json or `tacit hidden release --out` wrote it.")
+        str, typer.Argument(help="A release, as --json or --out wrote it: JSON, or a file of rows.")
     ],
     json: Json = None,
     force: Force = False,
 ) -> None:
     """Print any stored release in ten lines: what it is, what it guarantees, what attacks got."""
+    from tacit.releases import load
     from tacit.report.words import lines, verdict
 
     output = json_output(json, force, {"RELEASE": release})
-    form = _form(release)
+    form = load(release)
     conclusion = verdict(form)
     console = output.console
     style = "bold" if conclusion.kind == "bounded" else "bold red"
@@ -35,13 +33,3 @@ def show(
         line(console, label, text)
     output.write(form.to_dict())
     output.tell()
-
-
-def _form(path: str) -> Form:
-    if path.endswith(".safetensors"):
-        from tacit.hidden_states.noise.release import HiddenRelease
-
-        return HiddenRelease.load(path).form
-    from tacit.releases import load
-
-    return load(path)

@@ -11,10 +11,12 @@ import numpy as np
 from tacit.classifiers.release import ClassifierRelease
 from tacit.guarantees import InformationBound
 from tacit.hidden_states.audit.findings import Audit
+from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
+from tacit.releases.stores import is_store, uncertified
 from tacit.statistics.plan import ASSUMPTIONS
 from tacit.statistics.release import StatisticRelease
 
@@ -56,19 +58,24 @@ def consistent_form(source: Any) -> Form:
                 f"release: the file contradicts itself, its details give another {name!r}"
             )
     _check_numbers(release)
-    if isinstance(release, EncodedCodes) and str(source).endswith(".safetensors"):
+    if isinstance(release, EncodedCodes) and isinstance(source, (str, Path)):
         _check_codes(Path(source), release, decoded="decoded" in content)
     return form
 
 
 def _check_codes(path: Path, release: EncodedCodes, *, decoded: bool) -> None:
     """Hold the codes of a file against the cells that its factor counts."""
-    if decoded:
+    if decoded or not is_store(path):
         return
+    if beside := uncertified(path):
+        raise ValueError(
+            f"release: the file contradicts itself: it holds {len(beside)} tensors or columns "
+            "beside the codes that it certifies"
+        )
     found = open_vectors("release", path, integers=True)
-    shape = (release.rows, len(release.sizes))
+    shape, kind = (release.rows, len(release.sizes)), code_type(release.sizes)
     if (found.count, found.width) != shape or any(
-        (part >= np.array(release.sizes)).any() for part in found.blocks()
+        part.dtype != kind or (part >= np.array(release.sizes)).any() for part in found.blocks()
     ):
         raise ValueError(
             "release: the file contradicts itself: its codes are not of the cells it certifies"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from tacit._ground.files import spelled
 from tacit._ground.reprs import shown
-from tacit.documents import loads, read
+from tacit.documents import read
 from tacit.releases.form import Form, Release, stated
-
-LARGEST_HEADER = 2**27
-BYTES_TOGETHER = 2**24
+from tacit.releases.stores import is_store, read_store
 
 # Fields that a workflow states beside its form, under the same name.
 SHARED = ("method", "reproducible", "seed", "created", "guarantees")
@@ -26,8 +24,9 @@ def load(source: Any) -> Form:
     """Return the form of a release given as an object, its dictionary, or the path of its JSON.
 
     Args:
-        source: a ``Release``, the dictionary of one or of its form, or the path of its JSON or of a
-            safetensors file that holds it, whose rows are held against their digest.
+        source: a ``Release``, the dictionary of one or of its form, the path of its JSON, or that
+            of a file of rows with its certificate (``.safetensors``, ``.parquet``, or ``.npy``
+            beside ``.npy.json``), whose rows are held against their digest.
 
     Returns:
         What was released, its guarantees, attacks and use, whatever workflow made it.
@@ -74,43 +73,10 @@ def _check_agreement(content: Mapping[str, Any], form: Mapping[str, Any]) -> Non
 
 
 def read_release(path: str | os.PathLike[str]) -> Any:
-    """Return the dictionary of a release in a file: JSON, or the header of safetensors.
+    """Return the dictionary of a release in a file: JSON, or a file of rows with its certificate.
 
     Raises:
         ValueError: no such file, it holds no release, or its rows are not those it describes.
     """
-    if Path(path).suffix == ".safetensors":
-        return _read_tensors(Path(path))
-    return read("release", path)
-
-
-def _read_tensors(path: Path) -> Any:
-    """Return the description in the header of a safetensors file, of the rows that are in it."""
-    name = os.fspath(path)
-    if not path.is_file():
-        raise ValueError(f"release: no such file: {name}")
-    try:
-        with path.open("rb") as stream:
-            size = int.from_bytes(stream.read(8), "little")
-            header = loads(stream.read(min(size, LARGEST_HEADER)))
-            content = loads(header["__metadata__"]["tacit"])
-            start, end = header[content["tensor"]]["data_offsets"]
-            stream.seek(8 + size + start)
-            found = _digest(stream, end - start)
-        expected = content.get("decoded", content["digest"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"release: {name} holds no release of tacit") from None
-    if found != expected:
-        raise ValueError(f"release: the rows in {name} are not those that were certified (SHA-256)")
-    return content
-
-
-def _digest(stream: BinaryIO, size: int) -> str:
-    found = hashlib.sha256()
-    while size > 0:
-        part = stream.read(min(size, BYTES_TOGETHER))
-        if not part:
-            break
-        found.update(part)
-        size -= len(part)
-    return found.hexdigest()
+    place = Path(spelled("release", path))
+    return read_store(place) if is_store(place) else read("release", path)

@@ -245,7 +245,9 @@ def decode(
 def _new_store(out: str, force: bool) -> Path:
     """Return where a file of rows goes, and refuse what its ending or the side file forbids."""
     with llm_extra():
-        from tacit.hidden_states.codebooks.stores import check_suffix, side_file
+        from tacit.hidden_states.codebooks.stores import check_suffix
+    from tacit.releases.stores import side_file
+
     place = new_file("--out", out, force)
     assert place is not None
     if check_suffix("--out", place).suffix.lower() == ".npy":

@@ -27,17 +27,6 @@ def load_codec(path: str | os.PathLike[str]) -> Codec:
     return ProductCodebook.load(path) if is_product(path) else Codebook.load(path)
 
 
-def code_type(sizes: tuple[int, ...]) -> np.dtype[Any]:
-    """Return the smallest little-endian unsigned type that holds every code.
-
-    Example:
-        >>> code_type((256, 256)), code_type((257,)), code_type((70_000,))
-        (dtype('uint8'), dtype('uint16'), dtype('uint32'))
-    """
-    most = max(sizes)
-    return np.dtype("u1" if most <= 2**8 else "<u2" if most <= 2**16 else "<u4")
-
-
 def sha256_of(blocks: Iterable[Vectors]) -> str:
     """Return the SHA-256 of rows in order."""
     found = hashlib.sha256()

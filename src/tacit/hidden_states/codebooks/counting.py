@@ -1,8 +1,11 @@
-"""What codes tell whatever is coded: as many nats as the logarithm of the codes there are."""
+"""What counting codes gives, whatever is coded: the nats they tell, the numbers that hold them."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from tacit._ground.checks import integer
 from tacit.guarantees import InformationBound
@@ -36,3 +39,14 @@ def information(
         ),
         source="I(X; code) <= H(code) <= ln of the codes there are",
     )
+
+
+def code_type(sizes: tuple[int, ...]) -> np.dtype[Any]:
+    """Return the smallest little-endian unsigned type that holds every code.
+
+    Example:
+        >>> code_type((256, 256)), code_type((257,)), code_type((70_000,))
+        (dtype('uint8'), dtype('uint16'), dtype('uint32'))
+    """
+    most = max(sizes)
+    return np.dtype("u1" if most <= 2**8 else "<u2" if most <= 2**16 else "<u4")

@@ -19,8 +19,8 @@ from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.certificates import Codes
-from tacit.hidden_states.codebooks.codecs import Codec, code_type, codes_of_states, sha256_of
-from tacit.hidden_states.codebooks.counting import information
+from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states, sha256_of
+from tacit.hidden_states.codebooks.counting import code_type, information
 from tacit.hidden_states.codebooks.encoded import CODES, EncodedCodes
 from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.codebooks.response import RandomizedCodes

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import RandomSource, integer
 from tacit.hidden_states.codebooks.certificates import CodeCertificate
 from tacit.hidden_states.codebooks.codebook import Codebook
-from tacit.hidden_states.codebooks.codecs import Codec, code_type, codes_of_states, load_codec
+from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states, load_codec
+from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.encoding import prepare_codes
 from tacit.hidden_states.codebooks.least_cells import LEAST_CELL

@@ -20,17 +20,12 @@ from tacit.hidden_states.codebooks.vectors import (
     open_vectors,
     parquet_module,
 )
+from tacit.releases.stores import KEY, side_file
 
-KEY = "tacit"
 UNKNOWN = "0" * 64
 
 # what a digest of the rows makes of the certificate
 Certificate = Callable[[str], Mapping[str, Any]]
-
-
-def side_file(path: Path) -> Path:
-    """Return the file that holds the certificate of a .npy file."""
-    return path.with_name(path.name + ".json")
 
 
 def write_rows(
