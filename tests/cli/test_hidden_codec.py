@@ -117,13 +117,13 @@ def test_texts_are_encoded_by_the_encoder_that_the_codebook_names(
     tacit: Tacit, folder: Path, tmp_path: Path
 ) -> None:
     book, out = folder / "encoder.safetensors", tmp_path / "codes.npy"
-    loaded, encoder = ProductCodebook.load(book), load_encoder(folder / "encoder")
+    loaded, encoder = Codebook.load(book), load_encoder(folder / "encoder")
     assert loaded.calibration == 240
     done = tacit("hidden", "encode", "--prompts", folder / "prompts.txt", "--codebook", book,
                  "--out", out)  # fmt: skip
     assert done.code == 0, done.err
     lines = (folder / "prompts.txt").read_text().splitlines()[:60]
-    alone = [loaded.assign(encoder.encode([text]))[0, 0] for text in lines]
+    alone = [loaded.assign(encoder.encode([text]))[0] for text in lines]
     assert np.load(out)[:, 0].tolist() == alone
     for file in (out, out.with_name("codes.npy.json")):
         gate = ("gate", file, "--max-factor")
@@ -133,6 +133,21 @@ def test_texts_are_encoded_by_the_encoder_that_the_codebook_names(
     codes[3] = (codes[3] + 1) % loaded.size
     np.save(out, codes)
     refused(tacit("gate", out, "--max-factor", loaded.size), "not those that were certified")
+
+
+@pytest.mark.parametrize("book", ["product", "encoder"])
+def test_codes_are_randomised_whatever_the_number_of_parts(
+    tacit: Tacit, folder: Path, tmp_path: Path, book: str
+) -> None:
+    out = tmp_path / "codes.npy"
+    source = ("--prompts", folder / "prompts.txt") if book == "encoder" else (folder / "own.npy",)
+    done = tacit("hidden", "encode", *source, "--codebook", folder / f"{book}.safetensors",
+                 "--out", out, "--epsilon", "1.5", "--near", "2")  # fmt: skip
+    assert done.code == 0, done.err
+    held = json.loads(out.with_name("codes.npy.json").read_text())["guarantees"]
+    assert [entry.get("epsilon") for entry in held] == [None, None, 1.5]
+    assert tacit("gate", out, "--max-nats", "1.5").code == 0
+    assert tacit("gate", out, "--max-nats", "0.1").code == 1
 
 
 def test_what_decoded_codes_are_good_for_is_said_with_how_many_cells_are_left(
@@ -214,7 +229,8 @@ def test_a_dry_run_writes_nothing_and_a_ledger_is_spent_from(
         (("own.npy", "--codebook", "behaviour.safetensors"), ("16 columns",)),
         (("--prompts", "prompts.txt"), ("--prompts", "codebook of a model")),
         (("own.npy", "--releases", "0"), ("releases",)),
-        (("own.npy", "--epsilon", "1"), ("epsilon",)),
+        (("own.npy", "--epsilon", "0"), ("epsilon",)),
+        (("own.npy", "--epsilon", "1", "--near", "16"), ("near",)),
         (("own.npy", "--near", "2"), ("near",)),
         (("own.npy", "--column", "x"), ("--column",)),
         (("own.npy", "--layer", "1"), ("--layer", "made with none")),

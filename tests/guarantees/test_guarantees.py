@@ -185,6 +185,9 @@ def test_a_factor_is_described_for_every_prior_and_multiplies():
     assert (together.evidence, together.confidence) == ("statistical", 0.999)
     with pytest.raises(ValueError, match="parts: expected one secret"):
         compose_leakage([bound, MaximalLeakage(factor=2, secret="another", **CERTAIN)])
+    unsure = MaximalLeakage(factor=2, secret="the prompt", **{**SURE, "confidence": 0.4})
+    with pytest.raises(ValueError, match=r"parts: expected failures.* less than 1, got 1\.2"):
+        compose_leakage([unsure, unsure])
     with pytest.raises(ValueError, match="parts: expected guarantees"):
         compose_leakage([])
 

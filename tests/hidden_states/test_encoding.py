@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file  # noqa: E402
 from tacit.guarantees import guarantee_from_dict  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Codebook,
+    EncodedCodes,
     ProductCodebook,
     decode_codes,
     open_vectors,
@@ -385,6 +386,33 @@ def test_randomised_codes_are_drawn_afresh_and_say_their_epsilon(plain, tmp_path
         prepared.draw()
 
 
+def test_parts_of_a_product_are_randomised_and_the_file_says_so(product, tmp_path):
+    place = tmp_path / "codes.npy"
+    prepared = prepare_codes(product, ROWS, out=place, epsilon=3.0, near=2, releases=2)
+    leaked, information, private = prepared.guarantees
+    assert leaked.releases == 2
+    assert private.epsilon == pytest.approx(6.0)
+    assert leaked.nats <= 6.0
+    assert information.nats == pytest.approx(6.0)
+    assert any(line.startswith("2 reports") for line in leaked.assumptions)
+    released = prepared.draw()
+    assert load(place).guarantees == released.guarantees
+    content = json.loads((tmp_path / "codes.npy.json").read_text())
+    content["near"] = 3
+    (tmp_path / "codes.npy.json").write_text(json.dumps(content))
+    assert EncodedCodes.from_dict(content, place).near == 3
+    content["near"] = 1
+    with pytest.raises(ValueError, match="less than the number of codes"):
+        EncodedCodes.from_dict(content, place)
+    # a part of one cell takes no share of ε
+    single = ProductCodebook((product.parts[0], product.parts[1][:1]), 1000, 20)
+    alone = ProductCodebook((product.parts[0],), 1000, 20)
+    two, whole = (book.randomised(1.0).leakage().nats for book in (single, alone))
+    assert two == whole
+    reports = single.randomised(1.0).release(np.array([[3, 0], [1, 0]]))
+    assert reports[:, 1].tolist() == [0, 0]
+
+
 def test_the_ledger_counts_the_codes_before_the_file_is_written(plain, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.set_budget("prompts", mi_budget=5.0)
@@ -399,10 +427,15 @@ def test_the_ledger_counts_the_codes_before_the_file_is_written(plain, tmp_path)
 
 
 def test_bad_arguments_are_refused(plain, product, tmp_path):
+    one = Codebook.fit(ROWS, size=1, rng=0, progress=False)
+    cells = ProductCodebook.fit(ROWS, parts=2, size=1, rng=0, progress=False)
     for name, call in (
         ("releases", lambda: prepare_codes(plain, ROWS, releases=0)),
         ("epsilon", lambda: prepare_codes(plain, ROWS, epsilon=-1.0)),
-        ("epsilon", lambda: prepare_codes(product, ROWS, epsilon=1.0)),
+        ("epsilon", lambda: prepare_codes(product, ROWS, epsilon=0.0)),
+        ("epsilon", lambda: prepare_codes(one, ROWS, epsilon=1.0)),
+        ("epsilon", lambda: prepare_codes(cells, ROWS, epsilon=1.0)),
+        ("near", lambda: prepare_codes(product, ROWS, epsilon=1.0, near=min(product.sizes))),
         ("near", lambda: prepare_codes(plain, ROWS, near=2)),
         ("out", lambda: prepare_codes(plain, ROWS, out=tmp_path / "codes.csv")),
         ("out", lambda: prepare_codes(plain, ROWS, out=tmp_path / "no" / "codes.npy")),

@@ -82,18 +82,25 @@ def test_products_tell_no_more_of_a_bank_than_certified(seed):
     assert exact.success.success <= joint.max(0).sum() * (1 + 1e-12)
 
 
-@certifies(InformationBound, ApproximateDP)
+@certifies(InformationBound, ApproximateDP, MaximalLeakage)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
 @pytest.mark.parametrize("releases", [1, 2])
-def test_randomised_stores_tell_no_more_than_certified(epsilon, releases):
+@pytest.mark.parametrize("parts", [1, 2])
+def test_randomised_stores_tell_no_more_than_certified(epsilon, releases, parts):
     """The channel of the reports, worked out from its weights, for the worst law of the codes."""
-    book = Codebook.fit(ROWS, size=6, rng=0, progress=False)
-    near = 2
-    prepared = prepare_codes(book, ROWS, epsilon=epsilon, near=near, releases=releases)
-    weights = np.ones((book.size, book.size))
-    for code, close in enumerate(book.randomised(epsilon, near=near).neighbours):
-        weights[code, close] = math.exp(epsilon)
-    one = weights / weights.sum(1, keepdims=True)
+    if parts == 1:
+        book = Codebook.fit(ROWS, size=6, rng=0, progress=False)
+        tables = [book.randomised(epsilon, near=2).neighbours]
+    else:
+        book = ProductCodebook.fit(ROWS, parts=parts, size=4, rng=0, progress=False)
+        tables = book.randomised(epsilon, near=2).neighbours
+    prepared = prepare_codes(book, ROWS, epsilon=epsilon, near=2, releases=releases)
+    one = np.ones((1, 1))
+    for table in tables:
+        weights = np.ones((len(table), len(table)))
+        np.put_along_axis(weights, table, math.exp(epsilon / parts), axis=1)
+        one = np.kron(one, weights / weights.sum(1, keepdims=True))
+    assert one.shape == (book.size, book.size)
     channel = one
     if releases == 2:
         channel = np.einsum("xi,xj->xij", one, one).reshape(book.size, -1)
@@ -108,6 +115,23 @@ def test_randomised_stores_tell_no_more_than_certified(epsilon, releases):
     losses = np.log(channel[:, None] / channel[None])
     assert losses.max() <= private.epsilon * (1 + 1e-12)
     assert losses.max() >= private.epsilon * (1 - 1e-9)
+
+
+def test_reports_of_a_product_have_the_law_of_its_channel():
+    """Every report of one code counted: within five standard errors, with a wrong law far off."""
+    book = ProductCodebook.fit(ROWS, parts=2, size=3, rng=0, progress=False)
+    mechanism = book.randomised(2.0)
+    true = np.array([[1, 2]])
+    draws = 40_000
+    reports = mechanism.release(np.repeat(true, draws, axis=0), rng=0)
+    counts = np.zeros(book.sizes)
+    np.add.at(counts, tuple(reports.T), 1)
+    parts = [np.where(np.arange(3) == code, math.e, 1.0) for code in true[0]]
+    law = np.outer(*(part / part.sum() for part in parts))
+    errors = np.sqrt(law * (1 - law) / draws)
+    assert (np.abs(counts / draws - law) < 5 * errors).all()
+    whole = np.where(law == law.max(), math.exp(2.0), 1.0)
+    assert (np.abs(counts / draws - whole / whole.sum()) > 5 * errors).any()
 
 
 def test_the_file_of_a_codebook_hardly_knows_its_calibration_prompts():

@@ -237,6 +237,11 @@ def compose_leakage(parts: Sequence[MaximalLeakage]) -> MaximalLeakage:
         (1 - Fraction(p.confidence) for p in held if p.confidence is not None), Fraction()
     )
     shared: dict[str, Any] = {"evidence": _weakest(held)}
+    if rounded_up(failure) >= 1:
+        raise ValueError(
+            "parts: expected failures, 1 − confidence, that add up to less than 1, got "
+            f"{float(failure):.6g}"
+        )
     if failure:
         shared["confidence"] = 1.0 - rounded_up(failure)
     return MaximalLeakage(

@@ -84,7 +84,7 @@ def fit(
     check_distinct({source: Path(vectors or public_texts or "").resolve(), "--out": place,
                     "--json": output.path})  # fmt: skip
     with llm_extra():
-        from tacit.hidden_states import ProductCodebook
+        from tacit.hidden_states import Codebook, ProductCodebook
         from tacit.hidden_states.codebooks.vectors import open_vectors
     if vectors is not None:
         public, held = _drawn(open_vectors("VECTORS", vectors, column=column), calibration, seed)
@@ -93,7 +93,14 @@ def fit(
         public, held, origin = _embedded_public(
             str(encoder), str(public_texts), pooling, column, calibration, seed
         )
-    book = ProductCodebook.fit(public, parts=parts, size=codewords, least_cell=least_cell, rng=seed)
+    integer("--parts", parts, minimum=1)
+    book: Codec = (
+        Codebook.fit(public, size=codewords, least_cell=least_cell, rng=seed)
+        if parts == 1
+        else ProductCodebook.fit(
+            public, parts=parts, size=codewords, least_cell=least_cell, rng=seed
+        )
+    )
     book = replace(book, origin=origin)
     use = use_of(book, held)
     book.save(out)
@@ -138,10 +145,15 @@ def encode(
     ] = 1,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="ε of randomised response over the codes; none if left out."),
+        typer.Option(
+            help="ε of randomised response over a code, all its parts together; none if left out."
+        ),
     ] = None,
     near: Annotated[
-        int, typer.Option(help="Codes most like the true one that --epsilon reports for it.")
+        int,
+        typer.Option(
+            help="Cells most like the true one, in every part, that --epsilon reports for it."
+        ),
     ] = 1,
     column: Column = None,
     json: Json = None,

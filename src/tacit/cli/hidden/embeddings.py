@@ -12,7 +12,8 @@ import numpy.typing as npt
 from tacit.cli.hidden.prompts import note
 
 if TYPE_CHECKING:
-    from tacit.hidden_states import EmbeddingUse, ProductCodebook
+    from tacit.hidden_states import EmbeddingUse
+    from tacit.hidden_states.codebooks.codecs import Codec
     from tacit.hidden_states.origin import Origin
     from tacit.models import Encoder, PromptTexts
 
@@ -38,7 +39,7 @@ def divided(count: int, fitted: int, seed: int) -> tuple[Places, Places]:
     return np.sort(order[aside : aside + fitted]), np.sort(order[:aside])
 
 
-def use_of(book: ProductCodebook, held: Rows) -> EmbeddingUse | None:
+def use_of(book: Codec, held: Rows) -> EmbeddingUse | None:
     """Return how decoded codes of held-out vectors answer searches, None for too few of them."""
     from tacit.hidden_states import measure_embeddings
 

@@ -28,7 +28,7 @@ from tacit.hidden_states.codebooks.certificates import (
 from tacit.hidden_states.codebooks.clustering import likeliest_codes
 from tacit.hidden_states.codebooks.fitting import Effort, Plan, fit_cells
 from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
-from tacit.hidden_states.codebooks.response import RandomizedCodes
+from tacit.hidden_states.codebooks.response import RandomizedCodes, nearest_codes
 from tacit.hidden_states.codebooks.storage import (
     PREDICTOR,
     TENSORS,
@@ -312,17 +312,16 @@ class Codebook:
         Nearness is KL between rows of the table where behaviours decide, and distance of centres
         otherwise.
         """
-        count = integer("near", near, minimum=1, maximum=self.size - 1)
-        if count == 1:
+        if self.size < 2:
+            raise ValueError("epsilon: expected a codebook of at least 2 cells, got one of 1")
+        if integer("near", near, minimum=1, maximum=self.size - 1) == 1:
             return RandomizedCodes(epsilon, np.arange(self.size)[:, None])
-        rows = torch.arange(self.size)
         if self.centres is not None:
             distance = torch.cdist(self.centres, self.centres)
         else:
             assert self.table is not None
             distance = -(self.table.exp() @ self.table.T)
-        distance[rows, rows] = -torch.inf
-        return RandomizedCodes(epsilon, distance.topk(count, largest=False).indices.numpy())
+        return RandomizedCodes(epsilon, nearest_codes(distance.numpy(), near))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the codebook as safetensors, whole or not at all.

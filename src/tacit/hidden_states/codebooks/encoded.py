@@ -15,7 +15,8 @@ from tacit._ground.reprs import short_repr
 from tacit.guarantees import ApproximateDP, InformationBound, MaximalLeakage, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.counting import SECRET, information
-from tacit.information import code_leakage, response_leakage
+from tacit.hidden_states.codebooks.randomised_parts import reported_leakage
+from tacit.information import code_leakage
 from tacit.releases.form import Form, Release
 
 FORMAT = "tacit.codes"
@@ -139,13 +140,12 @@ class EncodedCodes(Release):
         private = [held for held in self.guarantees if isinstance(held, ApproximateDP)]
         epsilon = private[0].epsilon / self.releases if private else None
         told = information(self.sizes, self.releases, epsilon).nats
-        count = math.prod(self.sizes)
         one = (
-            code_leakage(count)
+            code_leakage(math.prod(self.sizes)).nats
             if epsilon is None
-            else response_leakage(count, epsilon, near=self.near)
+            else reported_leakage(self.sizes, epsilon, near=self.near)
         )
-        leaked = one.nats * self.releases
+        leaked = one * self.releases
         for kind, least in ((MaximalLeakage, leaked), (InformationBound, told)):
             held = [one for one in self.guarantees if isinstance(one, kind)]
             if not held or min(one.nats for one in held) < least * (1.0 - ROUNDING):

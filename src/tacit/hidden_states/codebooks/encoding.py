@@ -23,6 +23,7 @@ from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states, sha256_
 from tacit.hidden_states.codebooks.counting import code_type, information
 from tacit.hidden_states.codebooks.encoded import CODES, EncodedCodes
 from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
 from tacit.hidden_states.codebooks.response import RandomizedCodes
 from tacit.hidden_states.codebooks.stores import check_suffix, read_certificate, write_rows
 from tacit.hidden_states.codebooks.vectors import Blocks, Vectors
@@ -51,7 +52,7 @@ class PreparedCodes(Prepared[EncodedCodes]):
     blocks: CodeBlocks = field(repr=False)
     rows: int
     releases: int
-    response: RandomizedCodes | None
+    response: RandomizedCodes | RandomizedParts | None
     out: Path | None
 
     def _drawn(self) -> EncodedCodes:
@@ -89,10 +90,14 @@ class PreparedCodes(Prepared[EncodedCodes]):
         )
         return described(digest)
 
+    def _reported(self, codes: Codes) -> Codes:
+        assert self.response is not None
+        return self.response.release(codes).reshape(codes.shape)
+
     def _released(self) -> Iterator[Codes]:
         with progress_bar(self.rows, "encoding", shown=self.out is not None) as advance:
             for part in self.blocks():
-                yield part if self.response is None else self.response.release(part)[:, None]
+                yield part if self.response is None else self._reported(part)
                 advance(len(part))
 
 
@@ -120,8 +125,8 @@ def prepare_codes(
             keeps the codes in memory.
         releases: T, rows about one prompt at most.
         epsilon: ε > 0 of randomised response over the codes, which then draws from the operating
-            system; None for the codes themselves.
-        near: k, codes most like the true one that are reported with weight e^ε.
+            system; in equal shares over the parts of a product; None for the codes themselves.
+        near: k, codes most like the true one, in every part, that are reported with weight e^ε.
 
     Returns:
         The ``PreparedCodes``: the guarantees, and ``draw``.
@@ -140,10 +145,8 @@ def prepare_codes(
     """
     times = integer("releases", releases, minimum=1)
     target = None if out is None else check_suffix("out", check_writable("out", out))
-    response = None
+    response: RandomizedCodes | RandomizedParts | None = None
     if epsilon is not None:
-        if isinstance(codec, ProductCodebook):
-            raise ValueError("epsilon: expected None with a product of codebooks, got a number")
         response = codec.randomised(epsilon, near=near)
     elif near != 1:
         raise ValueError("near: expected 1 without epsilon, got more")

@@ -31,6 +31,8 @@ from tacit.hidden_states.codebooks.clustering import FIRST_ROUNDS, FULL_ROUNDS
 from tacit.hidden_states.codebooks.counting import information
 from tacit.hidden_states.codebooks.fitting import cells_of_states
 from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
+from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
+from tacit.hidden_states.codebooks.response import nearest_codes
 from tacit.hidden_states.codebooks.storage import read_parts, write_parts
 from tacit.hidden_states.origin import Origin, digest_of, origin_from
 from tacit.models.behaviours import as_states
@@ -173,6 +175,22 @@ class ProductCodebook:
         """Return what T codes tell about a vector whatever its law: ``T Σ_j ln C_j`` nats."""
         return information(self.sizes, releases)
 
+    def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedParts:
+        """Return randomised response over every part, ε in equal shares.
+
+        Nearness of cells is the distance of their centroids.
+
+        Args:
+            epsilon: ε > 0 of the whole code.
+            near: k, cells of a part most like the true one that are reported for it.
+
+        Raises:
+            ValueError: a bad ε, or k cells that some part does not have beside others.
+        """
+        least = min((size for size in self.sizes if size > 1), default=2)
+        integer("near", near, minimum=1, maximum=least - 1)
+        return RandomizedParts(epsilon, tuple(_nearest(part, near) for part in self.parts))
+
     def centroids(self) -> npt.NDArray[np.float32]:
         """Return the centroids as FAISS keeps them, (m, 2^b, d/m) of float32.
 
@@ -230,3 +248,9 @@ class ProductCodebook:
                     f"{rows[:, place].max()}"
                 )
         return rows
+
+
+def _nearest(part: Tensor, near: int) -> Codes:
+    if len(part) == 1:
+        return np.zeros((1, 1), dtype=np.int64)
+    return nearest_codes(torch.cdist(part, part).numpy(), near)

@@ -133,19 +133,7 @@ class RandomizedCodes:
 
     def guarantee(self, releases: int = 1) -> ApproximateDP:
         """Return local (Tε, 0)-differential privacy of T reports about the same secret."""
-        times = integer("releases", releases, minimum=1)
-        total = self.epsilon if times == 1 else math.nextafter(times * self.epsilon, math.inf)
-        return ApproximateDP(
-            epsilon=total,
-            delta=0.0,
-            adjacency="any two prompts",
-            evidence="theorem",
-            assumptions=(
-                f"{times} report{'s' if times > 1 else ''} about the same prompt",
-                FITTED_APART,
-            ),
-            source="Kairouz, Oh and Viswanath (2016), Section 3",
-        )
+        return local_privacy(self.epsilon, releases)
 
     def leakage(self, releases: int = 1) -> MaximalLeakage:
         """Return the maximal leakage of T reports about one prompt: ``(C e^ε/Z)^T``, as drawn.
@@ -238,3 +226,29 @@ class RandomizedCodes:
         entropy -= (1.0 - share) * math.log((1.0 - share) / (self.size - self.near))
         slack = 16.0 * MACHINE_EPSILON * (1.0 + math.log(self.size) + self.epsilon)
         return as_float("nats", min(self.epsilon, max(0.0, math.log(self.size) - entropy) + slack))
+
+
+def local_privacy(epsilon: float, releases: int = 1) -> ApproximateDP:
+    """Return local (Tε, 0)-differential privacy of T reports about the same secret."""
+    times = integer("releases", releases, minimum=1)
+    total = epsilon if times == 1 else math.nextafter(times * epsilon, math.inf)
+    return ApproximateDP(
+        epsilon=total,
+        delta=0.0,
+        adjacency="any two prompts",
+        evidence="theorem",
+        assumptions=(
+            f"{times} report{'s' if times > 1 else ''} about the same prompt",
+            FITTED_APART,
+        ),
+        source="Kairouz, Oh and Viswanath (2016), Section 3",
+    )
+
+
+def nearest_codes(distances: Array, near: int) -> Codes:
+    """Return the k codes nearest to each, itself first, from their distances (C, C)."""
+    held = distances.astype(np.float64)
+    count = integer("near", near, minimum=1, maximum=len(held) - 1)
+    np.fill_diagonal(held, -np.inf)
+    found: Codes = np.argsort(held, axis=1, kind="stable")[:, :count]
+    return found
