@@ -57,7 +57,7 @@ def result(shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         json.dumps(
             {
                 "model": "tiny", "texts": "random tokens", "length": 6, "bank": 200, "topics": 3,
-                "calibration": 200, "prompts": 20, "candidates": 40, "clean": clean,
+                "calibration": 200, "held_out": 60, "prompts": 20, "candidates": 40, "clean": clean,
                 "rows": attackers.packed(points),
             },
             allow_nan=False,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hidden_shared.attackers import CLOSE
 from hidden_shared.middle_page import WORDS
 from hidden_shared.results import RESULTS
 from reproductions.prose import filled, table
@@ -74,9 +75,10 @@ def _table(clean: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[str]
     heads = ("release", "KL", "agrees", "bank", *(_head(clean[place]) for place in shown))
     blind = ("*without the release*", "", "", "", *(_share(clean[i]["prior"]) for i in shown))
     plain = ("the clean state", "0", "1.00", "1.00", *(_share(clean[i]["success"]) for i in shown))
+    target = max(_codes(rows), key=lambda row: row["codewords"])["kl"]
     cells = [
         (
-            _name(row), f"{row['kl']:.2f}", f"{row['agreement']:.2f}", _share(row["bank"]),
+            _name(row, target), f"{row['kl']:.2f}", f"{row['agreement']:.2f}", _share(row["bank"]),
             *(_share(row["guesses"][place]["success"]) for place in shown),
         )
         for row in rows
@@ -97,14 +99,24 @@ def _head(guess: dict[str, Any]) -> str:
     return f"{task}, {guess['knows'] or 'over the bank'}"
 
 
-def _name(row: dict[str, Any]) -> str:
+def _codes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["mechanism"] == "codebook-decision"]
+
+
+def _name(row: dict[str, Any], target: float) -> str:
     name = WORDS.get(row["mechanism"], row["mechanism"])
     if row["mechanism"] == "argmax":
-        return f"{name} (control)"
+        return f"{name} (control), {row['occupied']:,} of {row['codewords']:,} occur"
     if row["codewords"] is not None:
-        return f"code, {name}, C = {row['codewords']:,}"
+        return f"code, {name}, C = {row['codes']:,}"
     read = {"raw": "raw", "wiener": "denoised linearly"}.get(row["reading"], "posterior mean")
-    return f"noise, {name}, {read}, K = {row['kl_budget']:.3g}"
+    least = " (least)" if _floored(row, target) else ""
+    return f"noise, {name}, {read}, K = {row['kl_budget']:.3g}{least}"
+
+
+def _floored(row: dict[str, Any], target: float) -> bool:
+    """Whether the KL of the largest code is below what this reading reaches at the least K."""
+    return row["codewords"] is None and row["kl"] > (1 + CLOSE) * target
 
 
 def _share(ends: list[float]) -> str:
@@ -122,8 +134,9 @@ def reading(result: dict[str, Any]) -> str:
     covered = result["clean"][0]["guesses"][0]["covered"]
     return f"""*KL* is the mean KL from the clean prediction in nats, and *agrees* the share of next
 tokens that stay, both under protocol A. Noise is scaled to the measured KL of the largest code,
-read as it comes, denoised linearly, or by the posterior mean over public states where that reaches
-the KL at all. *bank* names one of {result["bank"]:,} equally likely prompts. *all earlier tokens*
+read as it comes, denoised linearly, or by the posterior mean over public states; *least* is written
+where even the least K that was tried costs more than that code. *bank* names one of
+{result["bank"]:,} equally likely prompts. *all earlier tokens*
 guesses the last of {result["length"]} tokens among the {result["candidates"]} likeliest, for
 {result["prompts"]} prompts: the true one was there for {covered:.1%}, and the others count as
 failures; 95% intervals are ± {half:.2f} at most. *learnt* guesses from releases of
@@ -133,7 +146,7 @@ one, a digit and a name over the bank are in the results and not printed."""
 
 def meaning(result: dict[str, Any]) -> str:
     """Return what follows."""
-    codes = [r for r in result["rows"] if r["mechanism"] == "codebook-decision"]
+    codes = _codes(result["rows"])
     largest = [r for r in codes if r["codewords"] == max(c["codewords"] for c in codes)]
     least = [r for r in codes if r["codewords"] == min(c["codewords"] for c in codes)]
     noise = [r for r in result["rows"] if r["codewords"] is None]
@@ -158,13 +171,32 @@ is right for {_range(first)} without the code and for {_range(told)} with it.
 state is about; its topic, a digit or a name in it are harder to read off a release when they must
 be learnt from other prompts. An attacker who has the bank reads them off the bank.
 
-* **Equal KL is not equal privacy.** At the same KL, codes and noise stand in the tables beside the
-likeliest token, which agrees most and has a larger KL: compare along a row before storing.
+{_floor(result)}* **Equal KL is not equal privacy.** At the same KL, codes and noise stand in the
+tables beside the likeliest token, which agrees most and has a larger KL: compare along a row before storing.
 
 * **The recommendation of an audit weighs this.** A release is not recommended when an attacker who
 knows all earlier tokens, or who learnt an attribute from other prompts, gains more than
 `Wish(max_gain=...)`, one half by default, over guessing without the release, at the upper end of
 the interval. Attackers whose success falls with the size of the bank are shown, not weighed."""
+
+
+def _floor(result: dict[str, Any]) -> str:
+    """Say where a posterior mean cannot reach the KL of the largest code, and what that costs."""
+    found = []
+    for clean in result["clean"]:
+        rows = [row for row in result["rows"] if row["layer"] == clean["layer"]]
+        target = max(_codes(rows), key=lambda row: row["codewords"])["kl"]
+        found += [row for row in rows if _floored(row, target)]
+    if not found:
+        return ""
+    layers = " and ".join(str(layer) for layer in sorted({row["layer"] for row in found}))
+    return f"""* **A posterior mean over few public states has a floor.** It is a mixture of
+{result["calibration"]:,} of them, and at the least K that was tried it still costs
+{_range([row["kl"] for row in found])} nats in layers {layers}: more than the larger code. There the
+prompt is named in {_range([row["bank"][0] for row in found])} of cases: the KL of a code, and the
+privacy of the clean state.
+
+"""
 
 
 def _range(values: list[float]) -> str:
@@ -178,13 +210,6 @@ def made(result: dict[str, Any]) -> str:
     return f"""`make experiments NAME={NAME}` measures layers {layers} of {result["model"]} on
 prompts from the {result["texts"]} and writes `experiments/results/{NAME}.json` and this page; every
 number above is from there. The model was trained on the corpus that the prompts are cut from, so it
-guesses the last token better here than on texts of another kind.{_measured_on(result)}"""
-
-
-def _measured_on(result: dict[str, Any]) -> str:
-    if "held_out" in result:
-        return f" KL and agreement are of {result['held_out']:,} other prompts, held out."
-    return (
-        " KL and agreement in these results are of prompts of the bank; the command measures them "
-        "on\nprompts held out."
-    )
+guesses the last token better here than on texts of another kind. KL and agreement are of
+{result["held_out"]:,} other prompts, held out: nothing is fitted on them and no attacker looks for
+them."""
