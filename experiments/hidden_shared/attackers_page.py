@@ -172,7 +172,8 @@ state is about; its topic, a digit or a name in it are harder to read off a rele
 be learnt from other prompts. An attacker who has the bank reads them off the bank.
 
 {_floor(result)}* **Equal KL is not equal privacy.** At the same KL, codes and noise stand in the
-tables beside the likeliest token, which agrees most and has a larger KL: compare along a row before storing.
+tables beside the likeliest token, which agrees most and has a larger KL: compare along a row before
+storing.
 
 * **The recommendation of an audit weighs this.** A release is not recommended when an attacker who
 knows all earlier tokens, or who learnt an attribute from other prompts, gains more than

@@ -170,6 +170,9 @@ def test_columns_of_a_table(tmp_path):
     with pytest.raises(ValueError, match=r"^path: .* row 3") as refused:
         read_labels(path)
     assert "secret" not in str(refused.value)
+    path.write_text("mood,mood\ncalm,loud\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="different names"):
+        read_labels(path, name="--attributes")
     path.write_bytes(b"mood\n\xff\xfe\n")
     with pytest.raises(ValueError, match=r"^path: cannot read"):
         read_labels(path)

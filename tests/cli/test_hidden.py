@@ -147,6 +147,67 @@ def test_an_audit_of_the_users_own_prompts(tacit: Tacit, own: tuple[str, ...]) -
     assert content["provenance"]["data_name"].endswith("own.jsonl")
 
 
+def test_columns_beside_the_prompts_are_guessed_and_gains_are_limited(
+    tacit: Tacit, own: tuple[str, ...], tmp_path: Path
+) -> None:
+    from tacit.models import read_prompts
+
+    tables = {}
+    for name, place in (("own", own[3]), ("public", own[5])):
+        texts = read_prompts(place, column="ask").texts
+        rows = [f"{i},{'long' if len(text.split()) > 4 else 'short'},{text.split()[-1]}"
+                for i, text in enumerate(texts)]  # fmt: skip
+        tables[name] = tmp_path / f"{name}.csv"
+        tables[name].write_text("\n".join(["row,size,end", *rows]) + "\n", encoding="utf-8")
+    asked = ("audit", "model", "--layer", "2", *own, "--codewords", "8", "--kl-budgets", "0.1",
+             "--max-attack", "1", "--min-agreement", "0.01", "--json", "-")  # fmt: skip
+    both = ("--attributes", tables["own"], "--public-attributes", tables["public"])
+    done = tacit(*asked, *both, "--max-gain", "1")
+    assert done.code == 0, done.err
+    content = json.loads(done.out)
+    assert content["recommendation"]["wish"]["max_gain"] == 1
+    assert content["recommendation"]["point"] is not None
+    for guesses in (content["clean"], *(point["guesses"] for point in content["points"])):
+        found = {(guess["task"], guess["weighed"]): guess for guess in guesses}
+        for column in ("row", "size", "end"):
+            assert {(column, True), (column, False)} <= set(found)
+        # the column is the last token by its text: rows were matched with their prompts
+        token = "the last token"
+        for weighed in (True, False):
+            assert found["end", weighed]["success"] == found[token, weighed]["success"]
+    alone = tacit(*asked, "--attributes", tables["own"], "--max-gain", "0.001")
+    assert alone.code == 0, alone.err
+    content = json.loads(alone.out)
+    tasks = [(guess["task"], guess["weighed"]) for guess in content["clean"]]
+    assert ("end", False) in tasks
+    assert ("end", True) not in tasks
+    assert content["recommendation"]["point"] is None
+    assert "read off the bank alone" in alone.err
+    assert "by more than 0.1% points" in " ".join(alone.err.split())
+
+    text = tables["own"].read_text(encoding="utf-8")
+    short, other = tmp_path / "short.csv", tmp_path / "other.csv"
+    short.write_text("\n".join(text.splitlines()[:-3]), encoding="utf-8")
+    other.write_text(text.replace("size", "length"), encoding="utf-8")
+    for more, said in (
+        (("--attributes", short), "--attributes: expected a row for each of 261 prompts, got 258"),
+        (
+            (*both[:3], other),
+            "--public-attributes: expected a row for each of 401 prompts, got 261",
+        ),
+    ):
+        done = tacit(*asked, *more)
+        assert (done.code, done.out) == (2, "")
+        assert said in done.err
+    refused(tacit(*asked, "--attributes", tmp_path / "none.csv"), "--attributes", "no such file")
+    refused(tacit(*asked, *both[2:]), "--public-attributes", "beside --attributes")
+    public = tables["public"]
+    public.write_text(public.read_text(encoding="utf-8").replace("size", "length", 1))
+    done = tacit(*asked, *both)
+    assert (done.code, done.out) == (2, "")
+    assert "--public-attributes: expected the columns of --attributes" in done.err
+
+
 def test_a_prompt_is_measured_as_it_is_served(
     tacit: Tacit, own: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -231,6 +292,11 @@ def test_a_prompt_that_is_too_long_is_named_by_its_line(
         (("hidden", "attack", "missing.safetensors", "--layer", "1"), ("missing",)),
         (("audit", "model", "--layer", "1", "--max-attack", "nan"), ("max_attack",)),
         (("audit", "model", "--layer", "1", "--protocol", "C"), ("protocol",)),
+        (("audit", "model", "--layer", "1", "--max-gain", "0"), ("max_gain",)),
+        (
+            ("audit", "model", "--layer", "1", "--attributes", __file__),
+            ("--attributes", "beside --prompts"),
+        ),
         (("audit", "model", "--layer", "1", "--report", "no/such/x.html"), ("--report",)),
     ],
 )

@@ -145,13 +145,14 @@ class Topics:
 
 
 def read_labels(
-    path: str | os.PathLike[str], columns: Sequence[str] | None = None
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None, *, name: str = "path"
 ) -> dict[str, Labels]:
     """Read attributes from a CSV file with a header and one row for each prompt.
 
     Args:
         path: the file, in UTF-8.
         columns: names; every column when None.
+        name: what messages call the file.
 
     Returns:
         Labels by column, each (n,) of text.
@@ -164,23 +165,26 @@ def read_labels(
         text = place.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "unreadable"
-        raise ValueError(f"path: cannot read {place} ({reason})") from None
+        raise ValueError(f"{name}: cannot read {place} ({reason})") from None
     rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     if len(rows) < 2:
-        raise ValueError(f"path: expected a header and at least one row in {place}")
+        raise ValueError(f"{name}: expected a header and at least one row in {place}")
     header = rows[0]
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
             raise ValueError(
-                f"path: expected {len(header)} cells in every row of {place}, got {len(row)} in "
+                f"{name}: expected {len(header)} cells in every row of {place}, got {len(row)} in "
                 f"row {number}"
             )
+    if len(set(header)) < len(header):
+        raise ValueError(f"{name}: expected different names in the header of {place}, got repeated")
     wanted = header if columns is None else list(columns)
-    for name in wanted:
-        if header.count(name) != 1:
-            listed = ", ".join(header)
-            raise ValueError(f"columns: expected one column {name!r}, got {listed}")
-    return {name: np.array([row[header.index(name)] for row in rows[1:]]) for name in wanted}
+    for column in wanted:
+        if column not in header:
+            raise ValueError(
+                f"columns: expected names of {len(header)} columns of {place}, got {column!r}"
+            )
+    return {column: np.array([row[header.index(column)] for row in rows[1:]]) for column in wanted}
 
 
 def _rows(prompts: Any) -> list[Indices]:

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.console import command_line, line
+from tacit.cli.hidden.attributes import check_attributes, read_attributes
 from tacit.cli.hidden.inputs import (
     Bank,
     Calibration,
@@ -54,6 +55,21 @@ def model_layer(
     max_kl: Annotated[
         float | None, typer.Option(help="Largest mean KL from the clean prediction, in nats.")
     ] = None,
+    max_gain: Annotated[
+        float,
+        typer.Option(
+            help="Largest gain in success, over guessing without the release, of an attacker who "
+            "knows the earlier tokens or learnt an attribute, in (0, 1]."
+        ),
+    ] = 0.5,
+    attributes: Annotated[
+        str | None,
+        typer.Option(help="CSV beside --prompts, a row a prompt: its columns are guessed."),
+    ] = None,
+    public_attributes: Annotated[
+        str | None,
+        typer.Option(help="The same of --public-texts, for attackers to learn from."),
+    ] = None,
     protocol: Annotated[
         str,
         typer.Option(help="A: the consumer also holds clean earlier positions; B: it does not."),
@@ -81,6 +97,7 @@ def model_layer(
     from tacit.report.hidden.words import hidden_verdict, use_of
 
     others = {"--texts": source.texts, "--report": report, "--points": points}
+    others |= {"--attributes": attributes, "--public-attributes": public_attributes}
     output, page = json_output(json, force, others), new_file("--report", report, force)
     if points is not None:
         check_writable("--points", points)
@@ -90,13 +107,17 @@ def model_layer(
         max_attack=max_attack,
         min_agreement=min_agreement,
         max_kl=max_kl,
+        max_gain=max_gain,
         protocol=protocol,
         releases=releases,
     )
+    check_attributes(source, attributes, public_attributes)
     sizes = {"bank": bank, "calibration": calibration, "held_out": measured}
     found, prefixes = source.prepare(layer, **sizes)
     from tacit.hidden_states import audit_layer
+    from tacit.hidden_states.audit.guessers import USUAL_GUESSERS
 
+    columns = read_attributes(source, found, prefixes, attributes, public_attributes)
     with progress_reports("preparing") as progress:
         result = audit_layer(
             found,
@@ -105,6 +126,7 @@ def model_layer(
             wish=wish,
             kl_budgets=budgets,
             codewords=cells,
+            guessers=(*USUAL_GUESSERS, *columns),
             sizes=sizes_of(measured),
             out=points,
             rng=source.seed,

@@ -144,7 +144,10 @@ class AttributeGuesser(Guesser):
 
     @abstractmethod
     def labels(self, laboratory: Laboratory) -> tuple[Any, Any] | None:
-        """Return the labels of the bank and of the calibration prompts; None where unknown."""
+        """Return the labels of the bank and of the calibration prompts; None where unknown.
+
+        The latter alone may be unknown: nothing is learnt then.
+        """
 
     def attacks(self, laboratory: Laboratory, seen: Observed) -> Iterator[tuple[GuessAttack, bool]]:
         """As ``Guesser``."""
@@ -153,14 +156,15 @@ class AttributeGuesser(Guesser):
             return
         bank, public = found
         prefixes, count = laboratory.prefixes, _attacked(laboratory, seen)
-        yield (
-            attributes(
-                Labelled(prefixes.bank[:count], seen.released[:count], bank[:count]),
-                Labelled(prefixes.calibration, seen.public, public),
-                name=self.title, confidence=CONFIDENCE, rng=0,
-            ),
-            True,
-        )  # fmt: skip
+        if public is not None:
+            yield (
+                attributes(
+                    Labelled(prefixes.bank[:count], seen.released[:count], bank[:count]),
+                    Labelled(prefixes.calibration, seen.public, public),
+                    name=self.title, confidence=CONFIDENCE, rng=0,
+                ),
+                True,
+            )  # fmt: skip
         yield (
             bank_posterior(
                 seen.held, seen.released[:count], np.arange(count), seen.channel, task=bank,
@@ -255,17 +259,18 @@ class Column(AttributeGuesser):
     Attributes:
         about: what it is.
         bank: (N,) labels of the bank.
-        calibration: (M,) labels of the calibration prompts.
+        calibration: (M,) labels of the calibration prompts; None to learn nothing from them.
     """
 
     about: str
     bank: Any = field(repr=False)
-    calibration: Any = field(repr=False)
+    calibration: Any = field(repr=False, default=None)
 
     @property
     def name(self) -> str:
         """Its title and a digest of its labels, for points are kept under it."""
-        text = "\n".join(str(label) for part in (self.bank, self.calibration) for label in part)
+        parts = (self.bank, () if self.calibration is None else self.calibration)
+        text = "\n".join(str(label) for part in parts for label in part)
         return f"column-{self.about}-{sha256(text.encode()).hexdigest()[:8]}"
 
     @property
@@ -284,12 +289,13 @@ class Column(AttributeGuesser):
             ("bank", self.bank, prefixes.bank),
             ("calibration", self.calibration, prefixes.calibration),
         ):
-            if np.shape(labels) != (len(prompts),):
+            if labels is not None and np.shape(labels) != (len(prompts),):
                 raise ValueError(
                     f"{name}: expected {len(prompts)} labels of {self.about}, got shape "
                     f"{np.shape(labels)}"
                 )
-        return np.asarray(self.bank), np.asarray(self.calibration)
+        public = None if self.calibration is None else np.asarray(self.calibration)
+        return np.asarray(self.bank), public
 
 
 GUESSERS: tuple[type[Guesser], ...] = (KnownPrefix, KnownToken, Token, Topic, Digit, Name)

@@ -190,7 +190,7 @@ def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
         return (
             f"Every release that keeps attacks to {wish.max_attack:.1%} raises the success of an "
             f"attacker who knows the earlier tokens, or guesses an attribute, by more than "
-            f"{wish.max_gain:.0%} points at the upper end; the one that raises it least is "
+            f"{wish.max_gain:.1%} points at the upper end; the one that raises it least is "
             f"{least.label}, by {least.gain:.1%}.",
         )
     private = quiet

@@ -1,0 +1,98 @@
+"""Attributes of the user's prompts: the columns of a CSV file beside them, a row a prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.cli.hidden.prompts import note
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tacit.cli.hidden.inputs import Source
+    from tacit.hidden_states.audit.guessers import Column
+    from tacit.models import LanguageModel, Prefixes
+
+OWN, PUBLIC = "--attributes", "--public-attributes"
+
+
+def check_attributes(source: Source, own: str | None, public: str | None) -> None:
+    """Refuse attributes without the prompts that they are about."""
+    for flag, path in ((OWN, own), (PUBLIC, public)):
+        if path is not None and not Path(path).is_file():
+            raise ValueError(f"{flag}: no such file: {path}")
+    if own is not None and source.prompts is None:
+        raise ValueError(f"{OWN}: expected it beside --prompts, whose rows it is about")
+    if public is not None:
+        if own is None:
+            raise ValueError(f"{PUBLIC}: expected it beside {OWN}, got it alone")
+        if source.public_texts is None:
+            raise ValueError(f"{PUBLIC}: expected it beside --public-texts, got none")
+
+
+def read_attributes(
+    source: Source,
+    model: LanguageModel,
+    prefixes: Prefixes,
+    own: str | None,
+    public: str | None,
+) -> tuple[Column, ...]:
+    """Return an attacker for every column: exact over the bank, and learnt where public rows are.
+
+    Args:
+        source: the flags that chose the prompts.
+        model: what made tokens of them.
+        prefixes: the prompts that were taken.
+        own: CSV file of the user's prompts; None for no attributes.
+        public: CSV file of the public texts, with columns of the same names; or None.
+    """
+    from tacit.hidden_states.audit.guessers import Column
+
+    if own is None:
+        return ()
+    assert source.prompts is not None
+    bank = _table(OWN, own, source.prompts, source, model, prefixes.bank)
+    known: dict[str, Any] = {}
+    if public is None:
+        note(f"attributes are read off the bank alone: to learn them from other prompts, give "
+             f"{PUBLIC} beside --public-texts")  # fmt: skip
+    else:
+        others = str(source.public_texts)
+        known = _table(PUBLIC, public, others, source, model, prefixes.calibration)
+        if missing := [name for name in bank if name not in known]:
+            raise ValueError(f"{PUBLIC}: expected the columns of {OWN}, got none {missing[0]!r}")
+    return tuple(
+        Column(about=name, bank=labels, calibration=known.get(name))
+        for name, labels in bank.items()
+    )
+
+
+def _table(
+    flag: str, path: str, prompts: str, source: Source, model: LanguageModel, taken: Tensor
+) -> dict[str, Any]:
+    """Return the labels of the prompts that were taken, by column."""
+    from tacit.attacks import read_labels
+    from tacit.models import read_prompts
+    from tacit.models.padding import unpadded
+    from tacit.models.texts.prompts import USUAL_COLUMNS
+
+    column = None if Path(prompts).is_dir() else source.column
+    texts = read_prompts(prompts, column=column, name="--prompts").texts
+    labels = read_labels(path, name=flag)
+    if Path(path).resolve() == Path(prompts).resolve():
+        own = column or next((name for name in USUAL_COLUMNS if name in labels), None)
+        labels = {name: held for name, held in labels.items() if name != own}
+    if not labels:
+        raise ValueError(f"{flag}: expected columns beside that of the prompts, got none")
+    rows = len(next(iter(labels.values())))
+    if rows != len(texts):
+        raise ValueError(f"{flag}: expected a row for each of {len(texts):,} prompts, got {rows:,}")
+    tokens = unpadded(model.prompts(texts, chat_template=source.chat_template))
+    first: dict[tuple[int, ...], int] = {}
+    for row, prompt in enumerate(tokens):
+        first.setdefault(tuple(prompt.tolist()), row)
+    places = np.array([first[tuple(prompt.tolist())] for prompt in unpadded(taken)])
+    return {name: held[places] for name, held in labels.items()}
