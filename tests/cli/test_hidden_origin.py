@@ -62,6 +62,31 @@ def test_an_attack_needs_the_file_alone(tacit: Tacit, made: Path) -> None:
     assert len(found["origin"]["bank_digest"]) == 64
 
 
+def test_the_gate_judges_an_attack_with_the_release_that_it_is_on(
+    tacit: Tacit, made: Path, folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "attack.json"
+    assert tacit("hidden", "attack", made, "--json", path).code == 0
+    top = json.loads(path.read_text())["top1_interval"][1]
+    gate = ("gate", made, "--max-attack")
+    alone = tacit(*gate, "1")
+    assert alone.code == 1
+    assert "no attack was run" in alone.out
+    assert tacit(*gate, "1", path).code == 0
+    assert tacit(*gate, str(top - 1e-6), path).code == 1
+    # the published file has the same states and no origin
+    assert tacit("gate", path, folder / "public.safetensors", "--max-attack", "1").code == 0
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "released": "0" * 64}))
+    other = tacit(*gate, "1", path, "--json", "-")
+    assert other.code == 2
+    (_, refusal) = json.loads(other.out)["releases"]
+    assert "000000000000…, which no release given beside it has" in refusal["refusal"]
+    refused(tacit("gate", path, "--max-attack", "1"), "which no release given beside it has")
+    path.write_text(json.dumps({**content, "top1": 2.0}))
+    refused(tacit("gate", path, "--max-attack", "1"), "field of an attack is malformed")
+
+
 @pytest.mark.parametrize(
     ("flag", "value"),
     [

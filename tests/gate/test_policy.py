@@ -268,6 +268,7 @@ def test_junit_and_sarif_say_what_the_verdicts_say(
     assert root.tag == "testsuites"
     suites = list(root)
     assert [suite.tag for suite in suites] == ["testsuite"] * 3
+    check_junit(root)
     for holder in (root, *suites):
         cases = list(holder.iter("testcase"))
         assert int(holder.attrib["tests"]) == len(cases)
@@ -286,11 +287,58 @@ def test_junit_and_sarif_say_what_the_verdicts_say(
     assert set(THRESHOLDS) < set(RULES)
 
 
+# attributes that the schema of Jenkins allows, those it requires first
+JUNIT = {
+    "testsuites": ((), ("name", "time", "tests", "failures", "errors", "disabled")),
+    "testsuite": (
+        ("name", "tests"),
+        ("failures", "errors", "time", "disabled", "skipped", "timestamp", "hostname", "package"),
+    ),
+    "testcase": (("name", "classname"), ("assertions", "time", "status")),
+    "failure": ((), ("type", "message")),
+    "error": ((), ("type", "message")),
+    "system-out": ((), ()),
+}
+JUNIT_INSIDE = {
+    "testsuites": {"testsuite"},
+    "testsuite": {"testcase"},
+    "testcase": {"failure", "error", "system-out"},
+}
+
+
+def check_junit(root: ElementTree.Element) -> None:
+    """What the schema of Jenkins, jenkins-junit.xsd, requires of what is written here."""
+    for element in root.iter():
+        required, allowed = JUNIT[element.tag]
+        assert set(required) <= set(element.attrib) <= {*required, *allowed}
+        assert {child.tag for child in element} <= JUNIT_INSIDE.get(element.tag, set())
+        for name in {"tests", "failures", "errors", "skipped"} & set(element.attrib):
+            assert int(element.attrib[name]) >= 0
+
+
+# the schema allows no property that it does not name
+SARIF = {
+    "log": {"$schema", "version", "runs"},
+    "run": {"tool", "columnKind", "results"},
+    "tool": {"driver"},
+    "driver": {"name", "version", "rules"},
+    "rule": {"id", "shortDescription"},
+    "result": {"ruleId", "ruleIndex", "level", "message", "locations"},
+    "location": {"physicalLocation"},
+    "physicalLocation": {"artifactLocation", "region"},
+}
+
+
 def check_sarif(log: dict[str, Any]) -> None:
     """What SARIF 2.1.0 requires of what is written here (sections 3.13, 3.14, 3.19, 3.27)."""
+    assert set(log) == SARIF["log"]
     assert log["version"] == "2.1.0"
     assert log["$schema"].endswith("sarif-2.1.0.json")
     (run_,) = log["runs"]
+    assert set(run_) == SARIF["run"]
+    assert run_["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
+    assert (set(run_["tool"]), set(run_["tool"]["driver"])) == (SARIF["tool"], SARIF["driver"])
+    assert all(set(rule) == SARIF["rule"] for rule in run_["tool"]["driver"]["rules"])
     driver = run_["tool"]["driver"]
     assert driver["name"] == "tacit"
     assert driver["version"] == __version__
@@ -299,10 +347,14 @@ def check_sarif(log: dict[str, Any]) -> None:
     assert all(rule["shortDescription"]["text"] for rule in driver["rules"])
     assert run_["results"]
     for result in run_["results"]:
+        assert set(result) == SARIF["result"]
+        assert all(set(each) == SARIF["location"] for each in result["locations"])
         assert rules[result["ruleIndex"]] == result["ruleId"]
         assert result["level"] in LEVELS
         assert result["message"]["text"]
         place = result["locations"][0]["physicalLocation"]
+        assert set(place) == SARIF["physicalLocation"]
+        assert (set(place["artifactLocation"]), set(place["region"])) == ({"uri"}, {"startLine"})
         assert place["region"]["startLine"] >= 1
         assert " " not in place["artifactLocation"]["uri"]
 

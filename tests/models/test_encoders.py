@@ -130,6 +130,7 @@ def test_an_encoder_that_looks_at_padding_is_refused():
         (lambda f: load_encoder("./no/such"), "name_or_path: cannot load './no/such'"),
         (lambda f: load_encoder(f, pooling="max"), "pooling: expected one of 'mean'"),
         (lambda f: encode(f, []), "texts: expected at least one text"),
+        (lambda f: encode(f, ["w5", "w6 \ud800"]), "texts: .* surrogate pair in text 1"),
         (lambda f: encode(f, "one text"), "texts: expected at least one text in a list"),
         (lambda f: encode(f, ["w5", 3]), "texts: expected at least one text"),
         (lambda f: encode(f, ["w5"], batch_size=0), "batch_size: expected an integer >= 1"),

@@ -197,6 +197,27 @@ def test_the_table_says_first_what_attackers_reach_and_groups_by_mechanism(audit
     assert "overflow-x" not in page[page.index(".stack") : page.index("</style>")]
 
 
+def test_rows_say_how_many_cells_there_are_and_how_many_codes_occur(audit: Audit) -> None:
+    fitted = audit.points[-1]
+    removed = replace(fitted, codewords=256, codes=90, rank=88, draw=1)
+    token = replace(fitted, mechanism="argmax", codewords=4096, codes=4096, rank=720, draw=2)
+    page = replace(audit, points=(*audit.points, removed, token))
+    rows = [group.rows[0].name for group in point_groups(page)]
+    assert "C = 4,096, 720 occur, read as a state" in rows
+    assert [row.name for row in point_groups(page)[1].rows][1] == (
+        "C = 90 of 256, 88 occur, read as a state"
+    )
+    assert removed.label.startswith(f"{fitted.mechanism}, C = 90 of 256, ")
+    wish = Wish(max_attack=1.0, min_agreement=0.0)
+    chosen = replace(audit, points=(removed,), recommendation=recommend([removed], wish))
+    assert "which of 90 states is nearest" in hidden_verdict(chosen).lead
+    top5, divergence = Interval(0.61, 0.6, 0.62), Interval(0.123, 0.12, 0.13)
+    told = replace(token, top5=top5, jensen_shannon=divergence)
+    cells = point_groups(replace(audit, points=(told,)))[0].rows[0].cells[len(REACHED) :]
+    shown = dict(zip(LEFT, cells, strict=True))
+    assert (shown["top 5"], shown["JS, nats"]) == ("61.0%", "0.123")
+
+
 def test_the_recommended_release_is_marked_in_table_and_figure(audit: Audit) -> None:
     page = render_audit(audit, PROVENANCE)
     row = re.search(r'<tr class="chosen"><th scope="row">(.*?)</th>', page)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.gate.attacks import StoredAttack, attacked, read_attack
 from tacit.gate.checks import judge
 from tacit.gate.consistency import consistent_form
 from tacit.gate.outcome import GateResult
 from tacit.gate.policy import PolicyFile
+from tacit.releases import Form
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,19 +62,42 @@ class Verdict:
 def check_releases(paths: Sequence[str], policy: PolicyFile) -> tuple[Verdict, ...]:
     """Judge stored releases, each by what the policy asks of its kind.
 
+    An attack in a file of its own, as ``tacit hidden attack --json`` writes it, is judged with the
+    release that has the states it was run on, and refused where none of those given has them.
+
     Args:
-        paths: JSON files.
+        paths: JSON files, or files of rows with their certificate.
         policy: the thresholds.
 
     Returns:
-        One verdict per path, in order; a file that is no release is refused and the others judged.
+        One verdict per release, in order, and one per attack that is refused; a file that is no
+        release is refused and the others judged.
     """
-    return tuple(_verdict(path, policy) for path in paths)
+    found = [_read(path) for path in paths]
+    attacks = [held for held in found if isinstance(held, StoredAttack)]
+    forms = [held for held in found if isinstance(held, Form)]
+    verdicts = []
+    for path, held in zip(paths, found, strict=True):
+        if isinstance(held, Form):
+            verdicts.append(_judged(path, attacked(held, attacks), policy))
+        elif isinstance(held, str):
+            verdicts.append(Verdict(release=path, result=None, refusal=held))
+        elif not any(held.is_on(form) for form in forms):
+            verdicts.append(Verdict(release=path, result=None, refusal=held.refusal()))
+    return tuple(verdicts)
 
 
-def _verdict(path: str, policy: PolicyFile) -> Verdict:
+def _read(path: str) -> Form | StoredAttack | str:
+    """Return the release or the attack in a file, or why it is neither."""
     try:
-        form = consistent_form(path)
+        found = read_attack(path)
+        return consistent_form(path) if found is None else found
+    except ValueError as error:
+        return " ".join(str(error).split())
+
+
+def _judged(path: str, form: Form, policy: PolicyFile) -> Verdict:
+    try:
         return Verdict(release=path, result=judge(form, policy.of(form.kind)))
     except ValueError as error:
         return Verdict(release=path, result=None, refusal=" ".join(str(error).split()))

@@ -16,6 +16,7 @@ from tacit._ground.checks import choice
 from tacit.models.anatomy import FAILURES
 from tacit.models.continuation import batch_rows
 from tacit.models.loading import check_device, loading
+from tacit.models.texts.prompts import refuse_halves
 
 POOLINGS = ("mean", "cls", "last")
 POOLING_FILE = Path("1_Pooling") / "config.json"
@@ -75,11 +76,12 @@ class Encoder:
             batch_size: texts run at a time.
 
         Raises:
-            ValueError: no texts, or what is none.
+            ValueError: no texts, what is none, or half of a surrogate pair in one.
         """
         given = [texts] if isinstance(texts, str) else list(texts)
         if isinstance(texts, str) or not given or not all(isinstance(t, str) for t in given):
             raise ValueError(f"texts: expected at least one text in a list, got {len(given)} entry")
+        refuse_halves("texts", given)
         size = batch_rows(batch_size, TEXTS_PER_BATCH)
         # texts of like length together, so that little is padding
         order = sorted(range(len(given)), key=lambda place: len(given[place]))

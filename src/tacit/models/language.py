@@ -16,6 +16,7 @@ from tacit.models.anatomy import dissect, last_states, replaced, states_after, w
 from tacit.models.continuation import Continuation, batch_rows, check_states, continue_from
 from tacit.models.padding import PADDING, followed, is_padded, pad, trimmed
 from tacit.models.texts.corpus import block_groups
+from tacit.models.texts.prompts import refuse_halves
 
 TOKENS_PER_BATCH = 8192
 # Of models whose positions have no end.
@@ -84,12 +85,14 @@ class LanguageModel:
         """Return the tokens of ``text``, without special ones."""
         if not isinstance(text, str) or not text:
             raise ValueError(f"text: expected a text that is not empty, got {text!r}")
+        refuse_halves("text", [text])
         return list(self._tokenizer()(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def stream(self, text: str) -> Tensor:
         """Return the tokens of a long text, tokenised in blocks of lines, (S,) of int64."""
         if not isinstance(text, str) or not text:
             raise ValueError(f"text: expected a text that is not empty, got {text!r}")
+        refuse_halves("text", [text])
         tokenizer = self._tokenizer()
         options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
         parts = (
@@ -120,6 +123,7 @@ class LanguageModel:
         for place, text in enumerate(texts):
             if not isinstance(text, str) or not text:
                 raise ValueError(f"texts: expected texts that are not empty, got none at {place}")
+        refuse_halves("texts", texts)
         if not chat_template:
             options = {"return_attention_mask": False, "verbose": False}
             found = tokenizer(list(texts), add_special_tokens=not bare, **options)["input_ids"]
@@ -286,23 +290,23 @@ class LanguageModel:
             chosen.append(anatomy.forward(inputs, cache).argmax(dim=-1))
         return torch.stack(chosen, dim=1)
 
-    def check_tokens(self, tokens: ArrayLike, *, room: int = 0) -> Tensor:
+    def check_tokens(self, tokens: ArrayLike, *, room: int = 0, name: str = "tokens") -> Tensor:
         """Return ``tokens`` as int64 on the model's device, or say what is wrong with them."""
         try:
             ids = torch.as_tensor(tokens)
         except (TypeError, ValueError, RuntimeError, OverflowError):
             raise ValueError(
-                f"tokens: expected integers of shape (n, T), got {type(tokens).__name__}"
+                f"{name}: expected integers of shape (n, T), got {type(tokens).__name__}"
             ) from None
         if ids.ndim != 2 or ids.numel() == 0 or ids.dtype not in _INTEGERS:
             raise ValueError(
-                f"tokens: expected integers of shape (n, T), got {ids.dtype} of shape "
+                f"{name}: expected integers of shape (n, T), got {ids.dtype} of shape "
                 f"{tuple(ids.shape)}"
             )
         if ids.shape[1] + room > self.context:
             more = f" and {room} more" if room else ""
             raise ValueError(
-                f"tokens: expected at most {self.context} positions, got {ids.shape[1]}{more}"
+                f"{name}: expected at most {self.context} positions, got {ids.shape[1]}{more}"
             )
         ids = ids.to(self.device, torch.int64)
         # padding stands before the tokens of a prompt, never after one
@@ -312,7 +316,7 @@ class LanguageModel:
         low, high = int(real.min()), int(real.max())
         if low < 0 or high >= self.anatomy.embedded:
             raise ValueError(
-                f"tokens: expected integers in 0 … {self.anatomy.embedded - 1}, with {PADDING} in "
+                f"{name}: expected integers in 0 … {self.anatomy.embedded - 1}, with {PADDING} in "
                 f"front of shorter prompts, got {low} … {high}"
             )
         return ids

@@ -38,7 +38,7 @@ def single_tokens(
     found = as_tokens(name, value)
     if count is not None and len(found) != count:
         raise ValueError(f"{name}: expected shape ({count},), got {tuple(found.shape)}")
-    return model.check_tokens(found[:, None])[:, 0]
+    return model.check_tokens(found[:, None], name=name)[:, 0]
 
 
 @torch.no_grad()

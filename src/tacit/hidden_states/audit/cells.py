@@ -130,7 +130,7 @@ class Codes(Mechanism, ABC):
         self, point: Point, guarantees: Sequence[Guarantee], releases: int
     ) -> str | None:
         """Count again: C^T for every prior, occupied/N for the uniform law, at most ln occupied."""
-        size = point.codewords if point.codes is None else point.codes
+        size = point.cells
         if size is None or not 1 <= point.rank <= min(point.bank, size**releases):
             return "expected a number of codewords and of occupied cells, got others"
         law = Law(point.bank, 1 / point.bank)
@@ -208,11 +208,11 @@ class CodebookMechanism(Codes):
 
     def words(self, point: Point) -> str:
         """Say which cells they are."""
-        return self.cells.words.replace("{C}", f"{point.codewords or 0:,}")
+        return self.cells.words.replace("{C}", f"{point.cells or 0:,}")
 
     def mark(self, point: Point) -> str:
         """Return C."""
-        return f"{point.codewords or 0:,}"
+        return f"{point.cells or 0:,}"
 
 
 @dataclass(frozen=True)

@@ -150,9 +150,21 @@ class Point:
     codes: int | None = None
 
     @property
+    def cells(self) -> int | None:
+        """C as it is: of the codebook as fitted where that is known, else as asked for."""
+        return self.codewords if self.codes is None else self.codes
+
+    @property
+    def setting(self) -> str:
+        """K, ε or C in a few words, C beside what was asked for where cells were removed."""
+        if self.cells == self.codewords:
+            return Setting.of(self).label
+        return f"C = {self.cells:,} of {self.codewords:,}"
+
+    @property
     def label(self) -> str:
         """Mechanism, setting and reading in a few words."""
-        setting = Setting.of(self).label
+        setting = self.setting
         return ", ".join(filter(None, (self.mechanism, setting, self.reading, self.protocol)))
 
     @property

@@ -30,6 +30,17 @@ KINDS = {
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+def refuse_halves(name: str, texts: Sequence[str]) -> None:
+    """Refuse texts with half of a surrogate pair, which no tokenizer takes.
+
+    Raises:
+        ValueError: one of them has it; the message names its place and shows nothing of it.
+    """
+    for place, text in enumerate(texts):
+        if SURROGATE.search(text):
+            raise ValueError(f"{name}: expected text, got half of a surrogate pair in text {place}")
+
+
 @dataclass(frozen=True)
 class PromptTexts:
     """Texts of prompts, and where each stands.

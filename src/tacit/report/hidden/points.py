@@ -11,7 +11,7 @@ from tacit.report.hidden.words import READ, divergence, setting, share, words
 from tacit.text import percent, percent_up, significant, significant_up
 
 REACHED = ("attack, top 1", "bound", "top 10", "top 100", "last token", "Rényi ε, α = 2")
-LEFT = ("protocol", "agreement", "KL, nats", "½ tr(FΣ)", "8 tokens")
+LEFT = ("protocol", "agreement", "top 5", "KL, nats", "JS, nats", "½ tr(FΣ)", "8 tokens")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def point_groups(audit: Audit) -> tuple[PointGroup, ...]:
 
 def _title(points: list[Point]) -> str:
     """Say what the mechanism releases, C where it names the number of cells of one point."""
-    title, size = words(points[0]), points[0].codewords
+    title, size = words(points[0]), points[0].cells
     return title if size is None else title.replace(f"{size:,}", "C", 1)
 
 
@@ -78,7 +78,9 @@ def _left(point: Point) -> tuple[str, ...]:
     return (
         point.protocol,
         share(point.agreement),
+        "–" if point.top5 is None else percent(point.top5.value),
         divergence(point),
+        "–" if point.jensen_shannon is None else significant(point.jensen_shannon.value),
         "–" if point.predicted_kl is None else significant(point.predicted_kl),
         "–" if point.generated is None else percent(point.generated.value),
     )

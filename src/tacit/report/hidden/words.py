@@ -102,9 +102,10 @@ def words(point: Point) -> str:
 
 
 def setting(point: Point) -> str:
-    """Return C, K or ε as the tables show it."""
-    if point.codewords is not None:
-        return f"C = {point.codewords:,}"
+    """Return C, what was asked for and how many codes occur where they differ; or K or ε."""
+    if point.cells is not None:
+        occur = "" if point.rank == point.cells else f", {point.rank:,} occur"
+        return f"{point.setting}{occur}"
     return size_of_noise(point) or "–"
 
 
@@ -124,13 +125,13 @@ def divergence(point: Point) -> str:
 
 
 def use_of(point: Point) -> str:
-    """Say what is left of the prediction after the held-out prompts."""
-    parts = [f"KL {divergence(point)} nats" + (", mean (median; 95%)" if point.kl_95 else "")]
+    """Say what is left of the prediction besides what the verdict says."""
+    parts = []
     if point.jensen_shannon is not None:
         parts.append(f"Jensen–Shannon {significant(point.jensen_shannon.value)} nats")
     if point.top5 is not None:
         parts.append(f"{percent(point.top5.value)} of the 5 likeliest tokens stay among them")
-    return "; ".join(parts) + f"; on {point.prompts:,} held-out prompts"
+    return "; ".join([*parts, f"measured on {point.prompts:,} held-out prompts"])
 
 
 def share(found: Interval | None) -> str:
