@@ -53,7 +53,7 @@ def main() -> None:
                 "prior": found.prior,
             }
         )
-    console = Console()
+    console = Console(soft_wrap=True)
     console.print(
         f"{options.prompts} prompts × {options.candidates} candidates, layer {options.layer} of "
         f"{model.layers}, {torch.get_num_threads()} threads; without the release "
