@@ -70,7 +70,7 @@ class PreparedCodes(Prepared[EncodedCodes]):
                 guarantees=self.guarantees,
                 digest=digest,
                 codebook=self.codec.digest,
-                method=self.codec.words,
+                method=_words(self.codec, self.response),
                 origin=() if origin is None else origin.public.digests,
                 created=created,
                 codes=codes,
@@ -159,7 +159,7 @@ def prepare_codes(
         guarantees=guarantees,
         spends=guarantees,
         expected=(),
-        description=f"{rows:,} codes, {codec.words}",
+        description=f"{rows:,} codes, {_words(codec, response)}",
         reproducible=False,
         codec=codec,
         blocks=blocks,
@@ -168,6 +168,12 @@ def prepare_codes(
         response=response,
         out=target,
     )
+
+
+def _words(codec: Codec, response: RandomizedCodes | RandomizedParts | None) -> str:
+    if response is None:
+        return codec.words
+    return f"{codec.words}, reported by randomised response at ε = {response.epsilon:g}"
 
 
 @short_repr
