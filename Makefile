@@ -25,7 +25,7 @@ define INSTALL_TORCH
 $(INSTALL) $(TORCH) --index-url $(TORCH_CPU) --retries 0 || $(INSTALL) $(TORCH)
 endef
 
-.PHONY: demo test test-services wheel lint bench docs site experiments torch clean
+.PHONY: demo test test-thorough test-services wheel lint bench docs site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -33,6 +33,10 @@ demo: $(INSTALLED)
 # One process per core, one thread each: the BLAS of several processes would spin for each other.
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
+
+# The long oracles: quadrature and enumeration at the corners that take seconds each.
+test-thorough: $(INSTALLED)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --thorough -n auto --dist worksteal $(TEST)
 
 # What needs PostgreSQL, Opacus, Dask and Ray, against servers of its own that are gone afterwards.
 test-services: $(INSTALLED_SERVICES)

@@ -1,4 +1,4 @@
-"""What tests in several folders share: a PostgreSQL database, where a server was given."""
+"""What tests in several folders share: a PostgreSQL database, and which tests are run."""
 
 from __future__ import annotations
 
@@ -24,6 +24,24 @@ def postgres() -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name}")
         yield url.set(database=name).render_as_string(hide_password=False)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take ``--thorough``: the long oracles, and nothing else."""
+    parser.addoption("--thorough", action="store_true", help="run the long oracles alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long oracles to ``make test-thorough``, which runs them alone."""
+    thorough = config.getoption("--thorough")
+    kept = [item for item in items if ("thorough" in item.keywords) == thorough]
+    if any("::" in argument for argument in config.args):
+        # a test asked for by its name is run
+        return
+    if len(kept) < len(items):
+        gone = [item for item in items if ("thorough" in item.keywords) != thorough]
+        config.hook.pytest_deselected(items=gone)
+        items[:] = kept
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

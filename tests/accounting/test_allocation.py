@@ -12,6 +12,7 @@ from tests.accounting.oracles import allocation_delta
 LOSSES = np.array([0.0, 0.05, 0.3, 1.0, 2.5])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("steps", [2, 3])
 @pytest.mark.parametrize("noise", [0.4, 1.0, 8.0])
 @pytest.mark.parametrize("pair", ["remove", "add", "replace"])
@@ -36,6 +37,7 @@ def drawn_ratios(rng, noise, steps, draws, sign=1):
     return [np.exp(s * d * x - d * d / 2).mean(axis=1) for s in (sign, -sign)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("noise", "steps"), [(0.7, 20), (1.0, 50), (2.0, 200)])
 def test_drawn_steps_have_the_hockey_stick_of_the_account(noise, steps):
     rng, draws = np.random.default_rng(5), 40_000
@@ -78,6 +80,7 @@ def test_directions_chosen_as_the_run_goes_tell_no_more():
         assert gains.mean() > profile.delta(epsilon) / 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("steps", "times"), [(4, 2), (5, 2), (5, 3)])
 def test_several_participations_are_at_most_as_many_epochs(steps, times):
     """Every set of k steps is as likely as any other, against the blocks of the account."""
@@ -94,6 +97,7 @@ def test_several_participations_are_at_most_as_many_epochs(steps, times):
         assert profile.delta(epsilon) < gaussian_shift(math.sqrt(times) / noise).delta(epsilon)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("noise", "steps", "epochs"), [(2.0, 1000, 1), (1.0, 300, 5)])
 def test_it_is_close_to_poisson_sampling_at_the_same_rate(noise, steps, epochs):
     found = random_allocation(noise, steps=steps, epochs=epochs).epsilon(1e-6)
@@ -120,6 +124,7 @@ def test_taking_part_in_every_step_is_no_sampling():
     assert replaced.adjacency == "replace one record"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_far_corners_are_never_below_nothing_nor_above_a_known_step(relation):
     reach = 2 if relation == "replace" else 1
@@ -165,6 +170,7 @@ def test_bad_arguments_are_named(changes, name):
         random_allocation(arguments.pop("noise_multiplier"), **arguments)
 
 
+@pytest.mark.thorough
 def test_shuffled_batches_are_not_covered():
     """Two records in two batches of one, the other contributing d: N((d, d)) against a mixture."""
     distance, epsilon = 1.0, 1.0
@@ -179,6 +185,7 @@ def test_shuffled_batches_are_not_covered():
     assert independent < shuffled
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("noise", "steps"), [(0.1, 10**6)])
 @pytest.mark.parametrize("neighbours", ["add-remove"])
 def test_more_steps_than_floats_hold_are_accounted_as_fewer(noise, steps, neighbours):

@@ -30,6 +30,7 @@ def test_gaussian_noise(epsilon, delta):
     assert len(family.built) <= 25
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
 def test_sampled_gaussian_noise(epsilon):
     family = Counted(lambda noise: subsampled_gaussian(0.02, noise, 500))

@@ -45,6 +45,7 @@ def test_responses_compose_binomially(loss, count):
     assert_above(composed, truths)
 
 
+@pytest.mark.thorough
 def test_losses_off_the_lattice_are_never_below():
     for loss in np.random.default_rng(0).uniform(0.01, 2.0, 12):
         composed = randomized_response(float(loss)) * 5
@@ -72,6 +73,7 @@ def test_hundreds_of_nats_do_not_overflow():
     assert truth <= composed.delta(700.0) <= truth * (1 + mpf("1e-3"))
 
 
+@pytest.mark.thorough
 def test_a_small_step_has_a_finer_lattice_and_a_large_range_a_coarser():
     tiny, huge = gaussian(1.0, 1e4) * 10, gaussian(1.0, 0.01) * 10
     assert tiny.masses[0].step < 1e-4 < huge.masses[0].step
@@ -150,6 +152,7 @@ def test_replacement_covers_every_triple_of_laws():
             assert sampled.delta(epsilon) >= hockey_stick(p, q, epsilon)
 
 
+@pytest.mark.thorough
 def test_different_mechanisms_compose_whatever_the_order():
     parts = [randomized_response(0.7), randomized_response(0.2, 3), randomized_response(1.1)]
     laws = []
@@ -163,6 +166,7 @@ def test_different_mechanisms_compose_whatever_the_order():
         assert_above(composed, {e: hockey_stick(first, second, e) for e in EPSILONS}, 1e-6)
 
 
+@pytest.mark.thorough
 def test_composing_a_composition():
     halves = (gaussian(1.0, 10.0) * 30).compose(gaussian(1.0, 10.0) * 70)
     again = (gaussian(1.0, 10.0) * 10) * 10
@@ -170,6 +174,7 @@ def test_composing_a_composition():
         assert_above(profile, {e: gaussian_delta(e, 1) for e in (0.0, 1.0, 4.0, 7.0)})
 
 
+@pytest.mark.thorough
 def test_laplace_then_gaussian_is_the_integral_over_the_laplace_loss():
     composed = laplace(1.0, 1.0).compose(gaussian(1.0, 1.0))
     with mp.workdps(25):
@@ -214,6 +219,7 @@ def test_a_noisy_curve_is_made_convex():
     assert_above(composed, {e: gaussian_delta(e, mp.sqrt(20)) for e in (0.0, 10.0, 30.0)}, 1e-5)
 
 
+@pytest.mark.thorough
 def test_losses_of_a_thousand_nats_carry_no_mass_below():
     """The lowest points of the curve and those beyond e^700 must not meet."""
     profile = laplace(1.0, 1e-3)
@@ -259,6 +265,7 @@ def binomial_delta(epsilon, loss, count):
     return float(binom.pmf(heads, count, expit(loss)) @ gains)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("loss", "count"), [(1e-9, 10**5), (1e-6, 10**6), (1e-4, 10**5), (0.003, 10**5), (2.0, 300)]
 )
@@ -338,6 +345,7 @@ def test_bad_arguments_are_named():
         removed.compose(replaced)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rate", "noise", "steps", "delta", "most"),
     [(1e-6, 0.5, 10**6, 1e-6, 0.11)],

@@ -79,6 +79,7 @@ def test_guarantees_say_what_the_profile_says():
         profile.guarantee(delta=0.0)
 
 
+@pytest.mark.thorough
 def test_no_guarantee_below_the_infinite_mass():
     profile = vector_projection(
         dim=4, rank=1, alignment=0.5
@@ -112,6 +113,7 @@ def test_success_takes_the_direction_that_is_worse_for_the_prior():
         assert ahead.success(prior).success == pytest.approx(1 - 0.1 * (1 - leak), rel=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [1, 20])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_the_other_accountant_reads_it_and_is_no_lower(count, neighbours):

@@ -30,6 +30,7 @@ def chi_square_grid(degrees):
     return np.exp(u), (high - low) / 2 * WEIGHTS * np.exp(logs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("dim", "rank"), [(2, 1), (3, 20), (40, 8), (400, 16)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0])
 def test_one_changed_column_is_the_double_integral(dim, rank, epsilon):
@@ -151,6 +152,7 @@ def test_no_test_of_the_released_column_beats_the_bound(dim, rank, alignment, st
     assert p - math.exp(epsilon) * q - 5 * error > weak
 
 
+@pytest.mark.thorough
 def test_a_column_is_no_worse_than_its_projection_or_its_matrix():
     difference = math.sqrt(2 - 2 * 0.99)
     epsilons = [0.0, 0.2, 1.0, 3.0]
@@ -236,6 +238,7 @@ def test_bad_input_names_the_argument(call, name):
         call()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("dim", "rank"), [(3, 20), (60, 2), (100, 50), (2000, 16), (2, 10**5)])
 def test_the_law_of_the_projected_length(dim, rank):
     # ‖Mu‖² = A(A + C)/r² with A ~ χ²_r and C ~ χ²_{d−1}
@@ -255,6 +258,7 @@ def test_the_law_of_the_projected_length(dim, rank):
     assert abs(float(wrong.tail(np.array([level]))[0][0]) - 0.5) > 5 * error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dim", "rank", "alignment", "std"),
     [(2, 1, 0.9, 0.3), (3, 3, -0.9, 0.3), (6, 3, 0.9, 0.3), (10, 1, 0.0, 1.0), (40, 8, 0.999, 0.2)],
@@ -297,6 +301,7 @@ def plane_density(along, across, rank, std):
     return total
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rank", "alignment", "std"), [(4, 0.9, 0.3), (5, 0.99, 0.1), (3, 0.0, 1.0), (7, 0.9999, 0.5)]
 )
@@ -342,6 +347,7 @@ def test_a_cell_is_replaced_by_its_ends_with_no_less_mass_at_the_upper():
         assert exact <= ceiling_share(three, floor, ceiling, cell) <= exact + 0.01 + 0.5 * width
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("dim", "rank"), [(2, 1), (3, 300), (10**5, 16)])
 @pytest.mark.parametrize("alignment", [0.5, 1 - 1e-9])
 def test_columns_far_out(dim, rank, alignment):
@@ -358,6 +364,7 @@ def test_columns_far_out(dim, rank, alignment):
         before = values
 
 
+@pytest.mark.thorough
 def test_closer_columns_are_no_easier_to_tell_apart():
     epsilons = np.array([0.0, 0.2, 1.0, 8.0])
     for dim, rank, std in ((100, 1, 0.05), (20, 2, 0.02)):

@@ -32,6 +32,7 @@ def digits():
         yield
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dim", "rank", "alignment"),
     [(400, 16, 0.999), (2, 1, 0.3), (10, 50, 0.99), (30, 31, 0.9), (50, 4, 0.9999), (5, 2, -0.4)],
@@ -42,6 +43,7 @@ def test_vector_projection_is_the_quadrature(dim, rank, alignment, epsilon):
     assert_tight(vector_projection(dim=dim, rank=rank, alignment=alignment).delta(epsilon), truth)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dim", "rank", "alignment", "epsilon"),
     [(4, 1, 0.5, 700.0), (60, 3, 0.8, 700.0), (400, 16, 0.9999, 2.2), (6, 300, 0.5, 705.0)],
@@ -146,6 +148,7 @@ def test_vector_projection_from_the_mechanism(dim, rank, alignment, epsilon):
     assert abs(distance_in_errors(wrong, epsilon, dim, rank, alignment)) > 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dim", "rank", "ratio"),
     [(20, 4, 2.0), (2000, 16, 5.0), (3, 1, 0.2), (9, 8, 30.0), (400, 16, 0.01)],
@@ -223,6 +226,7 @@ def test_the_bound_falls_with_epsilon_to_the_rank_one_tail(dim, rank, ratio):
     assert every[far] == pytest.approx(one[far], rel=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("weights", [(1.0,), (0.5, 0.5), (0.8, 0.15, 0.05), (0.25,) * 4])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.5])
 def test_every_spectrum_from_the_mechanism(weights, epsilon):
@@ -246,6 +250,7 @@ def test_every_spectrum_from_the_mechanism(weights, epsilon):
         assert abs(mean - wrong.delta(epsilon)) > 5 * error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
 def test_rank_one_from_the_mechanism(epsilon):
     # M and M(v + ξ) are drawn, and the densities given M are those of the released vector
@@ -308,6 +313,7 @@ def test_large_arrays_stay_above_and_close():
     assert (read <= exact * (1 + 1e-3) + 1e-17).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rank", "level"), [(8, 4), (16, 0), (64, 2), (256, 4)])
 def test_multipliers_of_a_thousand_sampled_steps(rank, level):
     def build(noise):

@@ -200,6 +200,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
 def test_theorem_5_over_steps_at_its_reference_multipliers(epsilon):
     """One Gaussian calibration serves every rank; the table's own is good to a few 1e-4."""
@@ -225,6 +226,7 @@ def test_theorem_5_over_steps_splits_delta():
     assert claim.epsilon == pytest.approx(plain.get_epsilon_for_delta(0.9e-4), rel=1e-4)
 
 
+@pytest.mark.thorough
 def test_theorem_5_over_steps_reads_back_its_own_calibration():
     noise = published.lora_theorem_5_multiplier(
         dim=2000, rank=64, sampling_rate=0.1, steps=20, epsilon=1.0, delta=1e-5

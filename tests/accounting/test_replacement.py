@@ -34,6 +34,7 @@ def test_one_step_is_the_pair_of_opposite_records(rate, noise, epsilon):
     assert mpf(profile.delta(-epsilon)) == pytest.approx(float(behind), rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.thorough
 def test_training_costs_what_the_worst_pair_costs():
     """q = .02, σ = 1, T = 500 at δ = 1e-5; convexity in the two shifts apart would say 7.52."""
     profile = subsampled_gaussian(0.02, 1.0, 500, "replace")
@@ -168,6 +169,7 @@ def test_gaussian_curves_give_the_exact_pair_without_its_formula():
         assert sampled.delta(epsilon) == pytest.approx(exact.delta(epsilon), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_projected_noise_gains_from_the_record_s_distance_to_none():
     whole = noisy_projection(dim=40, rank=4, sensitivity=2.0, noise_std=0.6)
     loose = (whole.poisson_subsample(0.05, neighbours="replace") * 50).epsilon(1e-5)

@@ -34,6 +34,7 @@ def test_equal_eigenvalues_are_chi_square_tails(ratio, size, rank, share):
     assert profile.delta(epsilon) >= float(max(above, below))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("high", "low"), [(1.3, 0.7), (1.01, 0.99), (1.9, 0.1)])
 @pytest.mark.parametrize(("many_high", "many_low"), [(1, 1), (2, 5), (24, 8)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 1.5])
@@ -106,6 +107,7 @@ def test_chernoff_bounds_every_split():
 GAMMAS = (1e-12, 1e-9, 1e-6, 1e-5, 1e-3, 0.3, 0.99, 1 - 1e-3, 1 - 1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("gamma", GAMMAS)
 @pytest.mark.parametrize(("rank", "dim"), [(1, 1), (8, 1), (1, 30), (8, 8), (2, 300), (3000, 2)])
 def test_every_gamma_has_an_epsilon(rank, dim, gamma):
@@ -155,6 +157,7 @@ def test_small_gammas_are_those_of_a_normal_loss():
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("both_orders", [True, False])
 @pytest.mark.parametrize("gamma", [1e-12, 1e-7, 1e-4])
 def test_sketches_of_every_gamma_compose(gamma, both_orders):
@@ -168,6 +171,7 @@ def test_sketches_of_every_gamma_compose(gamma, both_orders):
         assert exact <= composed.epsilon(delta) <= exact * 1.1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rank", "dim", "gamma"),
     [(1, 700, 0.5), (64, 128, 0.1), (3, 300, 1e-6), (2, 260, 0.9), (7, 90, 1 - 1e-6)],

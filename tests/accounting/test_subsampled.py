@@ -37,6 +37,7 @@ def test_near_the_end_of_the_losses(rate, direction):
         assert truth <= found <= truth * (1 + mpf("1e-9")) + mpf("1e-15")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("epsilon", "multiplier"),
     [(0.2, 8.6855), (0.4, 4.7497), (1.0, 2.2192), (2.0, 1.3512), (4.0, 0.92439)],
@@ -48,6 +49,7 @@ def test_the_reference_multipliers_are_those_of_adding_or_removing(epsilon, mult
     assert subsampled_gaussian(1024 / 50_000, multiplier, 1000, "replace").epsilon(1e-4) > epsilon
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rate", "noise", "steps"), [(0.01, 1.0, 1000), (0.1, 2.0, 50)])
 def test_it_agrees_with_another_accountant(rate, noise, steps):
     """A cross-check only: theirs is an upper bound too, on a lattice of 1e-4."""
@@ -116,6 +118,7 @@ def test_drawn_steps_separate_as_the_advantage_says():
     assert abs(measured - subsampled_gaussian(rate, 1.2 * noise, 1).advantage()) > 5 * error
 
 
+@pytest.mark.thorough
 def test_ends():
     assert subsampled_gaussian(0.0, 1.0, 1000).epsilon(1e-12) <= 1e-9
     everything = subsampled_gaussian(1.0, 10.0, 10_000)

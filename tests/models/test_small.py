@@ -160,6 +160,7 @@ def test_the_stored_model_is_the_one_its_recipe_describes():
     assert recipe["held_out_perplexity"] <= 40.0
 
 
+@pytest.mark.thorough
 def test_the_stored_model_predicts_docstrings_it_never_saw():
     model = load("tacit/small")
     assert (model.name, model.layers, model.width) == ("tacit/small", 6, 256)
