@@ -15,6 +15,7 @@ from tacit._ground.checks import choice, integer
 from tacit.models.anatomy import dissect, last_states, replaced, states_after, whole
 from tacit.models.continuation import Continuation, batch_rows, check_states, continue_from
 from tacit.models.padding import PADDING, followed, is_padded, pad, trimmed
+from tacit.models.pickling import packed, unpacked
 from tacit.models.texts.corpus import block_groups
 
 TOKENS_PER_BATCH = 8192
@@ -74,6 +75,9 @@ class LanguageModel:
             f"LanguageModel({self.name!r}, layers={self.layers}, width={self.width}, "
             f"vocabulary={self.vocabulary}, context={self.context})"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), packed(vars(self)))
 
     @property
     def device(self) -> torch.device:
@@ -327,6 +331,12 @@ class LanguageModel:
     def _batches(self, ids: Tensor, batch_size: int | None) -> Iterator[Tensor]:
         for batch in torch.split(ids, self._rows(ids, batch_size)):
             yield trimmed(batch)
+
+
+def _restored(kind: type[LanguageModel], content: bytes) -> LanguageModel:
+    model = object.__new__(kind)
+    vars(model).update(unpacked(content))
+    return model
 
 
 _INTEGERS = {torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint16}
