@@ -61,8 +61,8 @@ class _Once:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a prepared release cannot be pickled, for it is drawn once and a pickle could be drawn "
-            "again: draw it here, or prepare it where it is drawn"
+            "a prepared release cannot be pickled: it is drawn once, and its pickle could be drawn "
+            "again; prepare it where it is drawn"
         )
 
 
