@@ -20,6 +20,7 @@ from tacit._ground.checks import (
     integer,
     is_reproducible,
 )
+from tacit._ground.frozen import read_only
 from tacit.attacks.membership.bayes import MOST_TRIALS
 from tacit.classifiers.inputs import Labels, checked_labels, released_rows, share
 from tacit.classifiers.logits import pool_logits, pool_rows
@@ -168,6 +169,7 @@ def prepare_logits(
     )
 
 
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedLogits(Prepared[ClassifierRelease]):
     """Logits that are certified and not yet drawn; for the holder of the pool.

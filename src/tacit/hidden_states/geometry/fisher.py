@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from tacit._ground.checks import Array, RandomSource, choice, generator, integer
-from tacit.covariance.base import frozen
+from tacit._ground.frozen import frozen
 from tacit.models.continuation import Continuation, batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
 from tacit.models.next_states import single_tokens
