@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tacit._ground.checks import choice
 from tacit.models.anatomy import FAILURES
 from tacit.models.continuation import batch_rows
-from tacit.models.loading import check_device, loading
+from tacit.models.loading import check_device, is_here, loading
 
 POOLINGS = ("mean", "cls", "last")
 POOLING_FILE = Path("1_Pooling") / "config.json"
@@ -188,9 +188,10 @@ def load_encoder(
     if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
         raise ValueError(f"name_or_path: expected a name or a folder, got {name_or_path!r}")
     name, place = os.fspath(name_or_path), check_device(device)
+    here = is_here(name)
     with quiet(), loading(name):
-        network = AutoModel.from_pretrained(name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        network = AutoModel.from_pretrained(name, dtype=torch.float32, local_files_only=here)
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=here)
     stored, unit = _stored_pooling(Path(name))
     return Encoder(
         network.to(place),
