@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import (
     Array,
     RandomSource,
+    boolean,
     choice,
     generator,
     in_interval,
@@ -128,6 +129,7 @@ def prepare_logits(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     trials = integer("attack_trials", attack_trials, minimum=2, maximum=MOST_TRIALS)
     source = generator(rng)
+    boolean("attack", attack)
     candidates = pool_rows(pool)
     rows = released_rows(inputs, len(candidates))
     prior = share(1, len(candidates))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tacit._ground.checks import integer
+from tacit._ground.checks import boolean, integer
 from tacit.compute.places import LOSSES_ALLOWED, DisconnectedError, Engine, EngineError
 from tacit.compute.progress import progress_bar
 from tacit.compute.remote import Task, limited
@@ -107,6 +107,8 @@ def parallel_map(
     if not isinstance(items, Iterable):
         raise ValueError(f"items: expected items one by one, got {type(items).__name__}")
     count = available_workers() if workers is None else integer("workers", workers, minimum=1)
+    if progress is not None:
+        boolean("progress", progress)
     wide = integer("threads", threads, minimum=1)
     if each is not None and not callable(each):
         raise ValueError(f"each: expected a callable, got {type(each).__name__}")

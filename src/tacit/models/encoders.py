@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import choice
+from tacit._ground.checks import boolean, choice
 from tacit.models.anatomy import FAILURES
 from tacit.models.continuation import batch_rows
 from tacit.models.loading import check_device, is_here, loading
@@ -58,7 +58,10 @@ class Encoder:
             )
         self.network: Any = network.eval().requires_grad_(False)
         self.tokenizer = tokenizer
-        self.pooling, self.normalise = choice("pooling", pooling, POOLINGS), normalise
+        self.pooling, self.normalise = (
+            choice("pooling", pooling, POOLINGS),
+            boolean("normalise", normalise),
+        )
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
         self.context = min(int(tokenizer.model_max_length), _positions(self.network))
         self.width = self._verified_width()

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import DynamicCache
 
-from tacit._ground.checks import choice, integer
+from tacit._ground.checks import boolean, choice, integer
 from tacit.models.anatomy import dissect, last_states, replaced, states_after, whole
 from tacit.models.continuation import Continuation, batch_rows, check_states, continue_from
 from tacit.models.padding import PADDING, followed, is_padded, pad, trimmed
@@ -120,6 +120,8 @@ class LanguageModel:
         Raises:
             ValueError: a text is empty, or chat is asked of a tokenizer without a template.
         """
+        boolean("chat_template", chat_template)
+        boolean("bare", bare)
         tokenizer = self._tokenizer()
         for place, text in enumerate(texts):
             if not isinstance(text, str) or not text:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
+from tacit._ground.checks import boolean
 from tacit.guarantees.base import Guarantee
 from tacit.releases.form import Release
 
@@ -104,6 +105,7 @@ class Prepared(ABC, Generic[Drawn]):
             ValueError: drawn before, a ledger without a secret, or a refusal of the ledger, before
                 anything is drawn.
         """
+        boolean("no_budget", no_budget)
         if ledger is None:
             if secret is not None or no_budget:
                 raise ValueError("ledger: expected one beside secret and no_budget, got none")
