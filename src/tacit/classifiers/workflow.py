@@ -72,7 +72,7 @@ def prepare_logits(
     labels: ArrayLike | None = None,
     method: str = "exact",
     cost: ArrayLike | None = None,
-    confidence: float = 0.99,
+    confidence: float = 0.999,
     attack: bool = True,
     attack_trials: int = 2000,
     rng: RandomSource = None,
