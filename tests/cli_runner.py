@@ -38,7 +38,12 @@ def in_process(capsys: pytest.CaptureFixture[str]) -> Tacit:
 
 
 def subprocess_tacit(*arguments: object, cwd: Path | None = None) -> Outcome:
-    command = [sys.executable, "-c", "from tacit.cli import main; main()", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-c",
+        "from tacit.__main__ import main; main()",
+        *map(str, arguments),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
     return Outcome(done.returncode, done.stdout, done.stderr)
 

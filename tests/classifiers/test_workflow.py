@@ -166,8 +166,8 @@ def test_true_information_is_certified_and_no_costlier():
     )
     assert found.guarantee.nats <= 1.2
     assert found.guarantee.evidence == "statistical"
-    assert found.guarantee.confidence == 0.99
-    assert found.identification.confidence == 0.99
+    assert found.guarantee.confidence == 0.999
+    assert found.identification.confidence == 0.999
     assert found.design.cost < 0.9 * exact.design.cost
     assert found.attack.label.interval[0] <= found.label_bound.success
     assert found.fano <= found.guarantee.nats

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -216,3 +218,30 @@ def test_an_interruption_is_said_and_writes_nothing(
     assert (done.code, done.out, done.err) == (130, "", "tacit: interrupted\n")
     assert not (tmp_path / "o.json").exists()
     assert not (tmp_path / "l.db").exists()
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == MODULE:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from tacit.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["tacit.cli", "typer", "tacit.cli.statistic", "tacit.cli.hidden", "tacit.cli.ledger", "numpy",
+     "tacit.statistics.workflow", "scipy.special"],
+)  # fmt: skip
+def test_an_interruption_while_importing_is_one_line(module: str, data: Path) -> None:
+    asked = ("statistic", data, "--query", "mean", "--columns", "a", "--success", "0.6", *QUICK)
+    code = INTERRUPTED_AT.replace("MODULE", repr(module))
+    command = [sys.executable, "-c", code, *map(str, asked)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tacit: interrupted\n")

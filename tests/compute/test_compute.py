@@ -9,7 +9,14 @@ import time
 import numpy as np
 import pytest
 
-from tacit.compute import EngineError, available_workers, mapping, parallel_map, progress
+from tacit.compute import (
+    EngineError,
+    available_workers,
+    goes_elsewhere,
+    mapping,
+    parallel_map,
+    progress,
+)
 
 
 @pytest.fixture
@@ -58,6 +65,61 @@ def test_results_do_not_depend_on_workers(eager_workers):
     alone = parallel_map(spectrum, range(12), workers=1)
     shared = parallel_map(spectrum, range(12), workers=2)
     assert all(np.array_equal(a, b) for a, b in zip(alone, shared, strict=True))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_item_has_the_same_threads(eager_workers, workers, threads):
+    torch = pytest.importorskip("torch")
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+
+    def count(item):
+        time.sleep(0.03)
+        pools = {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+        return os.getpid(), pools | {torch.get_num_threads()}
+
+    before = torch.get_num_threads(), threadpoolctl.threadpool_info()
+    counted = parallel_map(count, range(8), workers=workers, threads=threads)
+    assert all(found == {threads} for _, found in counted)
+    assert len({process for process, _ in counted}) >= workers
+    assert (torch.get_num_threads(), threadpoolctl.threadpool_info()) == before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_result_is_handed_over_once_and_in_order(eager_workers, workers):
+    seen = []
+    results = parallel_map(slow_identity, range(12), workers=workers, each=seen.append)
+    assert seen == results
+
+
+def test_what_each_raises_ends_the_work(eager_workers):
+    done = []
+
+    def stop(result):
+        done.append(result)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parallel_map(abs, range(10), workers=1, each=stop)
+    assert done == [0, 1, 2]
+
+
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"threads": True}, {"each": 3}])
+def test_bad_threads_and_each(wrong):
+    with pytest.raises(ValueError, match=r"^(threads|each): expected"):
+        parallel_map(abs, [1], **wrong)
+
+
+@pytest.mark.parametrize(
+    ("address", "cluster"), [("local", False), ("dask://local", True), ("ray://host:10001", True)]
+)
+def test_whether_items_go_elsewhere(monkeypatch, address, cluster):
+    monkeypatch.delenv("TACIT_ENGINE", raising=False)
+    assert not goes_elsewhere()
+    assert goes_elsewhere(address) is cluster
+    monkeypatch.setenv("TACIT_ENGINE", address)
+    assert goes_elsewhere() is cluster
 
 
 class OddItemError(Exception):

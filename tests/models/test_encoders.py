@@ -1,6 +1,7 @@
 """Embeddings of texts are the pooled states of each text alone, whatever stands beside it."""
 
 import json
+import socket
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 hub = pytest.importorskip("transformers")
 
-from tacit.models import encode, load_encoder  # noqa: E402
+from tacit.models import encode, load, load_encoder  # noqa: E402
 from tacit.models.encoders import POOLINGS, Encoder, pool  # noqa: E402
 from tests.models.families import CONFIGURATIONS, words  # noqa: E402
 
@@ -149,3 +150,29 @@ def test_a_decoder_embeds_by_its_last_token():
     found = encoder.encode(TEXTS)
     np.testing.assert_allclose(found.norm(dim=1), 1.0, rtol=1e-6)
     torch.testing.assert_close(found[:1], encoder.encode(TEXTS[:1]))
+
+
+@pytest.mark.parametrize("reading", [load_encoder, load])
+@pytest.mark.parametrize("name", ["nofolder", "nobody/nothing", "a/b/c", "/no/such/folder"])
+def test_a_name_of_nothing_is_refused_without_asking_again(reading, name, monkeypatch):
+    asked = []
+
+    def unreachable(*given, **_):
+        asked.append(given)
+        raise socket.gaierror("no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unreachable)
+    monkeypatch.setattr(socket, "create_connection", unreachable)
+    with pytest.raises(ValueError, match=f"name_or_path: cannot load '{name}': there is no such"):
+        reading(name)
+    # the libraries ask for once more themselves, and no longer five times with pauses
+    assert len(asked) <= 2
+
+
+def test_a_folder_asks_nobody(folder, monkeypatch):
+    def refused(*_, **__):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    monkeypatch.setattr(socket, "create_connection", refused)
+    assert load_encoder(folder).width > 0

@@ -270,23 +270,28 @@ def test_a_constant_output_has_no_noise_to_draw() -> None:
     structure(page)
 
 
-def test_many_outputs_fold_away(content: dict[str, Any]) -> None:
-    count = 50
+def widen(content: dict[str, Any], count: int, covariance: dict[str, Any]) -> None:
+    """Let a release hold so many numbers, each with noise of variance 1."""
     content["names"] = [f"out{index}" for index in range(count)]
     content["release"] = [1.0] * count
-    number = content["form"]["numbers"][0]
     content["form"]["numbers"] = [
-        {**number, "name": name, "value": 1.0} for name in content["names"]
+        {"name": name, "value": 1.0, "error": 1.0} for name in content["names"]
     ]
     for name in ("output_variance", "noise_variance"):
         content["diagnostics"][name] = [1.0] * count
+    content["design"]["covariance"] = covariance
+
+
+def test_many_outputs_fold_away(content: dict[str, Any]) -> None:
+    widen(content, 50, {"type": "isotropic", "variance": 1.0, "dim": 50})
     page = render_report(content, PROVENANCE)
     assert "<summary>20 more outputs</summary>" in page
     structure(page)
 
 
 def test_a_heavy_covariance_is_left_out_of_the_page_and_said_so(content: dict[str, Any]) -> None:
-    content["design"]["covariance"] = {"entries": [0.123456789] * 500_000}
+    matrix = np.where(np.eye(600, dtype=bool), 1.0, 0.00123456789)
+    widen(content, 600, {"type": "dense", "matrix": matrix.tolist()})
     page = render_report(content, PROVENANCE)
     assert len(page) < 1_000_000
     assert "leaves out the covariance" in page

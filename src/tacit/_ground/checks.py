@@ -92,6 +92,13 @@ def integer(
     return number
 
 
+def boolean(name: str, value: Any) -> bool:
+    """Return ``value`` when it is true or false: a text such as ``"no"`` would count as true."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name}: expected True or False, got {shown(value)}")
+    return bool(value)
+
+
 def array(name: str, value: Any, *, ndim: int | tuple[int, ...]) -> Array:
     """Return ``value`` as a finite float64 array with ``ndim`` dimensions, none of them empty."""
     if np.ma.is_masked(value):

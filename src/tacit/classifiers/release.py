@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.attacks import BayesAttack
 from tacit.design.base import Design
@@ -60,6 +61,7 @@ class ClassifierAttack:
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassifierRelease(Release):
     """Noisy logits and everything that may be said about them.

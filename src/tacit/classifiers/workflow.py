@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import (
     Array,
     RandomSource,
+    boolean,
     choice,
     generator,
     in_interval,
     integer,
     is_reproducible,
 )
+from tacit._ground.frozen import read_only
 from tacit.attacks.membership.bayes import MOST_TRIALS
 from tacit.classifiers.inputs import Labels, checked_labels, released_rows, share
 from tacit.classifiers.logits import pool_logits, pool_rows
@@ -70,7 +72,7 @@ def prepare_logits(
     labels: ArrayLike | None = None,
     method: str = "exact",
     cost: ArrayLike | None = None,
-    confidence: float = 0.99,
+    confidence: float = 0.999,
     attack: bool = True,
     attack_trials: int = 2000,
     rng: RandomSource = None,
@@ -127,6 +129,7 @@ def prepare_logits(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     trials = integer("attack_trials", attack_trials, minimum=2, maximum=MOST_TRIALS)
     source = generator(rng)
+    boolean("attack", attack)
     candidates = pool_rows(pool)
     rows = released_rows(inputs, len(candidates))
     prior = share(1, len(candidates))
@@ -168,6 +171,7 @@ def prepare_logits(
     )
 
 
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedLogits(Prepared[ClassifierRelease]):
     """Logits that are certified and not yet drawn; for the holder of the pool.

@@ -36,7 +36,7 @@ def classifier(
     ] = "exact",
     confidence: Annotated[
         float, typer.Option(help="Of intervals, and of a guarantee that rests on simulation.")
-    ] = 0.99,
+    ] = 0.999,
     seed: Seed = None,
     attack: Attacked = True,
     report: Report = None,

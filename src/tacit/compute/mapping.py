@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from tacit._ground.checks import integer
+from tacit._ground.checks import boolean, integer
 from tacit.compute.places import LOSSES_ALLOWED, DisconnectedError, Engine, EngineError
 from tacit.compute.progress import progress_bar
+from tacit.compute.remote import Task, limited
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,6 +34,22 @@ def available_workers() -> int:
     return os.cpu_count() or 1
 
 
+def goes_elsewhere(engine: str | None = None) -> bool:
+    """Return whether `parallel_map` gives items to a cluster, by its argument or ``TACIT_ENGINE``.
+
+    Args:
+        engine: as for `parallel_map`.
+
+    Raises:
+        ValueError: it is no such address.
+
+    Example:
+        >>> goes_elsewhere("local"), goes_elsewhere("dask://host:8786")
+        (False, True)
+    """
+    return Engine.parse(engine).elsewhere
+
+
 def parallel_map(
     function: Callable[..., Result],
     items: Iterable[Item],
@@ -41,15 +57,17 @@ def parallel_map(
     workers: int | None = None,
     engine: str | None = None,
     seed: int | np.random.SeedSequence | None = None,
+    threads: int = 1,
+    each: Callable[[Result], None] | None = None,
     description: str | None = None,
     progress: bool | None = None,
 ) -> list[Result]:
     """Return ``[function(item) for item in items]``, computed by several processes or machines.
 
     The first items are computed here and timed; workers are asked only when what is left is worth
-    it. Linear algebra runs on one thread everywhere, so the results are the same bits wherever
-    they are computed, given a function of its item (and generator) alone. A batch whose worker is
-    lost is computed again, and each result is taken once.
+    it. Linear algebra runs on the same number of threads everywhere, so the results are the same
+    bits wherever they are computed, given a function of its item (and generator) alone. A batch
+    whose worker is lost is computed again, and each result is taken once.
 
     Args:
         function: any callable of one item, a lambda or closure included; of an item and a
@@ -62,6 +80,8 @@ def parallel_map(
             here. None reads ``TACIT_ENGINE``, else ``"local"``. Workers of a cluster need the
             same Python and the same Tacit, NumPy and SciPy.
         seed: an integer >= 0 or a seed sequence, from which every item has a generator of its own.
+        threads: of linear algebra and PyTorch for one item, wherever it is computed.
+        each: is called here with each result, in the order of the items, as soon as it is known.
         description: label of the progress bar.
         progress: True shows progress on stderr, and so does None where a description is given;
             False never does.
@@ -70,7 +90,8 @@ def parallel_map(
         The results, in the order of the items.
 
     Raises:
-        ValueError: ``function``, ``items``, ``workers``, ``engine`` or ``seed`` is not as above.
+        ValueError: ``function``, ``items``, ``workers``, ``engine``, ``seed``, ``threads`` or
+            ``each`` is not as above.
         EngineError: nothing answers at the address, or a batch has lost four workers.
         Exception: whatever ``function`` raises; a ``RuntimeError`` of the same words where what a
             worker raised cannot be pickled.
@@ -86,6 +107,11 @@ def parallel_map(
     if not isinstance(items, Iterable):
         raise ValueError(f"items: expected items one by one, got {type(items).__name__}")
     count = available_workers() if workers is None else integer("workers", workers, minimum=1)
+    if progress is not None:
+        boolean("progress", progress)
+    wide = integer("threads", threads, minimum=1)
+    if each is not None and not callable(each):
+        raise ValueError(f"each: expected a callable, got {type(each).__name__}")
     place = Engine.parse(engine)
     inputs: list[Any] = list(items)
     if seed is not None:
@@ -94,44 +120,42 @@ def parallel_map(
             list(zip(inputs, _seeds(seed, len(inputs)), strict=True)),
         )
     # one core here says nothing about a cluster
-    alone = workers == 1 or (count == 1 and place.library is None)
+    alone = workers == 1 or (count == 1 and not place.elsewhere)
     shown = progress is True or (progress is None and description is not None)
-    results: list[Result] = []
+    task, results = Task(function, wide), list[Result]()
     with progress_bar(len(inputs), description or "working", shown=shown) as advance:
-        with threadpool_limits(limits=1):
-            results += _serial_start(function, inputs, advance, alone=alone)
-        remaining = inputs[len(results) :]
-        for batch in _batched_results(function, remaining, place, count):
-            results += batch
-            advance(len(batch))
+
+        def keep(found: Sequence[Result]) -> None:
+            for result in found:
+                results.append(result)
+                advance(1)
+                if each is not None:
+                    each(result)
+
+        with limited(wide):
+            for result in _serial_start(function, inputs, alone=alone):
+                keep([result])
+        for batch in _batched_results(task, inputs[len(results) :], place, count):
+            keep(batch)
     return results
 
 
 def _serial_start(
-    function: Callable[[Item], Result],
-    inputs: Sequence[Item],
-    advance: Callable[[int], None],
-    *,
-    alone: bool,
-) -> list[Result]:
+    function: Callable[[Item], Result], inputs: Sequence[Item], *, alone: bool
+) -> Iterator[Result]:
     """Compute items here until all are done, or until the rest is worth starting workers for."""
-    results: list[Result] = []
     start = time.perf_counter()
-    for item in inputs:
-        results.append(function(item))
-        advance(1)
-        if alone:
-            continue
+    for done, item in enumerate(inputs, start=1):
+        yield function(item)
         elapsed = time.perf_counter() - start
-        left = elapsed / len(results) * (len(inputs) - len(results))
-        if elapsed > 0.05 and left > WORTH_STARTING_WORKERS_SECONDS:
-            break
-    return results
+        left = elapsed / done * (len(inputs) - done)
+        if not alone and elapsed > 0.05 and left > WORTH_STARTING_WORKERS_SECONDS:
+            return
 
 
 def _batched_results(
-    function: Callable[[Item], Result], inputs: Sequence[Item], engine: Engine, workers: int
-) -> Iterator[list[Result]]:
+    task: Task, inputs: Sequence[Any], engine: Engine, workers: int
+) -> Iterator[list[Any]]:
     """Yield the results of consecutive batches, in order, each once; reconnect where needed."""
     done = losses = 0
     while done < len(inputs):
@@ -140,7 +164,7 @@ def _batched_results(
                 rest = inputs[done:]
                 size = max(1, -(-len(rest) // (place.workers * BATCHES_PER_WORKER)))
                 batches = [rest[start : start + size] for start in range(0, len(rest), size)]
-                for result in place.results(function, batches):
+                for result in place.results(task, batches):
                     done, losses = done + len(result), 0
                     yield result
         except DisconnectedError as error:

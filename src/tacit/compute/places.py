@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ import joblib
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from tacit._ground.lazy import install_with
-from tacit.compute.remote import Failure, Packed, compute_packed, sendable
+from tacit.compute.remote import Failure, Packed, Task, compute_packed, sendable
 
 VARIABLE = "TACIT_ENGINE"
 LIBRARIES = ("dask", "ray")
@@ -31,7 +31,6 @@ SECONDS_TO_ANSWER = 10.0
 # a batch that has lost this many workers is taken to be what kills them
 LOSSES_ALLOWED = 3
 
-Task = Callable[[Any], Any]
 Batches = Sequence[Sequence[Any]]
 
 
@@ -83,6 +82,11 @@ class Engine:
             raise EngineError(f"{name}: expected {EXPECTED}, got {text!r}")
         return cls(text.rstrip("/"), found[1], found[3], int(found[4] or 0))
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is a cluster, and not this machine's own processes."""
+        return self.library is not None
+
     @contextmanager
     def connect(self, workers: int) -> Iterator[Place]:
         """Give the place where batches are computed, released afterwards.
@@ -131,7 +135,10 @@ class _Processes:
     def results(self, task: Task, batches: Batches) -> Iterator[list[Any]]:
         done = losses = 0
         while done < len(batches):
-            with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
+            with (
+                _grown_workers_replaced(),
+                joblib.parallel_config(backend="loky", inner_max_num_threads=1),
+            ):
                 run = joblib.Parallel(n_jobs=self.workers, return_as="generator")
                 try:
                     for result in run(joblib.delayed(_apply)(task, b) for b in batches[done:]):
@@ -143,9 +150,20 @@ class _Processes:
                         raise _lost("local") from error
 
 
+@contextmanager
+def _grown_workers_replaced() -> Iterator[None]:
+    """Let loky replace a worker whose memory has grown by 300 MB, as by importing PyTorch.
+
+    It warns in the thread that hands out the batches, which an error of the warning would end.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs")
+        yield
+
+
 def _apply(task: Task, batch: Sequence[Any]) -> list[Any]:
     try:
-        return [task(item) for item in batch]
+        return task(batch)
     except Exception as error:
         sent = sendable(error)
         if sent is error:

@@ -184,15 +184,6 @@ class Covariance(ABC):
         return hash((self.kind, self.dim))
 
 
-def frozen(values: Array) -> Array:
-    """Return values that nobody can change any more: a copy, unless they already are."""
-    if not values.flags.writeable:
-        return values
-    copy = values.copy()
-    copy.flags.writeable = False
-    return copy
-
-
 def relative_rounding(terms: int, largest: float, least: float) -> float:
     """Return ρ = 8 n 2⁻⁵² κ for variances between ``least`` and ``largest``, κ their ratio."""
     return ROUNDING_UNITS * terms * MACHINE_EPSILON * (largest / least)

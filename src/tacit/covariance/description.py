@@ -23,8 +23,8 @@ def covariance_from_dict(description: Any) -> Covariance:
     kinds: dict[str, type[Covariance]] = {
         c.kind: c for c in (Isotropic, Diagonal, LowRank, Dense, Factored)
     }
-    if not isinstance(description, dict) or description.get("type") not in kinds:
-        found = description.get("type") if isinstance(description, dict) else description
+    found = description.get("type") if isinstance(description, dict) else description
+    if not isinstance(description, dict) or not isinstance(found, str) or found not in kinds:
         raise ValueError(f"description: expected a type among {sorted(kinds)}, got {shown(found)}")
     fields = {key: value for key, value in description.items() if key != "type"}
     try:

@@ -16,10 +16,10 @@ from tacit._ground.checks import (
     symmetric,
     vector,
 )
+from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
 from tacit.covariance.base import (
     Covariance,
-    frozen,
     kept_spectrum,
     relative_rounding,
 )
@@ -92,6 +92,7 @@ class Isotropic(Covariance):
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Diagonal(Covariance):
     """Σ = diag(variances); a zero variance leaves that coordinate bare.
@@ -163,6 +164,7 @@ class Diagonal(Covariance):
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Dense(Covariance):
     """Σ given as a full symmetric PSD matrix; its rank is that of its correlations.

@@ -16,10 +16,10 @@ from tacit._ground.checks import (
     positive,
     symmetric,
 )
+from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
 from tacit.covariance.base import (
     Covariance,
-    frozen,
     kept_spectrum,
     relative_rounding,
 )
@@ -28,6 +28,7 @@ from tacit.covariance.span import Span, row_norms
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class LowRank(Covariance):
     """Σ = basisᵀ core basis + floor · I, with orthonormal basis rows.
@@ -154,6 +155,7 @@ class LowRank(Covariance):
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Factored(Covariance):
     """Σ = A Aᵀ with A = rowsᵀ L⁻ᵀ: noise that mixes the given rows.

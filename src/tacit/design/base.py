@@ -12,11 +12,13 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture, covariance_from_dict
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Design:
     """A covariance chosen for a purpose, with the evidence of how good the choice is.

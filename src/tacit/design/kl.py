@@ -16,6 +16,7 @@ from tacit._ground.checks import (
     Array,
     array,
     as_float,
+    boolean,
     check_psd,
     integer,
     non_negative,
@@ -76,7 +77,7 @@ def ball(fisher: ArrayLike, kl_budget: float, *, diagonal: bool = False) -> Desi
     """
     budget = positive("kl_budget", kl_budget)
     matrix, values = _fisher(fisher)
-    if diagonal or matrix.ndim == 1:
+    if boolean("diagonal", diagonal) or matrix.ndim == 1:
         _require_positive_diagonal(values)
         covariance: Covariance = Diagonal(2 * budget / (values.size * values))
         return _spend(covariance, matrix, budget, "ball-diagonal")
@@ -157,7 +158,7 @@ def complement(fisher: ArrayLike, rank: int, kl_budget: float, whiten: bool = Fa
         )
     notes: tuple[str, ...] = ()
     shape = np.ones_like(inside)
-    if whiten:
+    if boolean("whiten", whiten):
         covered = inside > tolerance
         basis, inside = basis[:, covered], inside[covered]
         shape = 1 / inside

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tacit._ground.checks import boolean
 from tacit.guarantees import Guarantee
 from tacit.ledger.account import Account
 from tacit.ledger.chain import ADVICE, Page, append, check_head, lock_page, now, read_page
@@ -79,7 +80,7 @@ class Ledger:
     """
 
     def __init__(self, location: str | os.PathLike[str], *, create: bool = True) -> None:
-        self._store = Store(location, create=create)
+        self._store = Store(location, create=boolean("create", create))
 
     @property
     def location(self) -> str:
@@ -240,6 +241,8 @@ class Ledger:
             NoBudgetError: when the secret has no budget and others have one.
         """
         name = _secret(secret)
+        boolean("reproducible", reproducible)
+        boolean("no_budget", no_budget)
         guarantees = tuple(guarantee) if isinstance(guarantee, (list, tuple)) else (guarantee,)
         charges = charges_of(guarantees, reproducible=reproducible)
         if not isinstance(description, str):

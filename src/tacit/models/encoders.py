@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import choice
+from tacit._ground.checks import boolean, choice
 from tacit.models.anatomy import FAILURES
 from tacit.models.continuation import batch_rows
-from tacit.models.loading import check_device, loading
+from tacit.models.loading import check_device, is_here, loading
 from tacit.models.texts.prompts import refuse_halves
 
 POOLINGS = ("mean", "cls", "last")
@@ -59,7 +59,10 @@ class Encoder:
             )
         self.network: Any = network.eval().requires_grad_(False)
         self.tokenizer = tokenizer
-        self.pooling, self.normalise = choice("pooling", pooling, POOLINGS), normalise
+        self.pooling, self.normalise = (
+            choice("pooling", pooling, POOLINGS),
+            boolean("normalise", normalise),
+        )
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
         self.context = min(int(tokenizer.model_max_length), _positions(self.network))
         self.width = self._verified_width()
@@ -190,9 +193,10 @@ def load_encoder(
     if not isinstance(name_or_path, (str, os.PathLike)) or not os.fspath(name_or_path):
         raise ValueError(f"name_or_path: expected a name or a folder, got {name_or_path!r}")
     name, place = os.fspath(name_or_path), check_device(device)
+    here = is_here(name)
     with quiet(), loading(name):
-        network = AutoModel.from_pretrained(name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        network = AutoModel.from_pretrained(name, dtype=torch.float32, local_files_only=here)
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=here)
     stored, unit = _stored_pooling(Path(name))
     return Encoder(
         network.to(place),

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import DynamicCache
 
-from tacit._ground.checks import choice, integer
+from tacit._ground.checks import boolean, choice, integer
 from tacit.models.anatomy import dissect, last_states, replaced, states_after, whole
 from tacit.models.continuation import Continuation, batch_rows, check_states, continue_from
 from tacit.models.padding import PADDING, followed, is_padded, pad, trimmed
+from tacit.models.pickling import packed, unpacked
 from tacit.models.texts.corpus import block_groups
 from tacit.models.texts.prompts import refuse_halves
 
@@ -76,6 +77,9 @@ class LanguageModel:
             f"vocabulary={self.vocabulary}, context={self.context})"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), packed(vars(self)))
+
     @property
     def device(self) -> torch.device:
         """Where the model computes."""
@@ -119,6 +123,8 @@ class LanguageModel:
         Raises:
             ValueError: a text is empty, or chat is asked of a tokenizer without a template.
         """
+        boolean("chat_template", chat_template)
+        boolean("bare", bare)
         tokenizer = self._tokenizer()
         for place, text in enumerate(texts):
             if not isinstance(text, str) or not text:
@@ -331,6 +337,12 @@ class LanguageModel:
     def _batches(self, ids: Tensor, batch_size: int | None) -> Iterator[Tensor]:
         for batch in torch.split(ids, self._rows(ids, batch_size)):
             yield trimmed(batch)
+
+
+def _restored(kind: type[LanguageModel], content: bytes) -> LanguageModel:
+    model = object.__new__(kind)
+    vars(model).update(unpacked(content))
+    return model
 
 
 _INTEGERS = {torch.uint8, torch.int16, torch.int32, torch.int64, torch.uint16}

@@ -17,6 +17,8 @@ from tacit.models.verification import verify
 
 SMALL = "tacit/small"
 STORED = Path(__file__).parent / "small" / "stored"
+CONFIGURATION = "config.json"
+SECONDS_TO_ANSWER = 10.0
 DTYPES = ("float32", "bfloat16", "stored")
 
 
@@ -99,11 +101,41 @@ def _pretrained(folder: str, device: torch.device, dtype: str, name: str) -> Lan
     from tacit.models.small.storage import quiet, read_recipe
 
     held = "auto" if dtype == "stored" else getattr(torch, dtype)
+    here = is_here(folder)
     with quiet(), loading(folder):
-        network = AutoModelForCausalLM.from_pretrained(folder, dtype=held)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        network = AutoModelForCausalLM.from_pretrained(folder, dtype=held, local_files_only=here)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=here)
     recipe = read_recipe(folder)
     return _verified(LanguageModel(network.to(device), tokenizer, name=name, recipe=recipe))
+
+
+def is_here(name: str) -> bool:
+    """Return whether a folder or the cache holds the files of a name; else the hub has to know it.
+
+    The hub is asked once, for ``transformers`` asks for half a minute where nothing answers.
+
+    Raises:
+        ValueError: it is no folder, not in the cache, and the hub does not know it or answer.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    if Path(name).is_dir():
+        return True
+    try:
+        if isinstance(try_to_load_from_cache(name, CONFIGURATION), str):
+            return True
+        HfApi().model_info(name, timeout=SECONDS_TO_ANSWER)
+    except HFValidationError:
+        why = "it can be no name there"
+    except Exception as error:
+        why = f"{type(error).__name__} on asking"
+    else:
+        return False
+    raise ValueError(
+        f"name_or_path: cannot load {name!r}: there is no such folder, the cache does not hold it "
+        f"and Hugging Face does not give it ({why})"
+    )
 
 
 @contextmanager

@@ -7,11 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tacit._ground.checks import Array, vector
 from tacit._ground.files import spelled
 from tacit._ground.reprs import shown
-from tacit.documents import read
+from tacit.covariance import covariance_from_dict
+from tacit.documents import decoded, read
 from tacit.releases.form import Form, Release, stated
 from tacit.releases.stores import is_store, read_store
+
+# Between a variance as it was stored and as Σ gives it again.
+ROUNDING = 1e-9
 
 # Fields that a workflow states beside its form, under the same name.
 SHARED = ("method", "reproducible", "seed", "created", "guarantees")
@@ -70,6 +77,28 @@ def _check_agreement(content: Mapping[str, Any], form: Mapping[str, Any]) -> Non
     for name, field in NUMBERED if {"release", "names"} <= set(content) else ():
         if content[name] != [one[field] for one in form["numbers"]]:
             raise ValueError(f"release: the file contradicts itself about {name!r}")
+    _check_errors(content, form)
+
+
+def _check_errors(content: Mapping[str, Any], form: Mapping[str, Any]) -> None:
+    """Refuse errors of numbers, and variances of their noise, that the stored Σ does not give."""
+    design, diagnostics = content.get("design"), content.get("diagnostics")
+    # a page leaves a large Σ out
+    held = design.get("covariance") if isinstance(design, Mapping) else None
+    if not form["numbers"] or held is None:
+        return
+    variances = covariance_from_dict(held).diagonal()
+    told = [decoded(one["error"]) for one in form["numbers"]]
+    _check_alike("error", told, np.sqrt(variances))
+    if isinstance(diagnostics, Mapping):
+        _check_alike("noise_variance", diagnostics.get("noise_variance"), variances)
+
+
+def _check_alike(name: str, told: Any, computed: Array) -> None:
+    if not isinstance(told, list) or len(told) != computed.size:
+        raise ValueError(f"release: the file contradicts itself about {name!r}")
+    if not np.allclose(vector(f"release.{name}", told), computed, rtol=ROUNDING, atol=0.0):
+        raise ValueError(f"release: the file contradicts itself about {name!r}")
 
 
 def read_release(path: str | os.PathLike[str]) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
+from tacit._ground.checks import boolean
 from tacit.guarantees.base import Guarantee
 from tacit.releases.form import Release
 
@@ -49,16 +51,27 @@ class Expected:
     error: float
 
 
-@dataclass(eq=False)
 class _Once:
-    """Whether a prepared release was drawn."""
+    """Whether a prepared release was drawn, shared by all of its copies."""
 
-    drawn: bool = False
+    def __init__(self) -> None:
+        self.lock, self.drawn = threading.Lock(), False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Once:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a prepared release cannot be pickled: it is drawn once, and its pickle could be drawn "
+            "again; prepare it where it is drawn"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prepared(ABC, Generic[Drawn]):
     """Everything that can fail is done; looking at it costs nothing and draws nothing.
+
+    It is drawn once: copies know what became of each other, and none of them can be pickled.
 
     Attributes:
         guarantees: what the release will be certified for, the headline first.
@@ -92,12 +105,13 @@ class Prepared(ABC, Generic[Drawn]):
             ValueError: drawn before, a ledger without a secret, or a refusal of the ledger, before
                 anything is drawn.
         """
-        if self._once.drawn:
-            raise ValueError("draw: this release was drawn already; prepare another")
+        boolean("no_budget", no_budget)
         if ledger is None:
             if secret is not None or no_budget:
                 raise ValueError("ledger: expected one beside secret and no_budget, got none")
-            self._once.drawn = True
+            with self._once.lock:
+                self._refuse_again()
+                self._once.drawn = True
             return self._drawn()
         if not hasattr(ledger, "reserve"):
             raise ValueError(f"ledger: expected a tacit.Ledger, got {type(ledger).__name__}")
@@ -105,18 +119,24 @@ class Prepared(ABC, Generic[Drawn]):
             raise ValueError("secret: expected the name of the secret in the ledger, got None")
         if not self.spends:
             raise ValueError("ledger: expected a release with a guarantee to count, got none")
-        reservation = ledger.reserve(
-            secret,
-            self.spends,
-            self.description,
-            reproducible=self.reproducible,
-            no_budget=no_budget,
-        )
-        self._once.drawn = True
+        with self._once.lock:
+            self._refuse_again()
+            reservation = ledger.reserve(
+                secret,
+                self.spends,
+                self.description,
+                reproducible=self.reproducible,
+                no_budget=no_budget,
+            )
+            self._once.drawn = True
         reservation.mark_drawn()
         release = self._drawn()
         reservation.commit(release.published())
         return release
+
+    def _refuse_again(self) -> None:
+        if self._once.drawn:
+            raise ValueError("draw: this release was drawn already; prepare another")
 
     @abstractmethod
     def _drawn(self) -> Drawn:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, integer, non_negative, vector
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr, shown
 from tacit.attacks import MembershipAttack
 from tacit.design.base import Design
@@ -33,6 +34,7 @@ PUBLISHABLE = (
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class StatisticDiagnostics:
     """What the simulation saw; for the holder of the pool, not for publication.
@@ -98,6 +100,7 @@ ARRAY_FIELDS = (
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class StatisticRelease(Release):
     """A noisy statistic and everything that may be said about it.

@@ -14,6 +14,7 @@ from tacit._ground.checks import (
     Array,
     RandomSource,
     array,
+    boolean,
     choice,
     generator,
     in_interval,
@@ -140,6 +141,7 @@ def prepare(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     candidates = integer("simulations", simulations, minimum=2)
     integer("attack_trials", attack_trials, minimum=4)
+    boolean("attack", attack)
     rate = subset_rate(
         len(rows),
         in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True, open_high=True),

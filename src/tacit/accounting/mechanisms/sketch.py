@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacit._ground.checks import Array, in_interval, integer, vector
+from tacit._ground.checks import Array, boolean, in_interval, integer, vector
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.numerics.contour import CentredLoss, log_excess
 from tacit.accounting.numerics.quadrature import RELATIVE_SLACK, SMALLEST, Curve, curve_pair
@@ -53,6 +53,7 @@ def sketch(*, rank: int, dim: int, gamma: float, both_orders: bool = True) -> Pr
 
     Source: pave, Theorem 3.5 and Lemma 7.6 (the whole profile in place of order 2).
     """
+    boolean("both_orders", both_orders)
     columns = integer("rank", rank, minimum=1)
     size = integer("dim", dim, minimum=1)
     stability = in_interval("gamma", gamma, 0.0, 1.0, open_high=True)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit._ground.checks import in_interval, integer, non_negative, positive
+from tacit._ground.checks import boolean, in_interval, integer, non_negative, positive
 from tacit.accounting.mechanisms.gaussian import gaussian
 from tacit.accounting.published.claims import Claim, lower_envelope, open_unit
 
@@ -44,7 +44,7 @@ def pave_theorem_3_5(
     entries = integer("rank", rank, minimum=1) * integer("dim", dim, minimum=1)
     stability = open_unit("gamma", gamma)
     failure = open_unit("delta", delta)
-    if not both_orders:
+    if not boolean("both_orders", both_orders):
         raise ValueError(
             "both_orders: expected True, got False; with the covariance ratio in [1 - gamma, "
             "1 + gamma] in one order only Theorem 3.5 is unsound: the reverse ratio reaches "

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, plain
+from tacit._ground.frozen import read_only
 from tacit.attacks.retrieval.bank import Indices
 
 Labels = npt.NDArray[Any]
@@ -82,6 +83,7 @@ def _has_name(text: str) -> bool:
     return False
 
 
+@read_only
 @dataclass(frozen=True, eq=False)
 class Topics:
     """k clusters of prompts by the tokens in them.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, in_interval
+from tacit._ground.frozen import read_only
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.retrieval.bank import Indices
 from tacit.attacks.retrieval.result import Interval, share_interval
@@ -17,6 +18,7 @@ from tacit.text import percent
 RANKS = ("hits", "blind", "better", "tied")
 
 
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GuessAttack:
     """How often an attacker guessed right: a measurement, never a guarantee.

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from tacit._ground.checks import Array, integer
+from tacit._ground.frozen import read_only
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.retrieval.bank import Indices
 from tacit.attacks.retrieval.ranks import Standing
@@ -27,6 +28,7 @@ class CandidatePoint:
     interval: Interval
 
 
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RetrievalAttack:
     """How often retrieval found the prompt: a measurement, never a guarantee.

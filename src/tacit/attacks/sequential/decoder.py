@@ -21,6 +21,7 @@ from tacit._ground.checks import (
     integer,
     non_negative,
 )
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.attacks.sequential.margin_law import StepLaw, step_law
@@ -34,6 +35,7 @@ STATE_ROUNDING = 2.0**-18
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class SequentialAttack:
     """What the decoder recovered, beside what the margins of the true prompts predict.

@@ -18,10 +18,11 @@ from tacit._ground.checks import (
     is_reproducible,
     vector,
 )
+from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile, gaussian_shift
 from tacit.covariance.axes import principal_axes
-from tacit.covariance.base import Covariance, frozen
+from tacit.covariance.base import Covariance
 from tacit.covariance.exact import Scaled, linear_image, scaled_integers, to_doubles
 from tacit.covariance.publication import doubles
 from tacit.design.base import Design
@@ -45,6 +46,7 @@ ASSUMPTIONS = (
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class DiscreteRelease:
     """What a discrete Gaussian release publishes.
@@ -64,6 +66,7 @@ class DiscreteRelease:
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class DiscreteNoise:
     """Integer noise on a grid of the coordinates in which N(0, Σ) is N(0, I).

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, check_psd, integer, matrix, symmetric, vector
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.covariance import Covariance, Dense
 from tacit.linalg import default_tolerance, row_space
@@ -19,6 +20,7 @@ FEWEST_BUDGETS = 2
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BudgetCurves:
     """What each nat of budget buys, one entry per budget.

@@ -8,6 +8,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 from tacit._ground.checks import Array
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.estimates.stackelberg.checks import Check
 from tacit.estimates.stackelberg.noise import StackelbergNoise
@@ -15,6 +16,7 @@ from tacit.text import number_down, number_up, share_down
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StackelbergHistory:
     """The way of the leader, one entry per step.

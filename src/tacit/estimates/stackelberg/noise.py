@@ -14,9 +14,9 @@ from scipy import linalg as scipy_linalg
 from scipy.special import gammaincinv, gammaln, logsumexp, ndtr
 
 from tacit._ground.checks import Array, RandomSource, array, integer, matrix, positive
+from tacit._ground.frozen import frozen, read_only
 from tacit._ground.random import standard_normal
 from tacit._ground.reprs import short_repr
-from tacit.covariance.base import frozen
 from tacit.covariance.publication import grid_of, rounded_sum
 from tacit.covariance.span import row_norms
 
@@ -24,6 +24,7 @@ LOG_TWO_PI = math.log(2.0 * math.pi)
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StackelbergNoise(ABC):
     """A zero-mean noise law B = C · lift in d dimensions, C a law in r <= d coordinates.
@@ -106,6 +107,7 @@ class StackelbergNoise(ABC):
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GaussianNoise(StackelbergNoise):
     """N(0, Σ) with a full covariance ``Σ = liftᵀ L Lᵀ lift``.
@@ -144,6 +146,7 @@ class GaussianNoise(StackelbergNoise):
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MixtureNoise(StackelbergNoise):
     """A Gaussian mixture ``Σ_k w_k N(μ_k, L_k L_kᵀ)`` with mean zero.
@@ -215,6 +218,7 @@ class MixtureNoise(StackelbergNoise):
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EllipticalNoise(StackelbergNoise):
     """The generalised Gaussian, density ``∝ exp(−½ q^κ)``, ``q = ‖L⁻¹ c‖²``.

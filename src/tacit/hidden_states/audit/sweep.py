@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
+import cloudpickle
 import numpy as np
+import torch
 from torch import Tensor
 
 from tacit._ground.checks import RandomSource, choice, generator, integer, positive
+from tacit.compute import goes_elsewhere, parallel_map
 from tacit.documents import dumps
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.attackers import USUAL, Attacker, read_attacker
@@ -92,12 +98,15 @@ def sweep(
     progress: Announce | None = None,
     bench: Bench | None = None,
     releases: int = 1,
+    workers: int | None = None,
+    engine: str | None = None,
 ) -> tuple[Point, ...]:
     """Measure releases of the last state: agreement and KL against the strongest attacker.
 
     A mechanism of noise stands at every KL budget ``K = ½ tr(FΣ)`` and, scaled to it, at every
     Rényi ε of order 2 over nearest neighbours of the bank; one of codes at every C. Each is read
-    under protocol A (the earlier positions stay clean) and B (the release alone).
+    under protocol A (the earlier positions stay clean) and B (the release alone). What is measured
+    has the same bits wherever it is, on as many threads as PyTorch has here.
 
     Args:
         model: the language model.
@@ -120,6 +129,9 @@ def sweep(
         bench: what keeps the layer last measured, made with the same arguments; None for a new one.
         releases: T, codes released about one prompt, of its last T positions; their bound and
             attack are those of all together.
+        workers: processes that measure one release each, with a model and a layer of their own;
+            None for this one alone, or for all workers of a cluster.
+        engine: a cluster that measures, as for ``tacit.compute.parallel_map``.
 
     Returns:
         The points asked for, in order, whether measured now or read from ``out``.
@@ -163,16 +175,38 @@ def sweep(
     if any(job.mechanism.takes_attackers for job in jobs) and not named:
         raise ValueError("attackers: expected at least one, got none")
     table = Table(out)
-    wished = tuple(dict.fromkeys(job.settings["layer"] for job in jobs if job.key not in table))
+    missing = list({job.key: job for job in jobs if job.key not in table}.values())
+    wished = tuple(dict.fromkeys(job.settings["layer"] for job in missing))
+    alone = workers is None and not goes_elsewhere(engine)
     place = Bench(model, prefixes, kept, seed, wished, times) if bench is None else bench
-    for done, job in enumerate(jobs):
+    # here a release stays at the bench from point to point, and an interruption loses one point
+    items = [(job,) for job in missing] if alone else _by_release(missing)
+
+    def announce() -> None:
         if progress is not None:
-            progress(job.label, done, len(jobs))
-        if job.key not in table:
-            table.add(job.key, place.measure(job))
-    if progress is not None:
-        progress("done", len(jobs), len(jobs))
+            label = next((job.label for job in missing if job.key not in table), "done")
+            progress(label, sum(job.key in table for job in jobs), len(jobs))
+
+    def keep(found: Sequence[tuple[str, Point]]) -> None:
+        for key, point in found:
+            table.add(key, point)
+        announce()
+
+    announce()
+    parallel_map(
+        _Measuring(place, uuid.uuid4().hex),
+        items,
+        workers=1 if alone else workers,
+        engine=engine,
+        threads=torch.get_num_threads(),
+        each=keep,
+    )
     return tuple(table[job.key] for job in jobs)
+
+
+def _by_release(jobs: Iterable[Job]) -> list[tuple[Job, ...]]:
+    """Return the readings of one release together, for it is drawn and attacked once."""
+    return [tuple(readings) for _, readings in groupby(jobs, key=lambda job: job.seed)]
 
 
 def _jobs(
@@ -212,6 +246,10 @@ class Bench:
     _guessed: dict[tuple[int, tuple[Guesser, ...]], tuple[GuessPoint, ...]] = field(
         default_factory=dict, repr=False
     )
+
+    def emptied(self) -> Bench:
+        """Return a bench for the same points that keeps nothing yet."""
+        return Bench(self.model, self.prefixes, self.sizes, self.seed, self.layers, self.releases)
 
     def measure(self, job: Job) -> Point:
         """Measure one point."""
@@ -282,6 +320,38 @@ class Bench:
                 passes=self._passes, releases=self.releases,
             )  # fmt: skip
         return self._laboratory
+
+
+# of each thread of a worker, kept for the items of the same sweep that follow
+_left = threading.local()
+
+
+class _Measuring:
+    """Measures the points of an item; copies in a worker share the bench that the first one made.
+
+    Args:
+        bench: where points are measured; None for a copy.
+        mark: of the sweep.
+        content: the bench as bytes, with nothing kept at it.
+    """
+
+    def __init__(self, bench: Bench | None, mark: str, content: bytes = b"") -> None:
+        self.bench, self.mark, self.content = bench, mark, content
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.bench is not None and not self.content:
+            self.content = cloudpickle.dumps(self.bench.emptied())
+        return _Measuring, (None, self.mark, self.content)
+
+    def __call__(self, jobs: Sequence[Job]) -> list[tuple[str, Point]]:
+        bench = self._left_here() if self.bench is None else self.bench
+        return [(job.key, bench.measure(job)) for job in jobs]
+
+    def _left_here(self) -> Bench:
+        if getattr(_left, "mark", None) != self.mark:
+            _left.bench, _left.mark = cloudpickle.loads(self.content), self.mark
+        found: Bench = _left.bench
+        return found
 
 
 def _use(laboratory: Laboratory, read: Tensor | Rows) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from tacit._ground.checks import integer
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.guarantees import ApproximateDP, InformationBound, MaximalLeakage, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
@@ -30,6 +31,7 @@ NO_DIGEST_OF_STATES = (
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncodedCodes(Release):
     """A file of codes that was released, and what is certified of it.

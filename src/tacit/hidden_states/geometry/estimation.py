@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, choice, generator, integer, positive
+from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
-from tacit.covariance.base import frozen
 from tacit.hidden_states.geometry.fisher import Fisher, fisher_information
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
 from tacit.linalg import bures_fidelity, default_tolerance, eigh_psd, generalized_eigh
@@ -20,6 +20,7 @@ ENERGY = 0.95
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Geometry:
     """Fisher information F and spread S of the last state at a layer, and what they say.

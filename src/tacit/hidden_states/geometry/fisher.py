@@ -12,8 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from tacit._ground.checks import Array, RandomSource, choice, generator, integer
-from tacit.covariance.base import frozen
+from tacit._ground.checks import Array, RandomSource, boolean, choice, generator, integer
+from tacit._ground.frozen import frozen
 from tacit.models.continuation import Continuation, batch_rows
 from tacit.models.language import TOKENS_PER_BATCH, LanguageModel
 from tacit.models.next_states import single_tokens
@@ -109,8 +109,7 @@ def fisher_information(
     Source: hidden-state, Eq. 1 and App. B.2.
     """
     tokens, level = several_prompts(model, prefixes), model.check_layer(layer)
-    if not isinstance(diagonal, bool):
-        raise ValueError(f"diagonal: expected True or False, got {type(diagonal).__name__}")
+    boolean("diagonal", diagonal)
     kind = choice("label_source", label_source, LABEL_SOURCES)
     times = integer("draws", draws, minimum=1)
     kept = min(integer("top", top, minimum=1), model.vocabulary - 1)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, matrix
+from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
-from tacit.covariance.base import frozen
 from tacit.hidden_states.geometry.estimation import Geometry
 from tacit.hidden_states.geometry.projections import orthonormal_basis
 from tacit.models.language import LanguageModel
@@ -44,6 +44,7 @@ class QuantisedMargin:
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Margins:
     """One-step margins ``m(x) = min_{v ≠ y} ‖P h(x ⊕ y) − P h(x ⊕ v)‖`` of n prompts.

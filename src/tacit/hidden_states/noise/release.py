@@ -15,6 +15,7 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, is_reproducible, matrix
+from tacit._ground.frozen import read_only
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
 from tacit.design import Design
 from tacit.guarantees import RenyiDP
@@ -237,6 +238,7 @@ def prepare_states(
     )
 
 
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedStates(Prepared[HiddenRelease]):
     """States whose noise is certified and not yet drawn; for the holder of the clean states.

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit._ground import checks as check
 from tacit._ground.checks import Array
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.documents import read
 from tacit.guarantees import InformationBound, SuccessBound, guarantee_from_dict
@@ -31,6 +32,7 @@ class AttackRecord:
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleaseRecord:
     """A statistic release read back from its dictionary; arrays have one entry per output."""
