@@ -18,7 +18,7 @@ MEASURED, BOUNDED, PROMISED = 0.95, 0.99, 0.999
 CONFIDENCE = {
     "tacit": PROMISED,
     "tacit.attacks": MEASURED,
-    "tacit.classifiers": BOUNDED,
+    "tacit.classifiers": PROMISED,
     "tacit.design": BOUNDED,
     "tacit.estimates": BOUNDED,
     "tacit.hidden_states": MEASURED,
