@@ -88,6 +88,7 @@ print(design.gap, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_rows_that_are_read_in_blocks():
     peaks = []
     for blocks in (2, 20):

@@ -25,6 +25,7 @@ SMALL = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SMALL)
 def test_true_information_is_never_above_exact_auto_pac(name: str) -> None:
     families = FAMILIES if name == "lattice" else ("full",)
@@ -39,6 +40,7 @@ def test_true_information_is_never_above_exact_auto_pac(name: str) -> None:
     assert found["linear"].cost <= found["diagonal"].cost * rounding
 
 
+@pytest.mark.thorough
 def test_clusters_save_noise_where_the_law_is_far_from_gaussian() -> None:
     found = dict(designs(SMALL["clusters"], 1.5, ["full"]))
     assert found["true full"].cost < 0.9 * found["exact"].cost

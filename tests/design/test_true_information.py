@@ -25,6 +25,7 @@ def covariance_of(outputs):
     return np.cov(np.asarray(outputs).T, bias=True).reshape(len(outputs[0]), -1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("budget", [0.3, 0.5, 0.65])
 def test_two_points_on_a_line_reach_the_least_noise(budget):
     points = np.array([[-1.0], [1.0]])
@@ -35,6 +36,7 @@ def test_two_points_on_a_line_reach_the_least_noise(budget):
     assert design.confidence == 0.99
 
 
+@pytest.mark.thorough
 def test_the_plane_is_searched_to_its_optimum():
     """No covariance on a dense grid of diagonal ones, scaled to the budget, costs 1% less."""
     outputs, budget = clusters(), 1.0
@@ -78,6 +80,7 @@ def test_a_budget_of_the_whole_entropy_asks_for_no_noise(family):
     assert below.information < exact
 
 
+@pytest.mark.thorough
 def test_repeated_outputs_are_designed_for_as_one():
     """Sixteen of one and thirty-two of the other: as fast and as cheap as two with weights."""
     rows = np.repeat([[-1.0], [1.0]], [16, 32], axis=0)
@@ -111,6 +114,7 @@ def test_extreme_outputs_and_weights_are_certified(outputs, weights, budget):
     assert design.information <= budget
 
 
+@pytest.mark.thorough
 def test_richer_families_cost_no_more():
     outputs = clusters(3)
     costs = [designed(outputs, 0.9, family=f).cost for f in ("full", "diagonal", "scale")]
@@ -118,6 +122,7 @@ def test_richer_families_cost_no_more():
     assert costs[0] <= 1.01 * costs[2]
 
 
+@pytest.mark.thorough
 def test_noise_of_random_size_saves_near_the_entropy():
     points = np.array([[-1.0], [1.0]])
     gaussian = designed(points, 0.6)
@@ -131,6 +136,7 @@ def test_noise_of_random_size_saves_near_the_entropy():
     assert abs(float((draws**2).mean()) - mixed.cost) < 5 * error
 
 
+@pytest.mark.thorough
 def test_prices_are_obeyed():
     """Scaling a coordinate and its price together changes nothing."""
     outputs = clusters(4)
@@ -144,6 +150,7 @@ def test_prices_are_obeyed():
     assert dense.cost == pytest.approx(diagonal.cost, rel=0.01)
 
 
+@pytest.mark.thorough
 def test_a_protected_subspace_gets_less_noise():
     outputs = np.random.default_rng(6).normal(size=(300, 3))
     plain = designed(outputs, 1.0)
@@ -156,6 +163,7 @@ def test_a_protected_subspace_gets_less_noise():
     assert kept.cost == pytest.approx(kept.covariance.trace())
 
 
+@pytest.mark.thorough
 def test_constant_coordinates_and_more_dimensions_than_outputs():
     source = np.random.default_rng(7)
     wide = source.normal(size=(5, 12))
@@ -195,6 +203,7 @@ def test_bad_input_is_named(change, words):
         true_information(arguments.pop("outputs"), arguments.pop("mi_budget"), **arguments)
 
 
+@pytest.mark.thorough
 def test_an_axis_may_be_given_away_where_that_is_cheapest():
     """Three levels far apart cost less to reveal, at ln 3 nats, than to hide."""
     axes = np.meshgrid(*[np.arange(3) * scale for scale in (1.0, 2.0, 4.0)])

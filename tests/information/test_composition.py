@@ -12,6 +12,7 @@ from .oracles import line_information, plane_information
 SIGNS = [[-1.0], [1.0]]
 
 
+@pytest.mark.thorough
 def test_the_sum_and_the_union_bound():
     parts = [mixture(SIGNS, Isotropic(v, 1), confidence=0.995, rng=0) for v in (1.0, 2.0, 4.0)]
     found = compose_additive(parts)
@@ -41,6 +42,7 @@ def test_bounds_without_sampling_keep_the_confidence():
         compose_additive([unsure] * 20)
 
 
+@pytest.mark.thorough
 def test_repeated_signs_together_tell_what_one_release_of_half_the_noise_tells():
     """Two releases of variance v are worth one of v/2: their mean is sufficient."""
     exact = line_information([-math.sqrt(2), math.sqrt(2)])
@@ -51,6 +53,7 @@ def test_repeated_signs_together_tell_what_one_release_of_half_the_noise_tells()
     assert joint.confidence == 0.99
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_two_queries_of_one_secret_are_a_point_in_the_plane(seed):
     source = np.random.default_rng(seed)

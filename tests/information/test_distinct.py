@@ -79,6 +79,7 @@ def repeated(seed=2):
     return rows, points[:, None], counts / counts.sum()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_repeated_rows_and_explicit_weights_are_the_same_secret(seed):
     rows, points, weights = repeated(seed)
@@ -89,6 +90,7 @@ def test_repeated_rows_and_explicit_weights_are_the_same_secret(seed):
         assert bound.upper - bound.lower < 0.02
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", [Isotropic(1e6, 1), ScaleMixture(Isotropic(1e6, 1), [1], [1])])
 def test_bounds_without_sampling_do_not_see_the_repetition(noise):
     rows, points, weights = repeated()
@@ -98,6 +100,7 @@ def test_bounds_without_sampling_do_not_see_the_repetition(noise):
     assert given.upper == pytest.approx(merged.upper, rel=1e-12)
 
 
+@pytest.mark.thorough
 def test_the_ceiling_is_the_entropy_of_the_outputs_not_of_the_secrets():
     rows = np.repeat([[0.0], [1.0]], 500, axis=0)
     for noise in (Isotropic(1e-9, 1), ScaleMixture(Isotropic(1e-9, 1), [1.0, 2.0], [0.5, 0.5])):
@@ -113,6 +116,7 @@ def test_signs_of_zero_are_one_output():
     assert (bound.lower, bound.upper, bound.deterministic) == (0.0, 0.0, True)
 
 
+@pytest.mark.thorough
 def test_releases_together_merge_what_no_release_tells_apart():
     rows = np.repeat([[-1.0], [1.0]], 200, axis=0)
     other = np.repeat([[2.0], [2.0], [5.0], [5.0]], 100, axis=0)
@@ -141,6 +145,7 @@ def test_a_bare_coordinate_tells_outputs_apart_however_near_they_are(noise, leas
     assert bound.upper >= mp.log(3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("common", [1.0, -3e5, 1e15])
 def test_what_outputs_have_in_common_drowns_no_difference(common):
     """Neighbours in double precision, beside noise of their distance."""

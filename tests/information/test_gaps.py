@@ -48,6 +48,7 @@ def test_never_above_the_gap_of_two_points(kind):
     assert gap.gaussian == pytest.approx(0.5 * math.log(10), rel=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", GAPS)
 @pytest.mark.parametrize("seed", range(3))
 def test_clusters_in_the_plane_with_unequal_weights(kind, seed):

@@ -25,6 +25,7 @@ def test_two_points_at_default_samples(distance):
     assert exact == pytest.approx(oracles.line_information([-distance, distance]), abs=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
 def test_gaussian_outputs_reach_the_closed_form(spread):
     quantiles = norm.ppf((np.arange(4000) + 0.5) / 4000)
@@ -35,6 +36,7 @@ def test_gaussian_outputs_reach_the_closed_form(spread):
     assert bound.upper <= closed * (1.0 + 1e-10)
 
 
+@pytest.mark.thorough
 def test_weights_are_priors():
     points, weights = np.array([-1.0, 0.5, 4.0]), np.array([0.6, 0.3, 0.1])
     exact = oracles.line_information(points, weights)
@@ -45,6 +47,7 @@ def test_weights_are_priors():
     assert not uniform.lower <= exact <= uniform.upper
 
 
+@pytest.mark.thorough
 def test_weight_zero_is_not_there():
     with_it = mixture([[0.0], [1.0], [9.0]], Isotropic(1.0, 1), weights=[0.5, 0.5, 0.0], rng=4)
     without = mixture([[0.0], [1.0]], Isotropic(1.0, 1), rng=4)
@@ -102,6 +105,7 @@ def test_the_posterior_is_bayes_rule():
     )
 
 
+@pytest.mark.thorough
 def test_far_and_large_outputs_stay_sound():
     """Two pairs 10⁶ noise deviations apart: ln 2 for the pair, and the pair's own share."""
     points = np.array([[-1.0], [1.0], [1e6 - 1.0], [1e6 + 1.0]])

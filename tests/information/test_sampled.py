@@ -23,6 +23,7 @@ def sampler(points, weights):
     return draw
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", [OUTLIERS, LATTICE], ids=["outliers", "lattice"])
 def test_both_sides_miss_no_more_often_than_they_say(law):
     points, weights = law
