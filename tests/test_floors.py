@@ -265,7 +265,8 @@ def test_a_borrowed_private_name_is_found(source):
 
 
 @pytest.mark.parametrize(
-    "heavy", ["numpy", "torch", "matplotlib", "sqlalchemy", "pandas", "sklearn", "transformers"]
+    "heavy",
+    ["numpy", "torch", "matplotlib", "sqlalchemy", "pyarrow", "pandas", "sklearn", "transformers"],
 )
 def test_import_stays_light(heavy):
     script = f"import sys, tacit; dir(tacit); sys.exit({heavy!r} in sys.modules)"
