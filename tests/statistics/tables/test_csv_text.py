@@ -203,3 +203,11 @@ def test_rows_without_a_value_are_dropped_by_themselves_alone(tmp_path: Path) ->
     path.write_text("a,b\n,1\n2,\n")
     with pytest.raises(ValueError, match=r"every row of t\.csv lacks one of the columns read"):
         read_table(path, missing="drop")
+
+
+def test_a_header_may_be_long(tmp_path: Path) -> None:
+    names = [f"a column with a long name: number {place}" for place in range(3000)]
+    header = ";".join(names)
+    assert len(header) > 1 << 16
+    (tmp_path / "t.csv").write_text(f"{header}\n" + ";".join(["1"] * 3000) + "\n")
+    assert read_table(tmp_path / "t.csv").columns == tuple(names)

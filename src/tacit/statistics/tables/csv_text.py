@@ -18,9 +18,11 @@ from tacit.statistics.tables.decoding import decoded
 
 DELIMITERS = (",", ";", "\t", "|")
 NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
-# Bytes parsed at a time; no record is longer, but one whose quote is never closed.
-BLOCK = 1 << 22
-HEADER_BYTES = 1 << 16
+# Bytes parsed at a time, more where rows are wide; no record is longer, but one whose quote is
+# never closed.
+BLOCK, LARGEST_BLOCK = 1 << 22, 1 << 28
+ROWS_IN_A_BLOCK = 1 << 10
+HEADER_BYTES = 1 << 22
 BLANK_LINE = re.compile(rb'[ \t,;|"]*(?:\r\n|\n|\r|\Z)')
 # A record added where there are quotes: one that is never closed swallows it.
 LAST = "end of the table"
@@ -51,7 +53,10 @@ class CsvText:
         start, self._first_line = self._first_record(content, start)
         header = content[start : start + HEADER_BYTES].decode("utf-8", "ignore")
         self._delimiter = _delimiter(header, delimiter, decimal)
-        self._width = len(_fields(header, self._delimiter))
+        names = _fields(header, self._delimiter)
+        self._width = len(names)
+        wide = ROWS_IN_A_BLOCK * sum(len(name) + 1 for name in names)
+        self._block = min(max(BLOCK, wide), LARGEST_BLOCK)
         self._quoted = b'"' in content
         self._records = 0
         self._long: list[tuple[int, int]] = []
@@ -131,7 +136,7 @@ class CsvText:
         return arrow_csv.open_csv(
             pa.BufferReader(content),
             # a row has its number on one thread only
-            arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, column_names=names),
+            arrow_csv.ReadOptions(use_threads=False, block_size=self._block, column_names=names),
             arrow_csv.ParseOptions(
                 delimiter=self._delimiter,
                 newlines_in_values=self._quoted,
@@ -158,7 +163,7 @@ class CsvText:
             # its words hold cells
             raise ValueError(
                 f"data: {self._label}, line {self._line(self._records)}: the record is longer than "
-                f"{BLOCK >> 20} MiB; a quote that opens there is never closed"
+                f"{self._block >> 20} MiB; a quote that opens there is never closed"
             ) from None
 
     def _count(self, batch: Any) -> None:

@@ -55,7 +55,7 @@ class Header:
         self.names = source.names
         self._source, self._label, self._request = source, label, request
         self._told = isinstance(source, TypedTable) or request.show_values
-        self._check_names()
+        self._places = self._check_names()
         listed = request.columns
         if isinstance(listed, str):
             raise ValueError(f"columns: expected a list of names, got {listed!r}")
@@ -100,7 +100,7 @@ class Header:
         named = self._told or self.names[place] in self._asked
         return f"column {self.names[place]!r}" if named else f"column {place + 1}"
 
-    def _check_names(self) -> None:
+    def _check_names(self) -> dict[str, int]:
         if not self.names:
             raise ValueError(f"data: {self._label} has no columns")
         first: dict[str, int] = {}
@@ -113,20 +113,21 @@ class Header:
                     + (f", {name!r}" if self._told else "")
                 )
             first[name] = place
+        return first
 
     def _positions(self, wanted: Sequence[str]) -> list[int]:
-        places: list[int] = []
+        places: dict[int, str] = {}
         for name in wanted:
             place = self._position(name, "columns")
             if place in places:
                 raise ValueError(f"columns: the column {name!r} is asked for twice")
-            places.append(place)
-        return places
+            places[place] = name
+        return list(places)
 
     def _position(self, name: str, argument: str) -> int:
         spelled = plain_text(str(name))
-        if spelled in self.names:
-            return self.names.index(spelled)
+        if spelled in self._places:
+            return self._places[spelled]
         near = difflib.get_close_matches(spelled, self.names, 1, LIKE)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         if self._told:
