@@ -11,8 +11,7 @@ import pytest
 from tacit import __version__
 from tacit.cli.console import command_line
 from tacit.ledger import Ledger
-from tacit.statistics import StatisticRelease
-from tacit.statistics.table import fingerprint
+from tacit.statistics import StatisticRelease, fingerprint
 from tests.cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tacit.cli.console import line
+from tacit.cli.console import command_line, line
 from tacit.cli.output import (
     JsonOutput,
     absolute_path,
@@ -17,8 +17,11 @@ from tacit.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tacit.ledger import Ledger
     from tacit.releases import Prepared, Provenance, Release
+    from tacit.statistics import Table
 
 Drawn = TypeVar("Drawn", bound="Release")
 
@@ -27,7 +30,7 @@ Drawn = TypeVar("Drawn", bound="Release")
 class Flags:
     """What was asked for on the command line, unchecked."""
 
-    data: str
+    data: str | None
     report: str | None
     json: str | None
     ledger: str | None
@@ -57,14 +60,14 @@ class Destination:
     no_budget: bool
 
     @staticmethod
-    def checked(flags: Flags, fingerprint: str) -> Destination:
+    def checked(flags: Flags, table: Table) -> Destination:
         """Refuse now what could not be written, or paid for, after the work."""
         from tacit._ground.files import check_writable
         from tacit.ledger import Ledger
 
         check_distinct(
             {
-                "DATA": absolute_path(flags.data),
+                "DATA": None if flags.data == "-" else absolute_path(flags.data),
                 "--report": absolute_path(flags.report),
                 "--json": None if flags.json == "-" else absolute_path(flags.json),
                 "--ledger": None if flags.ledger is None else ledger_file(flags.ledger),
@@ -77,10 +80,10 @@ class Destination:
         path = ledger_file(flags.ledger)
         if path is not None and not check_writable("--ledger", path).exists():
             # A ledger is made when there is something to write into it.
-            name = fingerprint if flags.secret is None else flags.secret
+            name = table.fingerprint if flags.secret is None else flags.secret
             return Destination(page, output, flags.ledger, None, name, flags.no_budget)
         book = Ledger(flags.ledger)
-        name = _checked_secret(book, flags, fingerprint)
+        name = _checked_secret(book, flags, table)
         return Destination(page, output, flags.ledger, book, name, flags.no_budget)
 
     def opened(self) -> Destination:
@@ -96,6 +99,22 @@ class Destination:
         if self.ledger is None:
             return prepared.draw()
         return prepared.draw(ledger=self.ledger, secret=self.secret, no_budget=self.no_budget)
+
+    def provenance(self, table: Table) -> Provenance:
+        """Return how a release of the table is made."""
+        from tacit.releases import Provenance
+
+        return Provenance.capture(
+            command_line(),
+            data_name=table.label,
+            data_fingerprint=table.fingerprint,
+            data_rows=len(table),
+            data_columns=table.columns,
+            data_notes=table.notes,
+            data_categories={name: kind.levels for name, kind in table.categories.items()},
+            secret=self.secret,
+            ledger=None if self.ledger is None else self.ledger.location,
+        )
 
     def store(self, release: Release, provenance: Provenance) -> None:
         """Write what the ledger has by now: if a file cannot be written, nothing is lost."""
@@ -113,6 +132,17 @@ class Destination:
         if self.report is not None:
             line(console, "report", str(self.report))
         self.json.tell()
+
+
+def tell_table(console: Console, table: Table) -> None:
+    """Say what was read, what its codes mean, and what has to be said beside it."""
+    size = f"{len(table):,} rows × {len(table.columns)} columns"
+    line(console, "data", f"{size}, {table.fingerprint[:23]}…")
+    for name, category in table.categories.items():
+        codes = ", ".join(f"{code} = {level}" for code, level in enumerate(category.levels))
+        line(console, "codes", f"{name}: {codes}")
+    for note in table.notes:
+        line(console, "note", note)
 
 
 def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
@@ -136,14 +166,15 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     output.tell()
 
 
-def _checked_secret(book: Ledger, flags: Flags, fingerprint: str) -> str:
+def _checked_secret(book: Ledger, flags: Flags, table: Table) -> str:
     """Return the secret's name; refuse now what the reservation would after the work."""
     from tacit.cli.ledger import name_of_rows
     from tacit.ledger.filters import uncounted
     from tacit.ledger.notions import INFORMATION
 
     named = flags.secret
-    secret = name_of_rows(book, flags.data, fingerprint) if named is None else named
+    rows = name_of_rows(book, table.fingerprint, table.file_digest)
+    secret = rows if named is None else named
     budget, left = book.budget(secret), book.remaining(secret)
     if budget is None or left is None:
         if not flags.no_budget:

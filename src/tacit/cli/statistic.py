@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import sys
 from dataclasses import replace
@@ -12,20 +11,32 @@ import typer
 from rich.text import Text
 
 from tacit._ground.checks import integer
-from tacit.cli.console import command_line, line
-from tacit.cli.options import Attacked, Force, Json, LedgerFile, NoBudget, Report, Secret, Seed
-from tacit.cli.publishing import Destination, Flags, tell_prepared
+from tacit.cli.console import line
+from tacit.cli.options import (
+    Attacked,
+    Force,
+    Json,
+    LedgerFile,
+    NoBudget,
+    Report,
+    Secret,
+    Seed,
+    grouped,
+)
+from tacit.cli.publishing import Destination, Flags, tell_prepared, tell_table
+from tacit.cli.tables import Category, Columns, Data, Missing, TableFlags, listed
 
 if TYPE_CHECKING:
     from tacit.report import ReleaseRecord
-    from tacit.statistics import StatisticRelease
-    from tacit.statistics.table import Table
+    from tacit.statistics import StatisticRelease, Table
 
-SHOWN_OUTPUTS = 4
+OUTPUTS_PER_LINE = 4
 
 
+@grouped
 def statistic(
-    data: Annotated[str, typer.Argument(help="CSV file with a header line.")],
+    *,
+    data: Data = None,
     query: Annotated[
         str,
         typer.Option(
@@ -33,9 +44,10 @@ def statistic(
             "kmeans:K, several joined by +, or module:function."
         ),
     ],
-    columns: Annotated[
-        str | None, typer.Option(help="Columns to use, separated by commas; all when left out.")
-    ] = None,
+    columns: Columns = None,
+    missing: Missing = "refuse",
+    category: Category = None,
+    reading: TableFlags,
     success: Annotated[
         float | None, typer.Option(help="Largest success of guessing membership allowed.")
     ] = None,
@@ -80,13 +92,11 @@ def statistic(
     no_budget: NoBudget = False,
 ) -> None:
     """Release a statistic of a table with designed noise, a guarantee and a measured attack."""
-    from tacit.releases import Provenance
     from tacit.statistics import prepare
-    from tacit.statistics.table import read_table
 
     if seed is not None:
         integer("--seed", seed, minimum=0)
-    table = read_table(data, _columns(columns, target))
+    table = reading.read(data, _columns(columns, target), missing=missing, categories=category)
     destination = Destination.checked(
         Flags(
             data=data,
@@ -98,13 +108,13 @@ def statistic(
             no_budget=no_budget,
             force=force,
         ),
-        table.fingerprint,
+        table,
     )
     if ":" in query:
         sys.path.insert(0, os.getcwd())
     prepared = prepare(
         query,
-        table.rows,
+        table,
         mi_budget=mi_budget,
         success=success,
         sampling_rate=sampling_rate,
@@ -113,36 +123,24 @@ def statistic(
         simulations=simulations,
         rng=seed,
         cost=cost,
-        columns=table.names,
         target=target,
         workers=workers,
         attack=attack and not dry_run,
     )
-    prepared = replace(prepared, description=f"{prepared.description} of {os.path.basename(data)}")
+    prepared = replace(prepared, description=f"{prepared.description} of {table.label}")
     if dry_run:
         tell_prepared(prepared, destination.json)
         return
     destination = destination.opened()
     release = destination.draw(prepared)
-    provenance = Provenance.capture(
-        command_line(),
-        data_name=os.path.basename(data),
-        data_fingerprint=table.fingerprint,
-        data_rows=len(table.rows),
-        data_columns=table.names,
-        secret=destination.secret,
-        ledger=None if destination.ledger is None else destination.ledger.location,
-    )
-    destination.store(release, provenance)
+    destination.store(release, destination.provenance(table))
     _tell(release, destination, table)
 
 
 def _columns(columns: str | None, target: str | None) -> list[str] | None:
     if columns is None:
         return None
-    names = [name.strip() for name in next(csv.reader([columns]), [])]
-    if not names or not all(names):
-        raise ValueError(f"--columns: expected names separated by commas, got {columns!r}")
+    names = listed("--columns", columns)
     return names if target is None or target in names else [*names, target]
 
 
@@ -155,31 +153,25 @@ def _tell(release: StatisticRelease, destination: Destination, table: Table) -> 
     conclusion = verdict(record)
     style = "bold" if conclusion.kind == "bounded" else "bold red"
     console.print(Text(conclusion.sentence, style))
-    line(console, "released", _outputs(record))
+    for number, outputs in enumerate(_outputs(record)):
+        line(console, "" if number else "released", outputs)
     for label, text in _numbers(record):
         line(console, label, text)
-    line(
-        console,
-        "data",
-        f"{len(table.rows):,} rows × {len(table.names)} columns, {table.fingerprint[:23]}…",
-    )
+    tell_table(console, table)
     destination.tell()
 
 
-def _outputs(record: ReleaseRecord) -> str:
+def _outputs(record: ReleaseRecord) -> list[str]:
     from tacit.text import beside, significant
 
     parts = [
         f"{name} = {beside(value, spread)} (noise {significant(spread, 2)})"
         for name, value, spread in zip(
-            record.names[:SHOWN_OUTPUTS],
-            record.values.tolist(),
-            (record.noise_variance**0.5).tolist(),
-            strict=False,
+            record.names, record.values.tolist(), (record.noise_variance**0.5).tolist(), strict=True
         )
     ]
-    more = len(record.names) - SHOWN_OUTPUTS
-    return ", ".join(parts) + (f", and {more} more" if more > 0 else "")
+    starts = range(0, len(parts), OUTPUTS_PER_LINE)
+    return [", ".join(parts[start : start + OUTPUTS_PER_LINE]) for start in starts]
 
 
 def _numbers(record: ReleaseRecord) -> list[tuple[str, str]]:

@@ -5,6 +5,12 @@ from .queries import built_in_queries as built_in_queries
 from .queries import resolve_query as resolve_query
 from .release import StatisticDiagnostics as StatisticDiagnostics
 from .release import StatisticRelease as StatisticRelease
+from .tables.reading import fingerprint as fingerprint
+from .tables.reading import read_query as read_query
+from .tables.reading import read_table as read_table
+from .tables.table import Category as Category
+from .tables.table import Table as Table
+from .user_code import QueryError as QueryError
 from .workflow import PreparedStatistic as PreparedStatistic
 from .workflow import prepare as prepare
 from .workflow import privatize as privatize

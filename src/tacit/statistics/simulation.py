@@ -11,6 +11,7 @@ from tacit._ground.checks import Array, plain
 from tacit.compute import parallel_map
 from tacit.statistics.candidates import CandidateFamily
 from tacit.statistics.queries import Query
+from tacit.statistics.user_code import query_error
 
 REPEATED_CALLS = 3
 REPEAT_TOLERANCE = 1e-9
@@ -51,15 +52,11 @@ class _Evaluation:
     def _call(self, rows: Array) -> Any:
         if not self.query.imported:
             return self.query.function(rows)
-        count = len(rows)
         try:
             return self.query.function(rows)
-        except Exception as error:
-            # its message may quote a cell of the table
-            raise ValueError(
-                f"query: {self.query.description} raised {type(error).__name__} "
-                f"on a candidate of {count} rows"
-            ) from error
+        except (Exception, SystemExit) as error:
+            where = f" on a candidate of {len(rows)} rows"
+            raise query_error(self.query.description, error, where) from error
 
 
 def _numbers(result: Any) -> Array | None:

@@ -94,7 +94,7 @@ def prepare(
     Args:
         query: a built-in name, ``module:function``, or a callable on (n, p) rows that returns d
             numbers and the same ones for the same rows (see ``resolve_query``).
-        pool: (N, p) finite numbers, N >= 4.
+        pool: (N, p) finite numbers, N >= 4: an array, a data frame, or a ``Table``.
         mi_budget: β > 0 in nats; or
         success: s in (max(q, 1 − q), 1), converted to the largest budget that allows it.
         sampling_rate: q; realised to 0.1% as a short fraction, the exact prior of every row.
@@ -133,6 +133,7 @@ def prepare(
 
     Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise).
     """
+    pool = as_pool(pool)
     rows = _checked_pool(pool)
     labels = _column_names(frame_columns(pool) if columns is None else columns, rows.shape[1])
     resolved = resolve_query(query, labels, target)
@@ -292,6 +293,15 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     if len(columns) != width or len(set(columns)) != width:
         raise ValueError(f"columns: expected {width} different names, got {list(columns)}")
     return tuple(columns)
+
+
+def as_pool(pool: Any) -> Any:
+    """Return a data frame that exports itself to Arrow as a ``Table``, anything else as it is."""
+    if not hasattr(pool, "__arrow_c_stream__"):
+        return pool
+    from tacit.statistics.tables.reading import read_table
+
+    return read_table(pool)
 
 
 def frame_columns(pool: Any) -> list[str] | None:
