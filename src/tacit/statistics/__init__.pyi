@@ -1,5 +1,6 @@
 """Release a statistic of a table: design the noise, certify, attack, draw."""
 
+from . import pairs as pairs
 from .queries import Query as Query
 from .queries import built_in_queries as built_in_queries
 from .queries import resolve_query as resolve_query
