@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -25,20 +25,42 @@ from tacit.guarantees import InformationBound, SuccessBound
 from tacit.releases.prepared import Book, Expected, Prepared
 from tacit.releases.publication import allowed_nats
 from tacit.statistics.candidates import draw_family, subset_rate
+from tacit.statistics.numbers import NumbersRelease
 from tacit.statistics.plan import METHODS, Plan, Request, certified_plan
-from tacit.statistics.queries import Query, RowFunction, resolve_query
+from tacit.statistics.prepared_numbers import PreparedNumbers
+from tacit.statistics.promises import (
+    PROMISES,
+    Declared,
+    Settings,
+    prepare_promise,
+    query_of,
+    refuse,
+)
+from tacit.statistics.queries import Query, RowFunction
 from tacit.statistics.release import StatisticRelease
 from tacit.statistics.simulation import simulate
+from tacit.statistics.sums.query import SumQuery
+from tacit.statistics.sums.statistic import Statistic
+
+AnyQuery: TypeAlias = str | RowFunction | Query | Statistic | SumQuery | Sequence[Statistic]
 
 SMALLEST_POOL = 4
 ATTACKED_ROWS = 2000
 
 
 class Options(TypedDict, total=False):
-    """The options of ``prepare``."""
+    """The options of ``prepare``, but for ``protect``."""
 
     mi_budget: float | None
     success: float | None
+    mu: float | None
+    epsilon: float | None
+    delta: float | None
+    rho: float | None
+    pairs: Any
+    bounds: Any
+    levels: Any
+    adjacency: str
     sampling_rate: float
     method: str
     simulations: int
@@ -54,12 +76,33 @@ class Options(TypedDict, total=False):
     attack_trials: int
 
 
+@overload
 def prepare(
-    query: str | RowFunction | Query,
+    query: AnyQuery, pool: Any, *, protect: Literal["draw"] = ..., **options: Unpack[Options]
+) -> PreparedStatistic: ...
+@overload
+def prepare(
+    query: AnyQuery, pool: Any, *, protect: Literal["rows", "table"], **options: Unpack[Options]
+) -> PreparedNumbers: ...
+@overload
+def prepare(
+    query: AnyQuery, pool: Any, *, protect: str, **options: Unpack[Options]
+) -> PreparedStatistic | PreparedNumbers: ...
+def prepare(
+    query: AnyQuery,
     pool: Any,
     *,
+    protect: str = "draw",
     mi_budget: float | None = None,
     success: float | None = None,
+    mu: float | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    pairs: Any = None,
+    bounds: Any = None,
+    levels: Any = None,
+    adjacency: str = "add-remove",
     sampling_rate: float = 0.5,
     method: str = "auto",
     simulations: int = 2000,
@@ -73,8 +116,20 @@ def prepare(
     progress: bool | None = None,
     attack: bool = True,
     attack_trials: int = 2000,
-) -> PreparedStatistic:
-    """Certify a statistic of a random subset of the pool, before anything is drawn.
+) -> PreparedStatistic | PreparedNumbers:
+    """Certify a statistic of a table under one of three promises, before anything is drawn.
+
+    ``protect`` names what is hidden:
+
+    * ``"rows"``: whether any one row of the pool was drawn, even from someone who knows every
+      other row. The pool's rows are put in pairs and a fair coin draws one of each. Flipping one
+      coin moves a sum over rows by one swap z, whatever the others are, so noise with
+      ``zᵀ Σ⁻¹ z <= μ²`` for every swap is μ-Gaussian differential privacy of each coin: it is
+      guessed right with probability Φ(μ/2) at most. The pairs are chosen, from the pool alone,
+      for the least noise;
+    * ``"table"``: that a row is in the table at all (differential privacy): every row is clamped
+      to declared bounds, and the noise covers whatever a row within them could add;
+    * ``"draw"``: everything about which rows were drawn, up to β nats, as follows.
 
     K subsets are declared, in which every row of the pool is equally often; the query is run on
     each; one is drawn uniformly and its output x published as ``y = x + N(0, Σ)``. The secret X is
@@ -90,21 +145,35 @@ def prepare(
     deviation, which is post-processing and leaves no low-order bits of the noise behind.
 
     Args:
-        query: a built-in name, ``module:function``, or a callable on (n, p) rows that returns d
-            numbers and the same ones for the same rows (see ``resolve_query``).
+        query: a built-in name (see ``sums.sum_query`` and ``resolve_query``), a statistic of
+            ``tacit.statistics.sums`` or several, ``module:function``, or a callable on (n, p) rows
+            that returns d numbers and the same ones for the same rows.
         pool: (N, p) finite numbers, N >= 4.
-        mi_budget: β > 0 in nats; or
-        success: s in (max(q, 1 − q), 1), converted to the largest budget that allows it.
-        sampling_rate: q; realised to 0.1% as a short fraction, the exact prior of every row.
+        protect: ``"rows"``, ``"table"`` or ``"draw"``.
+        mi_budget: β > 0 in nats (``"draw"``); or
+        success: s in (max(q, 1 − q), 1): largest chance of guessing right whether a row was
+            drawn, or is in the table.
+        mu: μ > 0 of Gaussian differential privacy instead (``"rows"``, ``"table"``); or
+        epsilon: ε > 0, with
+        delta: δ in (0, 1); or
+        rho: ρ > 0 of zero-concentrated differential privacy.
+        pairs: for ``"rows"``: ``"nearest"`` when None, ``"random"``, ``"column:NAME"``, a
+            ``pairs.Pairing``, or (P, k) rows of the pool.
+        bounds: for ``"table"``: (lowest, highest) of every column that the query reads, by name or
+            as (p, 2); declared, not looked up.
+        levels: for ``"table"``: the categories of columns, by name, declared likewise.
+        adjacency: for ``"table"``: ``"add-remove"`` or ``"replace"`` one row.
+        sampling_rate: q; for ``"draw"`` realised to 0.1% as a short fraction, the exact prior of
+            every row; for ``"rows"`` 1/k, one row of every group of k.
         method: ``"auto"`` or ``"true-information"``, the least noise under the exact information
             (``design.true_information``); or ``"exact"``, ``"linear"`` or ``"diagonal"``, under
             the Gaussian information, as in ``gaussian_information``.
         simulations: K at least, rounded up to whole cycles of candidates.
         rng: None draws from the operating system. A seed or generator makes the release
             reproducible, which voids the guarantee and is recorded.
-        cost: what noise costs: None or ``"squared"`` (sum of squared errors), ``"relative"``
-            (each output in units of its own standard deviation), or F as in
-            ``gaussian_information``.
+        cost: what noise costs: ``"squared"`` (sum of squared errors), ``"relative"`` (each output
+            in units of its own standard deviation), or F as in ``gaussian_information``; None for
+            ``"squared"`` under ``"draw"``, else ``"relative"``.
         confidence: of the guarantee where it rests on simulated releases, in (0, 1); it says so.
         columns: names of the p columns; those of a data frame, else ``x0`` …, when None.
         names: d labels of the outputs, where the query has none of its own or to replace them.
@@ -116,8 +185,8 @@ def prepare(
         attack_trials: simulated releases for the attack, >= 4.
 
     Returns:
-        The ``PreparedStatistic``: the guarantees, the error that every number will have, and
-        ``draw``.
+        The ``PreparedStatistic``, or ``PreparedNumbers`` for ``"rows"`` and ``"table"``: the
+        guarantees, the error that every number will have, and ``draw``.
 
     Raises:
         ValueError: a bad argument, or a query that fails on a candidate (its number of rows is
@@ -129,11 +198,42 @@ def prepare(
         >>> [entry.name for entry in prepared.expected], prepared.membership.success <= 0.6
         (['mean[x0]'], True)
 
-    Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise).
+    Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise); for rows, Dong, Roth and Su
+    (2022), Theorem 2.7, with the noise of dsi, Theorem 3.3.
     """
+    choice("protect", protect, PROMISES)
     rows = _checked_pool(pool)
     labels = _column_names(frame_columns(pool) if columns is None else columns, rows.shape[1])
-    resolved = resolve_query(query, labels, target)
+    strength = {"success": success, "mu": mu, "epsilon": epsilon, "delta": delta, "rho": rho}
+    if protect != "draw":
+        refuse("mi_budget", mi_budget, protect)
+        refuse("method", None if method == "auto" else method, protect)
+        return prepare_promise(
+            protect,
+            query,
+            rows,
+            labels,
+            target,
+            strength=strength,
+            settings=Settings(
+                names,
+                sampling_rate,
+                pairs,
+                cost,
+                rng,
+                attack,
+                attack_trials,
+                progress,
+                workers,
+                confidence,
+            ),
+            declared=Declared.of(labels, bounds, levels, adjacency),
+        )
+    for name in ("mu", "epsilon", "delta", "rho"):
+        refuse(name, strength[name], protect)
+    for name, value in {"pairs": pairs, "bounds": bounds, "levels": levels}.items():
+        refuse(name, value, protect)
+    resolved = query_of(query, labels, rows, target)
     choice("method", method, METHODS)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     candidates = integer("simulations", simulations, minimum=2)
@@ -213,16 +313,39 @@ class PreparedStatistic(Prepared[StatisticRelease]):
         )
 
 
+@overload
 def privatize(
-    query: str | RowFunction | Query,
+    query: AnyQuery,
     pool: Any,
     *,
     ledger: Book | None = None,
     secret: str | None = None,
     no_budget: bool = False,
+    protect: Literal["draw"] = ...,
     **options: Unpack[Options],
-) -> StatisticRelease:
-    """Release a statistic of a random subset of the pool: ``prepare(...).draw(...)`` in one call.
+) -> StatisticRelease: ...
+@overload
+def privatize(
+    query: AnyQuery,
+    pool: Any,
+    *,
+    ledger: Book | None = None,
+    secret: str | None = None,
+    no_budget: bool = False,
+    protect: Literal["rows", "table"],
+    **options: Unpack[Options],
+) -> NumbersRelease: ...
+def privatize(
+    query: AnyQuery,
+    pool: Any,
+    *,
+    ledger: Book | None = None,
+    secret: str | None = None,
+    no_budget: bool = False,
+    protect: str = "draw",
+    **options: Unpack[Options],
+) -> StatisticRelease | NumbersRelease:
+    """Release a statistic under one of three promises: ``prepare(...).draw(...)`` in one call.
 
     Args:
         query: as for ``prepare``.
@@ -230,10 +353,12 @@ def privatize(
         ledger: what the release spends from, a ``tacit.Ledger``; None for none.
         secret: name of the secret in the ledger.
         no_budget: release though the secret has no budget and others have one.
+        protect: as for ``prepare``.
         options: the other arguments of ``prepare``.
 
     Returns:
-        The ``StatisticRelease``. It holds neither the candidate drawn nor its output.
+        The ``StatisticRelease``, or ``NumbersRelease`` for ``"rows"`` and ``"table"``. It holds
+        nothing of what was drawn.
 
     Raises:
         ValueError: as ``prepare``, or a refusal of the ledger; nothing is drawn then.
@@ -243,10 +368,13 @@ def privatize(
         >>> release = privatize("mean", heights, success=0.6, simulations=200, attack=False)
         >>> release.names, release.membership.success <= 0.6
         (('mean[x0]',), True)
+        >>> release = privatize("mean", heights, protect="rows", success=0.6, attack=False)
+        >>> bool(release.errors[0] < release.sampling[0])
+        True
 
-    Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise).
+    Source: as ``prepare``.
     """
-    prepared = prepare(query, pool, **options)
+    prepared = prepare(query, pool, protect=protect, **options)
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
