@@ -29,7 +29,6 @@ PUBLISHABLE = (
     "method",
     "secret",
     "membership",
-    "guarantee",
     "further",
     "notes",
     "reproducible",
@@ -138,8 +137,7 @@ class NumbersRelease(Release):
             "sampling": None if self.sampling is None else self.sampling.tolist(),
             "protect": self.protect,
             "membership": self.guarantees[0].to_dict(),
-            "guarantee": self.guarantees[1].to_dict(),
-            "further": [held.to_dict() for held in self.guarantees[2:]],
+            "further": [held.to_dict() for held in self.guarantees[1:]],
             "secret": self.secret,
             "query": self.query,
             "method": self.method,
@@ -174,7 +172,6 @@ def _read(description: Mapping[str, Any]) -> NumbersRelease:
             guarantee_from_dict(held)
             for held in (
                 description["membership"],
-                description["guarantee"],
                 *description["further"],
             )
         ),

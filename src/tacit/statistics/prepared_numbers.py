@@ -26,8 +26,8 @@ class Plan(Protocol):
     def sampling(self) -> Array | None:
         """Standard deviations over random draws, (d,), where they may be known."""
 
-    def draw(self, rng: RandomSource) -> Array:
-        """Draw the secret and the noise, and return the numbers, (d,)."""
+    def draw(self, rng: RandomSource) -> tuple[Array, Array]:
+        """Draw the secret and the noise; return the numbers and their errors, (d,) each."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,15 +62,15 @@ class PreparedNumbers(Prepared[NumbersRelease]):
         return next(held for held in self.guarantees if isinstance(held, SuccessBound))
 
     def _drawn(self) -> NumbersRelease:
-        values = self.plan.draw(self.source)
+        values, errors = self.plan.draw(self.source)
         names = tuple(entry.name for entry in self.expected)
         sampling = self.plan.sampling
         spread = np.full(values.size, np.nan) if sampling is None else sampling
-        notes = remarks(names, values, self.plan.errors, spread)
+        notes = remarks(names, values, errors, spread)
         return NumbersRelease(
             values=values,
             names=names,
-            errors=self.plan.errors,
+            errors=errors,
             sampling=sampling,
             protect=self.protect,
             guarantees=self.guarantees,

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, RandomSource, choice, matrix, vector
+from tacit.statistics.bounded.workflow import prepare_table
 from tacit.statistics.prepared_numbers import PreparedNumbers
 from tacit.statistics.queries import Query, built_in_queries, resolve_query
-from tacit.statistics.rows.workflow import prepare_sums
+from tacit.statistics.rows.workflow import prepare_callable, prepare_sums
+from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import known_names, sum_query
 from tacit.statistics.sums.statistic import Columns
 
 PROMISES = ("rows", "table", "draw")
+ROW_METHODS = ("auto", "sums", "swaps", "family")
 ADJACENCIES = ("add-remove", "replace")
 
 
@@ -33,6 +36,8 @@ class Settings:
     progress: bool | None
     workers: int | None
     confidence: float
+    method: str
+    simulations: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,16 +99,20 @@ def prepare_promise(
     columns: tuple[str, ...],
     target: str | None,
     *,
-    strength: dict[str, float | None],
+    strength: Strength,
     settings: Settings,
     declared: Declared,
 ) -> PreparedNumbers:
     """Certify a release by pairs, or of a table, before anything is drawn."""
+    if protect == "table":
+        return _table(query, rows, columns, target, strength, settings, declared)
     refuse("bounds", declared.bounds or None, protect)
-    known = Columns(columns, rows, levels=declared.levels)
-    adding = sum_query(query, known, target)
+    choice("method", settings.method, ROW_METHODS)
+    adding = None
+    if settings.method in ("auto", "sums"):
+        adding = sum_query(query, Columns(columns, rows, levels=declared.levels), target)
     if adding is None:
-        raise NotImplementedError
+        return _callable(query_of(query, columns, rows, target), rows, columns, strength, settings)
     return prepare_sums(
         adding,
         rows,
@@ -117,6 +126,75 @@ def prepare_promise(
         attack=settings.attack,
         attack_trials=settings.attack_trials,
         progress=settings.progress,
+    )
+
+
+def _callable(
+    query: Query, rows: Array, columns: tuple[str, ...], strength: Strength, settings: Settings
+) -> PreparedNumbers:
+    if settings.method == "sums":
+        raise ValueError(
+            f"method: expected 'auto', 'swaps' or 'family' for a query that does not add up, such "
+            f"as {query.description!r}, got 'sums'"
+        )
+    for name in ("mu", "epsilon", "delta", "rho"):
+        if getattr(strength, name) is not None:
+            raise ValueError(
+                f"{name}: expected success for a query that does not add up, such as "
+                f"{query.description!r}, got {name}"
+            )
+    if strength.success is None:
+        raise ValueError("success: expected a number, got None")
+    return prepare_callable(
+        query,
+        rows,
+        names=settings.names,
+        columns=columns,
+        success=strength.success,
+        sampling_rate=settings.sampling_rate,
+        pairs=settings.pairs,
+        cost=settings.cost,
+        method=settings.method,
+        simulations=settings.simulations,
+        confidence=settings.confidence,
+        rng=settings.rng,
+        attack=settings.attack,
+        attack_trials=settings.attack_trials,
+        workers=settings.workers,
+        progress=settings.progress,
+    )
+
+
+def _table(
+    query: Any,
+    rows: Array,
+    columns: tuple[str, ...],
+    target: str | None,
+    strength: Strength,
+    settings: Settings,
+    declared: Declared,
+) -> PreparedNumbers:
+    refuse("pairs", settings.pairs, "table")
+    refuse("method", None if settings.method == "auto" else settings.method, "table")
+    known = Columns(columns, None, bounds=declared.bounds, levels=declared.levels)
+    adding = sum_query(query, known, target)
+    if adding is None:
+        raise ValueError(
+            f"query: expected one of {', '.join(known_names())} with protect='table', whose sums "
+            f"are bounded by what one row adds, got {query!r}"
+        )
+    return prepare_table(
+        adding,
+        rows,
+        names=settings.names,
+        columns=columns,
+        strength=strength,
+        bounds=declared.bounds,
+        adjacency=declared.adjacency,
+        cost=settings.cost,
+        rng=settings.rng,
+        attack=settings.attack,
+        attack_trials=settings.attack_trials,
     )
 
 

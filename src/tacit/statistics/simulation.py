@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array, plain
 from tacit.compute import parallel_map
-from tacit.statistics.candidates import CandidateFamily
 from tacit.statistics.queries import Query
 
 REPEATED_CALLS = 3
 REPEAT_TOLERANCE = 1e-9
 REAL_KINDS = "fiubO"
+
+
+class Candidates(Protocol):
+    """Subsets of the pool on which a query is run."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def members(self, candidate: int) -> npt.NDArray[np.intp]:
+        """Return the rows of one of them."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,7 @@ class _Evaluation:
 
     query: Query
     pool: Array
-    family: CandidateFamily
+    family: Candidates
 
     def __call__(self, candidate: int) -> Array:
         rows = self.pool[self.family.members(candidate)]
@@ -83,7 +93,7 @@ def _numbers(result: Any) -> Array | None:
 def simulate(
     query: Query,
     pool: Array,
-    family: CandidateFamily,
+    family: Candidates,
     *,
     workers: int | None,
     progress: bool | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -16,9 +17,24 @@ from tacit.divergences import shift_divergence
 # The noise of a design keeps its budget up to this, and so does its reading in double precision.
 SLACK = 1e-8
 LARGEST_MU = 2.0**10
-BISECTIONS = 200
+BISECTIONS = 64
 # Of the quadrature, relative, and of the tails that it leaves out.
 QUADRATURE_SLACK, TAIL = 1e-11, 1e-15
+
+
+@dataclass(frozen=True)
+class Strength:
+    """What is asked for, one of four ways; see ``gaussian_mu``."""
+
+    success: float | None = None
+    mu: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+
+    def mu_for(self, prior: float) -> float:
+        """Return the largest μ that keeps it, where a row is in with probability ``prior``."""
+        return gaussian_mu(**vars(self), prior=prior)
 
 
 def gaussian_mu(

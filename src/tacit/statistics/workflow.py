@@ -39,6 +39,7 @@ from tacit.statistics.promises import (
 from tacit.statistics.queries import Query, RowFunction
 from tacit.statistics.release import StatisticRelease
 from tacit.statistics.simulation import simulate
+from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import SumQuery
 from tacit.statistics.sums.statistic import Statistic
 
@@ -165,10 +166,14 @@ def prepare(
         adjacency: for ``"table"``: ``"add-remove"`` or ``"replace"`` one row.
         sampling_rate: q; for ``"draw"`` realised to 0.1% as a short fraction, the exact prior of
             every row; for ``"rows"`` 1/k, one row of every group of k.
-        method: ``"auto"`` or ``"true-information"``, the least noise under the exact information
-            (``design.true_information``); or ``"exact"``, ``"linear"`` or ``"diagonal"``, under
-            the Gaussian information, as in ``gaussian_information``.
-        simulations: K at least, rounded up to whole cycles of candidates.
+        method: for ``"draw"``: ``"auto"`` or ``"true-information"``, the least noise under the
+            exact information (``design.true_information``); or ``"exact"``, ``"linear"`` or
+            ``"diagonal"``, under the Gaussian information, as in ``gaussian_information``. For
+            ``"rows"``: ``"sums"`` (by theorem), ``"swaps"`` (expected swaps under fresh coins) or
+            ``"family"`` (exact posterior over declared draws), which hold with ``confidence``;
+            ``"auto"`` takes sums where the query adds up, else the better of the other two.
+        simulations: K at least, rounded up to whole cycles of candidates; for ``"rows"`` draws on
+            which a query that does not add up is certified.
         rng: None draws from the operating system. A seed or generator makes the release
             reproducible, which voids the guarantee and is recorded.
         cost: what noise costs: ``"squared"`` (sum of squared errors), ``"relative"`` (each output
@@ -204,10 +209,10 @@ def prepare(
     choice("protect", protect, PROMISES)
     rows = _checked_pool(pool)
     labels = _column_names(frame_columns(pool) if columns is None else columns, rows.shape[1])
-    strength = {"success": success, "mu": mu, "epsilon": epsilon, "delta": delta, "rho": rho}
+    strength = Strength(success, mu, epsilon, delta, rho)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if protect != "draw":
         refuse("mi_budget", mi_budget, protect)
-        refuse("method", None if method == "auto" else method, protect)
         return prepare_promise(
             protect,
             query,
@@ -216,26 +221,27 @@ def prepare(
             target,
             strength=strength,
             settings=Settings(
-                names,
-                sampling_rate,
-                pairs,
-                cost,
-                rng,
-                attack,
-                attack_trials,
-                progress,
-                workers,
-                confidence,
+                names=names,
+                sampling_rate=sampling_rate,
+                pairs=pairs,
+                cost=cost,
+                rng=rng,
+                attack=attack,
+                attack_trials=attack_trials,
+                progress=progress,
+                workers=workers,
+                confidence=level,
+                method=method,
+                simulations=simulations,
             ),
             declared=Declared.of(labels, bounds, levels, adjacency),
         )
-    for name in ("mu", "epsilon", "delta", "rho"):
-        refuse(name, strength[name], protect)
-    for name, value in {"pairs": pairs, "bounds": bounds, "levels": levels}.items():
+    others = {"mu": mu, "epsilon": epsilon, "delta": delta, "rho": rho}
+    others |= {"pairs": pairs, "bounds": bounds, "levels": levels}
+    for name, value in others.items():
         refuse(name, value, protect)
     resolved = query_of(query, labels, rows, target)
     choice("method", method, METHODS)
-    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     candidates = integer("simulations", simulations, minimum=2)
     integer("attack_trials", attack_trials, minimum=4)
     rate = subset_rate(

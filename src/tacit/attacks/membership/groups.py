@@ -59,11 +59,59 @@ def group_attack(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     source = generator(rng)
     white = _whitened(values - values.mean(axis=1, keepdims=True), noise)
-    right = _right(white, count, source)
+    return _summary(_right(white, count, source), values.shape[1], level)
+
+
+def swap_attack(
+    swaps: Any,
+    covariance: Covariance,
+    *,
+    confidence: float = 0.95,
+    rng: RandomSource = None,
+) -> MembershipAttack:
+    """Guess each coin of simulated draws, told every other coin of the same draw.
+
+    In draw t a flip of coin i moves the output by z_ti. The attacker sees ``x + e`` or
+    ``x + z_ti + e`` and guesses the likelier; where nothing moves, by lot.
+
+    Args:
+        swaps: (T, P, d), T >= 4 draws, by how much each of P coins moves each.
+        covariance: Σ of the noise, of full rank where anything moves.
+        confidence: coverage of the intervals, in (0, 1).
+        rng: seed or generator of the simulation; the operating system's when None.
+
+    Returns:
+        The attack; row number i stands for the rows of coin i.
+
+    Raises:
+        ValueError: a bad argument.
+
+    Example:
+        >>> from tacit.covariance import Isotropic
+        >>> swap_attack(np.full((8, 3, 1), 40.0), Isotropic(1.0, 1), rng=0).success
+        1.0
+
+    Source: the Neyman-Pearson lemma.
+    """
+    noise = as_covariance("covariance", covariance)
+    values = array("swaps", swaps, ndim=3)
+    integer("swaps", len(values), minimum=4)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    source = generator(rng)
+    white = _whitened(values, noise)
+    drawn = source.standard_normal((len(white), white.shape[2]))
+    squared = np.square(white).sum(axis=2)
+    scores = 0.5 * squared + np.einsum("tir,tr->ti", white, drawn)
+    lot = source.random(scores.shape) < 0.5
+    return _summary(np.where(squared > 0.0, scores > 0.0, lot), 2, level)
+
+
+def _summary(right: Any, size: int, level: float) -> MembershipAttack:
+    """Return the attack from (trials, rows) of right guesses, rows in groups of ``size``."""
+    count = len(right)
     half = count // 2
     record = int(right[:half].mean(axis=0).argmax())
     hits = int(right[half:, record].sum())
-    size = values.shape[1]
     return MembershipAttack(
         name=TOLD,
         trials=count,

@@ -17,6 +17,8 @@ STEP = 1e-3
 # Weights of every sum on its own beside the numbers, of which the best is taken: where these are
 # not linear, noise that the first derivative does not see is not free.
 FLOOR, CURVED_FLOORS = 1e-6, (0.1, 1.0, 0.01)
+# Variance of whether a row is there, where that is not public.
+UNCOUNTED = 0.25
 COSTS = ("relative", "squared")
 
 
@@ -46,7 +48,9 @@ class Frame:
         return np.asarray(axes[:, kept] * np.sqrt(values[kept]))
 
 
-def frame_of(query: SumQuery, values: Array, centres: Array, drawn: int, cost: Any) -> Frame:
+def frame_of(
+    query: SumQuery, values: Array, centres: Array, drawn: int, cost: Any, *, counted: bool = True
+) -> Frame:
     """Return the frame of a query from what every row of the pool adds.
 
     Args:
@@ -55,13 +59,19 @@ def frame_of(query: SumQuery, values: Array, centres: Array, drawn: int, cost: A
         centres: (p,) what was taken from the columns.
         drawn: number of rows drawn, n.
         cost: None or ``"relative"``, ``"squared"``, or weights of the numbers as (d,) or (d, d).
+        counted: whether n is public; else a count of all rows is noisy like every other sum.
     """
     mean = values.mean(axis=0)
-    deviations = values.std(axis=0)
+    covariance = np.atleast_2d(np.cov(values, rowvar=False, bias=True))
+    if not counted:
+        still = np.diagonal(covariance) == 0.0
+        covariance = covariance + np.diag(np.where(still, UNCOUNTED * mean**2, 0.0))
+    deviations = np.sqrt(np.diagonal(covariance))
     middle = mean * drawn
+    known = float(drawn) if counted else None
 
     def finish(sums: Array) -> Array:
-        return query.finish(sums, centres, float(drawn))
+        return query.finish(sums, centres, known)
 
     jacobian = np.zeros((len(query.names), len(middle)))
     for place in np.flatnonzero(deviations > 0.0):
@@ -71,7 +81,6 @@ def frame_of(query: SumQuery, values: Array, centres: Array, drawn: int, cost: A
         behind[place] -= step
         jacobian[:, place] = (finish(ahead) - finish(behind)) / (2.0 * step)
     # the influence of a row on a number is n J (φ − mean φ)
-    covariance = np.atleast_2d(np.cov(values, rowvar=False, bias=True))
     variances = np.einsum("ij,jk,ik->i", jacobian, covariance, jacobian)
     spread = np.sqrt(np.maximum(variances, 0.0) * drawn)
     weights = _weights(cost, spread)
@@ -79,7 +88,7 @@ def frame_of(query: SumQuery, values: Array, centres: Array, drawn: int, cost: A
         weights[:, None] * jacobian if weights.ndim == 1 else weights @ jacobian
     )
     floor = _floor(weighed, covariance)
-    shares = (FLOOR,) if query.linear else CURVED_FLOORS
+    shares = (FLOOR,) if query.linear and counted else CURVED_FLOORS
     costs = tuple(weighed + share * floor for share in shares)
     return Frame(jacobian, spread, weights, costs, middle)
 

@@ -50,9 +50,9 @@ class SumPlan:
         """Standard deviations of the numbers over random draws of as many rows, rounded up."""
         return two_digits_up(self.frame.spread)
 
-    def draw(self, rng: RandomSource) -> Array:
-        """Throw the coins, draw the noise and return the numbers; no coin outlives this."""
-        return self.at(self.pairing.draw(rng), rng)
+    def draw(self, rng: RandomSource) -> tuple[Array, Array]:
+        """Throw the coins, draw the noise, return numbers and errors; no coin outlives this."""
+        return self.at(self.pairing.draw(rng), rng), self.errors
 
     def at(self, drawn: Any, rng: RandomSource) -> Array:
         """Return the numbers for rows that were drawn, with fresh noise."""
@@ -65,12 +65,12 @@ class SumPlan:
             return None
         members = self.pairing.members
         live = self.values.integers[:, self.noise.live], self.values.exponents[self.noise.live]
-        groups = np.ldexp(live[0][members], live[1].astype(np.int64))
+        groups = np.ldexp(live[0][members], live[1])
         most = max(1, ATTACKED_ROWS // self.pairing.group_size)
         chosen = np.arange(len(groups))
         if len(groups) > most:
             distances = np.zeros(len(groups))
-            for swaps in self.pairing.differences(np.ldexp(live[0], live[1].astype(np.int64))):
+            for swaps in self.pairing.differences(np.ldexp(live[0], live[1])):
                 np.maximum(distances, self._distances(swaps), out=distances)
             chosen = np.sort(np.argsort(-distances, kind="stable")[:most])
         assert self.noise.law is not None

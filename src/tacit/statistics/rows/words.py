@@ -17,6 +17,14 @@ SOURCE = (
     "sums move by one swap when one coin is flipped; Dong, Roth and Su (2022), Theorem 2.7 "
     "(Gaussian mechanism); noise by dsi, Theorem 3.3"
 )
+SWAPS_SOURCE = (
+    "joint convexity of total variation over the other coins, the mean bounded on fresh coins by "
+    "betting (Waudby-Smith and Ramdas, 2024)"
+)
+FAMILY_SOURCE = (
+    "exact posterior over the declared draws, the mean success bounded on fresh releases by "
+    "betting (Waudby-Smith and Ramdas, 2024)"
+)
 NOISE = (
     "the noise is independent of all else, computed in double precision; the sums are exact and "
     "what is published is on a grid that the noise alone sets"
@@ -83,3 +91,34 @@ def theorem(mu: float, pairing: Pairing, *, reproducible: bool) -> tuple[Guarant
             )
         )
     return tuple(held)
+
+
+def with_confidence(
+    success: float, pairing: Pairing, way: str, confidence: float, *, reproducible: bool
+) -> SuccessBound:
+    """Return what a release of any callable certifies, by expected swaps or a declared family."""
+    lines = list(assumptions(pairing, reproducible=reproducible))
+    if way == "swaps":
+        lines[1] = (
+            "the attacker may know the pool, the pairs, the query, the law of the noise and every "
+            "other coin; its success is on average over the other coins, which are fair"
+        )
+    else:
+        lines[0] = (
+            "one of the declared draws, each with its complement, is drawn uniformly; the pairs, "
+            "the draws and the law of the noise are functions of the pool alone"
+        )
+        lines[1] = (
+            "the attacker may know the pool, the pairs, the query, the law of the noise and the "
+            "list of declared draws; it is not told other coins, of which a few give the draw away"
+        )
+    lines[-3] = "one release; further releases of the same draw are not covered"
+    return SuccessBound(
+        success=success,
+        prior=0.5,
+        task=TASK if way == "swaps" else "whether any one row of the pool was drawn",
+        evidence="statistical",
+        confidence=confidence,
+        assumptions=tuple(lines),
+        source=SWAPS_SOURCE if way == "swaps" else FAMILY_SOURCE,
+    )

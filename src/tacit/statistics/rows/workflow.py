@@ -7,20 +7,35 @@ from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import Array, RandomSource, generator, integer, is_reproducible
+from tacit._ground.checks import (
+    Array,
+    RandomSource,
+    generator,
+    in_interval,
+    integer,
+    is_reproducible,
+)
 from tacit.releases.prepared import Expected
-from tacit.statistics.pairs import Pairing, at_random, by_column, given
+from tacit.statistics.pairs import Pairing, at_random, by_column, given, nearest
 from tacit.statistics.prepared_numbers import PreparedNumbers
+from tacit.statistics.queries import Query
+from tacit.statistics.rows.callables import callable_plan
 from tacit.statistics.rows.plan import SumPlan, sum_plan
-from tacit.statistics.rows.words import SECRET, theorem
-from tacit.statistics.strength import gaussian_mu
+from tacit.statistics.rows.words import SECRET, theorem, with_confidence
+from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import SumQuery
 
 METHOD = "least noise that covers every swap"
+CALLABLE_METHODS = {
+    "swaps": "least noise for the swaps expected under fair coins",
+    "family": "least noise for the exact posterior over declared draws",
+}
 RATE_TOLERANCE = 1e-3
+PAIR = 2
+SMALLEST_SIMULATION = 50
 PROJECTED = (
-    "values are projected on what is possible (no negative count or variance, correlations within "
-    "±1, counts that rise), which is post-processing"
+    "values are projected on what is possible (means within declared bounds, no negative count or "
+    "variance, correlations within ±1, counts that rise), which is post-processing"
 )
 
 
@@ -30,7 +45,7 @@ def prepare_sums(
     *,
     names: Sequence[str] | None,
     columns: Sequence[str],
-    strength: dict[str, float | None],
+    strength: Strength,
     sampling_rate: float,
     pairs: Any,
     cost: Any,
@@ -44,7 +59,7 @@ def prepare_sums(
     source = generator(rng)
     pairing = chosen_pairing(pairs, rows, columns, size, source)
     size = size if pairing is None else pairing.group_size
-    mu = gaussian_mu(**strength, prior=1.0 / size)
+    mu = strength.mu_for(1.0 / size)
     plan = sum_plan(query, rows, mu, pairing=pairing, group_size=size, cost=cost, progress=progress)
     guarantees = theorem(plan.noise.mu, plan.pairing, reproducible=is_reproducible(rng))
     labels = output_names(names, query.names)
@@ -163,3 +178,84 @@ def diagnostics(plan: SumPlan) -> dict[str, Any]:
         "gap": None if design is None else design.gap,
         "noise_power": float(np.square(plan.errors).sum()),
     }
+
+
+def prepare_callable(
+    query: Query,
+    rows: Array,
+    *,
+    names: Sequence[str] | None,
+    columns: Sequence[str],
+    success: float,
+    sampling_rate: float,
+    pairs: Any,
+    cost: Any,
+    method: str,
+    simulations: int,
+    confidence: float,
+    rng: RandomSource,
+    attack: bool,
+    attack_trials: int,
+    workers: int | None,
+    progress: bool | None,
+) -> PreparedNumbers:
+    """Certify any query over one row of every pair, with confidence, before anything is drawn."""
+    if group_size(sampling_rate) != PAIR:
+        raise ValueError(
+            f"sampling_rate: expected 0.5 for a query that does not add up, got {sampling_rate!r}"
+        )
+    limit = in_interval("success", success, 0.5, 1.0, open_low=True, open_high=True)
+    source = generator(rng)
+    pairing = chosen_pairing(pairs, rows, columns, PAIR, source)
+    if pairing is None:
+        pairing = nearest(rows, scaled=cost != "squared", progress=progress)
+    if pairing.group_size != PAIR:
+        raise ValueError(f"pairs: expected pairs, got groups of {pairing.group_size}")
+    plan = callable_plan(
+        query,
+        rows,
+        pairing,
+        limit,
+        way=method,
+        cost=cost,
+        simulations=integer("simulations", simulations, minimum=SMALLEST_SIMULATION),
+        confidence=confidence,
+        source=source,
+        workers=workers,
+        progress=progress,
+    )
+    void = is_reproducible(rng)
+    membership = with_confidence(limit, pairing, plan.way, confidence, reproducible=void)
+    own = query.names or tuple(f"y{place}" for place in range(plan.errors.size))
+    labels = output_names(names, own)
+    return PreparedNumbers(
+        guarantees=(membership,),
+        spends=(membership,),
+        expected=tuple(
+            Expected(name=name, error=float(error))
+            for name, error in zip(labels, plan.errors, strict=True)
+        ),
+        description=query.description,
+        reproducible=void,
+        plan=plan,
+        protect="rows",
+        secret=SECRET,
+        method=CALLABLE_METHODS[plan.way],
+        notes=(
+            f"one row of each of {len(pairing):,} pairs is drawn ({pairing.method})",
+            f"cost of noise: {cost or 'relative'}"
+            if cost is None or isinstance(cost, str)
+            else "cost of noise: as given",
+        ),
+        diagnostics={
+            "pool_rows": pairing.pool_rows,
+            "pairing": pairing.to_dict(),
+            "simulations": simulations,
+            "noise_power": float(np.square(plan.errors).sum()),
+        },
+        attack=plan.attacked(integer("attack_trials", attack_trials, minimum=4), source)
+        if attack
+        else None,
+        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
+        source=None if rng is None else source,
+    )

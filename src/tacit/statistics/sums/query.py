@@ -90,15 +90,23 @@ class SumQuery:
         """Return what every row adds, (n, k)."""
         return row_values(self.terms, rows, centres)
 
-    def finish(self, sums: Array, centres: Array, drawn: float | None) -> Array:
+    def finish(
+        self,
+        sums: Array,
+        centres: Array,
+        drawn: float | None,
+        *,
+        bounds: tuple[Array, Array] | None = None,
+    ) -> Array:
         """Return the numbers (d,) that follow from the sums (k,): post-processing.
 
         Args:
             sums: over the rows drawn, noisy or not.
             centres: (p,) what was taken from the columns.
             drawn: number of rows, None where the noisy count stands for it.
+            bounds: declared (lowest, highest) of the columns, (p,) each, that means stay within.
         """
-        return self.statistic.value(Totals(self._places, sums, centres, drawn))
+        return self.statistic.value(Totals(self._places, sums, centres, drawn, bounds))
 
     def __call__(self, rows: Array) -> Array:
         """Return the numbers of some rows themselves, (d,)."""

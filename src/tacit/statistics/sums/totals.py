@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array
 from tacit.statistics.pairs.pairing import Indices
@@ -26,17 +27,17 @@ class GridValues:
     """
 
     integers: Array
-    exponents: Array
+    exponents: npt.NDArray[np.int64]
 
     @property
     def values(self) -> Array:
         """The numbers themselves, (n, k)."""
-        return np.asarray(np.ldexp(self.integers, self.exponents.astype(np.int64)))
+        return np.asarray(np.ldexp(self.integers, self.exponents))
 
     def total(self, rows: Indices) -> Array:
         """Return the exact sum over some rows, (k,)."""
         summed = self.integers[rows].sum(axis=0)
-        return np.asarray(np.ldexp(summed, self.exponents.astype(np.int64)))
+        return np.asarray(np.ldexp(summed, self.exponents))
 
 
 def on_grid(values: Array) -> GridValues:
@@ -62,7 +63,7 @@ def on_grid(values: Array) -> GridValues:
     np.rint(integers, out=integers)
     # zeros with one sign
     integers += 0.0
-    return GridValues(integers, exponents)
+    return GridValues(integers, exponents.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +75,14 @@ class Totals:
         sums: (k,).
         centres: (p,) what was taken from the columns.
         drawn: number of rows, where it is public; None where the noisy count stands for it.
+        bounds: (lowest, highest) of the columns where declared, (p,) each.
     """
 
     terms: Mapping[Term, int] = field(repr=False)
     sums: Array
     centres: Array
     drawn: float | None
+    bounds: tuple[Array, Array] | None = None
 
     def count(self, conditions: Sequence[Condition] = ()) -> float:
         """Return how many rows meet the conditions; noisy, and maybe negative."""
@@ -97,8 +100,11 @@ class Totals:
         return float(self.sums[place]) / self.divisor(conditions)
 
     def mean(self, column: int, conditions: Sequence[Condition] = ()) -> float:
-        """Return the mean of a column."""
-        return float(self.centres[column]) + self.moved(column, conditions)
+        """Return the mean of a column, within its bounds where they are declared."""
+        mean = float(self.centres[column]) + self.moved(column, conditions)
+        if self.bounds is None:
+            return mean
+        return min(max(mean, float(self.bounds[0][column])), float(self.bounds[1][column]))
 
     def total(self, column: int, conditions: Sequence[Condition] = ()) -> float:
         """Return the sum of a column."""
