@@ -1,4 +1,4 @@
-"""Any query by pairs: the mean success over all coins, or over the declared draws, is exact here."""
+"""Any query by pairs: mean success over all coins, or over declared draws, exact here."""
 
 import numpy as np
 import pytest

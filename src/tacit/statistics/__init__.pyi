@@ -1,11 +1,14 @@
 """Release a statistic of a table: design the noise, certify, attack, draw."""
 
 from . import pairs as pairs
+from . import sums as sums
+from .draws import PreparedStatistic as PreparedStatistic
+from .numbers import NumbersRelease as NumbersRelease
+from .prepared_numbers import PreparedNumbers as PreparedNumbers
 from .queries import Query as Query
 from .queries import built_in_queries as built_in_queries
 from .queries import resolve_query as resolve_query
 from .release import StatisticDiagnostics as StatisticDiagnostics
 from .release import StatisticRelease as StatisticRelease
-from .workflow import PreparedStatistic as PreparedStatistic
 from .workflow import prepare as prepare
 from .workflow import privatize as privatize

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
-from tacit._ground.checks import (
-    Array,
-    RandomSource,
-    array,
-    choice,
-    generator,
-    in_interval,
-    integer,
-    is_reproducible,
-)
-from tacit._ground.random import uniform_index
-from tacit.attacks import MembershipAttack, membership_attack
-from tacit.guarantees import InformationBound, SuccessBound
-from tacit.releases.prepared import Book, Expected, Prepared
-from tacit.releases.publication import allowed_nats
-from tacit.statistics.candidates import draw_family, subset_rate
+from tacit._ground.checks import Array, RandomSource, array, choice, in_interval
+from tacit.releases.prepared import Book
+from tacit.statistics.draws import DrawSettings, PreparedStatistic, prepare_draw
 from tacit.statistics.numbers import NumbersRelease
-from tacit.statistics.plan import METHODS, Plan, Request, certified_plan
 from tacit.statistics.prepared_numbers import PreparedNumbers
 from tacit.statistics.promises import (
     PROMISES,
@@ -38,7 +22,6 @@ from tacit.statistics.promises import (
 )
 from tacit.statistics.queries import Query, RowFunction
 from tacit.statistics.release import StatisticRelease
-from tacit.statistics.simulation import simulate
 from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import SumQuery
 from tacit.statistics.sums.statistic import Statistic
@@ -46,7 +29,6 @@ from tacit.statistics.sums.statistic import Statistic
 AnyQuery: TypeAlias = str | RowFunction | Query | Statistic | SumQuery | Sequence[Statistic]
 
 SMALLEST_POOL = 4
-ATTACKED_ROWS = 2000
 
 
 class Options(TypedDict, total=False):
@@ -240,83 +222,22 @@ def prepare(
     others |= {"pairs": pairs, "bounds": bounds, "levels": levels}
     for name, value in others.items():
         refuse(name, value, protect)
-    resolved = query_of(query, labels, rows, target)
-    choice("method", method, METHODS)
-    candidates = integer("simulations", simulations, minimum=2)
-    integer("attack_trials", attack_trials, minimum=4)
-    rate = subset_rate(
-        len(rows),
-        in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True, open_high=True),
-        candidates,
+    settings = DrawSettings(
+        mi_budget=mi_budget,
+        success=success,
+        sampling_rate=sampling_rate,
+        method=method,
+        simulations=simulations,
+        rng=rng,
+        cost=cost,
+        confidence=level,
+        names=names,
+        workers=workers,
+        progress=progress,
+        attack=attack,
+        attack_trials=attack_trials,
     )
-    prior = max(float(rate), 1.0 - float(rate))
-    budget = allowed_nats(mi_budget, success, prior)
-    source = generator(rng)
-    family = draw_family(len(rows), rate, candidates, source)
-    outputs = simulate(resolved, rows, family, workers=workers, progress=progress)
-    named = _output_names(names, resolved, outputs.shape[1])
-    request = Request(budget, method, cost, level, is_reproducible(rng), progress)
-    plan = certified_plan(outputs, family, named, request, source)
-    return PreparedStatistic(
-        guarantees=(plan.membership, plan.guarantee),
-        spends=(plan.guarantee,),
-        expected=tuple(
-            Expected(name=name, error=float(error))
-            for name, error in zip(named, np.sqrt(plan.diagnostics.noise_variance), strict=True)
-        ),
-        description=resolved.description,
-        query=resolved.description,
-        reproducible=is_reproducible(rng),
-        plan=plan,
-        attack=_attacked(plan, attack_trials, source) if attack else None,
-        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
-        source=None if rng is None else source,
-    )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedStatistic(Prepared[StatisticRelease]):
-    """A statistic that is certified and not yet drawn; for the holder of the pool.
-
-    Attributes:
-        query: what is computed.
-        plan: candidates, their outputs, the noise and what is certified.
-        attack: the strongest membership attack on simulated releases; None when none was run.
-        seed: the integer seed, when one was given.
-        source: the generator that the draw uses; None for the operating system's.
-    """
-
-    query: str
-    plan: Plan = field(repr=False)
-    attack: MembershipAttack | None = field(repr=False)
-    seed: int | None
-    source: np.random.Generator | None = field(repr=False)
-
-    @property
-    def guarantee(self) -> InformationBound:
-        """The bound on what the release tells about the draw, in nats."""
-        return self.plan.guarantee
-
-    @property
-    def membership(self) -> SuccessBound:
-        """The bound on guessing whether a row was drawn."""
-        return self.plan.membership
-
-    def _drawn(self) -> StatisticRelease:
-        return StatisticRelease(
-            release=_draw(self.plan, self.source),
-            names=self.plan.names,
-            guarantee=self.plan.guarantee,
-            membership=self.plan.membership,
-            design=self.plan.design,
-            diagnostics=self.plan.diagnostics,
-            attack=self.attack,
-            query=self.query,
-            method=self.plan.design.method,
-            reproducible=self.reproducible,
-            seed=self.seed,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
+    return prepare_draw(query_of(query, labels, rows, target), rows, settings)
 
 
 @overload
@@ -384,30 +305,6 @@ def privatize(
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
-def _attacked(plan: Plan, trials: int, source: np.random.Generator) -> MembershipAttack | None:
-    """Run the attackers on simulated releases, on at most ``ATTACKED_ROWS`` random rows."""
-    if plan.design.method == "constant":
-        return None
-    pool_rows = plan.family.pool_rows
-    rows = np.arange(pool_rows)
-    if pool_rows > ATTACKED_ROWS:
-        rows = np.sort(source.choice(pool_rows, ATTACKED_ROWS, replace=False))
-    measured = membership_attack(
-        plan.outputs,
-        plan.family.columns(rows),
-        plan.design.covariance if plan.design.rank > 0 else None,
-        trials=trials,
-        rng=source,
-    )
-    return measured.with_record(int(rows[measured.worst_record]))
-
-
-def _draw(plan: Plan, rng: np.random.Generator | None) -> Array:
-    """Draw the secret and the noise; neither outlives this function."""
-    chosen = uniform_index(len(plan.family), rng)
-    return plan.design.release(plan.outputs[chosen], rng=rng)
-
-
 def _checked_pool(pool: Any) -> Array:
     checked = array("pool", pool, ndim=(1, 2))
     rows = np.ascontiguousarray(checked[:, None] if checked.ndim == 1 else checked)
@@ -434,12 +331,3 @@ def frame_columns(pool: Any) -> list[str] | None:
 
 def _listed(names: Any) -> list[Any]:
     return list(names) if isinstance(names, (list, tuple, np.ndarray)) else [names]
-
-
-def _output_names(names: Sequence[str] | None, query: Query, size: int) -> tuple[str, ...]:
-    chosen = query.names if names is None else tuple(names)
-    if chosen is None:
-        return tuple(f"y{index}" for index in range(size))
-    if len(chosen) != size:
-        raise ValueError(f"names: expected {size} labels, one per output, got {len(chosen)}")
-    return tuple(chosen)

@@ -125,7 +125,19 @@ def _nominal_rows(added: Contributions) -> Array:
 
 
 def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float | None) -> Array:
-    """Return errors of which ±1.96 holds 95% of simulated ones, near the sums given."""
+    """Return the errors of the numbers near the sums given.
+
+    Standard deviations where the numbers are linear in the sums; elsewhere ±1.96 of them holds
+    95% of 1,000 simulated errors.
+    """
+    if added.query.linear and drawn is not None:
+        origin = np.zeros(len(sums))
+        steps = added.restored(np.eye(len(sums)))
+        start = added.query.finish(origin, added.centres, drawn)
+        jacobian = np.stack([added.query.finish(s, added.centres, drawn) - start for s in steps])
+        return np.asarray(
+            np.sqrt(np.einsum("kd,kl,ld->d", jacobian, noise.covariance, jacobian, optimize=True))
+        )
 
     def finish(value: Array) -> Array:
         return added.finish(value, drawn)

@@ -23,11 +23,17 @@ from tacit.linalg import inverse_sqrt_psd, sqrt_psd
 SHAPING_ROUNDS = 60
 # Bets relative to the one that is best where the pilot's moments are right.
 BET_FACTORS = np.array([1.0, 0.4, 2.0])
-LARGEST_BET = 0.5
+LARGEST_BET = 0.9
 SCALE_ROUNDS = 60
+# Distances at which a step still sees how much a pair weighs.
+NEAR, FAR = 1e-12, 20.0
 # Rounding in the sum of m logarithms, against us.
 LOG_SLACK = 1e-9
+# Noise is not made smaller than this, though little or none would do.
+LEAST_SIZE = 1e-3
 WIDEST = 2.0**20
+# Noise on every number on its own: of its variance, and of the whole, or in units of the price.
+FLOOR, STILL = 1e-8, 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +64,16 @@ def shaped(swaps: Array, success: float, prices: Array) -> Shape:
     roots: Array = np.sqrt(prices)
     scaled = swaps * roots
     lengths = np.linalg.norm(scaled, axis=2)
+    if not lengths.any():
+        # nothing moved: any noise will do, which is for the certificate to say
+        still = np.diag(STILL / prices)
+        return Shape(still, float(prices @ np.diagonal(still)))
     longest = scaled[lengths.argmax(axis=0), np.arange(swaps.shape[1])]
     cover = worst_case(longest, 1.0).covariance.to_dense()
     found = [_sized(cover, scaled, success), _sized(_balanced(scaled, success), scaled, success)]
     best = min(found, key=lambda covariance: float(np.trace(covariance)))
+    # no direction is bare, and double precision can invert it
+    best = best + np.diag(FLOOR * np.diagonal(best) + STILL * float(np.trace(best)))
     return Shape(best / np.outer(roots, roots), float(np.trace(best)))
 
 
@@ -74,12 +86,15 @@ def _balanced(swaps: Array, success: float) -> Array:
     for _ in range(SHAPING_ROUNDS):
         weighed = (weights * multipliers)[:, :, None] * swaps
         moment = np.tensordot(weighed, swaps, axes=([0, 1], [0, 1])) / draws
-        covariance = np.asarray(sqrt_psd(moment + np.eye(size) * 1e-12 * np.trace(moment)))
+        moment /= np.trace(moment)
+        covariance = np.asarray(sqrt_psd(moment + np.eye(size) * STILL))
         covariance = _sized(covariance, swaps, success)
         distances = _distances(swaps, covariance)
         excess = (ndtr(0.5 * distances).mean(axis=0) - 0.5) / (success - 0.5)
         multipliers = np.maximum(multipliers * excess, 1e-12)
-        weights = np.exp(-(distances**2) / 8.0) / np.maximum(distances, 1e-12)
+        multipliers /= multipliers.max()
+        far = np.clip(distances, NEAR, FAR)
+        weights = np.exp(-(far**2) / 8.0) / far
     return covariance
 
 
@@ -90,7 +105,7 @@ def _sized(covariance: Array, swaps: Array, success: float) -> Array:
     def worst(scale: float) -> float:
         return float(ndtr(0.5 * distances / scale).mean(axis=0).max())
 
-    low, high = 1e-12, 1.0
+    low, high = LEAST_SIZE, 1.0
     while worst(high) > success:
         high *= 2.0
     for _ in range(SCALE_ROUNDS):
@@ -101,7 +116,8 @@ def _sized(covariance: Array, swaps: Array, success: float) -> Array:
 
 def _distances(swaps: Array, covariance: Array) -> Array:
     """Return ‖z‖_Σ⁻¹, (m, P)."""
-    white: Array = swaps @ inverse_sqrt_psd(covariance).root
+    floored = covariance + np.diag(FLOOR * np.diagonal(covariance) + STILL * np.trace(covariance))
+    white: Array = swaps @ inverse_sqrt_psd(floored, rtol=0.0).root
     return np.asarray(np.linalg.norm(white, axis=2))
 
 
@@ -151,7 +167,7 @@ def certified_scale(
                 f"{draws:,} draws"
             )
     low = high / 2.0
-    while refuted(low):
+    while low > 1.0 / WIDEST and refuted(low):
         low, high = low / 2.0, low
     for _ in range(SCALE_ROUNDS):
         middle = math.sqrt(low * high)

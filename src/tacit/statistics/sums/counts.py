@@ -171,6 +171,9 @@ class CumulativeCounts(Statistic):
 class BoundCumulative(BoundCounts):
     """Counts of nested conditions."""
 
+    # noise that makes one count fall below another is spread over both
+    linear = False
+
     def value(self, totals: Totals) -> Array:
         """Return the counts, none negative or less than the one before."""
         counts = np.array([totals.count(term(cell).conditions) for cell in self.cells])
