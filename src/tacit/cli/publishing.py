@@ -60,8 +60,11 @@ class Destination:
     no_budget: bool
 
     @staticmethod
-    def checked(flags: Flags, table: Table) -> Destination:
-        """Refuse now what could not be written, or paid for, after the work."""
+    def checked(flags: Flags, table: Table | None) -> Destination:
+        """Refuse now what could not be written, or paid for, after the work.
+
+        Without a table whose rows name the secret, ``--secret`` names it.
+        """
         from tacit._ground.files import check_writable
         from tacit.ledger import Ledger
 
@@ -80,7 +83,7 @@ class Destination:
         path = ledger_file(flags.ledger)
         if path is not None and not check_writable("--ledger", path).exists():
             # A ledger is made when there is something to write into it.
-            name = table.fingerprint if flags.secret is None else flags.secret
+            name = flags.secret if table is None else flags.secret or table.fingerprint
             return Destination(page, output, flags.ledger, None, name, flags.no_budget)
         book = Ledger(flags.ledger)
         name = _checked_secret(book, flags, table)
@@ -166,15 +169,16 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     output.tell()
 
 
-def _checked_secret(book: Ledger, flags: Flags, table: Table) -> str:
+def _checked_secret(book: Ledger, flags: Flags, table: Table | None) -> str:
     """Return the secret's name; refuse now what the reservation would after the work."""
     from tacit.cli.ledger import name_of_rows
     from tacit.ledger.filters import uncounted
     from tacit.ledger.notions import INFORMATION
 
-    named = flags.secret
-    rows = name_of_rows(book, table.fingerprint, table.file_digest)
-    secret = rows if named is None else named
+    secret = flags.secret
+    if secret is None:
+        assert table is not None
+        secret = name_of_rows(book, table.fingerprint, table.file_digest)
     budget, left = book.budget(secret), book.remaining(secret)
     if budget is None or left is None:
         if not flags.no_budget:

@@ -146,7 +146,7 @@ class StatisticRelease(Release):
                 Number(name=name, value=float(value), error=float(error))
                 for name, value, error in zip(self.names, self.release, errors, strict=True)
             ),
-            attacks=() if self.attack is None else (_attack(self.attack, self.membership.task),),
+            attacks=() if self.attack is None else (attack_of(self.attack, self.membership.task),),
             notes=self.diagnostics.notes,
             publishable=PUBLISHABLE,
             reproducible=self.reproducible,
@@ -184,7 +184,9 @@ class StatisticRelease(Release):
         return ENVELOPE.opened("description", description, _read)
 
 
-def _attack(measured: MembershipAttack, task: str) -> Attack:
+def attack_of(measured: MembershipAttack, task: str) -> Attack:
+    """Return a membership attack as the form of a release has it."""
+
     def interval(value: float, ends: tuple[float, float]) -> Interval:
         low, high = ends
         return Interval(value=value, low=low, high=high, confidence=measured.confidence)

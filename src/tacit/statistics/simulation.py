@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array, plain
 from tacit.compute import parallel_map
-from tacit.statistics.candidates import CandidateFamily
 from tacit.statistics.queries import Query
 from tacit.statistics.user_code import query_error
 
@@ -18,13 +18,23 @@ REPEAT_TOLERANCE = 1e-9
 REAL_KINDS = "fiubO"
 
 
+class Candidates(Protocol):
+    """Subsets of the pool on which a query is run."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def members(self, candidate: int) -> npt.NDArray[np.intp]:
+        """Return the rows of one of them."""
+
+
 @dataclass(frozen=True)
 class _Evaluation:
     """Evaluates the query on one candidate; a value, so that worker processes can be sent it."""
 
     query: Query
     pool: Array
-    family: CandidateFamily
+    family: Candidates
 
     def __call__(self, candidate: int) -> Array:
         rows = self.pool[self.family.members(candidate)]
@@ -80,7 +90,7 @@ def _numbers(result: Any) -> Array | None:
 def simulate(
     query: Query,
     pool: Array,
-    family: CandidateFamily,
+    family: Candidates,
     *,
     workers: int | None,
     progress: bool | None,

@@ -168,7 +168,7 @@ def encode(
         data=source, report=None, json=json, ledger=ledger, secret=secret, reproducible=False,
         no_budget=no_budget, force=force,
     )  # fmt: skip
-    destination = Destination.checked(flags, secret or "")
+    destination = Destination.checked(flags, None)
     check_distinct(
         {
             "STATES" if prompts is None else "--prompts": Path(source).resolve(),

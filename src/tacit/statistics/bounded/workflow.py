@@ -1,0 +1,119 @@
+"""Prepare a release under differential privacy of the table's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.checks import Array, RandomSource, generator, integer, is_reproducible
+from tacit.guarantees import GaussianDP, SuccessBound
+from tacit.releases.prepared import Expected
+from tacit.statistics.bounded.contributions import contributions
+from tacit.statistics.bounded.plan import table_plan
+from tacit.statistics.plan import FROM_SYSTEM, REPRODUCIBLE
+from tacit.statistics.prepared_numbers import PreparedNumbers
+from tacit.statistics.rows.words import NOISE
+from tacit.statistics.rows.workflow import PROJECTED, output_names
+from tacit.statistics.strength import Strength, success_of
+from tacit.statistics.sums.query import SumQuery
+
+# As guarantees of other workflows name them, so that a ledger adds them up.
+NEIGHBOURS = {"add-remove": "add or remove one record", "replace": "replace one record"}
+TASKS = {
+    "add-remove": "whether any one row is in the table (every other row known)",
+    "replace": "which of two rows is in the table (every other row known)",
+}
+SECRET = "any one row of the table"
+SOURCE = (
+    "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism); least noise for a box by "
+    "Cauchy-Schwarz, for counts by dsi, Theorem 3.3"
+)
+METHOD = "least noise for the declared bounds"
+
+
+def prepare_table(
+    query: SumQuery,
+    rows: Array,
+    *,
+    names: Sequence[str] | None,
+    columns: Sequence[str],
+    strength: Strength,
+    bounds: Mapping[int, tuple[float, float]],
+    adjacency: str,
+    cost: Any,
+    rng: RandomSource,
+    attack: bool,
+    attack_trials: int,
+) -> PreparedNumbers:
+    """Certify a query that adds up over a table whose rows are clamped to declared bounds."""
+    mu = strength.mu_for(0.5)
+    added = contributions(query, columns, bounds)
+    plan = table_plan(added, rows, mu, adjacency, cost)
+    source = generator(rng)
+    rest: dict[str, Any] = {
+        "evidence": "theorem",
+        "assumptions": assumptions(adjacency, reproducible=is_reproducible(rng)),
+        "source": SOURCE,
+    }
+    membership = SuccessBound(success=success_of(mu), prior=0.5, task=TASKS[adjacency], **rest)
+    private = GaussianDP(mu=mu, adjacency=NEIGHBOURS[adjacency], **rest)
+    labels = output_names(names, query.names)
+    clamped = [columns[place] for place in np.flatnonzero(np.isfinite(added.lows)).tolist()]
+    notes = [
+        f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
+        if clamped
+        else "only conditions on the rows are counted, so no bounds are needed"
+    ]
+    if adjacency == "replace":
+        notes.append(f"the number of rows, {len(rows):,}, is public")
+    notes += [PROJECTED, "errors are computed from the released sums"]
+    return PreparedNumbers(
+        guarantees=(membership, private),
+        spends=(private,),
+        expected=tuple(
+            Expected(name=name, error=float(error))
+            for name, error in zip(labels, plan.errors, strict=True)
+        ),
+        description=query.description,
+        reproducible=is_reproducible(rng),
+        plan=plan,
+        protect="table",
+        secret=SECRET,
+        method=METHOD,
+        notes=tuple(notes),
+        diagnostics={
+            "table_rows": len(rows),
+            "clamped_rows": added.clamped(rows),
+            "sums": len(query.terms),
+            "mu": mu,
+            "noise_power": float(np.square(plan.errors).sum()),
+        },
+        attack=plan.attacked(integer("attack_trials", attack_trials, minimum=4), source)
+        if attack
+        else None,
+        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
+        source=None if rng is None else source,
+    )
+
+
+def assumptions(adjacency: str, *, reproducible: bool) -> tuple[str, ...]:
+    """Return what must hold, and what is not hidden."""
+    lines = [
+        "the bounds, categories, bins and thresholds were declared without looking at the table",
+        "the attacker may know every other row, the query, the bounds and the law of the noise",
+        "several rows of one person count as several: g of them are hidden with g times the μ of "
+        "one",
+    ]
+    if adjacency == "replace":
+        lines.append("the number of rows is public")
+    else:
+        lines.append("whether the row is in or not is equally likely beforehand")
+    lines += [
+        "what is common to all rows of such a kind is not hidden",
+        "one release; further releases of the same table add up as μ²",
+        NOISE,
+        REPRODUCIBLE if reproducible else FROM_SYSTEM,
+    ]
+    return tuple(lines)
