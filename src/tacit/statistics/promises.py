@@ -16,9 +16,10 @@ from tacit.statistics.rows.workflow import prepare_callable, prepare_sums
 from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import known_names, sum_query
 from tacit.statistics.sums.statistic import Columns
+from tacit.statistics.tables.table import Category
 
 PROMISES = ("rows", "table", "draw")
-ROW_METHODS = ("auto", "sums", "swaps", "family")
+ROW_METHODS = ("auto", "sums", "swaps", "family", "cheaper")
 ADJACENCIES = ("add-remove", "replace")
 
 
@@ -48,15 +49,30 @@ class Declared:
         bounds: (lowest, highest) of columns by position.
         levels: categories of columns by position, ascending.
         adjacency: ``"add-remove"`` or ``"replace"``.
+        observed: names of columns whose codes stand for levels that were found in the table.
     """
 
     bounds: Mapping[int, tuple[float, float]]
     levels: Mapping[int, tuple[float, ...]]
     adjacency: str
+    observed: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(columns: Sequence[str], bounds: Any, levels: Any, adjacency: str) -> Declared:
+    def of(
+        columns: Sequence[str],
+        bounds: Any,
+        levels: Any,
+        adjacency: str,
+        categories: Mapping[str, Category],
+    ) -> Declared:
         """Check what the caller declared.
+
+        Args:
+            columns: names of the table's columns.
+            bounds: as ``prepare`` takes them.
+            levels: likewise; for a column that was read with declared levels, their codes.
+            adjacency: likewise.
+            categories: what the codes of columns mean, where the table knows.
 
         Raises:
             ValueError: a column that is not there, or bounds that do not increase.
@@ -71,11 +87,17 @@ class Declared:
                     f"bounds: expected lowest < highest for {names[place]!r}, got {low}, {high}"
                 )
             found[place] = (low, high)
-        kinds = {
+        coded = {
+            names.index(name): tuple(float(code) for code in range(len(category.levels)))
+            for name, category in categories.items()
+            if category.declared and name in names
+        }
+        kinds = coded | {
             place: tuple(np.unique(vector(f"levels of {names[place]}", list(given))).tolist())
             for place, given in _by_column("levels", levels, names).items()
         }
-        return Declared(found, kinds, adjacency)
+        observed = frozenset(name for name, held in categories.items() if not held.declared)
+        return Declared(found, kinds, adjacency, observed)
 
 
 def _by_column(name: str, value: Any, columns: tuple[str, ...]) -> dict[int, Any]:
@@ -134,7 +156,7 @@ def _callable(
 ) -> PreparedNumbers:
     if settings.method == "sums":
         raise ValueError(
-            f"method: expected 'auto', 'swaps' or 'family' for a query that does not add up, such "
+            f"method: expected 'auto', 'swaps', 'family' or 'cheaper' for a query that does not add up, such "
             f"as {query.description!r}, got 'sums'"
         )
     for name in ("mu", "epsilon", "delta", "rho"):
@@ -182,6 +204,13 @@ def _table(
         raise ValueError(
             f"query: expected one of {', '.join(known_names())} with protect='table', whose sums "
             f"are bounded by what one row adds, got {query!r}"
+        )
+    read = {place for one in adding.terms for place in (*one.factors, *one.columns)}
+    undeclared = sorted(columns[place] for place in read if columns[place] in declared.observed)
+    if undeclared:
+        raise ValueError(
+            f"levels: expected the categories of {', '.join(undeclared)} to be declared when the "
+            "table is read, as one row more may change the codes of all, got those found in it"
         )
     return prepare_table(
         adding,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit.conversions import success_from_profile
@@ -17,7 +17,9 @@ from tacit.divergences import shift_divergence
 # The noise of a design keeps its budget up to this, and so does its reading in double precision.
 SLACK = 1e-8
 LARGEST_MU = 2.0**10
-BISECTIONS = 64
+BISECTIONS = 80
+# Steps down, relative, from what double precision finds to what is certified.
+FIRST_STEP = 2.0**-46
 # Of the quadrature, relative, and of the tails that it leaves out.
 QUADRATURE_SLACK, TAIL = 1e-11, 1e-15
 
@@ -86,10 +88,21 @@ def gaussian_mu(
     if success is not None:
         blind = max(prior, 1.0 - prior)
         limit = in_interval("success", success, blind, 1.0, open_low=True, open_high=True)
-        return _largest(lambda value: success_of(value, prior) <= limit)
+        odds = math.log((1.0 - prior) / prior)
+        excess = (limit - (1.0 - prior)) / prior
+        near = _near(lambda value: _hockey_stick(odds, value) <= excess)
+        return _largest(near, lambda value: success_of(value, prior) <= limit)
     loss = non_negative("epsilon", epsilon)
     least = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
-    return _largest(lambda value: shift_divergence(("hockey-stick", loss), value) <= least)
+    near = _near(lambda value: _hockey_stick(loss, value) <= least)
+    return _largest(near, lambda value: shift_divergence(("hockey-stick", loss), value) <= least)
+
+
+def _hockey_stick(epsilon: float, mu: float) -> float:
+    """Return ``Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)`` as double precision has it."""
+    return float(ndtr(0.5 * mu - epsilon / mu)) - math.exp(
+        min(epsilon + float(log_ndtr(-0.5 * mu - epsilon / mu)), 0.0)
+    )
 
 
 def success_of(mu: float, prior: float = 0.5) -> float:
@@ -101,22 +114,24 @@ def success_of(mu: float, prior: float = 0.5) -> float:
     return success_from_profile(profile, prior)
 
 
-def _largest(fits: Callable[[float], bool]) -> float:
-    """Return the largest μ that fits, by bisection; the lower end always does."""
+def _near(fits: Callable[[float], bool]) -> float:
+    """Return about the largest μ that fits, by bisection."""
     low, high = 0.0, LARGEST_MU
-    if fits(high):
-        return high
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    if low <= 0.0:
-        raise ValueError("success: expected a promise that some noise can keep, got none")
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def _largest(near: float, fits: Callable[[float], bool]) -> float:
+    """Return about the largest μ that fits: ``near``, or the first below it in longer steps."""
+    step = FIRST_STEP
+    while step < 1.0:
+        value = near * (1.0 - step)
+        if value > 0.0 and fits(value):
+            return value
+        step *= 4.0
+    raise ValueError("success: expected a promise that some noise can keep, got none")
 
 
 def naming_success(mu: float, choices: int) -> float:

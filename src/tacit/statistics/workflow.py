@@ -27,6 +27,7 @@ from tacit.statistics.release import StatisticRelease
 from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import SumQuery
 from tacit.statistics.sums.statistic import Statistic
+from tacit.statistics.tables.table import Table
 
 AnyQuery: TypeAlias = str | RowFunction | Query | Statistic | SumQuery | Sequence[Statistic]
 
@@ -154,8 +155,10 @@ def prepare(
             exact information (``design.true_information``); or ``"exact"``, ``"linear"`` or
             ``"diagonal"``, under the Gaussian information, as in ``gaussian_information``. For
             ``"rows"``: ``"sums"`` (by theorem), ``"swaps"`` (expected swaps under fresh coins) or
-            ``"family"`` (exact posterior over declared draws), which hold with ``confidence``;
-            ``"auto"`` takes sums where the query adds up, else the better of the other two.
+            ``"family"`` (exact posterior over declared draws, for an attacker who is not told what
+            was drawn of other pairs), which hold with ``confidence``; ``"cheaper"`` takes that one
+            of these two whose pilot expects less noise; ``"auto"`` takes sums where the query adds
+            up, else swaps, or the family where swaps need more than 2,000,000 calls of the query.
         simulations: K at least, rounded up to whole cycles of candidates; for ``"rows"`` draws on
             which a query that does not add up is certified.
         rng: None draws from the operating system. A seed or generator makes the release
@@ -193,6 +196,7 @@ def prepare(
     choice("protect", protect, PROMISES)
     pool = as_pool(pool)
     rows = _checked_pool(pool)
+    categories = pool.categories if isinstance(pool, Table) else {}
     labels = _column_names(frame_columns(pool) if columns is None else columns, rows.shape[1])
     strength = Strength(success, mu, epsilon, delta, rho)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
@@ -219,7 +223,9 @@ def prepare(
                 method=method,
                 simulations=simulations,
             ),
-            declared=Declared.of(labels, bounds, levels, adjacency),
+            declared=Declared.of(
+                labels, bounds, levels, adjacency, categories
+            ),
         )
     others = {"mu": mu, "epsilon": epsilon, "delta": delta, "rho": rho}
     others |= {"pairs": pairs, "bounds": bounds, "levels": levels}

@@ -80,7 +80,8 @@ class Contributions:
         """Return what clamped rows add, on a grid that the bounds alone set; none beyond w."""
         clamped = np.clip(rows, self.lows, self.highs)
         added = row_values(self.query.terms, clamped, self.centres)
-        inside = row_values([term(one.conditions) for one in self.query.terms], rows, self.centres)
+        held = [term(one.conditions) for one in self.query.terms]
+        inside = row_values(held, clamped, self.centres)
         added -= self.offsets * inside
         integers = np.rint(np.ldexp(added, -self.exponents))
         most = np.floor(np.ldexp(self.widths, -self.exponents))

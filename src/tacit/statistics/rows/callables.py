@@ -1,4 +1,4 @@
-"""Any query by pairs, with confidence: the better of two ways, chosen by a pilot."""
+"""Any query by pairs, with confidence: by expected swaps, or by a declared family of draws."""
 
 from __future__ import annotations
 
@@ -105,6 +105,114 @@ class _One:
         return self.rows
 
 
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A query to be certified for pairs, and with what.
+
+    Attributes are the arguments of ``callable_plan``.
+    """
+
+    query: Query
+    rows: Array
+    pairing: Pairing
+    success: float
+    cost: Any
+    simulations: int
+    confidence: float
+    source: np.random.Generator
+    options: dict[str, Any]
+
+    @property
+    def failure(self) -> float:
+        """Probability with which the certificate may not hold."""
+        return 1.0 - confidence_share(self.confidence, 1.0)
+
+    @property
+    def pilot_draws(self) -> int:
+        """Draws that only choose the shape of the noise."""
+        return max(SMALLEST_PILOT, int(self.simulations * PILOT_SHARE))
+
+    @property
+    def affordable(self) -> bool:
+        """Whether every coin of every draw may be flipped."""
+        evaluations = (self.pilot_draws + self.simulations) * (len(self.pairing) + 1)
+        return evaluations <= MOST_EVALUATIONS
+
+    def plan(self, way: Way, covariance: Array, **found: Any) -> CallablePlan:
+        """Return the plan for noise that is certified."""
+        prices = prices_of(self.cost, found["outputs"])
+        design = Design(
+            covariance=dense(covariance),
+            cost=float(prices @ np.diagonal(covariance)),
+            gap=float("nan"),
+            method=way,
+            multipliers=np.empty(0),
+            iterations=0,
+            confidence=self.confidence,
+        )
+        return CallablePlan(
+            query=self.query,
+            rows=self.rows,
+            pairing=self.pairing,
+            way=way,
+            design=design,
+            success=self.success,
+            errors=np.sqrt(np.diagonal(covariance)),
+            **found,
+        )
+
+
+class _BySwaps:
+    """Coins thrown freely: a pilot's swaps give the shape of the noise, fresh ones its size."""
+
+    def __init__(self, task: _Task) -> None:
+        self.task = task
+        outputs, self.swaps = swaps_of(
+            task.query, task.rows, task.pairing, task.pilot_draws, task.source, **task.options
+        )
+        prices = prices_of(task.cost, outputs)
+        self.shape = shaped(self.swaps, task.success, prices)
+        self.price = self.shape.price
+
+    def certified(self) -> CallablePlan:
+        """Certify on draws that nothing was chosen by."""
+        task = self.task
+        outputs, fresh = swaps_of(
+            task.query, task.rows, task.pairing, task.simulations, task.source, **task.options
+        )
+        law = dense(self.shape.covariance)
+        scale = certified_scale(self.swaps, fresh, law, task.success, task.failure)
+        return task.plan(
+            "swaps", self.shape.covariance * scale, halves=None, swaps=fresh, outputs=outputs
+        )
+
+
+class _ByFamily:
+    """Declared draws: their exact posterior, on simulated releases."""
+
+    def __init__(self, task: _Task) -> None:
+        self.task = task
+        halves = declared_halves(task.pairing, task.simulations, task.source)
+        outputs = simulate(task.query, task.rows, halves, **task.options)
+        self.family = family_of(halves, outputs, prices_of(task.cost, outputs))
+        self.size = expected_scale(self.family, task.success, PILOT_RELEASES, task.source)
+        self.price = self.family.price * self.size
+
+    def certified(self) -> CallablePlan:
+        """Certify on releases that nothing was chosen by."""
+        task, family = self.task, self.family
+        scale = certified_family_scale(
+            family, self.size, task.success, task.failure, CERTIFIED_RELEASES, task.source
+        )
+        return task.plan(
+            "family",
+            family.covariance * scale,
+            halves=family.halves,
+            swaps=None,
+            outputs=family.outputs,
+        )
+
+
 def callable_plan(
     query: Query,
     rows: Array,
@@ -119,14 +227,19 @@ def callable_plan(
     workers: int | None,
     progress: bool | None,
 ) -> CallablePlan:
-    """Choose the way by a pilot, design the noise, certify it on what the pilot did not see.
+    """Choose the way, design the noise by a pilot, certify it on what the pilot did not see.
+
+    Given all that the pilots saw, either certificate rests on fresh draws alone and may have the
+    whole failure probability: which one is asked for needs no share of it.
 
     Args:
         query: what is computed.
         rows: (N, p) the pool.
         pairing: pairs.
         success: s in (½, 1).
-        way: ``"swaps"``, ``"family"`` or ``"auto"``.
+        way: ``"swaps"``, ``"family"``; ``"auto"`` for swaps, which hold against someone who is
+            told every other coin, unless they need too many calls of the query; ``"cheaper"`` for
+            the one whose pilot expects less noise.
         cost: of the numbers; None for relative.
         simulations: draws of coins on which swaps are certified, and declared draws of a family.
         confidence: of the certificate.
@@ -134,56 +247,11 @@ def callable_plan(
         workers: processes.
         progress: whether to show a bar.
     """
-    failure = 1.0 - confidence_share(confidence, 1.0)
     options: dict[str, Any] = {"workers": workers, "progress": progress}
-    pilot_draws = max(SMALLEST_PILOT, int(simulations * PILOT_SHARE))
-    affordable = (pilot_draws + simulations) * (len(pairing) + 1) <= MOST_EVALUATIONS
-    fresh: Array | None = None
-    price, swaps, shape, family = {"swaps": np.inf, "family": np.inf}, None, None, None
-    prices = None
-    if way == "swaps" or (way == "auto" and affordable):
-        outputs, swaps = swaps_of(query, rows, pairing, pilot_draws, source, **options)
-        prices = prices_of(cost, outputs)
-        shape = shaped(swaps, success, prices)
-        price["swaps"] = shape.price
-    if way in ("family", "auto"):
-        halves = declared_halves(pairing, simulations, source)
-        candidates = simulate(query, rows, halves, **options)
-        prices = prices_of(cost, candidates) if prices is None else prices
-        family = family_of(halves, candidates, prices)
-        size = expected_scale(family, success, PILOT_RELEASES, source)
-        price["family"] = family.price * size
-    if family is not None and price["family"] <= price["swaps"]:
-        scale = certified_family_scale(family, size, success, failure, CERTIFIED_RELEASES, source)
-        covariance = family.covariance * scale
-        chosen: Way = "family"
-        drawn, outputs = family.halves, family.outputs
-    else:
-        assert shape is not None
-        assert swaps is not None
-        law = dense(shape.covariance)
-        outputs, fresh = swaps_of(query, rows, pairing, simulations, source, **options)
-        scale = certified_scale(swaps, fresh, law, success, failure)
-        covariance, chosen, drawn = shape.covariance * scale, "swaps", None
-    assert prices is not None
-    design = Design(
-        covariance=dense(covariance),
-        cost=float(prices @ np.diagonal(covariance)),
-        gap=float("nan"),
-        method=chosen,
-        multipliers=np.empty(0),
-        iterations=0,
-        confidence=confidence,
-    )
-    return CallablePlan(
-        query=query,
-        rows=rows,
-        pairing=pairing,
-        way=chosen,
-        design=design,
-        success=success,
-        halves=drawn,
-        swaps=fresh,
-        outputs=outputs,
-        errors=np.sqrt(np.diagonal(covariance)),
-    )
+    task = _Task(query, rows, pairing, success, cost, simulations, confidence, source, options)
+    if way == "swaps" or (way == "auto" and task.affordable):
+        return _BySwaps(task).certified()
+    if way == "family" or not task.affordable:
+        return _ByFamily(task).certified()
+    ways: tuple[_BySwaps | _ByFamily, ...] = (_BySwaps(task), _ByFamily(task))
+    return min(ways, key=lambda one: one.price).certified()

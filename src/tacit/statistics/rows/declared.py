@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from tacit._ground.checks import Array
 from tacit.design import gaussian_information
@@ -45,7 +46,6 @@ class Family:
         root = np.linalg.cholesky(self.covariance * scale)
         white = np.linalg.solve(root, (self.outputs - self.outputs.mean(axis=0)).T).T
         coins = self.halves.fallen.astype(np.float64)
-        halves = 0.5 * np.square(white).sum(axis=1)
         found = np.empty((draws, coins.shape[1]))
         rows = max(1, ENTRIES_TOGETHER // max(white.shape[0], coins.shape[1]))
         for start in range(0, draws, rows):
@@ -53,7 +53,8 @@ class Family:
             count = part.stop - part.start
             chosen = source.integers(len(white), size=count)
             seen = white[chosen] + source.standard_normal((count, white.shape[1]))
-            scores = seen @ white.T - halves
+            # distances themselves: far outputs would cancel in products
+            scores = -0.5 * cdist(seen, white, "sqeuclidean")
             scores = np.exp(scores - scores.max(axis=1, keepdims=True))
             one = (scores @ coins) / scores.sum(axis=1, keepdims=True)
             found[part] = np.maximum(one, 1.0 - one)

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, choice
 from tacit.covariance import Covariance, Dense
 from tacit.design import worst_case
+from tacit.design.cost import cost_matrix
 from tacit.linalg import inverse_sqrt_psd, sqrt_psd
+from tacit.statistics.rows.cost import COSTS
 
 SHAPING_ROUNDS = 60
 # Bets relative to the one that is best where the pilot's moments are right.
@@ -31,7 +33,7 @@ NEAR, FAR = 1e-12, 20.0
 LOG_SLACK = 1e-9
 # Noise is not made smaller than this, though little or none would do.
 LEAST_SIZE = 1e-3
-WIDEST = 2.0**20
+WIDEST = 2.0**200
 # Noise on every number on its own: of its variance, and of the whole, or in units of the price.
 FLOOR, STILL = 1e-8, 1e-12
 
@@ -188,11 +190,20 @@ def dense(covariance: Array) -> Covariance:
 
 
 def prices_of(cost: Any, outputs: Array) -> Array:
-    """Return F as (d,): one over the variances of the outputs for "relative", else ones."""
+    """Return F as (d,): one over the variances of the outputs for "relative", else ones.
+
+    Raises:
+        ValueError: another text, or prices that are not one positive number for each output.
+    """
     if cost is not None and not isinstance(cost, str):
-        given = np.asarray(cost, dtype=np.float64)
-        return np.full(outputs.shape[1], float(given)) if given.ndim == 0 else given
-    if cost == "squared":
+        given = cost_matrix(cost, outputs.shape[1])
+        if given.ndim == 2:
+            raise ValueError(
+                f"cost: expected {len(given)} prices for a query that does not add up, got a "
+                f"matrix of shape {given.shape}"
+            )
+        return given
+    if choice("cost", "relative" if cost is None else cost, COSTS) == "squared":
         return np.ones(outputs.shape[1])
     variances = outputs.var(axis=0)
     usual = variances.max(initial=0.0) or 1.0

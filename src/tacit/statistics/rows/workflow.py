@@ -30,6 +30,10 @@ CALLABLE_METHODS = {
     "swaps": "least noise for the swaps expected under fair coins",
     "family": "least noise for the exact posterior over declared draws",
 }
+FAMILY_NOTE = (
+    "membership is hidden from someone who knows the declared draws, not from someone who is told "
+    "what was drawn of other pairs; method='swaps' hides it from both"
+)
 RATE_TOLERANCE = 1e-3
 PAIR = 2
 SMALLEST_SIMULATION = 50
@@ -180,6 +184,10 @@ def diagnostics(plan: SumPlan) -> dict[str, Any]:
     }
 
 
+def _squared(cost: Any) -> bool:
+    return isinstance(cost, str) and cost == "squared"
+
+
 def prepare_callable(
     query: Query,
     rows: Array,
@@ -208,7 +216,7 @@ def prepare_callable(
     source = generator(rng)
     pairing = chosen_pairing(pairs, rows, columns, PAIR, source)
     if pairing is None:
-        pairing = nearest(rows, scaled=cost != "squared", progress=progress)
+        pairing = nearest(rows, scaled=not _squared(cost), progress=progress)
     if pairing.group_size != PAIR:
         raise ValueError(f"pairs: expected pairs, got groups of {pairing.group_size}")
     plan = callable_plan(
@@ -243,6 +251,7 @@ def prepare_callable(
         method=CALLABLE_METHODS[plan.way],
         notes=(
             f"one row of each of {len(pairing):,} pairs is drawn ({pairing.method})",
+            *([FAMILY_NOTE] if plan.way == "family" else []),
             f"cost of noise: {cost or 'relative'}"
             if cost is None or isinstance(cost, str)
             else "cost of noise: as given",

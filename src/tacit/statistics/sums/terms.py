@@ -71,6 +71,11 @@ class Term:
     conditions: tuple[Condition, ...] = ()
     factors: tuple[int, ...] = ()
 
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Positions of the columns that the conditions read."""
+        return tuple(one.column for one in self.conditions)
+
 
 def term(conditions: Sequence[Condition] = (), factors: Sequence[int] = ()) -> Term:
     """Return the term with conditions and factors in their order."""

@@ -56,8 +56,8 @@ def on_grid(values: Array) -> GridValues:
     exponents = np.where(whole | (largest == 0.0), 0, exponents)
     if exponents.max(initial=0) > LARGEST_EXPONENT or exponents.min(initial=0) < SMALLEST_EXPONENT:
         raise ValueError(
-            "query: expected numbers whose products are within 1e-100 and 1e100, got "
-            f"{float(largest.max()):.3g}: choose other units"
+            "query: expected numbers whose products are within 1e-100 and 1e100, got one beyond: "
+            "choose other units"
         )
     integers = np.ldexp(values, -exponents)
     np.rint(integers, out=integers)
