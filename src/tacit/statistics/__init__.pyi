@@ -10,6 +10,8 @@ from .queries import built_in_queries as built_in_queries
 from .queries import resolve_query as resolve_query
 from .release import StatisticDiagnostics as StatisticDiagnostics
 from .release import StatisticRelease as StatisticRelease
+from .sessions.session import Offer as Offer
+from .sessions.session import Session as Session
 from .tables.reading import fingerprint as fingerprint
 from .tables.reading import read_query as read_query
 from .tables.reading import read_table as read_table

@@ -20,7 +20,7 @@ from tacit.releases.form import Attack, Form, Number, Release
 from tacit.statistics.release import attack_of
 
 ENVELOPE = Envelope("tacit.statistic.numbers", 1)
-PROTECTED = ("rows", "table")
+PROTECTED = ("rows", "table", "draw")
 PUBLISHABLE = (
     "values",
     "names",
@@ -49,7 +49,7 @@ class NumbersRelease(Release):
         errors: (d,) standard deviations of the noise in them.
         sampling: (d,) their standard deviations over random draws of as many rows, rounded up to
             two digits; None where they may not be known.
-        protect: the promise, ``"rows"`` or ``"table"``.
+        protect: the promise, ``"rows"`` or ``"table"``; ``"draw"`` in a session.
         guarantees: what is certified: the success, what it follows from, and what is said beside.
         secret: what is protected.
         query: what was computed.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, RandomSource, choice, matrix, vector
-from tacit.statistics.bounded.workflow import prepare_table
+from tacit.statistics.bounded.workflow import check_declared, prepare_table
 from tacit.statistics.prepared_numbers import PreparedNumbers
 from tacit.statistics.queries import Query, built_in_queries, resolve_query
 from tacit.statistics.rows.workflow import prepare_callable, prepare_sums
@@ -156,8 +156,8 @@ def _callable(
 ) -> PreparedNumbers:
     if settings.method == "sums":
         raise ValueError(
-            f"method: expected 'auto', 'swaps', 'family' or 'cheaper' for a query that does not add up, such "
-            f"as {query.description!r}, got 'sums'"
+            "method: expected 'auto', 'swaps', 'family' or 'cheaper' for a query that does not add "
+            f"up, such as {query.description!r}, got 'sums'"
         )
     for name in ("mu", "epsilon", "delta", "rho"):
         if getattr(strength, name) is not None:
@@ -205,13 +205,7 @@ def _table(
             f"query: expected one of {', '.join(known_names())} with protect='table', whose sums "
             f"are bounded by what one row adds, got {query!r}"
         )
-    read = {place for one in adding.terms for place in (*one.factors, *one.columns)}
-    undeclared = sorted(columns[place] for place in read if columns[place] in declared.observed)
-    if undeclared:
-        raise ValueError(
-            f"levels: expected the categories of {', '.join(undeclared)} to be declared when the "
-            "table is read, as one row more may change the codes of all, got those found in it"
-        )
+    check_declared(adding, columns, declared.observed)
     return prepare_table(
         adding,
         rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
@@ -27,7 +27,7 @@ from tacit.statistics.release import StatisticRelease
 from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import SumQuery
 from tacit.statistics.sums.statistic import Statistic
-from tacit.statistics.tables.table import Table
+from tacit.statistics.tables.table import Category, Table
 
 AnyQuery: TypeAlias = str | RowFunction | Query | Statistic | SumQuery | Sequence[Statistic]
 
@@ -194,10 +194,7 @@ def prepare(
     (2022), Theorem 2.7, with the noise of dsi, Theorem 3.3.
     """
     choice("protect", protect, PROMISES)
-    pool = as_pool(pool)
-    rows = _checked_pool(pool)
-    categories = pool.categories if isinstance(pool, Table) else {}
-    labels = _column_names(frame_columns(pool) if columns is None else columns, rows.shape[1])
+    rows, labels, categories = checked_pool(pool, columns)
     strength = Strength(success, mu, epsilon, delta, rho)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if protect != "draw":
@@ -223,9 +220,7 @@ def prepare(
                 method=method,
                 simulations=simulations,
             ),
-            declared=Declared.of(
-                labels, bounds, levels, adjacency, categories
-            ),
+            declared=Declared.of(labels, bounds, levels, adjacency, categories),
         )
     others = {"mu": mu, "epsilon": epsilon, "delta": delta, "rho": rho}
     others |= {"pairs": pairs, "bounds": bounds, "levels": levels}
@@ -314,7 +309,22 @@ def privatize(
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
-def _checked_pool(pool: Any) -> Array:
+def checked_pool(
+    pool: Any, columns: Sequence[str] | None
+) -> tuple[Array, tuple[str, ...], Mapping[str, Category]]:
+    """Return the rows, the names of the columns, and what the codes in them mean.
+
+    Raises:
+        ValueError: as ``prepare``.
+    """
+    known = as_pool(pool)
+    rows = _checked_rows(known)
+    categories = known.categories if isinstance(known, Table) else {}
+    labels = _column_names(frame_columns(known) if columns is None else columns, rows.shape[1])
+    return rows, labels, categories
+
+
+def _checked_rows(pool: Any) -> Array:
     checked = array("pool", pool, ndim=(1, 2))
     rows = np.ascontiguousarray(checked[:, None] if checked.ndim == 1 else checked)
     if len(rows) < SMALLEST_POOL:

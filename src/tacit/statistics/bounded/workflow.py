@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ import numpy as np
 from tacit._ground.checks import Array, RandomSource, generator, integer, is_reproducible
 from tacit.guarantees import GaussianDP, SuccessBound
 from tacit.releases.prepared import Expected
-from tacit.statistics.bounded.contributions import contributions
+from tacit.statistics.bounded.contributions import Contributions, contributions
 from tacit.statistics.bounded.plan import table_plan
 from tacit.statistics.plan import FROM_SYSTEM, REPRODUCIBLE
 from tacit.statistics.prepared_numbers import PreparedNumbers
-from tacit.statistics.rows.words import NOISE
+from tacit.statistics.rows.words import NOISE, TOGETHER
 from tacit.statistics.rows.workflow import PROJECTED, output_names
 from tacit.statistics.strength import Strength, success_of
 from tacit.statistics.sums.query import SumQuery
@@ -52,23 +52,8 @@ def prepare_table(
     added = contributions(query, columns, bounds)
     plan = table_plan(added, rows, mu, adjacency, cost)
     source = generator(rng)
-    rest: dict[str, Any] = {
-        "evidence": "theorem",
-        "assumptions": assumptions(adjacency, reproducible=is_reproducible(rng)),
-        "source": SOURCE,
-    }
-    membership = SuccessBound(success=success_of(mu), prior=0.5, task=TASKS[adjacency], **rest)
-    private = GaussianDP(mu=mu, adjacency=NEIGHBOURS[adjacency], **rest)
+    membership, private = held(mu, adjacency, reproducible=is_reproducible(rng))
     labels = output_names(names, query.names)
-    clamped = [columns[place] for place in np.flatnonzero(np.isfinite(added.lows)).tolist()]
-    notes = [
-        f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
-        if clamped
-        else "only conditions on the rows are counted, so no bounds are needed"
-    ]
-    if adjacency == "replace":
-        notes.append(f"the number of rows, {len(rows):,}, is public")
-    notes += [PROJECTED, "errors are computed from the released sums"]
     return PreparedNumbers(
         guarantees=(membership, private),
         spends=(private,),
@@ -82,7 +67,7 @@ def prepare_table(
         protect="table",
         secret=SECRET,
         method=METHOD,
-        notes=tuple(notes),
+        notes=table_notes(added, columns, len(rows), adjacency),
         diagnostics={
             "table_rows": len(rows),
             "clamped_rows": added.clamped(rows),
@@ -98,8 +83,51 @@ def prepare_table(
     )
 
 
-def assumptions(adjacency: str, *, reproducible: bool) -> tuple[str, ...]:
-    """Return what must hold, and what is not hidden."""
+def held(
+    mu: float, adjacency: str, *, reproducible: bool, together: bool = False
+) -> tuple[SuccessBound, GaussianDP]:
+    """Return what noise that keeps every row within μ certifies."""
+    rest: dict[str, Any] = {
+        "evidence": "theorem",
+        "assumptions": assumptions(adjacency, reproducible=reproducible, together=together),
+        "source": SOURCE,
+    }
+    membership = SuccessBound(success=success_of(mu), prior=0.5, task=TASKS[adjacency], **rest)
+    return membership, GaussianDP(mu=mu, adjacency=NEIGHBOURS[adjacency], **rest)
+
+
+def table_notes(
+    added: Contributions, columns: Sequence[str], rows: int, adjacency: str
+) -> tuple[str, ...]:
+    """Return what a reader should know of the numbers."""
+    clamped = [columns[place] for place in np.flatnonzero(np.isfinite(added.lows)).tolist()]
+    notes = [
+        f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
+        if clamped
+        else "only conditions on the rows are counted, so no bounds are needed"
+    ]
+    if adjacency == "replace":
+        notes.append(f"the number of rows, {rows:,}, is public")
+    return (*notes, PROJECTED, "errors are computed from the released sums")
+
+
+def check_declared(query: SumQuery, columns: Sequence[str], observed: Collection[str]) -> None:
+    """Refuse a query that reads codes of categories that were found in the table.
+
+    Raises:
+        ValueError: it does.
+    """
+    read = {place for one in query.terms for place in (*one.factors, *one.columns)}
+    undeclared = sorted(columns[place] for place in read if columns[place] in observed)
+    if undeclared:
+        raise ValueError(
+            f"levels: expected the categories of {', '.join(undeclared)} to be declared when the "
+            "table is read, as one row more may change the codes of all, got those found in it"
+        )
+
+
+def assumptions(adjacency: str, *, reproducible: bool, together: bool = False) -> tuple[str, ...]:
+    """Return what must hold, and what is not hidden; ``together`` of all answers of a session."""
     lines = [
         "the bounds, categories, bins and thresholds were declared without looking at the table",
         "the attacker may know every other row, the query, the bounds and the law of the noise",
@@ -112,7 +140,7 @@ def assumptions(adjacency: str, *, reproducible: bool) -> tuple[str, ...]:
         lines.append("whether the row is in or not is equally likely beforehand")
     lines += [
         "what is common to all rows of such a kind is not hidden",
-        "one release; further releases of the same table add up as μ²",
+        TOGETHER if together else "one release; further releases of the same table add up as μ²",
         NOISE,
         REPRODUCIBLE if reproducible else FROM_SYSTEM,
     ]

@@ -25,14 +25,19 @@ FAMILY_SOURCE = (
     "exact posterior over the declared draws, the mean success bounded on fresh releases by "
     "betting (Waudby-Smith and Ramdas, 2024)"
 )
+TOGETHER = (
+    "one secret through many queries, each of which may be chosen by all answers before: the bound "
+    "on guessing is of all of them together, up to the budget of the session; other sessions and "
+    "releases add to it"
+)
 NOISE = (
     "the noise is independent of all else, computed in double precision; the sums are exact and "
     "what is published is on a grid that the noise alone sets"
 )
 
 
-def assumptions(pairing: Pairing, *, reproducible: bool) -> tuple[str, ...]:
-    """Return what must hold, and what is not hidden."""
+def assumptions(pairing: Pairing, *, reproducible: bool, together: bool = False) -> tuple[str, ...]:
+    """Return what must hold, and what is not hidden; ``together`` of all answers of a session."""
     size, count, outside = pairing.group_size, len(pairing), int(pairing.left_out.size)
     groups = "pairs" if size == 2 else f"groups of {size}"
     coin = "a fair coin" if size == 2 else "a fair die"
@@ -53,14 +58,16 @@ def assumptions(pairing: Pairing, *, reproducible: bool) -> tuple[str, ...]:
     lines += [
         "several rows of one person or household count as several coins: g of them are hidden with "
         "g times the μ of one",
-        "one release; further releases of the same draw add up as μ²",
+        TOGETHER if together else "one release; further releases of the same draw add up as μ²",
         NOISE,
         REPRODUCIBLE if reproducible else FROM_SYSTEM,
     ]
     return tuple(lines)
 
 
-def theorem(mu: float, pairing: Pairing, *, reproducible: bool) -> tuple[Guarantee, ...]:
+def theorem(
+    mu: float, pairing: Pairing, *, reproducible: bool, together: bool = False
+) -> tuple[Guarantee, ...]:
     """Return what noise that keeps every swap within μ certifies.
 
     For groups of k > 2, with the row drawn uniformly: whether a row was drawn has prior 1/k, and
@@ -70,7 +77,7 @@ def theorem(mu: float, pairing: Pairing, *, reproducible: bool) -> tuple[Guarant
     size = pairing.group_size
     rest: dict[str, Any] = {
         "evidence": "theorem",
-        "assumptions": assumptions(pairing, reproducible=reproducible),
+        "assumptions": assumptions(pairing, reproducible=reproducible, together=together),
         "source": SOURCE,
     }
     membership = SuccessBound(
