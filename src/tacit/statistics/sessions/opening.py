@@ -83,7 +83,14 @@ class Opening:
         promise = ByPairs(
             self.rows, self.columns, pairing, self.declared.levels, self.cost, self.progress
         )
-        said = {"budget": budget, "group_size": pairing.group_size, "pairing": pairing.method}
+        asked = "nearest" if self.pairs is None else self.pairs
+        said = {
+            "budget": budget,
+            "group_size": pairing.group_size,
+            "pairing": pairing.method,
+            "pairs": asked if isinstance(asked, str) else "given",
+            "sampling_rate": float(self.sampling_rate),
+        }
         members = pairing.members.astype(np.int64)
         return Found(promise, budget, said, members, np.empty((2, 0)), pairing.group_size)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -44,6 +45,10 @@ class BoundCounts(BoundStatistic):
 
     def terms(self) -> tuple[Term, ...]:
         """Return one term for each cell."""
+        return self._terms
+
+    @cached_property
+    def _terms(self) -> tuple[Term, ...]:
         return tuple(term(cell) for cell in self.cells)
 
     def names(self) -> tuple[str, ...]:
@@ -52,8 +57,7 @@ class BoundCounts(BoundStatistic):
 
     def value(self, totals: Totals) -> Array:
         """Return the counts, none negative, whole on request."""
-        counts = np.array([totals.count(term(cell).conditions) for cell in self.cells])
-        counts = np.maximum(counts, 0.0)
+        counts = np.maximum(totals.counts(self._terms), 0.0)
         return np.asarray(np.rint(counts) if self.whole else counts)
 
     def within(self, condition: Condition, label: str) -> BoundCounts:
@@ -176,8 +180,7 @@ class BoundCumulative(BoundCounts):
 
     def value(self, totals: Totals) -> Array:
         """Return the counts, none negative or less than the one before."""
-        counts = np.array([totals.count(term(cell).conditions) for cell in self.cells])
-        counts = np.maximum(rising(counts), 0.0)
+        counts = np.maximum(rising(totals.counts(self._terms)), 0.0)
         return np.rint(counts) if self.whole else counts
 
 
@@ -248,11 +251,15 @@ class BoundQuantiles(BoundStatistic):
         """Return the count and the counts up to every threshold."""
         return (
             term(self.conditions),
-            *(
-                term((*self.conditions, at_most(column, point)))
-                for column, grid in zip(self.columns, self.grids, strict=True)
-                for point in grid
-            ),
+            *(one for cells in self._cells for one in cells),
+        )
+
+    @cached_property
+    def _cells(self) -> tuple[tuple[Term, ...], ...]:
+        """The counts up to every threshold, column by column."""
+        return tuple(
+            tuple(term((*self.conditions, at_most(column, point))) for point in grid)
+            for column, grid in zip(self.columns, self.grids, strict=True)
         )
 
     def names(self) -> tuple[str, ...]:
@@ -265,10 +272,8 @@ class BoundQuantiles(BoundStatistic):
         """Return the points where the counts, made to rise, reach the levels."""
         count = totals.divisor(self.conditions)
         found = []
-        for column, grid in zip(self.columns, self.grids, strict=True):
-            cells = [term((*self.conditions, at_most(column, point))).conditions for point in grid]
-            counts = np.array([totals.count(cell) for cell in cells])
-            shares = np.clip(rising(counts) / count, 0.0, 1.0)
+        for cells, grid in zip(self._cells, self.grids, strict=True):
+            shares = np.clip(rising(totals.counts(cells)) / count, 0.0, 1.0)
             # a hair of slope, so that a level reached along a flat piece has one answer
             shares = shares + 1e-12 * np.arange(len(grid))
             found += np.interp(self.levels, shares, grid).tolist()

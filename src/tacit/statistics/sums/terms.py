@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,14 @@ class Term:
 
     conditions: tuple[Condition, ...] = ()
     factors: tuple[int, ...] = ()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.conditions, self.factors))
+
+    def __hash__(self) -> int:
+        """Return a hash that is computed once: sums are looked up by their terms."""
+        return self._hash
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -90,6 +90,12 @@ class Totals:
             return self.drawn
         return float(self.sums[self.terms[term(conditions)]])
 
+    def counts(self, terms: Sequence[Term]) -> Array:
+        """Return how many rows meet the conditions of each term, noisy."""
+        public = self.drawn is not None
+        places = [self.terms[one] if one.conditions or not public else -1 for one in terms]
+        return np.where(np.array(places) < 0, self.drawn or 0.0, self.sums[places])
+
     def divisor(self, conditions: Sequence[Condition] = ()) -> float:
         """Return the count as something to divide by: at least 1."""
         return max(self.count(conditions), 1.0)
