@@ -90,7 +90,9 @@ def information(weights, spots, deviation):
     laws /= math.sqrt(2 * math.pi) * deviation
     mixed = laws @ weights
     with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where((laws > 1e-290) & (mixed > 0.0)[:, None], laws * np.log(laws / mixed[:, None]), 0.0)
+        terms = np.where(
+            (laws > 1e-290) & (mixed > 0.0)[:, None], laws * np.log(laws / mixed[:, None]), 0.0
+        )
     return float((terms @ weights).sum() * (grid[1] - grid[0]))
 
 

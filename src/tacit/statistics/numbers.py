@@ -86,18 +86,18 @@ class NumbersRelease(Release):
         """The bound on guessing whether a row is in."""
         return next(held for held in self.guarantees if isinstance(held, SuccessBound))
 
-    def intervals(self, confidence: float = 0.95, *, sampling: bool = False) -> Array:
+    def intervals(self, coverage: float = 0.95, *, sampling: bool = False) -> Array:
         """Return an interval for each number, (d, 2), by the normal law of the errors.
 
         Args:
-            confidence: in (0, 1).
+            coverage: in (0, 1).
             sampling: whether it speaks of what the rows were drawn from, and so has the sampling
                 error too; otherwise of the statistic of the rows that were drawn.
 
         Raises:
             ValueError: the sampling error is asked for and is not known.
         """
-        level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+        level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
         errors = self.errors
         if sampling:
             if self.sampling is None:
