@@ -58,6 +58,7 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.information $(BENCH_INFORMATION)
 	$(BIN)/python -m benchmarks.retrieval
 	$(BIN)/python -m benchmarks.fisher
+	$(BIN)/python -m benchmarks.statistics
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py

@@ -274,7 +274,8 @@ def test_the_front_door_shows_every_package_of_the_reference():
 
 
 @pytest.mark.parametrize(
-    "heavy", ["numpy", "torch", "matplotlib", "sqlalchemy", "pandas", "sklearn", "transformers"]
+    "heavy",
+    ["numpy", "torch", "matplotlib", "sqlalchemy", "pyarrow", "pandas", "sklearn", "transformers"],
 )
 def test_import_stays_light(heavy):
     script = f"import sys, tacit; dir(tacit); sys.exit({heavy!r} in sys.modules)"

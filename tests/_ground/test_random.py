@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from tacit._ground import random as _randomness
-from tacit._ground.random import normals_from_words, released_normal, standard_normal
+from tacit._ground.random import fair_choices, normals_from_words, released_normal, standard_normal
 from tacit.design.grid.sampling import discrete_gaussian, random_bits
 
 TOP = 2**63
@@ -136,3 +136,12 @@ def test_a_discrete_gaussian_of_a_fine_step_is_a_gaussian():
     assert stats.kstest(values, "norm").pvalue > 1e-3
     assert stats.kstest(1.2 * values, "norm").pvalue < 1e-3
     assert random_bits(None).getrandbits(8) < 256
+
+
+def test_fair_choices_are_uniform_and_in_range():
+    for sides in (2, 3, 7):
+        drawn = fair_choices(70_000, sides)
+        counts = np.bincount(drawn, minlength=sides)
+        assert counts.size == sides
+        share = 1 / sides
+        assert np.abs(counts - 70_000 * share).max() < 5 * np.sqrt(70_000 * share * (1 - share))

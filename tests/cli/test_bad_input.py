@@ -24,18 +24,52 @@ def data(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--query", "mean"], ["success", "mi_budget"]),
-        (["--query", "mean", "--success", "0.6", "--mi-budget", "0.1"], ["exactly one"]),
+        (["--query", "mean"], ["success", "exactly one"]),
+        (["--query", "mean", "--protect", "draw"], ["success", "mi_budget"]),
+        (["--query", "mean", "--success", "0.6", "--mu", "0.1"], ["exactly one"]),
+        (["--query", "mean", "--success", "0.6", "--mi-budget", "0.1"], ["--mi-budget", "rows"]),
+        (["--query", "mean", "--epsilon", "1"], ["--delta"]),
+        (["--query", "mean", "--delta", "1e-6"], ["--epsilon"]),
+        (["--query", "mean", "--success", "0.6", "--protect", "pool"], ["--protect", "pool"]),
+        (["--query", "mean", "--protect", "draw", "--mu", "1"], ["--mu", "draw", "--mi-budget"]),
+        (["--query", "mean", "--protect", "draw", "--pairs", "random"], ["--pairs", "draw"]),
+        (["--query", "mean", "--success", "0.6", "--bounds", "a=0:1"], ["--bounds", "rows"]),
+        (["--query", "mean", "--success", "0.6", "--adjacency", "replace"], ["--adjacency"]),
+        (["--query", "mean", "--success", "0.6", "--pairs", "farthest"], ["pairs", "farthest"]),
+        (["--query", "mean", "--success", "0.6", "--pairs", "column:z"], ["column"]),
+        (["--query", "mean", "--success", "0.6", "--rate", "0.3"], ["sampling_rate", "1/k"]),
+        (["--query", "mean", "--protect", "table", "--success", "0.6"], ["bounds", "got none"]),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--rate", "1/2"],
+            ["--rate", "table"],
+        ),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--bounds", "a=1:0"],
+            ["bounds", "lowest < highest"],
+        ),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--bounds", "a:1"],
+            ["--bounds", "NAME=LOW:HIGH"],
+        ),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--levels", "a=red"],
+            ["--levels", "NAME=NUMBER"],
+        ),
+        (["--query", "mean", "--success", "0.6", "--certificate", "."], ["--certificate"]),
+        (
+            ["--query", "mean", "--success", "0.6", "--seed", "1", "--certificate", "c.html"],
+            ["--certificate", "--seed"],
+        ),
         (["--query", "mean", "--success", "0.5"], ["success"]),
         (["--query", "mean", "--success", "1.0"], ["success"]),
         (["--query", "mean", "--success", "nan"], ["success"]),
         (["--query", "mean", "--success", "high"], ["success", "high"]),
-        (["--query", "mean", "--mi-budget", "0"], ["mi_budget"]),
-        (["--query", "mean", "--mi-budget", "-1"], ["mi_budget"]),
-        (["--query", "mean", "--mi-budget", "inf"], ["mi_budget"]),
-        (["--query", "mean", "--success", "0.9", "--sampling-rate", "0"], ["sampling_rate"]),
-        (["--query", "mean", "--success", "0.9", "--sampling-rate", "1"], ["sampling_rate"]),
-        (["--query", "mean", "--success", "0.9", "--sampling-rate", "nan"], ["sampling_rate"]),
+        (["--query", "mean", "--mi-budget", "0", "--protect", "draw"], ["mi_budget"]),
+        (["--query", "mean", "--mi-budget", "-1", "--protect", "draw"], ["mi_budget"]),
+        (["--query", "mean", "--mi-budget", "inf", "--protect", "draw"], ["mi_budget"]),
+        (["--query", "mean", "--success", "0.9", "--rate", "0"], ["--rate"]),
+        (["--query", "mean", "--success", "0.9", "--rate", "1"], ["--rate"]),
+        (["--query", "mean", "--success", "0.9", "--rate", "nan"], ["--rate"]),
         (["--query", "mode", "--success", "0.6"], ["query", "'mode'"]),
         (["--query", "no_such_module:f", "--success", "0.6"], ["query", "no_such_module"]),
         (["--query", "quantiles:2", "--success", "0.6"], ["quantile"]),
@@ -95,17 +129,18 @@ def test_bad_flags(
         ("a,b\n", ["no rows"]),
         ("a,b\n1,2\n3\n", ["line 3", "expected 2 fields", "got 1"]),
         ("a,b\n1,2\n3,4,5\n", ["line 3", "got 3"]),
-        ("a,b\n1,2\n\n3,4\n", ["line 3", "got 0"]),
-        ("a,a\n1,2\n", ["'a' twice"]),
+        ("a,b\n1,2\n\n3,4\n", ["line 3", "column 1", "empty field"]),
+        ("a,a\n1,2\n", ["columns 1 and 2 have one name"]),
         ("a,\n1,2\n", ["column 2 has no name"]),
         ("1,2\n3,4\n", ["header"]),
-        ("a,b\n1,NaN\n", ["line 2", "column 'b'", "finite"]),
-        ("a,b\n1,2\n1,-inf\n", ["line 3", "column 'b'", "finite"]),
-        ("a,b\n1,1e999\n", ["line 2", "finite"]),
-        ("a,b\n1,2\n1,two\n", ["line 3", "column 'b'", "got text"]),
-        ("a,b\n1,\n", ["line 2", "column 'b'", "empty field"]),
-        ("a,b\n1,1_000\n", ["line 2", "got text"]),
-        ('a,b\n1,"2\n', ["line"]),
+        ("a,b\n1,NaN\n", ["line 2", "column 2", "empty field"]),
+        ("a,b\n1,2\n1,-inf\n", ["line 3", "column 2", "finite"]),
+        ("a,b\n1,1e999\n", ["line 2", "column 2", "finite"]),
+        ("a,b\n1,2\n1,two\n", ["line 3", "column 2", "got text"]),
+        ("a,b\n1,\n", ["line 2", "column 2", "empty field"]),
+        ("a,b\n1,1_000\n", ["line 2", "column 2", "got text"]),
+        ("a,b\n1,9007199254740993\n", ["line 2", "column 2", "2⁵³"]),
+        ('a,b\n1,"2\n3,4\n', ["line 2", "a quote opens there"]),
         ("a,b\n1,2\x00\n", ["zero byte"]),
         ("a,b\n1,2\n3,4\n", ["pool", "at least"]),
     ],
@@ -120,12 +155,16 @@ def test_missing_and_unreadable_tables(tmp_path: Path, data: Path, tacit: Tacit)
     command = ("--query", "mean", "--success", "0.6", *QUICK)
     refused(tacit("statistic", tmp_path / "none.csv", *command), "no such file", "none.csv")
     refused(tacit("statistic", tmp_path, *command), "expected a file")
-    binary = tmp_path / "binary.csv"
-    binary.write_bytes(b"a,b\n\xff\xfe,2\n")
-    refused(tacit("statistic", binary, *command), "not UTF-8", "byte 4")
-    missing = tacit("statistic", data, *command, "--columns", "a,z")
-    refused(missing, "no column 'z'", "'a', 'b', 'c', 'label'")
-    refused(tacit("statistic", data, *command), "line 2", "column 'label'", "got text")
+    missing = tacit("statistic", data, *command, "--columns", "a,lable")
+    refused(missing, "no column 'lable'", "did you mean 'label'?")
+    told = tacit("statistic", data, *command, "--columns", "a,z", "--show-values")
+    refused(told, "no column 'z'", "'a', 'b', 'c', 'label'")
+    refused(tacit("statistic", data, *command), "line 2", "column 4", "got text")
+    named = tacit("statistic", data, *command, "--columns", "a,label")
+    refused(named, "line 2", "column 'label'")
+    assert "red" not in named.err
+    told = tacit("statistic", data, *command, "--show-values")
+    refused(told, "line 2", "column 'label'", "'red'")
 
 
 @pytest.mark.parametrize("cell", ["4242secret", "4242_1", "-inf"])
@@ -139,11 +178,42 @@ def test_no_cell_of_the_table_is_in_a_message(tmp_path: Path, tacit: Tacit, cell
         assert "4242" not in outcome.err
 
 
-def test_a_query_that_fails_is_named(data: Path, tmp_path: Path) -> None:
+PRIVATE = """root:x:0:0:root:/root:/bin/bash
+-----BEGIN PRIVATE KEY-----, 17
+dear ann, the password is swordfish
+{"user": "ann", "password": "swordfish"}
+"""
+
+
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("columns", [[], ["--columns", "age"]])
+def test_a_wrong_path_never_prints_lines_of_that_file(
+    tmp_path: Path, tacit: Tacit, first: int, columns: list[str]
+) -> None:
+    lines = PRIVATE.splitlines()
+    path = tmp_path / "other.txt"
+    path.write_text("\n".join([*lines[first:], *lines[:first]]) + "\n")
+    command = ("statistic", path, "--query", "mean", "--success", "0.6", *columns, *QUICK)
+    done = tacit(*command)
+    refused(done)
+    words = ("root", "bash", "PRIVATE", "17", "dear", "ann", "swordfish", "password", "user")
+    assert [word for word in words if word in done.err.replace(str(tmp_path), "")] == []
+
+
+def test_a_query_that_returns_no_numbers_is_named(data: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("def broken(rows):\n    return float('nan')\n")
     command = ("statistic", data, "--columns", "a", "--success", "0.6", *QUICK)
     refused(subprocess_tacit(*command, "--query", "bad:broken", cwd=tmp_path), "query")
     refused(subprocess_tacit(*command, "--query", "bad:absent", cwd=tmp_path), "query", "absent")
+    unknown = subprocess_tacit(*command, "--query", "histogram:10", cwd=tmp_path)
+    refused(unknown, "expected a column of the table", "got '10'")
+
+
+def test_a_flag_of_a_neighbour_names_the_right_one(data: Path, tacit: Tacit) -> None:
+    done = tacit("classifier", data, "--epsilon", "1")
+    refused(done, "--epsilon", "--success or --mi-budget")
+    done = tacit("statistic", data, "--query", "mean", "--protect", "draw", "--epsilon", "1")
+    refused(done, "--epsilon", "--success or --mi-budget")
 
 
 def test_bad_input_in_a_real_process(data: Path, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tacit.ledger import Budget, Ledger
-from tacit.statistics.table import file_digest, fingerprint
+from tacit.statistics import fingerprint
+from tacit.statistics.tables.reading import fingerprints
 from tests.cli_runner import QUICK, Tacit, in_process, refused, write_table
 from tests.ledger.guarantees import gaussian_curve, nats
 
@@ -31,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 def release(tacit: Tacit, data: Path, path: Path, *more: str) -> object:
     command = ("statistic", data, "--query", "mean", "--columns", "a", "--mi-budget", "0.1")
-    return tacit(*command, "--ledger", path, "--no-attack", *QUICK, *more)
+    return tacit(*command, "--protect", "draw", "--ledger", path, "--no-attack", *QUICK, *more)
 
 
 def test_a_misspelt_or_missing_secret_is_refused(data: Path, path: Path, tacit: Tacit) -> None:
@@ -58,11 +59,11 @@ def test_the_same_rows_written_otherwise_spend_from_the_same_budget(
 
 
 def test_a_table_named_by_0_1_keeps_its_name(data: Path, path: Path, tacit: Tacit) -> None:
-    Ledger(path).set_budget(file_digest(data), mi_budget=0.15)
+    Ledger(path).set_budget(fingerprints(data).file, mi_budget=0.15)
     assert release(tacit, data, path).code == 0
-    assert Ledger(path).spent(file_digest(data)).releases == 1
+    assert Ledger(path).spent(fingerprints(data).file).releases == 1
     shown = tacit("ledger", "show", "--ledger", path, "--data", data)
-    assert file_digest(data) in shown.out
+    assert fingerprints(data).file in shown.out
 
 
 @pytest.mark.parametrize("command", ["show", "budget"])
@@ -127,6 +128,8 @@ def test_a_location_that_is_no_path_is_one_sentence(
             "a",
             "--mi-budget",
             "0.1",
+            "--protect",
+            "draw",
             "--report",
             location,
             *QUICK,
@@ -155,32 +158,3 @@ def test_what_stands_beside_epsilon_asks_for_it(
     outcome = tacit("ledger", "budget", "--ledger", new, "--secret", "s", *flags)
     refused(outcome, f"epsilon: expected a value beside {flags[0][2:]}")
     assert not new.exists()
-
-
-def test_an_error_in_a_named_query_tells_its_type_only(
-    data: Path, tmp_path: Path, tacit: Tacit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "failing_query.py").write_text(
-        "def zero(rows):\n    return 1 / 0\n"
-        "def tells(rows):\n    raise ValueError(f'cell {rows[0, 0]!r}')\n"
-    )
-    (tmp_path / "failing_module.py").write_text("def broken(:\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name, kind in (("zero", "ZeroDivisionError"), ("tells", "ValueError")):
-        outcome = tacit(
-            "statistic",
-            data,
-            "--query",
-            f"failing_query:{name}",
-            "--columns",
-            "a",
-            "--mi-budget",
-            "0.1",
-            *QUICK,
-        )
-        refused(outcome, f"query: failing_query:{name} raised {kind} on a candidate of 20 rows")
-        assert "cell" not in outcome.err
-    outcome = tacit(
-        "statistic", data, "--query", "failing_module:f", "--mi-budget", "0.1", "--columns", "a"
-    )
-    refused(outcome, "query: cannot import module 'failing_module'")

@@ -12,6 +12,11 @@ from typing import Any, BinaryIO
 
 from tacit._ground.reprs import shown
 
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
 
 def spelled(name: str, path: Any, *, kind: str = "a file path") -> str:
     """Return a path as text; refuse what is none."""
@@ -50,20 +55,30 @@ def write_text_atomic(name: str, path: str | os.PathLike[str], text: str) -> Pat
     return write_bytes_atomic(name, path, text.encode("utf-8"))
 
 
-def write_bytes_atomic(name: str, path: str | os.PathLike[str], content: bytes) -> Path:
+def write_bytes_atomic(
+    name: str, path: str | os.PathLike[str], content: bytes, *, mode: int = 0o666
+) -> Path:
     """Write ``content``: after a crash the file is the old one or the new one, whole."""
-    with atomic_stream(name, path) as stream:
+    with atomic_stream(name, path, mode=mode) as stream:
         stream.write(content)
     return _target(name, path)
 
 
 @contextmanager
-def atomic_stream(name: str, path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Give a stream whose content gets its name when all of it is written, and never otherwise."""
+def atomic_stream(
+    name: str, path: str | os.PathLike[str], *, mode: int = 0o666
+) -> Iterator[BinaryIO]:
+    """Give a stream whose content gets its name when all of it is written, and never otherwise.
+
+    Args:
+        name: what a ValueError calls the file.
+        path: of the file.
+        mode: permissions of a new file, less those that the process masks.
+    """
     target = _target(name, path)
     temporary = _temporary(target)
     try:
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
         with os.fdopen(descriptor, "w+b") as stream:
             yield stream
             stream.flush()
@@ -76,6 +91,27 @@ def atomic_stream(name: str, path: str | os.PathLike[str]) -> Iterator[BinaryIO]
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold an advisory lock that stands for a file, in an empty file of its own beside it.
+
+    The kernel frees it when the process dies. The file itself is replaced when it is written, so
+    that a lock on it would be lost. A system without such locks gives none: there, one process at
+    a time is up to the caller.
+    """
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        # said aloud, because a child forked meanwhile would hold it by its copy of the descriptor
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
 
 def read_bytes(name: str, path: str | os.PathLike[str]) -> bytes:

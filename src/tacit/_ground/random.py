@@ -58,3 +58,22 @@ def uniform_index(count: int, rng: RandomSource = None) -> int:
     if rng is None:
         return secrets.randbelow(count)
     return int(generator(rng).integers(count))
+
+
+def fair_choices(count: int, sides: int, rng: RandomSource = None) -> npt.NDArray[np.intp]:
+    """Draw ``count`` independent indices, each uniform on 0 … ``sides`` − 1 without any bias.
+
+    Words of 64 bits above the largest multiple of ``sides`` are drawn again.
+    """
+    integer("count", count, minimum=1)
+    integer("sides", sides, minimum=1, maximum=2**32)
+    if rng is not None:
+        return generator(rng).integers(sides, size=count).astype(np.intp)
+    words = np.frombuffer(os.urandom(8 * count), dtype="<u8").copy()
+    excess = 2**64 % sides
+    refused = np.flatnonzero(words >= np.uint64(2**64 - excess)) if excess else words[:0]
+    while refused.size:
+        words[refused] = np.frombuffer(os.urandom(8 * refused.size), dtype="<u8")
+        refused = refused[words[refused] >= np.uint64(2**64 - excess)]
+    chosen: npt.NDArray[np.intp] = (words % np.uint64(sides)).astype(np.intp)
+    return chosen

@@ -20,11 +20,14 @@ from .membership.bayes import bayes as bayes
 from .membership.bayes import bayes_success as bayes_success
 from .membership.declared import MembershipAttack as MembershipAttack
 from .membership.declared import membership_attack as membership_attack
+from .membership.groups import group_attack as group_attack
+from .membership.groups import swap_attack as swap_attack
 from .membership.likelihood import likelihood_ratio as likelihood_ratio
 from .membership.lira import lira as lira
 from .membership.roc import OperatingPoint as OperatingPoint
 from .membership.roc import RocSummary as RocSummary
 from .membership.roc import roc as roc
+from .membership.shadows import shadow_attack as shadow_attack
 from .retrieval.attack import retrieve as retrieve
 from .retrieval.attack import zipf as zipf
 from .retrieval.metrics import Complement as Complement

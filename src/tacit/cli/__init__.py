@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
 from tacit import __version__
-from tacit.cli import classifier, gate, ledger, show, statistic
+from tacit.cli import classifier, gate, ledger, show
 from tacit.cli.account import commands as account
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
+from tacit.cli.statistic import commands as statistic
+from tacit.statistics.user_code import QueryError
 
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
 PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
-INTERRUPTED, CLOSED = 130, 141
+REFUSED, QUERY_FAILED, INTERRUPTED, CLOSED = 2, 3, 130, 141
+
+# Flags of differential privacy, on commands whose promise is another one.
+ELSEWHERE = {
+    ("classifier", flag): "its promise is about the input: --success or --mi-budget bound it"
+    for flag in ("--epsilon", "--delta", "--mu", "--rho")
+}
 
 app = typer.Typer(
     name="tacit",
@@ -25,7 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("statistic")(statistic.statistic)
 app.command("classifier")(classifier.classifier)
 app.command("gate")(gate.gate)
 app.command("show")(show.show)
@@ -33,6 +41,7 @@ app.add_typer(account.app, name="account")
 app.add_typer(audit.app, name="audit")
 app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(statistic.app, name="statistic")
 
 
 def _version(asked: bool) -> None:
@@ -51,33 +60,64 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line: exit 0 when done, 1 when a gate is crossed, 2 on bad input."""
+    """Run the command line and exit with the code of ``run``."""
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; bad input is one sentence on standard error."""
+    """Run one command and return its exit code.
+
+    0 when done, 1 when a gate is crossed, 2 on bad input or an output that cannot be written, 3
+    when the caller's own query failed, 130 when interrupted, 141 when whoever reads the output
+    closed it; one sentence on standard error tells which.
+    """
     try:
         code = app(arguments, prog_name="tacit", standalone_mode=False)
+        sys.stdout.flush()
     except PARSER_ERROR as error:
         return _refuse(_parser_sentence(error, arguments))
+    except QueryError as error:
+        told = f" ({error.detail})" if "--show-values" in arguments and error.detail else ""
+        return _refuse(f"{error}{told}", QUERY_FAILED)
     except ValueError as error:
         return _refuse(str(error))
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        return CLOSED
-    except SystemExit as stop:
-        # the parser and the console turn a reader that went away into an exit of 1
-        if not isinstance(stop.__context__, BrokenPipeError):
+        return _closed()
+    except SystemExit as exit_:
+        # help is printed by rich's own console, which exits with 1 there
+        if not isinstance(exit_.__context__, BrokenPipeError):
             raise
-        return CLOSED
+        return _closed()
+    except OSError as error:
+        _discard_output()
+        where = f" {error.filename}" if error.filename else ""
+        return _refuse(f"cannot read or write{where or ' the output'} ({error.strerror or error})")
     if code == INTERRUPTED:
         print("tacit: interrupted", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
+def _closed() -> int:
+    _discard_output()
+    return CLOSED
+
+
+def _discard_output() -> None:
+    """Send what is still to be written nowhere: the interpreter would try once more at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        # a stream that has no file has nothing pending
+        return
+
+
 def _parser_sentence(error: Exception, arguments: list[str]) -> str:
+    unknown = getattr(error, "option_name", None)
+    elsewhere = ELSEWHERE.get((arguments[0], str(unknown))) if arguments else None
+    if elsewhere is not None:
+        return f"{arguments[0]} has no {unknown}; {elsewhere}"
     # the message alone does not name the flag; format_message does, in every parser typer brings
     sentence = str(getattr(error, "format_message", error.__str__)())
     for flag in getattr(getattr(error, "param", None), "opts", ()):
@@ -86,8 +126,8 @@ def _parser_sentence(error: Exception, arguments: list[str]) -> str:
     return sentence
 
 
-def _refuse(sentence: str) -> int:
+def _refuse(sentence: str, code: int = REFUSED) -> int:
     # a command given nothing at all has shown its help and has no sentence
     if sentence:
         print(f"tacit: {' '.join(sentence.split())}", file=sys.stderr)
-    return 2
+    return code

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from tacit._ground.checks import integer
-from tacit.cli.console import command_line, line
-from tacit.cli.options import Attacked, Force, Json, LedgerFile, NoBudget, Report, Secret, Seed
+from tacit.cli.console import line
+from tacit.cli.options import (
+    Attacked,
+    Force,
+    Json,
+    LedgerFile,
+    NoBudget,
+    Report,
+    Secret,
+    Seed,
+    grouped,
+)
 from tacit.cli.publishing import Destination, Flags, tell_prepared
+from tacit.cli.tables import Data, TableFlags
 
 
+@grouped
 def classifier(
-    data: Annotated[
-        str, typer.Argument(help="CSV file with a header line: a row per input, a logit per class.")
-    ],
+    *,
+    data: Data = None,
+    reading: TableFlags,
     labels: Annotated[
         str | None, typer.Option(help="Column with the class numbers, for accuracy and attacks.")
     ] = None,
@@ -52,15 +63,16 @@ def classifier(
     secret: Secret = None,
     no_budget: NoBudget = False,
 ) -> None:
-    """Release a classifier's logits with designed noise, a guarantee and a measured attack."""
+    """Release a classifier's logits with designed noise, a guarantee and a measured attack.
+
+    The table has a row per input and a logit per class.
+    """
     from tacit.classifiers import prepare_logits
-    from tacit.releases import Provenance
     from tacit.report.words import lines, verdict
-    from tacit.statistics.table import read_table
 
     if seed is not None:
         integer("--seed", seed, minimum=0)
-    table = read_table(data, None)
+    table = reading.read(data)
     flags = Flags(
         data=data,
         report=report,
@@ -71,17 +83,19 @@ def classifier(
         no_budget=no_budget,
         force=force,
     )
-    destination = Destination.checked(flags, table.fingerprint)
-    if labels is not None and labels not in table.names:
+    from tacit.ledger.notions import INFORMATION
+
+    destination = Destination.checked(flags, table, spends=INFORMATION)
+    if labels is not None and labels not in table.columns:
         raise ValueError(f"--labels: expected one of the columns, got {labels!r}")
-    kept = [place for place, name in enumerate(table.names) if name != labels]
+    kept = [place for place, name in enumerate(table.columns) if name != labels]
     prepared = prepare_logits(
         table.rows[:, kept],
         range(len(table.rows)),
         mi_budget=mi_budget,
         success=success,
         inputs=None if inputs is None else _rows(inputs),
-        labels=None if labels is None else table.rows[:, table.names.index(labels)],
+        labels=None if labels is None else table.rows[:, table.columns.index(labels)],
         method=method,
         confidence=confidence,
         attack=attack and not dry_run,
@@ -92,16 +106,7 @@ def classifier(
         return
     destination = destination.opened()
     release = destination.draw(prepared)
-    provenance = Provenance.capture(
-        command_line(),
-        data_name=os.path.basename(data),
-        data_fingerprint=table.fingerprint,
-        data_rows=len(table.rows),
-        data_columns=table.names,
-        secret=destination.secret,
-        ledger=None if destination.ledger is None else destination.ledger.location,
-    )
-    destination.store(release, provenance)
+    destination.store(release, destination.provenance(table))
     console, conclusion = destination.json.console, verdict(release.form)
     style = "bold" if conclusion.kind == "bounded" else "bold red"
     console.print(Text(conclusion.sentence, style))

@@ -16,9 +16,15 @@ LABEL_WIDTH = 13
 PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        # rich would exit with 1, which says that a threshold is crossed
+        raise BrokenPipeError
+
+
 def consoles(json_to_stdout: bool) -> Console:
     """Return the console for people: standard error when standard output carries JSON."""
-    return Console(stderr=json_to_stdout, highlight=False, soft_wrap=True)
+    return _Console(stderr=json_to_stdout, highlight=False, soft_wrap=True)
 
 
 def line(console: Console, label: str, text: str) -> None:

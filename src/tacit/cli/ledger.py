@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.console import line
-from tacit.cli.options import Force, Json
+from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import JsonOutput, json_output, ledger_file
+from tacit.cli.tables import TextFlags
 
 if TYPE_CHECKING:
     from tacit.ledger import Budget, BudgetChange, Entry, Ledger, Spending
+    from tacit.statistics.tables.reading import Fingerprints
 
 app = typer.Typer(
     help="Show what was spent on a secret, set what may be, verify the record.",
@@ -26,10 +28,13 @@ Data = Annotated[str | None, typer.Option(help="Table whose fingerprint is the s
 
 
 @app.command()
+@grouped
 def show(
+    *,
     ledger: Location,
     secret: Secret = None,
     data: Data = None,
+    text: TextFlags,
     json: Json = None,
     force: Force = False,
 ) -> None:
@@ -38,7 +43,7 @@ def show(
     from tacit.ledger import Ledger
 
     book = Ledger(ledger, create=False)
-    named = secret_name(book, secret, data)
+    named = secret_name(book, secret, _fingerprints(secret, data, text))
     if named is not None:
         _check_known(book, named)
     names = book.secrets() if named is None else (named,)
@@ -51,10 +56,13 @@ def show(
 
 
 @app.command()
+@grouped
 def budget(
+    *,
     ledger: Location,
     secret: Secret = None,
     data: Data = None,
+    text: TextFlags,
     mi_budget: Annotated[float | None, typer.Option(help="Information allowed, in nats.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="ε allowed.")] = None,
     delta: Annotated[float | None, typer.Option(help="δ allowed beside ε.")] = None,
@@ -91,9 +99,9 @@ def budget(
         raise ValueError("--drop: expected no limit beside it, got one")
     if asked:
         limits(*given)
-    name = secret_name(None, secret, data)
+    table = _fingerprints(secret, data, text)
     book = Ledger(ledger, create=asked)
-    name = secret_name(book, secret, data)
+    name = secret_name(book, secret, table)
     assert name is not None
     near = book.near(name) if asked and name not in book.secrets() else ()
     if not asked:
@@ -148,24 +156,20 @@ def _output(json: str | None, force: bool, ledger: str, data: str | None) -> Jso
     return json_output(json, force, others)
 
 
-def secret_name(book: Ledger | None, secret: str | None, data: str | None) -> str | None:
+def secret_name(book: Ledger, secret: str | None, table: Fingerprints | None) -> str | None:
     """Return the name given, or the name of the table given; None for neither."""
+    return secret if table is None else name_of_rows(book, table.rows, table.file)
+
+
+def name_of_rows(book: Ledger, rows: str, file: str | None) -> str:
+    """Return a table's name: its rows' fingerprint, or the file's where Tacit 0.1 entered it."""
+    return file if file in book.secrets() and file is not None else rows
+
+
+def _fingerprints(secret: str | None, data: str | None, text: TextFlags) -> Fingerprints | None:
     if secret is not None and data is not None:
         raise ValueError("--secret: expected --secret or --data, got both")
-    if data is None:
-        return secret
-    from tacit.statistics.table import fingerprint
-
-    rows = fingerprint(data)
-    return rows if book is None else name_of_rows(book, data, rows)
-
-
-def name_of_rows(book: Ledger, data: str, rows: str) -> str:
-    """Return a table's name: its rows' fingerprint, or the file's where Tacit 0.1 entered it."""
-    from tacit.statistics.table import file_digest
-
-    old = file_digest(data)
-    return old if old in book.secrets() else rows
+    return None if data is None else text.fingerprints(data)
 
 
 def _orders(text: str) -> list[float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,8 @@ class Provenance:
     """How a release was made.
 
     ``command`` is the command line or call; ``data_name``, ``data_fingerprint`` (SHA-256),
-    ``data_rows`` and ``data_columns`` describe the pool; ``created`` is ISO-8601 UTC.
+    ``data_rows``, ``data_columns``, ``data_categories`` (the levels that codes stand for) and
+    ``data_notes`` describe the pool; ``created`` is ISO-8601 UTC.
 
     Example:
         >>> Provenance.capture("tacit statistic ages.csv", data_rows=150).data_rows
@@ -34,6 +36,8 @@ class Provenance:
     data_fingerprint: str | None = None
     data_rows: int | None = None
     data_columns: tuple[str, ...] = ()
+    data_categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    data_notes: tuple[str, ...] = ()
     secret: str | None = None
     ledger: str | None = None
 
@@ -46,6 +50,8 @@ class Provenance:
         data_fingerprint: str | None = None,
         data_rows: int | None = None,
         data_columns: tuple[str, ...] = (),
+        data_categories: Mapping[str, tuple[str, ...]] | None = None,
+        data_notes: tuple[str, ...] = (),
         secret: str | None = None,
         ledger: str | None = None,
     ) -> Provenance:
@@ -61,10 +67,18 @@ class Provenance:
             data_fingerprint=data_fingerprint,
             data_rows=data_rows,
             data_columns=tuple(data_columns),
+            data_categories=dict(data_categories or {}),
+            data_notes=tuple(data_notes),
             secret=secret,
             ledger=ledger,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dictionary."""
-        return {**asdict(self), "data_columns": list(self.data_columns)}
+        levels = {name: list(levels) for name, levels in self.data_categories.items()}
+        return {
+            **asdict(self),
+            "data_columns": list(self.data_columns),
+            "data_categories": levels,
+            "data_notes": list(self.data_notes),
+        }

@@ -10,7 +10,7 @@ from tacit.releases import Form
 from tacit.releases.contradiction import refuted
 from tacit.text import beside, percent, percent_up, significant, significant_up
 
-SHOWN_NUMBERS = 4
+NUMBERS_PER_LINE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +69,9 @@ def plus_minus(measured: Interval) -> str:
 
 
 def lines(form: Form) -> list[tuple[str, str]]:
-    """Return the release in at most ten labelled lines, the verdict aside."""
-    told = [("release", f"{form.kind}: {form.title}")]
-    if form.numbers:
-        shown = ", ".join(
-            f"{number.name} = {beside(number.value, number.error)} ± {significant(number.error, 2)}"
-            for number in form.numbers[:SHOWN_NUMBERS]
-        )
-        more = len(form.numbers) - SHOWN_NUMBERS
-        told.append(("released", shown + (f", and {more} more" if more > 0 else "")))
+    """Return the release in at most ten labelled lines, the verdict and further numbers aside."""
+    first = [("release", f"{form.kind}: {form.title}"), *_released(form)]
+    told: list[tuple[str, str]] = []
     void = "void: " if form.reproducible else ""
     told += [("guarantee", void + held.describe()) for held in form.guarantees[:3]]
     told += [
@@ -90,7 +84,19 @@ def lines(form: Form) -> list[tuple[str, str]]:
         )
     told.append(("noise", form.method))
     told.append(("made", _made(form)))
-    return told[:9]
+    return first + told[:7]
+
+
+def _released(form: Form) -> list[tuple[str, str]]:
+    parts = [
+        f"{number.name} = {beside(number.value, number.error)} ± {significant(number.error, 2)}"
+        for number in form.numbers
+    ]
+    starts = range(0, len(parts), NUMBERS_PER_LINE)
+    return [
+        ("" if start else "released", ", ".join(parts[start : start + NUMBERS_PER_LINE]))
+        for start in starts
+    ]
 
 
 def use_words(form: Form, name: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit._ground.checks import Array
 from tacit.statistics.models import Centroids, LeastSquares, Logistic
+from tacit.statistics.user_code import query_error
 
 Rows: TypeAlias = Array
 RowFunction: TypeAlias = Callable[[Rows], Any]
@@ -21,6 +22,18 @@ SYNONYMS = {
     "ols": "least-squares",
     "k-means": "kmeans",
 }
+# Names that are statistics of sums alone, as ``sums.sum_query`` reads them.
+SUMS_ONLY = (
+    "count",
+    "sum",
+    "variance",
+    "correlation",
+    "second-moments",
+    "principal-components",
+    "histogram:COLUMN",
+    "two-way:A,B",
+    "cumulative:COLUMN:1,2",
+)
 DEFAULT_QUANTILES = (0.25, 0.5, 0.75)
 DEFAULT_CENTROIDS = 3
 
@@ -156,8 +169,9 @@ def resolve_query(
         A ``Query``; its names are None for a callable, whose numbers are not known by name.
 
     Raises:
-        ValueError: an unknown text, a module or function that cannot be imported, a target that
-            is not a column, a parameter out of range.
+        ValueError: an unknown text, a module or function that is not there, a target that is not a
+            column, a parameter out of range.
+        QueryError: a module of the caller's own that raises when it is imported.
 
     Example:
         >>> resolve_query("mean+std", ["height"]).names
@@ -198,11 +212,15 @@ def _built_in(text: str, query: str, width: int, target: int) -> Any:
         "logistic": Logistic(target),
     }
     if name not in plain or parameter:
-        known = ", ".join(built_in_queries())
-        raise ValueError(
-            f"query: expected one of {known} (joined by '+'), or module:function, got {query!r}"
-        )
+        raise _unknown(query)
     return plain[name]
+
+
+def _unknown(query: str) -> ValueError:
+    known = ", ".join(dict.fromkeys([*built_in_queries(), *SUMS_ONLY]))
+    return ValueError(
+        f"query: expected one of {known} (joined by '+'), or module:function, got {query!r}"
+    )
 
 
 def _is_import(query: str) -> bool:
@@ -212,10 +230,15 @@ def _is_import(query: str) -> bool:
 
 def _imported(query: str) -> RowFunction:
     module_name, _, attribute = query.partition(":")
+    if not all(part.isidentifier() for part in f"{module_name}.{attribute}".split(".")):
+        raise _unknown(query)
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:
-        raise ValueError(f"query: cannot import module {module_name!r}: {error}") from error
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            raise ValueError(f"{_unknown(query)}; there is no module {missing!r}") from None
+        raise query_error(query, error, " while its module was imported") from error
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise ValueError(f"query: module {module_name!r} has no {attribute!r}")

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array, plain
 from tacit.compute import parallel_map
-from tacit.statistics.candidates import CandidateFamily
 from tacit.statistics.queries import Query
+from tacit.statistics.user_code import query_error
 
 REPEATED_CALLS = 3
 REPEAT_TOLERANCE = 1e-9
 REAL_KINDS = "fiubO"
+
+
+class Candidates(Protocol):
+    """Subsets of the pool on which a query is run."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def members(self, candidate: int) -> npt.NDArray[np.intp]:
+        """Return the rows of one of them."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +34,7 @@ class _Evaluation:
 
     query: Query
     pool: Array
-    family: CandidateFamily
+    family: Candidates
 
     def __call__(self, candidate: int) -> Array:
         rows = self.pool[self.family.members(candidate)]
@@ -51,15 +62,11 @@ class _Evaluation:
     def _call(self, rows: Array) -> Any:
         if not self.query.imported:
             return self.query.function(rows)
-        count = len(rows)
         try:
             return self.query.function(rows)
-        except Exception as error:
-            # its message may quote a cell of the table
-            raise ValueError(
-                f"query: {self.query.description} raised {type(error).__name__} "
-                f"on a candidate of {count} rows"
-            ) from error
+        except (Exception, SystemExit) as error:
+            where = f" on a candidate of {len(rows)} rows"
+            raise query_error(self.query.description, error, where) from error
 
 
 def _numbers(result: Any) -> Array | None:
@@ -83,7 +90,7 @@ def _numbers(result: Any) -> Array | None:
 def simulate(
     query: Query,
     pool: Array,
-    family: CandidateFamily,
+    family: Candidates,
     *,
     workers: int | None,
     progress: bool | None,

@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import (
-    Array,
-    RandomSource,
-    array,
-    boolean,
-    choice,
-    generator,
-    in_interval,
-    integer,
-    is_reproducible,
-)
-from tacit._ground.random import uniform_index
+from tacit._ground.checks import Array, RandomSource, array, boolean, choice, in_interval
 from tacit._ground.reprs import shown
-from tacit.attacks import MembershipAttack, membership_attack
-from tacit.guarantees import InformationBound, SuccessBound
-from tacit.releases.prepared import Book, Expected, Prepared
-from tacit.releases.publication import allowed_nats
-from tacit.statistics.candidates import draw_family, subset_rate
-from tacit.statistics.plan import METHODS, Plan, Request, certified_plan
-from tacit.statistics.queries import Query, RowFunction, resolve_query
+from tacit.releases.prepared import Book
+from tacit.statistics.draws import DrawSettings, PreparedStatistic, listed, prepare_draw
+from tacit.statistics.numbers import NumbersRelease
+from tacit.statistics.prepared_numbers import PreparedNumbers
+from tacit.statistics.promises import (
+    PROMISES,
+    Declared,
+    Settings,
+    prepare_promise,
+    query_of,
+    refuse,
+)
+from tacit.statistics.queries import Query, RowFunction
 from tacit.statistics.release import StatisticRelease
-from tacit.statistics.simulation import simulate
+from tacit.statistics.strength import Strength
+from tacit.statistics.sums.query import SumQuery
+from tacit.statistics.sums.statistic import Statistic
+from tacit.statistics.tables.table import Category, Table
+
+AnyQuery: TypeAlias = str | RowFunction | Query | Statistic | SumQuery | Sequence[Statistic]
 
 SMALLEST_POOL = 4
-ATTACKED_ROWS = 2000
 
 
 class Options(TypedDict, total=False):
-    """The options of ``prepare``."""
+    """The options of ``prepare``, but for ``protect``."""
 
     mi_budget: float | None
     success: float | None
+    mu: float | None
+    epsilon: float | None
+    delta: float | None
+    rho: float | None
+    pairs: Any
+    bounds: Any
+    levels: Any
+    adjacency: str
     sampling_rate: float
     method: str
     simulations: int
@@ -57,12 +62,37 @@ class Options(TypedDict, total=False):
     attack_trials: int
 
 
+@overload
 def prepare(
-    query: str | RowFunction | Query,
-    pool: ArrayLike,
+    query: AnyQuery,
+    pool: Any,
     *,
+    protect: Literal["rows", "table"] = ...,
+    **options: Unpack[Options],
+) -> PreparedNumbers: ...
+@overload
+def prepare(
+    query: AnyQuery, pool: Any, *, protect: Literal["draw"], **options: Unpack[Options]
+) -> PreparedStatistic: ...
+@overload
+def prepare(
+    query: AnyQuery, pool: Any, *, protect: str, **options: Unpack[Options]
+) -> PreparedStatistic | PreparedNumbers: ...
+def prepare(
+    query: AnyQuery,
+    pool: Any,
+    *,
+    protect: str = "rows",
     mi_budget: float | None = None,
     success: float | None = None,
+    mu: float | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    pairs: Any = None,
+    bounds: Any = None,
+    levels: Any = None,
+    adjacency: str = "add-remove",
     sampling_rate: float = 0.5,
     method: str = "auto",
     simulations: int = 2000,
@@ -76,8 +106,20 @@ def prepare(
     progress: bool | None = None,
     attack: bool = True,
     attack_trials: int = 2000,
-) -> PreparedStatistic:
-    """Certify a statistic of a random subset of the pool, before anything is drawn.
+) -> PreparedStatistic | PreparedNumbers:
+    """Certify a statistic of a table under one of three promises, before anything is drawn.
+
+    ``protect`` names what is hidden:
+
+    * ``"rows"``: whether any one row of the pool was drawn, even from someone who knows every
+      other row. The pool's rows are put in pairs and a fair coin draws one of each. Flipping one
+      coin moves a sum over rows by one swap z, whatever the others are, so noise with
+      ``zᵀ Σ⁻¹ z <= μ²`` for every swap is μ-Gaussian differential privacy of each coin: it is
+      guessed right with probability Φ(μ/2) at most. The pairs are chosen, from the pool alone,
+      for the least noise;
+    * ``"table"``: that a row is in the table at all (differential privacy): every row is clamped
+      to declared bounds, and the noise covers whatever a row within them could add;
+    * ``"draw"``: everything about which rows were drawn, up to β nats, as follows.
 
     K subsets are declared, in which every row of the pool is equally often; the query is run on
     each; one is drawn uniformly and its output x published as ``y = x + N(0, Σ)``. The secret X is
@@ -93,21 +135,41 @@ def prepare(
     deviation, which is post-processing and leaves no low-order bits of the noise behind.
 
     Args:
-        query: a built-in name, ``module:function``, or a callable on (n, p) rows that returns d
-            numbers and the same ones for the same rows (see ``resolve_query``).
+        query: a built-in name (see ``sums.sum_query`` and ``resolve_query``), a statistic of
+            ``tacit.statistics.sums`` or several, ``module:function``, or a callable on (n, p) rows
+            that returns d numbers and the same ones for the same rows.
         pool: (N, p) finite numbers, N >= 4.
-        mi_budget: β > 0 in nats; or
-        success: s in (max(q, 1 − q), 1), converted to the largest budget that allows it.
-        sampling_rate: q; realised to 0.1% as a short fraction, the exact prior of every row.
-        method: ``"auto"`` or ``"true-information"``, the least noise under the exact information
-            (``design.true_information``); or ``"exact"``, ``"linear"`` or ``"diagonal"``, under
-            the Gaussian information, as in ``gaussian_information``.
-        simulations: K at least, rounded up to whole cycles of candidates.
+        protect: ``"rows"``, ``"table"`` or ``"draw"``.
+        mi_budget: β > 0 in nats (``"draw"``); or
+        success: s in (max(q, 1 − q), 1): largest chance of guessing right whether a row was
+            drawn, or is in the table.
+        mu: μ > 0 of Gaussian differential privacy instead (``"rows"``, ``"table"``); or
+        epsilon: ε > 0, with
+        delta: δ in (0, 1); or
+        rho: ρ > 0 of zero-concentrated differential privacy.
+        pairs: for ``"rows"``: ``"nearest"`` when None, ``"random"``, ``"column:NAME"``, a
+            ``pairs.Pairing``, or (P, k) rows of the pool.
+        bounds: for ``"table"``: (lowest, highest) of every column that the query reads, by name or
+            as (p, 2); declared, not looked up.
+        levels: for ``"table"``: the categories of columns, by name, declared likewise.
+        adjacency: for ``"table"``: ``"add-remove"`` or ``"replace"`` one row.
+        sampling_rate: q; for ``"draw"`` realised to 0.1% as a short fraction, the exact prior of
+            every row; for ``"rows"`` 1/k, one row of every group of k.
+        method: for ``"draw"``: ``"auto"`` or ``"true-information"``, the least noise under the
+            exact information (``design.true_information``); or ``"exact"``, ``"linear"`` or
+            ``"diagonal"``, under the Gaussian information, as in ``gaussian_information``. For
+            ``"rows"``: ``"sums"`` (by theorem), ``"swaps"`` (expected swaps under fresh coins) or
+            ``"family"`` (exact posterior over declared draws, for an attacker who is not told what
+            was drawn of other pairs), which hold with ``confidence``; ``"cheaper"`` takes that one
+            of these two whose pilot expects less noise; ``"auto"`` takes sums where the query adds
+            up, else swaps, or the family where swaps need more than 2,000,000 calls of the query.
+        simulations: K at least, rounded up to whole cycles of candidates; for ``"rows"`` draws on
+            which a query that does not add up is certified.
         rng: None draws from the operating system. A seed or generator makes the release
             reproducible, which voids the guarantee and is recorded.
-        cost: what noise costs: None or ``"squared"`` (sum of squared errors), ``"relative"``
-            (each output in units of its own standard deviation), or F as in
-            ``gaussian_information``.
+        cost: what noise costs: ``"squared"`` (sum of squared errors), ``"relative"`` (each output
+            in units of its own standard deviation), or F as in ``gaussian_information``; None for
+            ``"relative"``.
         confidence: of the guarantee where it rests on simulated releases, in (0, 1); it says so.
         columns: names of the p columns; those of a data frame, else ``x0`` …, when None.
         names: d labels of the outputs, where the query has none of its own or to replace them.
@@ -119,8 +181,8 @@ def prepare(
         attack_trials: simulated releases for the attack, >= 4.
 
     Returns:
-        The ``PreparedStatistic``: the guarantees, the error that every number will have, and
-        ``draw``.
+        The ``PreparedStatistic``, or ``PreparedNumbers`` for ``"rows"`` and ``"table"``: the
+        guarantees, the error that every number will have, and ``draw``.
 
     Raises:
         ValueError: a bad argument, or a query that fails on a candidate (its number of rows is
@@ -128,105 +190,99 @@ def prepare(
 
     Example:
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
-        >>> prepared = prepare("mean", heights, success=0.6, simulations=200, attack=False)
+        >>> prepared = prepare("mean", heights, success=0.6, attack=False)
         >>> [entry.name for entry in prepared.expected], prepared.membership.success <= 0.6
         (['mean[x0]'], True)
 
-    Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise).
+    Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise); for rows, Dong, Roth and Su
+    (2022), Theorem 2.7, with the noise of dsi, Theorem 3.3.
     """
-    rows = _checked_pool(pool)
-    labels = _column_names(frame_columns(pool) if columns is None else columns, rows.shape[1])
-    resolved = resolve_query(query, labels, target)
-    choice("method", method, METHODS)
-    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    candidates = integer("simulations", simulations, minimum=2)
-    integer("attack_trials", attack_trials, minimum=4)
+    choice("protect", protect, PROMISES)
     boolean("attack", attack)
-    rate = subset_rate(
-        len(rows),
-        in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True, open_high=True),
-        candidates,
-    )
-    prior = max(float(rate), 1.0 - float(rate))
-    budget = allowed_nats(mi_budget, success, prior)
-    source = generator(rng)
-    family = draw_family(len(rows), rate, candidates, source)
-    outputs = simulate(resolved, rows, family, workers=workers, progress=progress)
-    named = _output_names(names, resolved, outputs.shape[1])
-    request = Request(budget, method, cost, level, is_reproducible(rng), progress)
-    plan = certified_plan(outputs, family, named, request, source)
-    return PreparedStatistic(
-        guarantees=(plan.membership, plan.guarantee),
-        spends=(plan.guarantee,),
-        expected=tuple(
-            Expected(name=name, error=float(error))
-            for name, error in zip(named, np.sqrt(plan.diagnostics.noise_variance), strict=True)
-        ),
-        description=resolved.description,
-        query=resolved.description,
-        reproducible=is_reproducible(rng),
-        plan=plan,
-        attack=_attacked(plan, attack_trials, source) if attack else None,
-        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
-        source=None if rng is None else source,
-    )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedStatistic(Prepared[StatisticRelease]):
-    """A statistic that is certified and not yet drawn; for the holder of the pool.
-
-    Attributes:
-        query: what is computed.
-        plan: candidates, their outputs, the noise and what is certified.
-        attack: the strongest membership attack on simulated releases; None when none was run.
-        seed: the integer seed, when one was given.
-        source: the generator that the draw uses; None for the operating system's.
-    """
-
-    query: str
-    plan: Plan = field(repr=False)
-    attack: MembershipAttack | None = field(repr=False)
-    seed: int | None
-    source: np.random.Generator | None = field(repr=False)
-
-    @property
-    def guarantee(self) -> InformationBound:
-        """The bound on what the release tells about the draw, in nats."""
-        return self.plan.guarantee
-
-    @property
-    def membership(self) -> SuccessBound:
-        """The bound on guessing whether a row was drawn."""
-        return self.plan.membership
-
-    def _drawn(self) -> StatisticRelease:
-        return StatisticRelease(
-            release=_draw(self.plan, self.source),
-            names=self.plan.names,
-            guarantee=self.plan.guarantee,
-            membership=self.plan.membership,
-            design=self.plan.design,
-            diagnostics=self.plan.diagnostics,
-            attack=self.attack,
-            query=self.query,
-            method=self.plan.design.method,
-            reproducible=self.reproducible,
-            seed=self.seed,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+    rows, labels, categories = checked_pool(pool, columns)
+    strength = Strength(success, mu, epsilon, delta, rho)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    if protect != "draw":
+        _check_dropped(pool, protect, adjacency)
+        refuse("mi_budget", mi_budget, protect)
+        return prepare_promise(
+            protect,
+            query,
+            rows,
+            labels,
+            target,
+            strength=strength,
+            settings=Settings(
+                names=names,
+                sampling_rate=sampling_rate,
+                pairs=pairs,
+                cost=cost,
+                rng=rng,
+                attack=attack,
+                attack_trials=attack_trials,
+                progress=progress,
+                workers=workers,
+                confidence=level,
+                method=method,
+                simulations=simulations,
+            ),
+            declared=Declared.of(labels, bounds, levels, adjacency, categories),
         )
+    others = {"mu": mu, "epsilon": epsilon, "delta": delta, "rho": rho}
+    others |= {"pairs": pairs, "bounds": bounds, "levels": levels}
+    for name, value in others.items():
+        refuse(name, value, protect)
+    settings = DrawSettings(
+        mi_budget=mi_budget,
+        success=success,
+        sampling_rate=sampling_rate,
+        method=method,
+        simulations=simulations,
+        rng=rng,
+        cost="relative" if cost is None else cost,
+        confidence=level,
+        names=names,
+        workers=workers,
+        progress=progress,
+        attack=attack,
+        attack_trials=attack_trials,
+    )
+    return prepare_draw(query_of(query, labels, rows, target), rows, settings)
 
 
+@overload
 def privatize(
-    query: str | RowFunction | Query,
-    pool: ArrayLike,
+    query: AnyQuery,
+    pool: Any,
     *,
     ledger: Book | None = None,
     secret: str | None = None,
     no_budget: bool = False,
+    protect: Literal["rows", "table"] = ...,
     **options: Unpack[Options],
-) -> StatisticRelease:
-    """Release a statistic of a random subset of the pool: ``prepare(...).draw(...)`` in one call.
+) -> NumbersRelease: ...
+@overload
+def privatize(
+    query: AnyQuery,
+    pool: Any,
+    *,
+    ledger: Book | None = None,
+    secret: str | None = None,
+    no_budget: bool = False,
+    protect: Literal["draw"],
+    **options: Unpack[Options],
+) -> StatisticRelease: ...
+def privatize(
+    query: AnyQuery,
+    pool: Any,
+    *,
+    ledger: Book | None = None,
+    secret: str | None = None,
+    no_budget: bool = False,
+    protect: str = "rows",
+    **options: Unpack[Options],
+) -> StatisticRelease | NumbersRelease:
+    """Release a statistic under one of three promises: ``prepare(...).draw(...)`` in one call.
 
     Args:
         query: as for ``prepare``.
@@ -234,51 +290,54 @@ def privatize(
         ledger: what the release spends from, a ``tacit.Ledger``; None for none.
         secret: name of the secret in the ledger.
         no_budget: release though the secret has no budget and others have one.
+        protect: as for ``prepare``.
         options: the other arguments of ``prepare``.
 
     Returns:
-        The ``StatisticRelease``. It holds neither the candidate drawn nor its output.
+        The ``StatisticRelease``, or ``NumbersRelease`` for ``"rows"`` and ``"table"``. It holds
+        nothing of what was drawn.
 
     Raises:
         ValueError: as ``prepare``, or a refusal of the ledger; nothing is drawn then.
 
     Example:
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
-        >>> release = privatize("mean", heights, success=0.6, simulations=200, attack=False)
+        >>> release = privatize("mean", heights, success=0.6, attack=False)
         >>> release.names, release.membership.success <= 0.6
         (('mean[x0]',), True)
+        >>> bool(release.errors[0] < release.sampling[0])
+        True
 
-    Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise).
+    Source: as ``prepare``.
     """
-    prepared = prepare(query, pool, **options)
+    prepared = prepare(query, pool, protect=protect, **options)
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
-def _attacked(plan: Plan, trials: int, source: np.random.Generator) -> MembershipAttack | None:
-    """Run the attackers on simulated releases, on at most ``ATTACKED_ROWS`` random rows."""
-    if plan.design.method == "constant":
-        return None
-    pool_rows = plan.family.pool_rows
-    rows = np.arange(pool_rows)
-    if pool_rows > ATTACKED_ROWS:
-        rows = np.sort(source.choice(pool_rows, ATTACKED_ROWS, replace=False))
-    measured = membership_attack(
-        plan.outputs,
-        plan.family.columns(rows),
-        plan.design.covariance if plan.design.rank > 0 else None,
-        trials=trials,
-        rng=source,
-    )
-    return measured.with_record(int(rows[measured.worst_record]))
+def _check_dropped(pool: Any, protect: str, adjacency: str) -> None:
+    if protect == "table" and adjacency == "replace" and isinstance(pool, Table) and pool.dropped:
+        raise ValueError(
+            "adjacency: expected 'add-remove' for a table of which rows were dropped, as a row "
+            "that is replaced may be one of them, got 'replace'"
+        )
 
 
-def _draw(plan: Plan, rng: np.random.Generator | None) -> Array:
-    """Draw the secret and the noise; neither outlives this function."""
-    chosen = uniform_index(len(plan.family), rng)
-    return plan.design.release(plan.outputs[chosen], rng=rng)
+def checked_pool(
+    pool: Any, columns: Sequence[str] | None
+) -> tuple[Array, tuple[str, ...], Mapping[str, Category]]:
+    """Return the rows, the names of the columns, and what the codes in them mean.
+
+    Raises:
+        ValueError: as ``prepare``.
+    """
+    known = as_pool(pool)
+    rows = _checked_rows(known)
+    categories = known.categories if isinstance(known, Table) else {}
+    labels = _column_names(frame_columns(known) if columns is None else columns, rows.shape[1])
+    return rows, labels, categories
 
 
-def _checked_pool(pool: Any) -> Array:
+def _checked_rows(pool: Any) -> Array:
     checked = array("pool", pool, ndim=(1, 2))
     rows = np.ascontiguousarray(checked[:, None] if checked.ndim == 1 else checked)
     if len(rows) < SMALLEST_POOL:
@@ -289,31 +348,23 @@ def _checked_pool(pool: Any) -> Array:
 def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     if columns is None:
         return tuple(f"x{index}" for index in range(width))
-    if isinstance(columns, str) or not all(isinstance(name, str) for name in _listed(columns)):
-        raise ValueError(f"columns: expected {width} names, got {columns!r}")
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in listed(columns)):
+        raise ValueError(f"columns: expected {width} names, got {shown(columns)}")
     if len(columns) != width or len(set(columns)) != width:
         raise ValueError(f"columns: expected {width} different names, got {list(columns)}")
     return tuple(columns)
+
+
+def as_pool(pool: Any) -> Any:
+    """Return a data frame that exports itself to Arrow as a ``Table``, anything else as it is."""
+    if not hasattr(pool, "__arrow_c_stream__"):
+        return pool
+    from tacit.statistics.tables.reading import read_table
+
+    return read_table(pool)
 
 
 def frame_columns(pool: Any) -> list[str] | None:
     """Return the column names of a data frame, such as one of pandas or polars."""
     names = getattr(pool, "columns", None)
     return None if names is None else [str(name) for name in names]
-
-
-def _listed(names: Any) -> list[Any]:
-    return list(names) if isinstance(names, (list, tuple, np.ndarray)) else [names]
-
-
-def _output_names(names: Sequence[str] | None, query: Query, size: int) -> tuple[str, ...]:
-    if names is None and query.names is None:
-        return tuple(f"y{index}" for index in range(size))
-    chosen = list(query.names or ()) if names is None else _listed(names)
-    if not all(isinstance(name, str) and name.strip() for name in chosen):
-        raise ValueError(f"names: expected {size} labels, one per output, got {shown(names)}")
-    if len(chosen) != size:
-        raise ValueError(f"names: expected {size} labels, one per output, got {len(chosen)}")
-    if names is not None and len(set(chosen)) != size:
-        raise ValueError("names: expected different labels, got one of them twice")
-    return tuple(map(str, chosen))

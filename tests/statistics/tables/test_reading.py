@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.statistics.table import fingerprint, read_table
+from tacit.statistics import fingerprint, read_table
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -20,7 +20,7 @@ def test_tables_in_every_dress_read_alike(
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode())
     table = read_table(path)
-    assert table.names == ("first, or; so", "second")
+    assert table.columns == ("first, or; so", "second")
     assert table.rows.tolist() == [[1.5, -2000.0], [0.0, 0.25]]
     assert table.fingerprint == fingerprint(path)
 

@@ -1,0 +1,140 @@
+"""Flags of every command that reads a table, and the reading."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tacit.statistics import Table
+    from tacit.statistics.tables.reading import Fingerprints
+
+Data = Annotated[
+    str | None,
+    typer.Argument(
+        help="Table: CSV with a header line, Parquet or Arrow, compressed or not; - for standard "
+        "input. Left out with --sql."
+    ),
+]
+Columns = Annotated[
+    str | None, typer.Option(help="Columns to use, separated by commas; all when left out.")
+]
+Missing = Annotated[
+    str, typer.Option(help="Rows with nothing in a column used: refuse the table, or drop them.")
+]
+Category = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[=LEVEL,…]",
+        help="Column to use as codes 0, 1, …, with its levels, or those that occur. May be "
+        "repeated.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFlags:
+    """How a CSV file is written."""
+
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of a CSV file; found when left out.")
+    ] = None
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates the fields of a CSV file; found as well.")
+    ] = None
+    decimal: Annotated[str, typer.Option(help="Mark in the numbers of texts, . or a comma.")] = "."
+
+    def fingerprints(self, data: str) -> Fingerprints:
+        """Return what names a table in a ledger."""
+        from tacit.statistics.tables.reading import fingerprints
+
+        return fingerprints(
+            data, encoding=self.encoding, delimiter=self.delimiter, decimal=self.decimal
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFlags(TextFlags):
+    """Where a table is read from, and how."""
+
+    sql: Annotated[
+        str | None, typer.Option(help="Query whose result is the table, instead of a file.")
+    ] = None
+    database: Annotated[
+        str | None,
+        typer.Option(
+            help="What --sql asks: an SQLite or DuckDB file or a database URL; DuckDB in memory "
+            "when left out."
+        ),
+    ] = None
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Let refusals repeat cells and headers.")
+    ] = False
+
+    def read(
+        self,
+        data: str | None,
+        columns: Sequence[str] | None = None,
+        *,
+        missing: str = "refuse",
+        categories: Sequence[str] | None = None,
+    ) -> Table:
+        """Return the table that the flags name."""
+        from tacit.statistics import read_query, read_table
+
+        levels = _levels(categories)
+        if self.sql is None:
+            if self.database is not None:
+                raise ValueError("--database: expected --sql beside it, got none")
+            if data is None:
+                raise ValueError("DATA: expected a table, or --sql, got neither")
+            return read_table(
+                data,
+                columns,
+                categories=levels,
+                missing=missing,
+                encoding=self.encoding,
+                delimiter=self.delimiter,
+                decimal=self.decimal,
+                show_values=self.show_values,
+            )
+        for flag, given in (
+            ("DATA", data),
+            ("--encoding", self.encoding),
+            ("--delimiter", self.delimiter),
+        ):
+            if given is not None:
+                raise ValueError(f"{flag}: expected none beside --sql, got {given!r}")
+        return read_query(
+            self.sql,
+            self.database,
+            columns,
+            categories=levels,
+            missing=missing,
+            decimal=self.decimal,
+            show_values=self.show_values,
+        )
+
+
+def listed(flag: str, text: str) -> list[str]:
+    """Return what a flag lists by commas; a name that holds one is quoted."""
+    names = [name.strip() for name in next(csv.reader([text]), [])]
+    if not names or not all(names):
+        raise ValueError(f"{flag}: expected names separated by commas, got {text!r}")
+    return names
+
+
+def _levels(categories: Sequence[str] | None) -> dict[str, list[str] | None]:
+    levels: dict[str, list[str] | None] = {}
+    for text in categories or ():
+        name, given, values = text.partition("=")
+        if not name.strip():
+            raise ValueError(f"--category: expected NAME or NAME=LEVEL,LEVEL, got {text!r}")
+        if name.strip() in levels:
+            raise ValueError(f"--category: the column {name.strip()!r} is named twice")
+        levels[name.strip()] = listed("--category", values) if given else None
+    return levels

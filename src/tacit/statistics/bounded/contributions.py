@@ -1,0 +1,197 @@
+"""What any row within declared bounds can add to the sums: patterns of counts, boxes of numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import Array
+from tacit.statistics.sums.query import SumQuery
+from tacit.statistics.sums.terms import Condition, Term, row_values, term
+from tacit.statistics.sums.totals import GridValues
+
+# Bits of the largest number that a row may add; sums of 2²⁶ rows are exact.
+GRID_BITS = 26
+MOST_ROWS = 2**26
+MOST_PATTERNS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """What rows add when they are clamped to bounds that were declared.
+
+    A term with factors adds a number in ``[−w, w]`` after a public offset is taken from it, and 0
+    outside its conditions; a term without adds 0 or 1.
+
+    Attributes:
+        query: what is computed.
+        centres: (p,) middles of the bounds.
+        lows: (p,) lower bounds, −inf where none is needed.
+        highs: (p,) upper bounds.
+        widths: (k,) w of each term; 1 for those without factors.
+        offsets: (k,) what is taken from a term inside its conditions.
+        counts: (k,) places of the counts by which the offsets are given back.
+    """
+
+    query: SumQuery
+    centres: Array
+    lows: Array
+    highs: Array
+    widths: Array
+    offsets: Array
+    counts: npt.NDArray[np.intp]
+
+    @cached_property
+    def numeric(self) -> npt.NDArray[np.bool_]:
+        """Which terms have factors, (k,)."""
+        return np.array([bool(one.factors) for one in self.query.terms])
+
+    @cached_property
+    def parts(self) -> tuple[tuple[npt.NDArray[np.intp], Array], ...]:
+        """Counts whose conditions share columns: their places, and every pattern of one row.
+
+        A row adds one pattern (m, places) of zeros and ones to each part.
+        """
+        terms = self.query.terms
+        left = np.flatnonzero(~self.numeric).tolist()
+        found = []
+        while left:
+            together = [left.pop(0)]
+            columns = _columns([terms[together[0]]])
+            grown = True
+            while grown:
+                joining = [place for place in left if columns & _columns([terms[place]])]
+                grown = bool(joining)
+                for place in joining:
+                    left.remove(place)
+                    together.append(place)
+                    columns |= _columns([terms[place]])
+            places = sorted(together)
+            found.append((np.array(places), _patterns([terms[place] for place in places])))
+        return tuple(found)
+
+    def values(self, rows: Array) -> GridValues:
+        """Return what clamped rows add, on a grid that the bounds alone set; none beyond w."""
+        clamped = np.clip(rows, self.lows, self.highs)
+        added = row_values(self.query.terms, clamped, self.centres)
+        held = [term(one.conditions) for one in self.query.terms]
+        inside = row_values(held, clamped, self.centres)
+        added -= self.offsets * inside
+        integers = np.rint(np.ldexp(added, -self.exponents))
+        most = np.floor(np.ldexp(self.widths, -self.exponents))
+        np.clip(integers, -most, most, out=integers)
+        integers += 0.0
+        return GridValues(integers, self.exponents)
+
+    def clamped(self, rows: Array) -> int:
+        """Return how many rows have a number outside its bounds; for the holder of the table."""
+        outside = (rows < self.lows) | (rows > self.highs)
+        return int(outside.any(axis=1).sum())
+
+    @cached_property
+    def exponents(self) -> npt.NDArray[np.int64]:
+        """Exponents of the grid, (k,)."""
+        top = np.frexp(self.widths)[1]
+        return np.where(self.numeric, top - GRID_BITS, 0).astype(np.int64)
+
+    def finish(self, sums: Array, drawn: float | None) -> Array:
+        """Return the numbers that follow from sums without the offsets, means within bounds."""
+        return self.query.finish(
+            self.restored(sums), self.centres, drawn, bounds=(self.lows, self.highs)
+        )
+
+    def restored(self, sums: Array) -> Array:
+        """Return sums (k,) or (n, k) of the terms from those without the offsets."""
+        return sums + self.offsets * sums[..., self.counts]
+
+
+def contributions(
+    query: SumQuery, columns: Sequence[str], bounds: Mapping[int, tuple[float, float]]
+) -> Contributions:
+    """Return what rows within the bounds can add.
+
+    Raises:
+        ValueError: a column whose numbers are added has no bounds.
+    """
+    terms = query.terms
+    needed = sorted({column for one in terms for column in one.factors})
+    missing = [columns[column] for column in needed if column not in bounds]
+    if missing:
+        raise ValueError(
+            f"bounds: expected (lowest, highest) of {', '.join(missing)}, declared without looking "
+            "at the table, got none"
+        )
+    lows, highs = np.full(query.width, -np.inf), np.full(query.width, np.inf)
+    centres, half = np.zeros(query.width), np.zeros(query.width)
+    for column in needed:
+        lows[column], highs[column] = bounds[column]
+        centres[column] = 0.5 * lows[column] + 0.5 * highs[column]
+        reach = max(highs[column] - centres[column], centres[column] - lows[column])
+        # the difference was rounded
+        half[column] = math.nextafter(reach, math.inf)
+    widths, offsets = np.ones(len(terms)), np.zeros(len(terms))
+    counts = np.zeros(len(terms), dtype=np.intp)
+    places = {one: place for place, one in enumerate(terms)}
+    for place, one in enumerate(terms):
+        if not one.factors:
+            continue
+        width = math.prod(half[column] for column in one.factors)
+        base = places.get(Term(one.conditions))
+        if len(one.factors) == 2 and one.factors[0] == one.factors[1] and base is not None:
+            # a square lies in [0, w]: from its middle it is half as far
+            offsets[place], counts[place] = 0.5 * width, base
+            width = 0.5 * width
+        widths[place] = width * (1.0 + 2.0**-50)
+    return Contributions(query, centres, lows, highs, widths, offsets, counts)
+
+
+def _columns(terms: Sequence[Term]) -> set[int]:
+    return {one.column for term in terms for one in term.conditions}
+
+
+def _patterns(terms: Sequence[Term]) -> Array:
+    """Return every set of terms whose conditions one row can meet together, (m, terms)."""
+    conditions = sorted({one for term in terms for one in term.conditions})
+    pieces = [
+        _pieces([one for one in conditions if one.column == column])
+        for column in sorted({one.column for one in conditions})
+    ]
+    cells = math.prod(len(piece) for piece in pieces)
+    if cells > MOST_PATTERNS:
+        raise ValueError(
+            f"query: expected conditions that split the rows into at most {MOST_PATTERNS} cells, "
+            f"got {cells}: ask for fewer bins or thresholds together"
+        )
+    found = set()
+    for chosen in itertools.product(*pieces):
+        held = set().union(*chosen)
+        found.add(tuple(set(term.conditions) <= held for term in terms))
+    return np.array(sorted(found), dtype=np.float64)
+
+
+def _pieces(conditions: Sequence[Condition]) -> list[set[Condition]]:
+    """Return the sets of conditions on one column that some value meets together."""
+    probes = probed(conditions)[:, None]
+    held = [Condition(0, one.low, one.high, one.closed).holds(probes) for one in conditions]
+    found = {tuple(bool(h[i]) for h in held) for i in range(len(probes))}
+    return [
+        {one for one, met in zip(conditions, pattern, strict=True) if met}
+        for pattern in sorted(found)
+    ]
+
+
+def probed(conditions: Sequence[Condition]) -> Array:
+    """Return a value for every way in which conditions on one column can hold together."""
+    edges = sorted({end for one in conditions for end in (one.low, one.high)})
+    finite = [edge for edge in edges if math.isfinite(edge)]
+    if not finite:
+        return np.zeros(1)
+    inner = [0.5 * (low + high) for low, high in itertools.pairwise(finite)]
+    outer = [finite[0] - 1.0 - abs(finite[0]), finite[-1] + 1.0 + abs(finite[-1])]
+    return np.array([*finite, *inner, *outer])

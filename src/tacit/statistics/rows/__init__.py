@@ -1,0 +1,1 @@
+"""Releases that hide which row of any one pair was drawn, from whoever knows every other coin."""

@@ -1,0 +1,257 @@
+"""Any query by pairs, with confidence: by expected swaps, or by a declared family of draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit._ground.checks import Array, RandomSource
+from tacit._ground.random import uniform_index
+from tacit.attacks import MembershipAttack, membership_attack, swap_attack
+from tacit.design.base import Design
+from tacit.information.concentration import confidence_share
+from tacit.statistics.pairs import Pairing
+from tacit.statistics.queries import Query
+from tacit.statistics.rows.coins import Halves, swaps_of
+from tacit.statistics.rows.declared import (
+    certified_family_scale,
+    declared_halves,
+    expected_scale,
+    family_of,
+)
+from tacit.statistics.rows.expected import certified_scale, dense, prices_of, shaped
+from tacit.statistics.simulation import simulate
+from tacit.statistics.spread import spread_over_halves
+
+Way = Literal["swaps", "family"]
+PILOT_SHARE, SMALLEST_PILOT = 0.25, 40
+PILOT_RELEASES, CERTIFIED_RELEASES = 2000, 20_000
+# Evaluations of the query that a pilot of swaps may ask for before it is left out.
+MOST_EVALUATIONS = 2_000_000
+ATTACKED_ROWS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class CallablePlan:
+    """Everything decided before the draw.
+
+    Attributes:
+        query: what is computed.
+        rows: the pool.
+        pairing: pairs.
+        way: ``"swaps"`` or ``"family"``.
+        design: the noise.
+        success: certified for every row.
+        halves: the declared draws, of which one is drawn; None where coins are thrown freely.
+        swaps: (m, P, d) of the draws that certified, where coins are thrown freely.
+        outputs: (m, d) outputs of some draws, of all declared ones where there are.
+        errors: (d,) standard deviations of the noise.
+        sampling: (d,) of the numbers over independent draws of as many rows, rounded up.
+    """
+
+    query: Query = field(repr=False)
+    rows: Array = field(repr=False)
+    pairing: Pairing = field(repr=False)
+    way: Way
+    design: Design = field(repr=False)
+    success: float
+    halves: Halves | None = field(repr=False)
+    swaps: Array | None = field(repr=False)
+    outputs: Array = field(repr=False)
+    errors: Array
+    sampling: Array
+
+    def draw(self, rng: RandomSource) -> tuple[Array, Array]:
+        """Draw rows and noise; return the numbers and their errors. No coin outlives this."""
+        if self.halves is None:
+            value = simulate(
+                self.query, self.rows, _One(self.pairing.draw(rng)), workers=1, progress=False
+            )[0]
+        else:
+            value = self.outputs[uniform_index(len(self.halves), rng)]
+        return self.design.release(value, rng=rng), self.errors
+
+    def attacked(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
+        """Run the attacker told every other coin, or those who know the declared draws."""
+        if self.halves is None:
+            assert self.swaps is not None
+            seen = self.swaps[:trials]
+            attack = swap_attack(seen, self.design.covariance, rng=source)
+            return attack.with_record(int(self.pairing.members[attack.worst_record, 1]))
+        members = self.pairing.members[: ATTACKED_ROWS // 2]
+        inside = self.halves.fallen[:, : len(members)] == 1
+        attack = membership_attack(
+            self.outputs, inside, self.design.covariance, trials=trials, rng=source
+        )
+        return attack.with_record(int(members[attack.worst_record, 1]))
+
+
+@dataclass(frozen=True)
+class _One:
+    """One subset, as a family."""
+
+    rows: Any
+
+    def __len__(self) -> int:
+        return 1
+
+    def members(self, candidate: int) -> Any:
+        del candidate
+        return self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A query to be certified for pairs, and with what.
+
+    Attributes are the arguments of ``callable_plan``.
+    """
+
+    query: Query
+    rows: Array
+    pairing: Pairing
+    success: float
+    cost: Any
+    simulations: int
+    confidence: float
+    source: np.random.Generator
+    options: dict[str, Any]
+
+    @property
+    def failure(self) -> float:
+        """Probability with which the certificate may not hold."""
+        return 1.0 - confidence_share(self.confidence, 1.0)
+
+    @property
+    def pilot_draws(self) -> int:
+        """Draws that only choose the shape of the noise."""
+        return max(SMALLEST_PILOT, int(self.simulations * PILOT_SHARE))
+
+    @property
+    def affordable(self) -> bool:
+        """Whether every coin of every draw may be flipped."""
+        evaluations = (self.pilot_draws + self.simulations) * (len(self.pairing) + 1)
+        return evaluations <= MOST_EVALUATIONS
+
+    def plan(self, way: Way, covariance: Array, **found: Any) -> CallablePlan:
+        """Return the plan for noise that is certified."""
+        prices = prices_of(self.cost, found["outputs"])
+        design = Design(
+            covariance=dense(covariance),
+            cost=float(prices @ np.diagonal(covariance)),
+            gap=float("nan"),
+            method=way,
+            multipliers=np.empty(0),
+            iterations=0,
+            confidence=self.confidence,
+        )
+        return CallablePlan(
+            query=self.query,
+            rows=self.rows,
+            pairing=self.pairing,
+            way=way,
+            design=design,
+            success=self.success,
+            errors=np.sqrt(np.diagonal(covariance)),
+            sampling=spread_over_halves(
+                self.query, self.rows, self.source, workers=self.options["workers"]
+            ),
+            **found,
+        )
+
+
+class _BySwaps:
+    """Coins thrown freely: a pilot's swaps give the shape of the noise, fresh ones its size."""
+
+    def __init__(self, task: _Task) -> None:
+        self.task = task
+        outputs, self.swaps = swaps_of(
+            task.query, task.rows, task.pairing, task.pilot_draws, task.source, **task.options
+        )
+        prices = prices_of(task.cost, outputs)
+        self.shape = shaped(self.swaps, task.success, prices)
+        self.price = self.shape.price
+
+    def certified(self) -> CallablePlan:
+        """Certify on draws that nothing was chosen by."""
+        task = self.task
+        outputs, fresh = swaps_of(
+            task.query, task.rows, task.pairing, task.simulations, task.source, **task.options
+        )
+        law = dense(self.shape.covariance)
+        scale = certified_scale(self.swaps, fresh, law, task.success, task.failure)
+        return task.plan(
+            "swaps", self.shape.covariance * scale, halves=None, swaps=fresh, outputs=outputs
+        )
+
+
+class _ByFamily:
+    """Declared draws: their exact posterior, on simulated releases."""
+
+    def __init__(self, task: _Task) -> None:
+        self.task = task
+        halves = declared_halves(task.pairing, task.simulations, task.source)
+        outputs = simulate(task.query, task.rows, halves, **task.options)
+        self.family = family_of(halves, outputs, prices_of(task.cost, outputs))
+        self.size = expected_scale(self.family, task.success, PILOT_RELEASES, task.source)
+        self.price = self.family.price * self.size
+
+    def certified(self) -> CallablePlan:
+        """Certify on releases that nothing was chosen by."""
+        task, family = self.task, self.family
+        scale = certified_family_scale(
+            family, self.size, task.success, task.failure, CERTIFIED_RELEASES, task.source
+        )
+        return task.plan(
+            "family",
+            family.covariance * scale,
+            halves=family.halves,
+            swaps=None,
+            outputs=family.outputs,
+        )
+
+
+def callable_plan(
+    query: Query,
+    rows: Array,
+    pairing: Pairing,
+    success: float,
+    *,
+    way: str,
+    cost: Any,
+    simulations: int,
+    confidence: float,
+    source: np.random.Generator,
+    workers: int | None,
+    progress: bool | None,
+) -> CallablePlan:
+    """Choose the way, design the noise by a pilot, certify it on what the pilot did not see.
+
+    Given all that the pilots saw, either certificate rests on fresh draws alone and may have the
+    whole failure probability: which one is asked for needs no share of it.
+
+    Args:
+        query: what is computed.
+        rows: (N, p) the pool.
+        pairing: pairs.
+        success: s in (½, 1).
+        way: ``"swaps"``, ``"family"``; ``"auto"`` for swaps, which hold against someone who is
+            told every other coin, unless they need too many calls of the query; ``"cheaper"`` for
+            the one whose pilot expects less noise.
+        cost: of the numbers; None for relative.
+        simulations: draws of coins on which swaps are certified, and declared draws of a family.
+        confidence: of the certificate.
+        source: of the simulation.
+        workers: processes.
+        progress: whether to show a bar.
+    """
+    options: dict[str, Any] = {"workers": workers, "progress": progress}
+    task = _Task(query, rows, pairing, success, cost, simulations, confidence, source, options)
+    if way == "swaps" or (way == "auto" and task.affordable):
+        return _BySwaps(task).certified()
+    if way == "family" or not task.affordable:
+        return _ByFamily(task).certified()
+    ways: tuple[_BySwaps | _ByFamily, ...] = (_BySwaps(task), _ByFamily(task))
+    return min(ways, key=lambda one: one.price).certified()

@@ -1,0 +1,210 @@
+"""Any query by pairs: the success of an attacker told all other coins, on average over these.
+
+By joint convexity of total variation the success of guessing coin i is at most
+``E_c Φ(‖f(c) − f(c with coin i flipped)‖_Σ⁻¹ / 2)``. The mean is bounded from fresh coins by
+betting against a larger one. That every pair is within bounds is claimed only where the contrary
+is refuted for each of them, so that each test may have the whole failure probability.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from tacit._ground.checks import Array, choice
+from tacit.covariance import Covariance, Dense
+from tacit.design import worst_case
+from tacit.design.cost import cost_matrix
+from tacit.linalg import inverse_sqrt_psd, sqrt_psd
+from tacit.statistics.rows.cost import COSTS
+
+SHAPING_ROUNDS = 60
+# Bets relative to the one that is best where the pilot's moments are right.
+BET_FACTORS = np.array([1.0, 0.4, 2.0])
+LARGEST_BET = 0.9
+SCALE_ROUNDS = 60
+# Distances at which a step still sees how much a pair weighs.
+NEAR, FAR = 1e-12, 20.0
+# Rounding in the sum of m logarithms, against us.
+LOG_SLACK = 1e-9
+# Noise is not made smaller than this, though little or none would do.
+LEAST_SIZE = 1e-3
+WIDEST = 2.0**200
+# Noise on every number on its own: of its variance, and of the whole, or in units of the price.
+FLOOR, STILL = 1e-8, 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """Noise ``t · Σ₀`` whose size t the pilot expects; its shape stays.
+
+    Attributes:
+        covariance: Σ₀ at the size that the pilot expects to hold.
+        price: tr(FΣ₀).
+    """
+
+    covariance: Array
+    price: float
+
+
+def shaped(swaps: Array, success: float, prices: Array) -> Shape:
+    """Return the noise of least price under which the pilot's mean success of every pair holds.
+
+    The stationary point of ``tr(FΣ)`` under ``E Φ(‖z_i‖/2) <= s``:
+    ``FΣ = Σ⁻¹ Σ_i λ_i E[w zzᵀ]`` with ``w = φ(‖z‖/2)/‖z‖``, by multiplicative steps in λ. The
+    better of it and the noise that covers the longest swap of each pair is taken.
+
+    Args:
+        swaps: (m, P, d) of the pilot.
+        success: s.
+        prices: (d,) F.
+    """
+    roots: Array = np.sqrt(prices)
+    scaled = swaps * roots
+    lengths = np.linalg.norm(scaled, axis=2)
+    if not lengths.any():
+        # nothing moved: any noise will do, which is for the certificate to say
+        still = np.diag(STILL / prices)
+        return Shape(still, float(prices @ np.diagonal(still)))
+    longest = scaled[lengths.argmax(axis=0), np.arange(swaps.shape[1])]
+    cover = worst_case(longest, 1.0).covariance.to_dense()
+    found = [_sized(cover, scaled, success), _sized(_balanced(scaled, success), scaled, success)]
+    best = min(found, key=lambda covariance: float(np.trace(covariance)))
+    # no direction is bare, and double precision can invert it
+    best = best + np.diag(FLOOR * np.diagonal(best) + STILL * float(np.trace(best)))
+    return Shape(best / np.outer(roots, roots), float(np.trace(best)))
+
+
+def _balanced(swaps: Array, success: float) -> Array:
+    """Return a covariance at which the pairs that bind all have the same mean success."""
+    draws, pairs, size = swaps.shape
+    lengths = np.maximum(np.linalg.norm(swaps, axis=2), 1e-300)
+    multipliers, weights = np.ones(pairs), 1.0 / lengths
+    covariance = np.eye(size)
+    for _ in range(SHAPING_ROUNDS):
+        weighed = (weights * multipliers)[:, :, None] * swaps
+        moment = np.tensordot(weighed, swaps, axes=([0, 1], [0, 1])) / draws
+        moment /= np.trace(moment)
+        covariance = np.asarray(sqrt_psd(moment + np.eye(size) * STILL))
+        covariance = _sized(covariance, swaps, success)
+        distances = _distances(swaps, covariance)
+        excess = (ndtr(0.5 * distances).mean(axis=0) - 0.5) / (success - 0.5)
+        multipliers = np.maximum(multipliers * excess, 1e-12)
+        multipliers /= multipliers.max()
+        far = np.clip(distances, NEAR, FAR)
+        weights = np.exp(-(far**2) / 8.0) / far
+    return covariance
+
+
+def _sized(covariance: Array, swaps: Array, success: float) -> Array:
+    """Scale so that the worst pair's mean success is s, by bisection."""
+    distances = _distances(swaps, covariance)
+
+    def worst(scale: float) -> float:
+        return float(ndtr(0.5 * distances / scale).mean(axis=0).max())
+
+    low, high = LEAST_SIZE, 1.0
+    while worst(high) > success:
+        high *= 2.0
+    for _ in range(SCALE_ROUNDS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if worst(middle) > success else (low, middle)
+    return np.asarray(covariance * high**2)
+
+
+def _distances(swaps: Array, covariance: Array) -> Array:
+    """Return ‖z‖_Σ⁻¹, (m, P)."""
+    floored = covariance + np.diag(FLOOR * np.diagonal(covariance) + STILL * np.trace(covariance))
+    white: Array = swaps @ inverse_sqrt_psd(floored, rtol=0.0).root
+    return np.asarray(np.linalg.norm(white, axis=2))
+
+
+def certified_scale(
+    pilot: Array, fresh: Array, covariance: Covariance, success: float, failure: float
+) -> float:
+    """Return t such that under t Σ every pair's mean success is at most s, at the failure given.
+
+    For values ``X = Φ(‖z‖/2√t)`` in [½, 1] and a bet λ fixed by the pilot, ``Π (1 + λ(s − X))``
+    has mean at most 1 where E X >= s: reaching 1/failure refutes that for one pair. The product
+    rises with t, value by value, so that the least t at which all pairs are refuted is found on
+    the same coins: were it too small, the pair whose mean is the last to fall to s would be
+    refuted at the t where it is s, which has probability ``failure`` at most.
+
+    Args:
+        pilot: (m₀, P, d) swaps that only choose the bets.
+        fresh: (m, P, d) swaps that nothing was chosen by.
+        covariance: Σ.
+        success: s in (½, 1).
+        failure: probability that any pair's mean is above s.
+
+    Source: Waudby-Smith and Ramdas (2024), Section 4; Bates, Angelopoulos, Lei, Malik and Jordan
+    (2021), Theorem 2.1.
+    """
+    draws, pairs, _ = fresh.shape
+    level = -math.log(failure) + LOG_SLACK
+    early = ndtr(0.5 * _measured(pilot, covariance))
+    variance = np.maximum(np.square(early - success).mean(axis=0), 1e-12)
+    best = np.sqrt(2.0 * level / (draws * variance))
+    bets = np.minimum(best[:, None] * BET_FACTORS, LARGEST_BET / (1.0 - success))
+    distances = _measured(fresh, covariance)
+
+    def refuted(scale: float) -> bool:
+        gains = success - ndtr(0.5 * distances / math.sqrt(scale))
+        wealth = np.stack(
+            [np.log1p(bets[:, place] * gains).sum(axis=0) for place in range(BET_FACTORS.size)]
+        )
+        total = np.logaddexp.reduce(wealth, axis=0) - math.log(BET_FACTORS.size)
+        return bool((total >= level).all())
+
+    high = 1.0
+    while not refuted(high):
+        high *= 2.0
+        if high > WIDEST:
+            raise ValueError(
+                f"simulations: expected enough to certify {success} for {pairs:,} pairs, got "
+                f"{draws:,} draws"
+            )
+    low = high / 2.0
+    while low > 1.0 / WIDEST and refuted(low):
+        low, high = low / 2.0, low
+    for _ in range(SCALE_ROUNDS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if refuted(middle) else (middle, high)
+    return high
+
+
+def _measured(swaps: Array, covariance: Covariance) -> Array:
+    """Return ‖z‖_Σ⁻¹ rounded up by what double precision may have lost, (m, P)."""
+    draws, pairs, size = swaps.shape
+    squared = covariance.mahalanobis(swaps.reshape(-1, size)) * (1.0 + covariance.rounding)
+    return np.asarray(np.sqrt(squared).reshape(draws, pairs))
+
+
+def dense(covariance: Array) -> Covariance:
+    """Return a covariance as the law of noise."""
+    return Dense(0.5 * (covariance + covariance.T))
+
+
+def prices_of(cost: Any, outputs: Array) -> Array:
+    """Return F as (d,): one over the variances of the outputs for "relative", else ones.
+
+    Raises:
+        ValueError: another text, or prices that are not one positive number for each output.
+    """
+    if cost is not None and not isinstance(cost, str):
+        given = cost_matrix(cost, outputs.shape[1])
+        if given.ndim == 2:
+            raise ValueError(
+                f"cost: expected {len(given)} prices for a query that does not add up, got a "
+                f"matrix of shape {given.shape}"
+            )
+        return given
+    if choice("cost", "relative" if cost is None else cost, COSTS) == "squared":
+        return np.ones(outputs.shape[1])
+    variances = outputs.var(axis=0)
+    usual = variances.max(initial=0.0) or 1.0
+    return np.asarray(1.0 / np.where(variances > 0.0, variances, usual))

@@ -1,0 +1,1 @@
+"""One secret draw, or one table, through many queries under one budget."""

@@ -1,0 +1,401 @@
+"""A query of a session at a price: by pairs, of a table, or of a declared draw."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.checks import Array, RandomSource
+from tacit.conversions import success_from_information
+from tacit.covariance import Covariance
+from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
+from tacit.guarantees.base import Guarantee
+from tacit.statistics.bounded import workflow as tables
+from tacit.statistics.bounded.contributions import contributions
+from tacit.statistics.bounded.plan import table_plan
+from tacit.statistics.candidates import CandidateFamily
+from tacit.statistics.pairs import Pairing
+from tacit.statistics.plan import FROM_SYSTEM, REPRODUCIBLE, TASK, WITH_NOISE
+from tacit.statistics.plan import SECRET as DRAW_SECRET
+from tacit.statistics.prepared_numbers import Plan
+from tacit.statistics.promises import query_of
+from tacit.statistics.rows import words
+from tacit.statistics.rows.expected import prices_of
+from tacit.statistics.rows.plan import SumPlan, sum_plan
+from tacit.statistics.rows.workflow import METHOD, pairing_notes
+from tacit.statistics.sessions.kept import Kept
+from tacit.statistics.sessions.posterior import Posterior
+from tacit.statistics.simulation import simulate
+from tacit.statistics.spread import two_digits_up
+from tacit.statistics.sums.query import SumQuery, known_names, sum_query
+from tacit.statistics.sums.statistic import Columns
+
+# Tries at the price of an error that is not linear in the noise, and how close is close enough.
+MOST_TRIES, CLOSE = 30, 0.99
+KEPT_OUTPUTS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A query with its price, certified and not drawn.
+
+    Attributes:
+        description: what is asked.
+        names: d labels.
+        plan: draws the numbers.
+        guarantee: what this answer alone is certified for, and the ledger counts.
+        method: how the noise was chosen.
+        notes: what a reader should know.
+    """
+
+    description: str
+    names: tuple[str, ...]
+    plan: Plan = field(repr=False)
+    guarantee: Guarantee = field(repr=False)
+    method: str = field(repr=False)
+    notes: tuple[str, ...] = field(repr=False)
+
+    @property
+    def spend(self) -> float:
+        """μ, or nats."""
+        if isinstance(self.guarantee, GaussianDP):
+            return self.guarantee.mu
+        assert isinstance(self.guarantee, InformationBound)
+        return self.guarantee.nats
+
+
+class Promise(ABC):
+    """What a session hides, and how a query is answered under it."""
+
+    #: secret in words, and unit of the budget
+    secret: str
+    squares: bool = True
+
+    @abstractmethod
+    def ask(self, query: Any, target: str | None, spend: float, kept: Kept) -> Asked:
+        """Return the query at a price."""
+
+    @abstractmethod
+    def membership(self, budget: float, *, reproducible: bool) -> SuccessBound:
+        """Return what all answers together hide, up to the budget."""
+
+    def after(self, asked: Asked, kept: Kept, released: Array) -> Array:
+        """Return the bounds of the posterior weights after an answer."""
+        del asked, released
+        return kept.bounds
+
+    def priced(
+        self, query: Any, target: str | None, error: Array, most: float, kept: Kept
+    ) -> Asked:
+        """Return the query at the least price, at most ``most``, for errors no larger than given.
+
+        Raises:
+            ValueError: no price is enough, or the price would depend on a table that is hidden.
+        """
+        spend, best = most, None
+        for _ in range(MOST_TRIES):
+            asked = self.ask(query, target, spend, kept)
+            if error.size not in (1, asked.plan.errors.size):
+                raise ValueError(
+                    f"error: expected one number or {asked.plan.errors.size}, got {error.size}"
+                )
+            ratio = float(np.max(asked.plan.errors / error))
+            if ratio <= 1.0:
+                best = asked
+                if ratio >= CLOSE or ratio == 0.0:
+                    break
+            elif best is None:
+                raise ValueError(
+                    f"error: expected what is left of the budget to reach it, got errors "
+                    f"{ratio:.3g} times as large at that price"
+                )
+            # errors are about inverse to μ, and to the root of nats
+            step = ratio if self.squares else ratio**2
+            spend = min(spend * step * (1.0 if ratio > 1.0 else 1.0 + 1e-9), most)
+        assert best is not None
+        return best
+
+
+@dataclass(eq=False)
+class ByPairs(Promise):
+    """One row of every group, drawn once; squares of μ add.
+
+    Attributes:
+        rows: the pool.
+        columns: names.
+        pairing: the groups.
+        levels: categories of columns by position.
+        cost: as ``prepare`` takes it.
+        progress: whether to show a bar.
+    """
+
+    rows: Array
+    columns: tuple[str, ...]
+    pairing: Pairing
+    levels: Mapping[int, tuple[float, ...]]
+    cost: Any
+    progress: bool | None
+
+    @property
+    def secret(self) -> str:  # type: ignore[override]
+        """The secret in words."""
+        size = self.pairing.group_size
+        return words.SECRET if size == 2 else words.SECRET.replace("pair", f"group of {size}")
+
+    def ask(self, query: Any, target: str | None, spend: float, kept: Kept) -> Asked:
+        """Return the query at μ = ``spend``."""
+        adding = sum_query(query, Columns(self.columns, self.rows, levels=self.levels), target)
+        plan = sum_plan(
+            _adding(adding, query, "rows"),
+            self.rows,
+            spend,
+            pairing=self.pairing,
+            group_size=self.pairing.group_size,
+            cost=self.cost,
+            progress=self.progress,
+        )
+        drawn = self.pairing.members[np.arange(len(self.pairing)), kept.drawn]
+        _, held, *_ = words.theorem(
+            plan.noise.mu, self.pairing, reproducible=kept.reproducible, together=True
+        )
+        return Asked(
+            description=plan.query.description,
+            names=plan.query.names,
+            plan=_OfPairs(plan, drawn),
+            guarantee=held,
+            method=METHOD,
+            notes=pairing_notes(plan, self.cost),
+        )
+
+    def membership(self, budget: float, *, reproducible: bool) -> SuccessBound:
+        """Return what all answers together hide."""
+        first, *_ = words.theorem(budget, self.pairing, reproducible=reproducible, together=True)
+        assert isinstance(first, SuccessBound)
+        return first
+
+
+@dataclass(frozen=True, eq=False)
+class _OfPairs:
+    """Answers from rows that were drawn before."""
+
+    plan: SumPlan
+    drawn: Any
+
+    @property
+    def errors(self) -> Array:
+        return self.plan.errors
+
+    @property
+    def sampling(self) -> Array:
+        return self.plan.sampling
+
+    def draw(self, rng: RandomSource) -> tuple[Array, Array]:
+        return self.plan.at(self.drawn, rng), self.plan.errors
+
+
+@dataclass(eq=False)
+class OfTable(Promise):
+    """All rows of a table, clamped to declared bounds; squares of μ add.
+
+    Attributes:
+        rows: the table.
+        columns: names.
+        bounds: (lowest, highest) of columns by position.
+        levels: categories of columns by position.
+        observed: names of columns whose codes were found in the table.
+        adjacency: ``"add-remove"`` or ``"replace"``.
+        cost: as ``prepare`` takes it.
+    """
+
+    rows: Array
+    columns: tuple[str, ...]
+    bounds: Mapping[int, tuple[float, float]]
+    levels: Mapping[int, tuple[float, ...]]
+    observed: frozenset[str]
+    adjacency: str
+    cost: Any
+    secret = tables.SECRET
+
+    def ask(self, query: Any, target: str | None, spend: float, kept: Kept) -> Asked:
+        """Return the query at μ = ``spend``."""
+        known = Columns(self.columns, None, bounds=self.bounds, levels=self.levels)
+        adding = _adding(sum_query(query, known, target), query, "table")
+        tables.check_declared(adding, self.columns, self.observed)
+        added = contributions(adding, self.columns, self.bounds)
+        _, held = tables.held(spend, self.adjacency, reproducible=kept.reproducible, together=True)
+        return Asked(
+            description=adding.description,
+            names=adding.names,
+            plan=table_plan(added, self.rows, spend, self.adjacency, self.cost),
+            guarantee=held,
+            method=tables.METHOD,
+            notes=tables.table_notes(added, self.columns, len(self.rows), self.adjacency),
+        )
+
+    def priced(
+        self, query: Any, target: str | None, error: Array, most: float, kept: Kept
+    ) -> Asked:
+        """Return the query at the price of an error, where that says nothing of the table."""
+        known = Columns(self.columns, None, bounds=self.bounds, levels=self.levels)
+        adding = _adding(sum_query(query, known, target), query, "table")
+        if not (adding.linear and self.adjacency == "replace"):
+            raise ValueError(
+                "error: expected spend or share for this query, whose errors depend on the table "
+                "that is hidden, so that a price found by them would tell of it"
+            )
+        return super().priced(query, target, error, most, kept)
+
+    def membership(self, budget: float, *, reproducible: bool) -> SuccessBound:
+        """Return what all answers together hide."""
+        first, _ = tables.held(budget, self.adjacency, reproducible=reproducible, together=True)
+        return first
+
+
+@dataclass(eq=False)
+class OfDraw(Promise):
+    """One of K declared subsets; nats add, each under the exact posterior of all before.
+
+    Attributes:
+        rows: the pool.
+        columns: names.
+        family: the subsets.
+        cost: as ``prepare`` takes it, without matrices.
+        workers: processes.
+        progress: whether to show a bar.
+    """
+
+    rows: Array
+    columns: tuple[str, ...]
+    family: CandidateFamily
+    cost: Any
+    workers: int | None
+    progress: bool | None
+    secret = DRAW_SECRET
+    squares = False
+    _outputs: dict[Any, Array] = field(default_factory=dict, repr=False)
+
+    def ask(self, query: Any, target: str | None, spend: float, kept: Kept) -> Asked:
+        """Return the query at ``spend`` nats."""
+        resolved = query_of(query, self.columns, self.rows, target)
+        outputs = self._run(query, target)
+        live = (outputs != outputs[0]).any(axis=0)
+        plan = _OfDraw(
+            outputs,
+            live,
+            None
+            if not live.any()
+            else _posterior(kept).noise(
+                outputs[:, live], spend, prices_of(self.cost, outputs[:, live])
+            ),
+            int(kept.drawn[0]),
+        )
+        bound = InformationBound(
+            nats=spend if live.any() else 0.0, secret=self.secret, **self._rest(kept.reproducible)
+        )
+        still = () if live.all() else ("the same whatever was drawn: released without noise",)
+        return Asked(
+            description=resolved.description,
+            names=resolved.names or tuple(f"y{place}" for place in range(len(live))),
+            plan=plan,
+            guarantee=bound,
+            method="least noise for the posterior of the declared draws",
+            notes=still,
+        )
+
+    def after(self, asked: Asked, kept: Kept, released: Array) -> Array:
+        """Return the bounds of the posterior weights after an answer."""
+        plan = asked.plan
+        assert isinstance(plan, _OfDraw)
+        if plan.noise is None:
+            return kept.bounds
+        found = _posterior(kept).after(released[plan.live], plan.outputs[:, plan.live], plan.noise)
+        return np.stack([found.log_low, found.log_high])
+
+    def membership(self, budget: float, *, reproducible: bool) -> SuccessBound:
+        """Return what all answers together hide."""
+        prior = max(float(self.family.rate), 1.0 - float(self.family.rate))
+        return SuccessBound(
+            success=success_from_information(budget, prior),
+            prior=prior,
+            task=TASK,
+            law=f"that one of {len(self.family)} equally likely candidates was drawn",
+            **self._rest(reproducible),
+        )
+
+    def _run(self, query: Any, target: str | None) -> Array:
+        """Return the outputs of all candidates; those of a few texts are remembered."""
+        key = (query, target) if isinstance(query, str) else None
+        if key is None or key not in self._outputs:
+            found = simulate(
+                query_of(query, self.columns, self.rows, target),
+                self.rows,
+                self.family,
+                workers=self.workers,
+                progress=self.progress,
+            )
+            if key is None:
+                return found
+            while len(self._outputs) >= KEPT_OUTPUTS:
+                del self._outputs[next(iter(self._outputs))]
+            self._outputs[key] = found
+        return self._outputs[key]
+
+    def _rest(self, reproducible: bool) -> dict[str, Any]:
+        return {
+            "evidence": "numerical",
+            "assumptions": (
+                "the secret is which rows of the pool were drawn, uniform over the declared "
+                "candidates; the attacker may know the pool, the queries, the candidates, the laws "
+                "of the noise and all earlier answers, by which queries may be chosen",
+                "that a row is in the pool at all is not hidden",
+                "the candidates' outputs and what was drawn stay with the holder of the pool",
+                words.TOGETHER,
+                WITH_NOISE,
+                REPRODUCIBLE if reproducible else FROM_SYSTEM,
+            ),
+            "source": "residual-pac, Thm 1, under the exact posterior; chain rule (2601.14033)",
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class _OfDraw:
+    """Answers from a candidate that was drawn before."""
+
+    outputs: Array
+    live: Any
+    noise: Covariance | None
+    drawn: int
+
+    @property
+    def errors(self) -> Array:
+        deviations = np.zeros(len(self.live))
+        if self.noise is not None:
+            deviations[self.live] = np.sqrt(self.noise.diagonal())
+        return deviations
+
+    @property
+    def sampling(self) -> Array:
+        return two_digits_up(self.outputs.std(axis=0))
+
+    def draw(self, rng: RandomSource) -> tuple[Array, Array]:
+        values = self.outputs[self.drawn].copy()
+        if self.noise is not None:
+            values[self.live] = self.noise.release(values[self.live], rng=rng)
+        return values, self.errors
+
+
+def _posterior(kept: Kept) -> Posterior:
+    return Posterior(kept.bounds[0], kept.bounds[1])
+
+
+def _adding(adding: SumQuery | None, query: Any, protect: str) -> SumQuery:
+    if adding is None:
+        raise ValueError(
+            f"query: expected one of {', '.join(known_names())} in a session with "
+            f"protect={protect!r}, as only sums add up over queries, got {query!r}"
+        )
+    return adding

@@ -1,0 +1,322 @@
+"""Counts: of all rows, in bins, in two-way tables, up to thresholds; and quantiles from these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from tacit._ground.checks import Array, vector
+from tacit.statistics.sums.statistic import (
+    BoundStatistic,
+    Columns,
+    Statistic,
+    text_of,
+)
+from tacit.statistics.sums.terms import Condition, Term, at_most, between, equals, term
+from tacit.statistics.sums.totals import Totals
+
+GRID_POINTS = 64
+# Thresholds around a quantile of the pool, in units of 1/√N: the draw's own is among them.
+STEPS = (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class BoundCounts(BoundStatistic):
+    """How many rows meet each of some conditions.
+
+    Attributes:
+        cells: conditions of every cell.
+        labels: a name for each.
+        whole: whether counts are rounded to whole numbers.
+        suffix: what stands behind every name.
+    """
+
+    cells: tuple[tuple[Condition, ...], ...]
+    labels: tuple[str, ...]
+    whole: bool
+    suffix: str = ""
+
+    linear = True
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return one term for each cell."""
+        return self._terms
+
+    @cached_property
+    def _terms(self) -> tuple[Term, ...]:
+        return tuple(term(cell) for cell in self.cells)
+
+    def names(self) -> tuple[str, ...]:
+        """Return one name for each cell."""
+        return tuple(label + self.suffix for label in self.labels)
+
+    def value(self, totals: Totals) -> Array:
+        """Return the counts, none negative, whole on request."""
+        counts = np.maximum(totals.counts(self._terms), 0.0)
+        return np.asarray(np.rint(counts) if self.whole else counts)
+
+    def within(self, condition: Condition, label: str) -> BoundCounts:
+        """Return the same counts of the rows that meet a condition."""
+        cells = tuple((*cell, condition) for cell in self.cells)
+        return replace(self, cells=cells, suffix=f"{self.suffix}{label}")
+
+
+@dataclass(frozen=True)
+class Count(Statistic):
+    """How many rows are drawn; a constant where one of every pair is.
+
+    Attributes:
+        whole: whether it is rounded to a whole number.
+    """
+
+    whole: bool = False
+
+    def bound(self, columns: Columns) -> BoundCounts:
+        """Return the count."""
+        del columns
+        return BoundCounts(((),), ("count",), self.whole)
+
+
+@dataclass(frozen=True)
+class Histogram(Statistic):
+    """How many rows have each category of a column, or fall in each bin.
+
+    Attributes:
+        column: its name.
+        edges: e_0 < … < e_b of b bins ``[e_i, e_(i+1))``, the last with its upper end; None for
+            one bin for each category.
+        whole: whether counts are rounded to whole numbers.
+    """
+
+    column: str
+    edges: Sequence[float] | None = None
+    whole: bool = False
+
+    def bound(self, columns: Columns) -> BoundCounts:
+        """Return the counts of the table's column.
+
+        Raises:
+            ValueError: no such column, or edges that do not increase.
+        """
+        cells = bins(columns, self.column, self.edges)
+        labels = tuple(f"count[{label}]" for _, label in cells)
+        return BoundCounts(tuple((cell,) for cell, _ in cells), labels, self.whole)
+
+
+@dataclass(frozen=True)
+class TwoWayTable(Statistic):
+    """How many rows have each pair of categories of two columns, or fall in each pair of bins.
+
+    Attributes:
+        first: name of a column.
+        second: name of another.
+        first_edges: edges of bins of the first, as for ``Histogram``.
+        second_edges: of the second.
+        whole: whether counts are rounded to whole numbers.
+    """
+
+    first: str
+    second: str
+    first_edges: Sequence[float] | None = None
+    second_edges: Sequence[float] | None = None
+    whole: bool = False
+
+    def bound(self, columns: Columns) -> BoundCounts:
+        """Return the counts of the table's two columns, row by row.
+
+        Raises:
+            ValueError: no such column, one column twice, or edges that do not increase.
+        """
+        if self.first == self.second:
+            raise ValueError(f"query: expected two different columns, got {self.first!r} twice")
+        left = bins(columns, self.first, self.first_edges)
+        right = bins(columns, self.second, self.second_edges)
+        return BoundCounts(
+            tuple((a, b) for a, _ in left for b, _ in right),
+            tuple(f"count[{a},{b}]" for _, a in left for _, b in right),
+            self.whole,
+        )
+
+
+@dataclass(frozen=True)
+class CumulativeCounts(Statistic):
+    """How many rows are at most each of some thresholds; never decreasing.
+
+    Attributes:
+        column: its name.
+        thresholds: increasing numbers.
+        whole: whether counts are rounded to whole numbers.
+    """
+
+    column: str
+    thresholds: Sequence[float]
+    whole: bool = False
+
+    def bound(self, columns: Columns) -> BoundCumulative:
+        """Return the counts of the table's column.
+
+        Raises:
+            ValueError: no such column, or thresholds that do not increase.
+        """
+        points = increasing("thresholds", self.thresholds)
+        place = columns.position(self.column)
+        labels = tuple(f"count[{self.column} ≤ {text_of(point)}]" for point in points)
+        return BoundCumulative(
+            tuple((at_most(place, point),) for point in points), labels, self.whole
+        )
+
+
+@dataclass(frozen=True)
+class BoundCumulative(BoundCounts):
+    """Counts of nested conditions."""
+
+    # noise that makes one count fall below another is spread over both
+    linear = False
+
+    def value(self, totals: Totals) -> Array:
+        """Return the counts, none negative or less than the one before."""
+        counts = np.maximum(rising(totals.counts(self._terms)), 0.0)
+        return np.rint(counts) if self.whole else counts
+
+
+@dataclass(frozen=True)
+class Quantiles(Statistic):
+    """Quantiles of columns, read between cumulative counts on a public grid.
+
+    Attributes:
+        levels: in [0, 1].
+        columns: names; all when None.
+        grid: thresholds of every column by name; for a column that is not named, a few around
+            the pool's own quantile where the pool may be looked at, else 64 over its bounds.
+    """
+
+    levels: Sequence[float] = (0.25, 0.5, 0.75)
+    columns: Sequence[str] | None = None
+    grid: dict[str, Sequence[float]] | None = None
+
+    def bound(self, columns: Columns) -> BoundQuantiles:
+        """Return the quantiles of the table's columns.
+
+        Raises:
+            ValueError: no such column, a level outside [0, 1], or a grid that does not increase.
+        """
+        levels = vector("levels", list(self.levels))
+        if levels.min() < 0.0 or levels.max() > 1.0:
+            raise ValueError(f"query: expected quantile levels in [0, 1], got {list(self.levels)}")
+        places = columns.positions(self.columns)
+        grids = tuple(self._grid(columns, place, levels) for place in places)
+        labels = tuple(columns.names[place] for place in places)
+        return BoundQuantiles(places, labels, tuple(levels.tolist()), grids)
+
+    def _grid(self, columns: Columns, place: int, levels: Array) -> tuple[float, ...]:
+        name = columns.names[place]
+        if self.grid is not None and name in self.grid:
+            return increasing(f"grid of {name}", self.grid[name])
+        low, high = columns.range(place)
+        if columns.rows is None:
+            return tuple(np.linspace(low, high, GRID_POINTS + 1)[1:].tolist())
+        values = np.sort(columns.rows[:, place])
+        steps = np.asarray(STEPS) / math.sqrt(values.size)
+        shares = np.clip(np.add.outer(levels, steps).ravel(), 0.0, 1.0)
+        chosen = values[np.rint(shares * (values.size - 1)).astype(int)]
+        return tuple(np.unique(chosen).tolist())
+
+
+@dataclass(frozen=True)
+class BoundQuantiles(BoundStatistic):
+    """Quantiles of some columns from counts on grids.
+
+    Attributes:
+        columns: positions.
+        labels: names.
+        levels: shares of the rows.
+        grids: thresholds of each column.
+        suffix: what stands behind every name.
+        conditions: which rows count.
+    """
+
+    columns: tuple[int, ...]
+    labels: tuple[str, ...]
+    levels: tuple[float, ...]
+    grids: tuple[tuple[float, ...], ...]
+    suffix: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the count and the counts up to every threshold."""
+        return (
+            term(self.conditions),
+            *(one for cells in self._cells for one in cells),
+        )
+
+    @cached_property
+    def _cells(self) -> tuple[tuple[Term, ...], ...]:
+        """The counts up to every threshold, column by column."""
+        return tuple(
+            tuple(term((*self.conditions, at_most(column, point))) for point in grid)
+            for column, grid in zip(self.columns, self.grids, strict=True)
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """Return ``q0.5[a]`` for each column and level."""
+        return tuple(
+            f"q{level:g}[{label}]{self.suffix}" for label in self.labels for level in self.levels
+        )
+
+    def value(self, totals: Totals) -> Array:
+        """Return the points where the counts, made to rise, reach the levels."""
+        count = totals.divisor(self.conditions)
+        found = []
+        for cells, grid in zip(self._cells, self.grids, strict=True):
+            shares = np.clip(rising(totals.counts(cells)) / count, 0.0, 1.0)
+            # a hair of slope, so that a level reached along a flat piece has one answer
+            shares = shares + 1e-12 * np.arange(len(grid))
+            found += np.interp(self.levels, shares, grid).tolist()
+        return np.array(found)
+
+    def within(self, condition: Condition, label: str) -> BoundQuantiles:
+        """Return the same quantiles of the rows that meet a condition."""
+        conditions = tuple(sorted({*self.conditions, condition}))
+        return replace(self, conditions=conditions, suffix=f"{self.suffix}{label}")
+
+
+def bins(columns: Columns, name: str, edges: Sequence[float] | None) -> list[tuple[Condition, str]]:
+    """Return the cells of a column with their labels: its bins, or its categories."""
+    place = columns.position(name)
+    if edges is None:
+        levels = columns.categories(place)
+        return [(equals(place, level), f"{name}={text_of(level)}") for level in levels]
+    points = increasing("edges", edges)
+    if len(points) < 2:
+        raise ValueError(f"edges: expected at least two, got {len(points)}")
+    last = len(points) - 2
+    return [
+        (
+            between(place, low, high, last=number == last),
+            f"{text_of(low)}≤{name}{'≤' if number == last else '<'}{text_of(high)}",
+        )
+        for number, (low, high) in enumerate(pairwise(points))
+    ]
+
+
+def increasing(name: str, values: Sequence[float]) -> tuple[float, ...]:
+    """Return numbers that increase.
+
+    Raises:
+        ValueError: they do not.
+    """
+    points = vector(name, list(values))
+    if (np.diff(points) <= 0.0).any():
+        raise ValueError(f"{name}: expected increasing numbers, got {points.tolist()[:6]}")
+    return tuple(points.tolist())
+
+
+def rising(counts: Array) -> Array:
+    """Return numbers that never decrease, between the running maximum and the minimum ahead."""
+    ahead = np.minimum.accumulate(counts[::-1])[::-1]
+    return np.asarray(0.5 * (np.maximum.accumulate(counts) + ahead))

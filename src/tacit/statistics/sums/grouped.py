@@ -1,0 +1,68 @@
+"""Any statistic of sums, of each group of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tacit._ground.checks import Array
+from tacit.statistics.sums.counts import bins
+from tacit.statistics.sums.statistic import BoundStatistic, Columns, Statistic
+from tacit.statistics.sums.terms import Condition, Term
+from tacit.statistics.sums.totals import Totals
+
+
+@dataclass(frozen=True)
+class GroupBy(Statistic):
+    """A statistic of the rows of each category of a column, or of each of its bins.
+
+    Attributes:
+        statistic: what is computed in each group.
+        column: name of the column.
+        edges: edges of bins, as for ``Histogram``; None for one group for each category.
+    """
+
+    statistic: Statistic
+    column: str
+    edges: Sequence[float] | None = None
+
+    def bound(self, columns: Columns) -> Several:
+        """Return the statistic of every group, one after the other.
+
+        Raises:
+            ValueError: no such column, or edges that do not increase.
+        """
+        place = columns.position(self.column)
+        inner = self.statistic.bound(replace(columns, grouped=(*columns.grouped, place)))
+        cells = bins(columns, self.column, self.edges)
+        return Several(tuple(inner.within(cell, f"|{label}") for cell, label in cells))
+
+
+@dataclass(frozen=True)
+class Several(BoundStatistic):
+    """Statistics one after the other."""
+
+    parts: tuple[BoundStatistic, ...]
+
+    @property
+    def linear(self) -> bool:  # type: ignore[override]
+        """Whether all are."""
+        return all(part.linear for part in self.parts)
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the terms of all, each once."""
+        return tuple(dict.fromkeys(one for part in self.parts for one in part.terms()))
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all."""
+        return tuple(name for part in self.parts for name in part.names())
+
+    def value(self, totals: Totals) -> Array:
+        """Return the numbers of all."""
+        return np.concatenate([part.value(totals) for part in self.parts])
+
+    def within(self, condition: Condition, label: str) -> Several:
+        """Return all of the rows that meet a condition."""
+        return Several(tuple(part.within(condition, label) for part in self.parts))

@@ -1,0 +1,146 @@
+"""Sums that are exact: what rows add is rounded to integers of a grid, once and for every row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import Array
+from tacit.statistics.pairs.pairing import Indices
+from tacit.statistics.sums.terms import Condition, Term, term
+
+# Sums of integers below 2⁵² are exact in double precision, in any order.
+EXACT_BITS = 52
+SMALLEST_EXPONENT, LARGEST_EXPONENT = -400, 400
+
+
+@dataclass(frozen=True, eq=False)
+class GridValues:
+    """φ of every row as ``integers · 2^exponents``, whose sums and differences are exact.
+
+    Attributes:
+        integers: (n, k) whole numbers as doubles.
+        exponents: (k,) integers.
+    """
+
+    integers: Array
+    exponents: npt.NDArray[np.int64]
+
+    @property
+    def values(self) -> Array:
+        """The numbers themselves, (n, k)."""
+        return np.asarray(np.ldexp(self.integers, self.exponents))
+
+    def total(self, rows: Indices) -> Array:
+        """Return the exact sum over some rows, (k,)."""
+        summed = self.integers[rows].sum(axis=0)
+        return np.asarray(np.ldexp(summed, self.exponents))
+
+
+def on_grid(values: Array) -> GridValues:
+    """Round what rows add to a grid so fine that n of them are summed without rounding.
+
+    The grid is the power of two above ``2⁻⁵² n max|φ|``, and 1 where all are whole and small.
+
+    Raises:
+        ValueError: numbers beyond the range of the grid.
+    """
+    count = max(len(values), 1)
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    whole = (values == np.rint(values)).all(axis=0) & (largest < 2.0**EXACT_BITS / count)
+    _, top = np.frexp(largest)
+    exponents = top + count.bit_length() - EXACT_BITS
+    exponents = np.where(whole | (largest == 0.0), 0, exponents)
+    if exponents.max(initial=0) > LARGEST_EXPONENT or exponents.min(initial=0) < SMALLEST_EXPONENT:
+        raise ValueError(
+            "query: expected numbers whose products are within 1e-100 and 1e100, got one beyond: "
+            "choose other units"
+        )
+    integers = np.ldexp(values, -exponents)
+    np.rint(integers, out=integers)
+    # zeros with one sign
+    integers += 0.0
+    return GridValues(integers, exponents.astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Sums over the rows drawn, noisy or not, from which statistics are computed.
+
+    Attributes:
+        terms: place of every term.
+        sums: (k,).
+        centres: (p,) what was taken from the columns.
+        drawn: number of rows, where it is public; None where the noisy count stands for it.
+        bounds: (lowest, highest) of the columns where declared, (p,) each.
+    """
+
+    terms: Mapping[Term, int] = field(repr=False)
+    sums: Array
+    centres: Array
+    drawn: float | None
+    bounds: tuple[Array, Array] | None = None
+
+    def count(self, conditions: Sequence[Condition] = ()) -> float:
+        """Return how many rows meet the conditions; noisy, and maybe negative."""
+        if not conditions and self.drawn is not None:
+            return self.drawn
+        return float(self.sums[self.terms[term(conditions)]])
+
+    def counts(self, terms: Sequence[Term]) -> Array:
+        """Return how many rows meet the conditions of each term, noisy."""
+        public = self.drawn is not None
+        places = [self.terms[one] if one.conditions or not public else -1 for one in terms]
+        return np.where(np.array(places) < 0, self.drawn or 0.0, self.sums[places])
+
+    def divisor(self, conditions: Sequence[Condition] = ()) -> float:
+        """Return the count as something to divide by: at least 1."""
+        return max(self.count(conditions), 1.0)
+
+    def moved(self, column: int, conditions: Sequence[Condition] = ()) -> float:
+        """Return the mean of ``x − c`` of a column."""
+        place = self.terms[term(conditions, (column,))]
+        return float(self.sums[place]) / self.divisor(conditions)
+
+    def mean(self, column: int, conditions: Sequence[Condition] = ()) -> float:
+        """Return the mean of a column, within its bounds where they are declared."""
+        mean = float(self.centres[column]) + self.moved(column, conditions)
+        if self.bounds is None:
+            return mean
+        return min(max(mean, float(self.bounds[0][column])), float(self.bounds[1][column]))
+
+    def total(self, column: int, conditions: Sequence[Condition] = ()) -> float:
+        """Return the sum of a column."""
+        place = self.terms[term(conditions, (column,))]
+        return float(self.centres[column]) * self.count(conditions) + float(self.sums[place])
+
+    def product(self, first: int, second: int, conditions: Sequence[Condition] = ()) -> float:
+        """Return the mean of the product of two columns, both less their centres."""
+        place = self.terms[term(conditions, (first, second))]
+        return float(self.sums[place]) / self.divisor(conditions)
+
+    def raw_product(self, first: int, second: int, conditions: Sequence[Condition] = ()) -> float:
+        """Return the mean of the product of two columns."""
+        left, right = float(self.centres[first]), float(self.centres[second])
+        return (
+            self.product(first, second, conditions)
+            + left * self.moved(second, conditions)
+            + right * self.moved(first, conditions)
+            + left * right
+        )
+
+    def covariance(self, columns: Sequence[int], conditions: Sequence[Condition] = ()) -> Array:
+        """Return the covariance matrix of some columns, with n − 1; no variance is negative."""
+        size = len(columns)
+        means = np.array([self.moved(column, conditions) for column in columns])
+        products = np.empty((size, size))
+        for i in range(size):
+            for j in range(i, size):
+                products[i, j] = products[j, i] = self.product(columns[i], columns[j], conditions)
+        count = self.divisor(conditions)
+        matrix = (products - np.outer(means, means)) * (count / max(count - 1.0, 1.0))
+        np.fill_diagonal(matrix, np.maximum(np.diagonal(matrix), 0.0))
+        return matrix

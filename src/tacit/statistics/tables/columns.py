@@ -1,0 +1,135 @@
+"""Columns gathered batch by batch: numbers, or codes of a category."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tacit._ground.checks import Array
+from tacit.statistics.tables.cells import (
+    LARGEST_EXACT,
+    Cells,
+    Mask,
+    is_number,
+    is_text,
+    plain_text,
+    texts_of,
+)
+from tacit.statistics.tables.table import Category
+
+
+class Problem(NamedTuple):
+    """A cell that cannot be read: its row in the batch, what is wrong, what it holds."""
+
+    row: int
+    sentence: str
+    cell: str
+
+
+TEXT = "expected a number, got text; leave the column out, or code it as a category"
+INFINITE = "expected a finite number, got an infinite one"
+INEXACT = (
+    f"expected a number, got an integer beyond 2⁵³ = {LARGEST_EXACT:,}, which loses digits; leave "
+    "the column out, or code it as a category"
+)
+
+
+class Numbers:
+    """A column of numbers, NaN where there is none."""
+
+    def __init__(self) -> None:
+        self._parts: list[Array] = []
+
+    def add(self, cells: Cells) -> Problem | None:
+        """Take some rows more; return the first cell that is no finite number."""
+        self._parts.append(cells.numbers)
+        return min(
+            filter(
+                None,
+                (
+                    _first(cells, np.isnan(cells.numbers) & ~cells.absent, TEXT),
+                    _first(cells, np.isinf(cells.numbers), INFINITE),
+                    _first(cells, cells.inexact, INEXACT),
+                ),
+            ),
+            default=None,
+        )
+
+    def values(self) -> Array:
+        """Return (n,), and let go of the parts."""
+        values, self._parts = np.concatenate(self._parts), []
+        return values
+
+
+class Codes:
+    """A column of codes of a category, NaN where there is none."""
+
+    def __init__(self, levels: Sequence[str] | None) -> None:
+        self._declared = levels is not None
+        self._place = {level: place for place, level in enumerate(levels or ())}
+        self._parts: list[Array] = []
+
+    def add(self, cells: Cells) -> Problem | None:
+        """Take some rows more; return the first cell that is none of the levels declared."""
+        coded = texts_of(cells.column).dictionary_encode()
+        levels = [plain_text(text) for text in coded.dictionary.to_pylist()]
+        if not self._declared:
+            for level in levels:
+                self._place.setdefault(level, len(self._place))
+        places = np.array([self._place.get(level, -1) for level in levels], dtype=np.float64)
+        codes = places[coded.indices.to_numpy()]
+        codes[_nothing(cells)] = np.nan
+        self._parts.append(codes)
+        undeclared = f"expected one of the {len(self._place)} levels declared, got another"
+        return _first(cells, codes == -1.0, undeclared)
+
+    def values(self) -> tuple[Array, Category]:
+        """Return the codes by the sorted levels, (n,), and let go of the parts."""
+        provisional, self._parts = np.concatenate(self._parts), []
+        there = ~np.isnan(provisional)
+        used = set(np.unique(provisional[there]).astype(int).tolist())
+        # nothing is a level of its own: an empty field is in no list
+        kept = [level for level, place in self._place.items() if self._declared or place in used]
+        levels = tuple(sorted(kept, key=_order))
+        code = np.full(len(self._place), np.nan)
+        for number, level in enumerate(levels):
+            code[self._place[level]] = number
+        values = np.full(len(provisional), np.nan)
+        values[there] = code[provisional[there].astype(int)]
+        return values, Category(levels, self._declared)
+
+
+def declared_levels(name: str, levels: Sequence[str]) -> list[str]:
+    """Return the levels given for a category, each once and with something in it."""
+    spelled = [plain_text(str(level)) for level in levels]
+    if isinstance(levels, str) or not spelled or not all(spelled):
+        raise ValueError(f"categories: expected levels for {name!r}, got {levels!r}")
+    if len(set(spelled)) < len(spelled):
+        raise ValueError(f"categories: expected different levels for {name!r}, got one twice")
+    return spelled
+
+
+def _nothing(cells: Cells) -> Mask:
+    """Return where a category has no level: "NA" is one, an empty field is none."""
+    kind = cells.column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not is_text(kind):
+        return cells.absent
+    found: Mask = texts_of(cells.column).to_numpy(zero_copy_only=False) == ""
+    return found
+
+
+def _first(cells: Cells, bad: Any, sentence: str) -> Problem | None:
+    if not bad.any():
+        return None
+    row = int(np.argmax(bad))
+    return Problem(row, sentence, str(cells.column[row].as_py()))
+
+
+def _order(level: str) -> tuple[bool, float, str]:
+    number = is_number(level)
+    return not number, float(level) if number else 0.0, level

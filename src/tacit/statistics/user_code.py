@@ -1,0 +1,66 @@
+"""A caller's own function that fails: one sentence, with the line of their code."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+
+TACIT = str(Path(__file__).parents[1])
+LIBRARIES = tuple(
+    sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+class QueryError(Exception):
+    """A query named as ``module:function`` raised an exception, or its module did.
+
+    Its text names the exception and the deepest line of the caller's own code. ``detail`` is what
+    the exception said, which may quote the table.
+
+    Example:
+        >>> str(QueryError("query: mine:middle raised KeyError in middle (mine.py:7)", "'ann'"))
+        'query: mine:middle raised KeyError in middle (mine.py:7)'
+    """
+
+    def __init__(self, sentence: str, detail: str) -> None:
+        super().__init__(sentence, detail)
+        self.detail = detail
+
+    def __str__(self) -> str:
+        """Return the sentence alone."""
+        return str(self.args[0])
+
+
+def query_error(description: str, error: BaseException, circumstances: str = "") -> QueryError:
+    """Return the error that stands for an exception of the caller's own code.
+
+    Args:
+        description: of the query.
+        error: what it raised.
+        circumstances: on what, in a few words.
+    """
+    sentence = f"query: {description} raised {type(error).__name__}{_own_line(error)}"
+    return QueryError(sentence + circumstances, str(error))
+
+
+def _own_line(error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f" ({_shown(error.filename)}:{error.lineno})"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if os.path.isfile(frame.filename) and not frame.filename.startswith(TACIT)
+    ]
+    own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
+    if not (own or frames):
+        return ""
+    frame = (own or frames)[-1]
+    function = "" if frame.name == "<module>" else f" in {frame.name}"
+    return f"{function} ({_shown(frame.filename)}:{frame.lineno})"
+
+
+def _shown(path: str) -> str:
+    near = os.path.relpath(path)
+    return path if near.startswith(os.pardir) else near

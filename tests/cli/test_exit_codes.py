@@ -1,0 +1,140 @@
+"""Exit codes: 3 for the caller's own query, 2 for a full disk, 141 for a closed pipe."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli_runner import QUICK, refused, subprocess_tacit, write_table
+
+FULL = Path("/dev/full")
+MIDDLE = """import json
+
+
+def middle(rows):
+    return inner(rows)
+
+
+def inner(rows):
+    return json.loads("{" + str(rows[0, 0]))
+
+
+def leaves(rows):
+    raise SystemExit(0)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_table(tmp_path)
+    (tmp_path / "mine.py").write_text(MIDDLE)
+    return tmp_path
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_query_that_raises_is_one_sentence_and_its_own_line(folder: Path, workers: str) -> None:
+    command = ("statistic", "table.csv", "--columns", "a", "--success", "0.6", "--query")
+    command += ("mine:middle", "--simulations", "60", "--workers", workers)
+    done = subprocess_tacit(*command, "--json", "o.json", "--ledger", "l.db", cwd=folder)
+    assert (done.code, done.out, done.err.count("\n")) == (3, "", 1)
+    assert "mine:middle raised JSONDecodeError in inner (mine.py:9)" in done.err
+    assert "Traceback" not in done.err
+    assert "Expecting" not in done.err
+    assert not (folder / "o.json").exists()
+    assert not (folder / "l.db").exists()
+    told = subprocess_tacit(*command, "--show-values", cwd=folder)
+    assert (told.code, "Expecting property name" in told.err) == (3, True)
+
+
+def test_a_query_that_leaves_is_a_query_that_failed(folder: Path) -> None:
+    command = ("statistic", "table.csv", "--columns", "a", "--success", "0.6", *QUICK)
+    done = subprocess_tacit(*command, "--query", "mine:leaves", cwd=folder)
+    assert done.code == 3
+    assert "SystemExit in leaves (mine.py:13)" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("import math\n\n1 / 0\n", "ZeroDivisionError (mine.py:3) while its module was imported"),
+        ("def middle(:\n", "SyntaxError (mine.py:1)"),
+        ("import no_such_thing\n", "ModuleNotFoundError (mine.py:1)"),
+    ],
+)
+def test_a_module_that_raises_is_the_callers_own_code(folder: Path, text: str, part: str) -> None:
+    (folder / "mine.py").write_text(text)
+    command = ("statistic", "table.csv", "--columns", "a", "--success", "0.6", *QUICK)
+    done = subprocess_tacit(*command, "--query", "mine:middle", cwd=folder)
+    assert (done.code, done.err.count("\n")) == (3, 1)
+    assert part in done.err
+
+
+COMMANDS = [
+    ("statistic", "table.csv", "--query", "mean", "--columns", "a", "--success", "0.6", *QUICK),
+    ("account", "gaussian", "--noise-std", "1", "--delta", "1e-5"),
+    ("--help",),
+]
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_full_disk_is_one_sentence(folder: Path, command: tuple[str, ...]) -> None:
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tacit", *command],
+            stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "tacit: cannot read or write the output (No space left on device)\n"
+
+
+@pytest.mark.parametrize("kib", [4, 16])
+def test_a_disk_that_fills_up_leaves_nothing_half_written(folder: Path, kib: int) -> None:
+    pytest.importorskip("resource")
+    code = (
+        f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({kib} << 10, {kib} << 10)); "
+        "from tacit.cli import main; main()"
+    )
+    command = [*COMMANDS[0], "--report", "page.html"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        capture_output=True, text=True, cwd=folder, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(entry.name for entry in folder.iterdir() if entry.name != "__pycache__") == [
+        "mine.py",
+        "table.csv",
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_closed_pipe_is_no_threshold(folder: Path, command: tuple[str, ...]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "tacit", *command],
+        stdout=write, stderr=subprocess.PIPE, text=True, cwd=folder, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_every_value_is_printed_and_no_file_is_replaced(folder: Path) -> None:
+    command = ("statistic", "table.csv", "--query", "mean+std+covariance", "--columns", "a,b,c")
+    command += ("--success", "0.6", "--no-attack", *QUICK)
+    done = subprocess_tacit(*command, "--json", "o.json", "--report", "r.html", cwd=folder)
+    assert done.code == 0, done.err
+    for name in ("mean[c]", "std[a]", "cov[a,a]", "cov[c,c]"):
+        assert f"{name} = " in done.out
+    assert "more" not in done.out.partition("guarantee")[0]
+    shown = subprocess_tacit("show", "o.json", cwd=folder)
+    assert "cov[c,c] = " in shown.out
+    before = (folder / "o.json").read_bytes(), (folder / "r.html").read_bytes()
+    refused(subprocess_tacit(*command, "--json", "o.json", cwd=folder), "--json", "--force")
+    refused(subprocess_tacit(*command, "--report", "r.html", cwd=folder), "--report", "--force")
+    assert before == ((folder / "o.json").read_bytes(), (folder / "r.html").read_bytes())

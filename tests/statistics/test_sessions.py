@@ -1,0 +1,170 @@
+"""Sessions: prices before anything is asked, budgets, files that survive restarts and kills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from tacit import Ledger
+from tacit.statistics import NumbersRelease, Session
+
+BOUNDS = {"x0": (-4.0, 4.0), "x1": (-4.0, 4.0)}
+OPTIONS = {
+    "rows": {"success": 0.7},
+    "table": {"success": 0.7, "bounds": BOUNDS, "adjacency": "replace"},
+    "draw": {"mi_budget": 0.5, "simulations": 100},
+}
+
+
+def rows(seed=0, count=60):
+    return np.random.default_rng(seed).normal(size=(count, 2))
+
+
+def opened(protect, path=None, **options):
+    settings = {**OPTIONS[protect], "progress": False, **options}
+    return Session(rows(), protect=protect, path=path, **settings)
+
+
+@pytest.mark.parametrize("protect", OPTIONS)
+def test_a_price_is_what_is_charged_and_promised(protect, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    session = opened(protect, ledger=ledger, secret="pool")
+    offer = session.price("mean", share=0.25)
+    assert session.spends == () and session.remaining == pytest.approx(session.budget)
+    release = offer.draw()
+    assert session.spends == (offer.spend,)
+    np.testing.assert_allclose(release.errors, [entry.error for entry in offer.expected])
+    stored = json.loads(json.dumps(release.to_dict()))
+    assert NumbersRelease.from_dict(stored).to_dict() == release.to_dict()
+    spent = ledger.spent("pool")
+    charged = spent.nats if protect == "draw" else next(iter(spent.gaussian.values()))
+    assert charged == pytest.approx(offer.spend)
+    assert "diagnostics" not in session.answers[0]
+    with pytest.raises(ValueError, match="ask for the price again"):
+        offer.draw()
+
+
+@pytest.mark.parametrize("protect", OPTIONS)
+def test_the_budget_is_never_overrun_and_whole_shares_use_it_up(protect):
+    session = opened(protect)
+    for _ in range(10):
+        session.ask("mean", share=0.1)
+    assert session.remaining < 1e-5 * session.budget
+    with pytest.raises(ValueError, match="left of the budget"):
+        session.ask("mean", share=0.1)
+    assert len(session.spends) == 10
+
+
+@pytest.mark.parametrize("protect", OPTIONS)
+def test_an_error_has_a_price(protect):
+    session = opened(protect)
+    error = 3.0 * max(one.error for one in session.price("mean", share=1.0).expected)
+    offer = session.price("mean", error=error)
+    assert 0.98 * error <= max(one.error for one in offer.expected) <= error
+    assert offer.spend < 0.5 * session.budget
+    with pytest.raises(ValueError, match="times as large"):
+        session.price("mean", error=1e-12)
+
+
+def test_a_price_by_error_would_tell_of_a_hidden_table():
+    with pytest.raises(ValueError, match="depend on the table"):
+        opened("table", adjacency="add-remove").price("mean", error=1.0)
+    with pytest.raises(ValueError, match="depend on the table"):
+        opened("table").price("std", error=1.0)
+
+
+@pytest.mark.parametrize("protect", OPTIONS)
+def test_a_session_is_taken_up_again_with_the_same_draw(protect, tmp_path):
+    path = tmp_path / "kept.session"
+    first = opened(protect, path)
+    first.ask("mean", share=0.3)
+    assert path.stat().st_mode & 0o777 == 0o600
+    second = opened(protect, path)
+    np.testing.assert_array_equal(first._kept.drawn, second._kept.drawn)
+    np.testing.assert_array_equal(first._kept.bounds, second._kept.bounds)
+    assert second.spends == first.spends and second.answers == first.answers
+    second.ask("std", share=0.3)
+    first.ask("mean", share=0.3)
+    assert len(first.spends) == 3
+    with pytest.raises(ValueError, match="left of the budget"):
+        second.ask("mean", share=0.3)
+
+
+def test_answers_of_one_draw_share_it():
+    """Hardly any noise: two answers are the same; a new session draws anew."""
+    session = Session(rows(), mu=1e5, progress=False)
+    again = session.ask("mean", share=0.5).values
+    np.testing.assert_allclose(session.ask("mean", share=0.5).values, again, atol=1e-4)
+    other = Session(rows(), mu=1e5, progress=False).ask("mean", share=0.5).values
+    assert np.abs(other - again).max() > 1e-3
+
+
+def test_a_session_of_another_declaration_or_open_to_others_is_refused(tmp_path):
+    path = tmp_path / "kept.session"
+    opened("rows", path)
+    for changed in ({"success": 0.8}, {"sampling_rate": 1 / 3}):
+        with pytest.raises(ValueError, match="as it was opened"):
+            opened("rows", path, **changed)
+    with pytest.raises(ValueError, match="another protect"):
+        Session(rows(), protect="table", path=path, success=0.7, bounds=BOUNDS)
+    with pytest.raises(ValueError, match="another pool"):
+        Session(rows(1), path=path, success=0.7, progress=False)
+    os.chmod(path, 0o644)
+    with pytest.raises(ValueError, match="owner alone"):
+        opened("rows", path)
+
+
+def test_what_a_session_cannot_answer_is_said():
+    session = opened("rows")
+    with pytest.raises(ValueError, match="only sums add up"):
+        session.price("kmeans", share=0.1)
+    with pytest.raises(ValueError, match="exactly one of them"):
+        session.price("mean")
+    with pytest.raises(ValueError, match="exactly one of them"):
+        session.price("mean", spend=0.1, share=0.1)
+    assert opened("draw").ask("kmeans:2", share=0.1).values.shape == (4,)
+    assert repr(session).startswith("Session(protect='rows', 0 answers")
+
+
+DYING = """
+    import os, signal, sys
+    import numpy as np
+    from tacit import Ledger
+    from tacit.covariance.base import Covariance
+    from tacit.statistics import Session
+    from tacit.statistics.sessions.kept import Kept
+
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    ledger = Ledger({ledger!r})
+    session = Session(rows, success=0.7, progress=False, path={path!r}, ledger=ledger, secret="p")
+
+    def die(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if {when!r} == "before the noise":
+        Covariance.release = die
+    elif {when!r} == "after the noise":
+        Kept.answered = die
+    session.ask("mean", share=0.6)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+@pytest.mark.parametrize("when", ["before the noise", "after the noise"])
+def test_a_kill_in_the_middle_does_not_lose_what_was_charged(when, tmp_path):
+    path, book = str(tmp_path / "kept.session"), str(tmp_path / "ledger.db")
+    code = textwrap.dedent(DYING).format(ledger=book, path=path, when=when)
+    died = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    ledger = Ledger(book)
+    (spent,) = ledger.spent("p").gaussian.values()
+    session = opened("rows", path, ledger=ledger, secret="p")
+    assert session.spends == (spent,) and session.answers == (None,)
+    with pytest.raises(ValueError, match="left of the budget"):
+        session.ask("mean", share=0.6)
+    session.ask("mean", share=0.3)
