@@ -19,7 +19,7 @@ from tacit.statistics.sums.totals import GridValues, on_grid
 # Rows that add many more numbers than they have: neighbours are looked up in the rows.
 WIDE = 2.0
 SIMULATED = 1000
-NORMAL_95 = 1.959963984540054
+NORMAL_95, NORMAL_68_SHARE = 1.959963984540054, 0.6826894921370859
 ATTACKED_ROWS = 2000
 
 
@@ -155,7 +155,7 @@ def best_noise(
         weighed = gaps**2 @ frame.weights if frame.weights.ndim == 1 else _weighed(gaps, frame)
         typical = float(np.median(weighed))
         if best is None or typical < best[0]:
-            best = (typical, noise, np.quantile(np.abs(gaps), 0.95, axis=0) / NORMAL_95)
+            best = (typical, noise, simulated_deviations(gaps))
     assert best is not None
     return best[1], best[2]
 
@@ -167,6 +167,12 @@ def simulated_errors(
     clean = query.finish(middle, centres, drawn)
     simulated = noise.sample(SIMULATED, np.random.default_rng(0))
     return np.stack([query.finish(middle + error, centres, drawn) - clean for error in simulated])
+
+
+def simulated_deviations(gaps: Array) -> Array:
+    """Return deviations of which ±1.96 hold 95% of simulated errors, and ±1 hold 68%, (d,)."""
+    ends = np.quantile(np.abs(gaps), [NORMAL_68_SHARE, 0.95], axis=0)
+    return np.asarray(np.maximum(ends[0], ends[1] / NORMAL_95))
 
 
 def _weighed(gaps: Array, frame: Frame) -> Array:
