@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource
 from tacit._ground.random import fair_choices
+from tacit._ground.reprs import short_repr
 
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 SMALLEST_GROUP = 2
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Pairing:
     """P disjoint groups of k rows each; of every group one row is drawn, each as likely.

@@ -47,8 +47,18 @@ class SumPlan:
 
     @property
     def sampling(self) -> Array:
-        """Standard deviations of the numbers over random draws of as many rows, rounded up."""
-        return two_digits_up(self.frame.spread)
+        """Standard deviations of the numbers over pools and draws from them, rounded up.
+
+        With ψ a row's influence on a number, the sum of ``ψ`` over the rows drawn varies by the
+        coins, ``Σ_g Var_g ψ`` over groups, and by the pool, ``P² Var ψ / N``. Rows that are alike
+        share groups, so that it is less than ``P Var ψ`` of as many rows at random.
+        """
+        influence = self.values.values @ self.frame.jacobian.T
+        grouped = influence[self.pairing.members]
+        coins = grouped.var(axis=1).sum(axis=0)
+        pool = grouped.reshape(-1, influence.shape[1]).var(axis=0)
+        share = len(self.pairing) / self.pairing.group_size
+        return two_digits_up(np.sqrt(coins + share * pool))
 
     def draw(self, rng: RandomSource) -> tuple[Array, Array]:
         """Throw the coins, draw the noise, return numbers and errors; no coin outlives this."""
