@@ -35,7 +35,8 @@ def test_a_price_is_what_is_charged_and_promised(protect, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     session = opened(protect, ledger=ledger, secret="pool")
     offer = session.price("mean", share=0.25)
-    assert session.spends == () and session.remaining == pytest.approx(session.budget)
+    assert session.spends == ()
+    assert session.remaining == pytest.approx(session.budget)
     release = offer.draw()
     assert session.spends == (offer.spend,)
     np.testing.assert_allclose(release.errors, [entry.error for entry in offer.expected])
@@ -87,7 +88,8 @@ def test_a_session_is_taken_up_again_with_the_same_draw(protect, tmp_path):
     second = opened(protect, path)
     np.testing.assert_array_equal(first._kept.drawn, second._kept.drawn)
     np.testing.assert_array_equal(first._kept.bounds, second._kept.bounds)
-    assert second.spends == first.spends and second.answers == first.answers
+    assert second.spends == first.spends
+    assert second.answers == first.answers
     second.ask("std", share=0.3)
     first.ask("mean", share=0.3)
     assert len(first.spends) == 3
@@ -164,7 +166,8 @@ def test_a_kill_in_the_middle_does_not_lose_what_was_charged(when, tmp_path):
     ledger = Ledger(book)
     (spent,) = ledger.spent("p").gaussian.values()
     session = opened("rows", path, ledger=ledger, secret="p")
-    assert session.spends == (spent,) and session.answers == (None,)
+    assert session.spends == (spent,)
+    assert session.answers == (None,)
     with pytest.raises(ValueError, match="left of the budget"):
         session.ask("mean", share=0.6)
     session.ask("mean", share=0.3)

@@ -48,8 +48,9 @@ class NumbersRelease(Release):
         values: (d,) the numbers to publish, projected on what is possible.
         names: d labels.
         errors: (d,) standard deviations of the noise in them.
-        sampling: (d,) their standard deviations over random draws of as many rows, rounded up to
-            two digits; None where they may not be known.
+        sampling: (d,) their standard deviations over pools and draws from them (of a query that
+            does not add up: over draws), rounded up to two digits; None where they may not be
+            known.
         protect: the promise, ``"rows"`` or ``"table"``; ``"draw"`` in a session.
         guarantees: what is certified: the success, what it follows from, and what is said beside.
         secret: what is protected.
@@ -86,11 +87,25 @@ class NumbersRelease(Release):
         """The bound on guessing whether a row is in."""
         return next(held for held in self.guarantees if isinstance(held, SuccessBound))
 
+    @property
+    def standard_errors(self) -> Array:
+        """Standard errors (d,) of what the rows were drawn from: sampling and noise together.
+
+        For coefficients of least squares these are robust to unequal variances, as they rest on
+        every row's influence.
+
+        Raises:
+            ValueError: the sampling error is not known.
+        """
+        if self.sampling is None:
+            raise ValueError("sampling: expected a release whose sampling error is known")
+        return np.hypot(self.errors, self.sampling)
+
     def intervals(self, coverage: float = 0.95, *, sampling: bool = False) -> Array:
         """Return an interval for each number, (d, 2), by the normal law of the errors.
 
         Args:
-            coverage: in (0, 1).
+            coverage: how often the intervals hold the truth, in (0, 1).
             sampling: whether it speaks of what the rows were drawn from, and so has the sampling
                 error too; otherwise of the statistic of the rows that were drawn.
 
@@ -98,11 +113,7 @@ class NumbersRelease(Release):
             ValueError: the sampling error is asked for and is not known.
         """
         level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
-        errors = self.errors
-        if sampling:
-            if self.sampling is None:
-                raise ValueError("sampling: expected a release whose sampling error is known")
-            errors = np.hypot(errors, self.sampling)
+        errors = self.standard_errors if sampling else self.errors
         half = float(ndtri(0.5 + 0.5 * level)) * errors
         return np.stack([self.values - half, self.values + half], axis=1)
 

@@ -13,7 +13,7 @@ from tacit.covariance import Dense
 from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, probed
 from tacit.statistics.bounded.noise import TableNoise, table_noise
 from tacit.statistics.rows.cost import frame_of
-from tacit.statistics.rows.plan import NORMAL_95
+from tacit.statistics.rows.plan import simulated_deviations
 from tacit.statistics.sums.totals import GridValues
 
 # Rows at random within the bounds, on which what noise costs is judged: never the table's own.
@@ -147,4 +147,4 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
     clean = finish(sums)
     simulated = noise.sample(SIMULATED, np.random.default_rng(0))
     gaps = np.stack([finish(sums + error) - clean for error in simulated])
-    return np.asarray(np.quantile(np.abs(gaps), 0.95, axis=0) / NORMAL_95)
+    return simulated_deviations(gaps)

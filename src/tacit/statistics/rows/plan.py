@@ -19,7 +19,7 @@ from tacit.statistics.sums.totals import GridValues, on_grid
 # Rows that add many more numbers than they have: neighbours are looked up in the rows.
 WIDE = 2.0
 SIMULATED = 1000
-NORMAL_95 = 1.959963984540054
+NORMAL_95, NORMAL_68_SHARE = 1.959963984540054, 0.6826894921370859
 ATTACKED_ROWS = 2000
 
 
@@ -47,8 +47,18 @@ class SumPlan:
 
     @property
     def sampling(self) -> Array:
-        """Standard deviations of the numbers over random draws of as many rows, rounded up."""
-        return two_digits_up(self.frame.spread)
+        """Standard deviations of the numbers over pools and draws from them, rounded up.
+
+        With ψ a row's influence on a number, the sum of ``ψ`` over the rows drawn varies by the
+        coins, ``Σ_g Var_g ψ`` over groups, and by the pool, ``P² Var ψ / N``. Rows that are alike
+        share groups, so that it is less than ``P Var ψ`` of as many rows at random.
+        """
+        influence = self.values.values @ self.frame.jacobian.T
+        grouped = influence[self.pairing.members]
+        coins = grouped.var(axis=1).sum(axis=0)
+        pool = grouped.reshape(-1, influence.shape[1]).var(axis=0)
+        share = len(self.pairing) / self.pairing.group_size
+        return two_digits_up(np.sqrt(coins + share * pool))
 
     def draw(self, rng: RandomSource) -> tuple[Array, Array]:
         """Throw the coins, draw the noise, return numbers and errors; no coin outlives this."""
@@ -155,7 +165,7 @@ def best_noise(
         weighed = gaps**2 @ frame.weights if frame.weights.ndim == 1 else _weighed(gaps, frame)
         typical = float(np.median(weighed))
         if best is None or typical < best[0]:
-            best = (typical, noise, np.quantile(np.abs(gaps), 0.95, axis=0) / NORMAL_95)
+            best = (typical, noise, simulated_deviations(gaps))
     assert best is not None
     return best[1], best[2]
 
@@ -167,6 +177,12 @@ def simulated_errors(
     clean = query.finish(middle, centres, drawn)
     simulated = noise.sample(SIMULATED, np.random.default_rng(0))
     return np.stack([query.finish(middle + error, centres, drawn) - clean for error in simulated])
+
+
+def simulated_deviations(gaps: Array) -> Array:
+    """Return deviations of which ±1.96 hold 95% of simulated errors, and ±1 hold 68%, (d,)."""
+    ends = np.quantile(np.abs(gaps), [NORMAL_68_SHARE, 0.95], axis=0)
+    return np.asarray(np.maximum(ends[0], ends[1] / NORMAL_95))
 
 
 def _weighed(gaps: Array, frame: Frame) -> Array:

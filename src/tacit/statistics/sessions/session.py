@@ -393,7 +393,7 @@ def _digest(rows: Array, columns: tuple[str, ...]) -> str:
 
 def _check_same(stored: Mapping[str, Any], said: Mapping[str, Any]) -> None:
     """Refuse a session that was opened with another declaration."""
-    for name in sorted({*stored, *said}):
+    for name in dict.fromkeys(("protect", "pool", *said, *stored)):
         if stored.get(name) != said.get(name):
             raise ValueError(
                 f"path: expected the session as it was opened, got another {name}; nothing was "
