@@ -8,7 +8,7 @@ from tacit.classifiers import prepare_logits
 from tacit.compute import parallel_map
 from tacit.design import ball, complement
 from tacit.ledger import Ledger
-from tacit.statistics import prepare, privatize
+from tacit.statistics import Session, prepare, privatize
 
 ROWS = np.random.default_rng(0).normal(size=(40, 3))
 FISHER = np.diag([3.0, 2.0, 1.0])
@@ -16,20 +16,29 @@ SIZES = {"rank": 2, "dim": 2, "gamma": 0.1}
 
 
 def statistic(**named):
-    return prepare("mean", ROWS, mi_budget=0.5, simulations=64, **named)
+    return prepare("mean", ROWS, protect="draw", mi_budget=0.5, simulations=64, **named)
+
+
+def sums(**named):
+    return prepare("mean", ROWS, success=0.6, **named)
 
 
 CALLS = {
     "attack": [
         lambda wrong: statistic(attack=wrong),
-        lambda wrong: privatize("mean", ROWS, mi_budget=0.5, simulations=64, attack=wrong),
+        lambda wrong: privatize("mean", ROWS, success=0.6, attack=wrong),
         lambda wrong: prepare_logits(ROWS, range(40), mi_budget=0.5, attack=wrong),
     ],
     "progress": [
         lambda wrong: statistic(progress=wrong),
+        lambda wrong: sums(progress=wrong),
         lambda wrong: parallel_map(abs, [1], progress=wrong),
     ],
-    "no_budget": [lambda wrong: statistic(attack=False).draw(no_budget=wrong)],
+    "no_budget": [
+        lambda wrong: statistic(attack=False).draw(no_budget=wrong),
+        lambda wrong: sums(attack=False).draw(no_budget=wrong),
+        lambda wrong: Session(ROWS, success=0.6, no_budget=wrong),
+    ],
     "diagonal": [lambda wrong: ball(FISHER, 1.0, diagonal=wrong)],
     "whiten": [lambda wrong: complement(FISHER, 1, 1.0, whiten=wrong)],
     "both_orders": [

@@ -15,7 +15,7 @@ from tacit._ground.frozen import read_only
 from tacit.attacks import bayes, retrieve
 from tacit.classifiers import prepare_logits
 from tacit.design import discrete, isotropic, worst_case
-from tacit.statistics import prepare
+from tacit.statistics import pairs, prepare
 
 ROOT = Path(tacit.__file__).parent
 PACKAGES = sorted(
@@ -60,8 +60,10 @@ def values():
     noise = discrete(worst_case(np.eye(2), 1.0), budgets=1.0)
     yield noise
     yield noise.release([3, 5])
-    mean = prepare("mean", ROWS, mi_budget=0.5, simulations=64, workers=1, progress=False)
-    yield mean.draw()
+    options = {"mi_budget": 0.5, "simulations": 64, "workers": 1, "progress": False}
+    yield prepare("mean", ROWS, protect="draw", **options).draw()
+    yield prepare("mean", ROWS, success=0.6).draw()
+    yield pairs.nearest(ROWS)
     logits = prepare_logits(ROWS, range(60), mi_budget=0.5, attack=False)
     yield logits
     yield logits.draw()

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, vector
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr, shown
 from tacit.attacks import MembershipAttack
 from tacit.documents import Envelope
@@ -40,6 +41,7 @@ PUBLISHABLE = (
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NumbersRelease(Release):
     """Noisy numbers, their errors, and what they hide.

@@ -199,6 +199,8 @@ def prepare(
     """
     choice("protect", protect, PROMISES)
     boolean("attack", attack)
+    if progress is not None:
+        boolean("progress", progress)
     rows, labels, categories = checked_pool(pool, columns)
     strength = Strength(success, mu, epsilon, delta, rho)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)

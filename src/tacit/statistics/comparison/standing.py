@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.attacks import MembershipAttack
 from tacit.documents import Envelope
@@ -16,6 +17,7 @@ ENVELOPE = Envelope("tacit.statistic.comparison", 1)
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Standing:
     """What one promise hides, what its noise costs, and what attackers reach.

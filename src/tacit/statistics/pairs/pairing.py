@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource
+from tacit._ground.frozen import read_only
 from tacit._ground.random import fair_choices
 from tacit._ground.reprs import short_repr
 
@@ -19,6 +20,7 @@ SMALLEST_GROUP = 2
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Pairing:
     """P disjoint groups of k rows each; of every group one row is drawn, each as likely.

@@ -17,6 +17,7 @@ from tacit._ground.checks import (
     Array,
     RandomSource,
     array,
+    boolean,
     choice,
     generator,
     in_interval,
@@ -125,6 +126,7 @@ class Session:
         progress: bool | None = None,
     ) -> None:
         choice("protect", protect, PROMISES)
+        boolean("no_budget", no_budget)
         if (ledger is None) != (secret is None):
             raise ValueError("ledger: expected it with the name of a secret, got one of them alone")
         rows, labels, categories = checked_pool(pool, columns)

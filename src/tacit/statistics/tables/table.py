@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 
 
@@ -31,6 +32,7 @@ class Category:
 
 
 @short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns of finite numbers, read by ``read_table`` or ``read_query``; a pool as it is.
