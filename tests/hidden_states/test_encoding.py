@@ -53,7 +53,7 @@ def stored(folder, kind, rows=ROWS):
     elif kind == "safetensors":
         save_file({"states": rows, "labels": np.arange(3)}, folder / "rows.safetensors")
     else:
-        arrow = pytest.importorskip("pyarrow")
+        import pyarrow as arrow
         from pyarrow import parquet
 
         lists = arrow.FixedSizeListArray.from_arrays(arrow.array(rows.ravel()), rows.shape[1])
@@ -68,8 +68,6 @@ KINDS = ("npy", "safetensors", "parquet")
 @pytest.mark.parametrize("out", KINDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_codes_go_from_any_file_to_any_file_and_back(kind, out, plain, product, tmp_path):
-    if "parquet" in (kind, out):
-        pytest.importorskip("pyarrow")
     path = stored(tmp_path, kind)
     for name, book in (("plain", plain), ("product", product)):
         source = open_vectors("states", path)
@@ -140,7 +138,7 @@ def test_bfloat16_is_read_exactly(tmp_path):
 
 
 def test_parquet_columns_of_numbers_are_vectors(plain, tmp_path):
-    arrow = pytest.importorskip("pyarrow")
+    import pyarrow as arrow
     from pyarrow import parquet
 
     columns = {f"x{place}": ROWS[:, place] for place in range(8)}
@@ -209,7 +207,6 @@ def test_files_that_are_not_vectors_are_refused(plain, tmp_path):
 
 
 def test_a_bad_parquet_file_is_refused(tmp_path):
-    pytest.importorskip("pyarrow")
     (tmp_path / "bad.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match="not a Parquet"):
         open_vectors("states", tmp_path / "bad.parquet")
@@ -305,8 +302,6 @@ def test_the_gate_holds_the_rows_of_every_store_against_their_digest(
 ):
     from tacit.gate import check_release
 
-    if kind == "parquet":
-        pytest.importorskip("pyarrow")
     place, back = tmp_path / f"codes.{kind}", tmp_path / f"back.{kind}"
     for book in (plain, product):
         size = math.prod(book.sizes)
@@ -358,7 +353,7 @@ def test_a_store_without_its_certificate_is_a_sentence(plain, tmp_path):
         load(tmp_path / "many.npy")
     with pytest.raises(ValueError, match="no such file"):
         load(tmp_path / "none.npy")
-    arrow = pytest.importorskip("pyarrow")
+    import pyarrow as arrow
     from pyarrow import parquet
 
     parquet.write_table(arrow.table({"codes": [1, 2]}), tmp_path / "own.parquet")

@@ -13,7 +13,6 @@ EXTRAS = {
     "tokenizers": "llm",
     "faiss": "llm",
     "opacus": "opacus",
-    "pyarrow": "parquet",
 }
 
 

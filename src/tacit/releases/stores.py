@@ -11,7 +11,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tacit._ground.files import read_bytes
-from tacit._ground.lazy import install_with
 from tacit.documents import loads
 
 # of what is certified, in the metadata of safetensors and Parquet
@@ -124,10 +123,8 @@ def _after_header(stream: BinaryIO) -> None:
 
 
 def _parquet(path: Path) -> Held:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise _MissingError(f"release: Parquet needs pyarrow: {install_with('parquet')}") from None
+    from pyarrow import parquet
+
     with parquet.ParquetFile(path) as file:
         content = loads((file.metadata.metadata or {})[KEY.encode()])
         others = [name for name in file.schema_arrow.names if name != content["tensor"]]

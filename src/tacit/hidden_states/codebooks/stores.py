@@ -18,7 +18,6 @@ from tacit.hidden_states.codebooks.vectors import (
     Blocks,
     Vectors,
     open_vectors,
-    parquet_module,
 )
 from tacit.releases.stores import KEY, side_file
 
@@ -84,8 +83,6 @@ def check_suffix(argument: str, path: Path) -> Path:
         raise ValueError(
             f"{argument}: expected a file ending in {', '.join(SUFFIXES)}, got {path.name}"
         )
-    if path.suffix.lower() == ".parquet":
-        parquet_module(argument)
     return path
 
 
@@ -148,8 +145,8 @@ def _parquet(
     stream: BinaryIO, name: str, rows: Iterable[Vectors], dtype: np.dtype[Any],
     shape: tuple[int, int], certificate: Certificate,
 ) -> str:  # fmt: skip
-    parquet = parquet_module("--out")
     import pyarrow
+    from pyarrow import parquet
 
     entry = pyarrow.from_numpy_dtype(dtype)
     kind = entry if shape[1] == 1 else pyarrow.list_(entry, shape[1])

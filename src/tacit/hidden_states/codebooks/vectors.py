@@ -12,8 +12,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tacit._ground.lazy import install_with
-
 Vectors = npt.NDArray[Any]
 
 ENTRIES_TOGETHER = 2**22
@@ -112,7 +110,9 @@ class ParquetRows:
     def blocks(self) -> Iterator[Vectors]:
         """Yield blocks (k, d) in order."""
         step = max(1, ENTRIES_TOGETHER // max(1, self.width))
-        with parquet_module(self.name).ParquetFile(self.path) as file:
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(self.path) as file:
             start = 0
             for batch in file.iter_batches(batch_size=step, columns=list(self.columns)):
                 yield self._numbers(batch, start)
@@ -238,7 +238,9 @@ def _open_npy(name: str, path: Path) -> StoredRows:
 
 
 def _open_parquet(name: str, path: Path, column: str | None, wanted: str) -> ParquetRows:
-    arrow, parquet = _arrow(name), parquet_module(name)
+    import pyarrow as arrow
+    from pyarrow import parquet
+
     try:
         with parquet.ParquetFile(path) as file:
             schema, count = file.schema_arrow, file.metadata.num_rows
@@ -277,19 +279,3 @@ def _sized(name: str, count: int, width: int) -> tuple[int, int]:
     if count < 1 or width < 1:
         raise ValueError(f"{name}: expected at least one row of numbers, got shape {count, width}")
     return int(count), int(width)
-
-
-def _arrow(name: str) -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise ValueError(f"{name}: Parquet needs pyarrow: {install_with('parquet')}") from None
-    return pyarrow
-
-
-def parquet_module(name: str) -> Any:
-    """Return ``pyarrow.parquet``, or say how it is installed."""
-    _arrow(name)
-    import pyarrow.parquet
-
-    return pyarrow.parquet

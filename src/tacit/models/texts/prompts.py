@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tacit._ground.files import read_bytes
-from tacit._ground.lazy import install_with
 
 USUAL_COLUMNS = ("prompt", "text")
 KINDS = {
@@ -220,11 +219,9 @@ def _csv(text: str, column: str | None, name: str, separator: str) -> Iterator[t
 
 
 def _parquet(content: bytes, column: str | None, name: str) -> Iterator[tuple[str, Any]]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ModuleNotFoundError:
-        raise ValueError(f"{name}: Parquet needs pyarrow: {install_with('parquet')}") from None
+    import pyarrow
+    from pyarrow import parquet
+
     try:
         table = parquet.ParquetFile(io.BytesIO(content))
         key = _chosen(table.schema_arrow.names, column, name, "schema")
