@@ -38,8 +38,9 @@ def test_categories_found_in_a_table_are_refused_where_a_row_in_it_is_hidden(tmp
 def test_a_number_out_of_bounds_counts_where_its_bound_is():
     """Conditions and squares see the same clamped number."""
     rows = np.array([[0.2], [0.4], [3.0], [0.9]])
+    moments = GroupBy(SecondMoments(("x0",)), "x0", (0.0, 2.0))
     plan = prepare(
-        GroupBy(SecondMoments(("x0",)), "x0", (0.0, 2.0)), rows, protect="table", bounds=[(0.0, 1.0)],
+        moments, rows, protect="table", bounds=[(0.0, 1.0)],
         adjacency="replace", **QUIET,
     ).plan  # fmt: skip
     total = plan.values.total(np.arange(4))
