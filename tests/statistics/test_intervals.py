@@ -26,8 +26,7 @@ def table(rng, count=400):
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_the_interval_of_the_noise_holds_the_statistic_of_the_rows_drawn(query, monkeypatch):
-    monkeypatch.setattr("tacit.statistics.rows.plan.SIMULATED", 4000)
+def test_the_interval_of_the_noise_holds_the_statistic_of_the_rows_drawn(query):
     rows = table(np.random.default_rng(3))
     plan = prepare(
         query, rows, protect="rows", success=0.75, columns=list("aghb"), target="b",
@@ -45,15 +44,15 @@ def test_the_interval_of_the_noise_holds_the_statistic_of_the_rows_drawn(query, 
     seen = np.array([plan.query.finish(total + e, plan.centres, count) for e in noise])
     live = (plan.errors > 0.0) & (clean != 0.0)
     held = (np.abs(seen - clean) <= 1.959964 * plan.errors).mean(axis=0)[live]
-    assert held.min() >= 0.93
+    assert held.min() >= 0.92
     assert np.median(held) <= 0.97
 
 
 def test_the_interval_with_sampling_holds_what_the_rows_were_drawn_from():
-    """500 pools of one law: the slope is ½, the means are 5 and 2½."""
+    """200 pools of one law: the slope is ½, the means are 5 and 2½."""
     truth = np.array([0.5, 5.0, 2.5])
     held = np.zeros(3)
-    pools = 500
+    pools = 200
     for number in range(pools):
         rows = table(np.random.default_rng([7, number]), 120)[:, [0, 3]]
         release = privatize(
@@ -66,5 +65,5 @@ def test_the_interval_with_sampling_holds_what_the_rows_were_drawn_from():
         np.testing.assert_allclose(
             (high - low) / 2, 1.959964 * release.standard_errors[chosen], rtol=1e-6
         )
-    assert (held / pools >= 0.92).all()
-    assert (held / pools <= 0.985).all()
+    assert (held / pools >= 0.9).all()
+    assert (held / pools <= 0.995).all()

@@ -38,7 +38,12 @@ class Columns:
         """Return where the named columns stand; all that rows are not grouped by where None."""
         if chosen is None:
             places = range(len(self.names))
-            return tuple(place for place in places if place not in self.grouped)
+            left = tuple(place for place in places if place not in self.grouped)
+            if not left:
+                raise ValueError(
+                    "query: expected a column beside those that rows are grouped by, got none"
+                )
+            return left
         return tuple(self.position(name) for name in chosen)
 
     def position(self, name: str) -> int:

@@ -110,8 +110,9 @@ def row_values(terms: Sequence[Term], rows: Array, centres: Array) -> Array:
                 moved[column] = rows[:, column] - centres[column]
         product = values[:, place]
         product[:] = 1.0
-        for column in one.factors:
-            product *= moved[column]
+        with np.errstate(over="ignore"):
+            for column in one.factors:
+                product *= moved[column]
         inside = held[one.conditions]
         if inside is not None:
             # 0.0 instead of a product: what is outside adds nothing, whatever its number

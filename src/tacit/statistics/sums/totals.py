@@ -54,7 +54,8 @@ def on_grid(values: Array) -> GridValues:
     _, top = np.frexp(largest)
     exponents = top + count.bit_length() - EXACT_BITS
     exponents = np.where(whole | (largest == 0.0), 0, exponents)
-    if exponents.max(initial=0) > LARGEST_EXPONENT or exponents.min(initial=0) < SMALLEST_EXPONENT:
+    within = (exponents <= LARGEST_EXPONENT) & (exponents >= SMALLEST_EXPONENT)
+    if not (within & np.isfinite(largest)).all():
         raise ValueError(
             "query: expected numbers whose products are within 1e-100 and 1e100, got one beyond: "
             "choose other units"
