@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from tacit import __version__
-from tacit.cli import classifier, gate, ledger, show, statistic
+from tacit.cli import classifier, gate, ledger, show
 from tacit.cli.account import commands as account
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
+from tacit.cli.statistic import commands as statistic
 from tacit.statistics.user_code import QueryError
 
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
@@ -22,9 +23,8 @@ REFUSED, QUERY_FAILED, INTERRUPTED, CLOSED = 2, 3, 130, 141
 
 # Flags of differential privacy, on commands whose promise is another one.
 ELSEWHERE = {
-    (command, flag): f"its promise is about the {secret}: --success or --mi-budget bound it"
-    for command, secret in (("statistic", "draw"), ("classifier", "input"))
-    for flag in ("--epsilon", "--delta")
+    ("classifier", flag): "its promise is about the input: --success or --mi-budget bound it"
+    for flag in ("--epsilon", "--delta", "--mu", "--rho")
 }
 
 app = typer.Typer(
@@ -34,7 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("statistic")(statistic.statistic)
 app.command("classifier")(classifier.classifier)
 app.command("gate")(gate.gate)
 app.command("show")(show.show)
@@ -42,6 +41,7 @@ app.add_typer(account.app, name="account")
 app.add_typer(audit.app, name="audit")
 app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(statistic.app, name="statistic")
 
 
 def _version(asked: bool) -> None:

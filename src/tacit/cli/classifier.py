@@ -83,7 +83,9 @@ def classifier(
         no_budget=no_budget,
         force=force,
     )
-    destination = Destination.checked(flags, table)
+    from tacit.ledger.notions import INFORMATION
+
+    destination = Destination.checked(flags, table, spends=INFORMATION)
     if labels is not None and labels not in table.columns:
         raise ValueError(f"--labels: expected one of the columns, got {labels!r}")
     kept = [place for place, name in enumerate(table.columns) if name != labels]

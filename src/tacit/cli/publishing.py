@@ -19,7 +19,7 @@ from tacit.cli.output import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tacit.ledger import Ledger
+    from tacit.ledger import Budget, Ledger
     from tacit.releases import Prepared, Provenance, Release
     from tacit.statistics import Table
 
@@ -32,6 +32,7 @@ class Flags:
 
     data: str | None
     report: str | None
+    certificate: str | None = None
     json: str | None
     ledger: str | None
     secret: str | None
@@ -40,6 +41,11 @@ class Flags:
     force: bool
 
     def __post_init__(self) -> None:
+        if self.certificate is not None and self.reproducible:
+            raise ValueError(
+                "--certificate: expected no --seed beside it, as a seeded release guarantees "
+                "nothing"
+            )
         for flag, given in (
             ("--secret", self.secret is not None),
             ("--no-budget", self.no_budget),
@@ -53,6 +59,7 @@ class Destination:
     """Where a release goes; every path is checked before the draw."""
 
     report: Path | None
+    certificate: Path | None
     json: JsonOutput
     location: str | None
     ledger: Ledger | None
@@ -60,10 +67,15 @@ class Destination:
     no_budget: bool
 
     @staticmethod
-    def checked(flags: Flags, table: Table | None) -> Destination:
+    def checked(flags: Flags, table: Table | None, *, spends: str) -> Destination:
         """Refuse now what could not be written, or paid for, after the work.
 
         Without a table whose rows name the secret, ``--secret`` names it.
+
+        Args:
+            flags: what was asked for.
+            table: what was read.
+            spends: what a ledger will count the release as, a notion of ``tacit.ledger.notions``.
         """
         from tacit._ground.files import check_writable
         from tacit.ledger import Ledger
@@ -72,22 +84,24 @@ class Destination:
             {
                 "DATA": None if flags.data == "-" else absolute_path(flags.data),
                 "--report": absolute_path(flags.report),
+                "--certificate": absolute_path(flags.certificate),
                 "--json": None if flags.json == "-" else absolute_path(flags.json),
                 "--ledger": None if flags.ledger is None else ledger_file(flags.ledger),
             }
         )
         page = new_file("--report", flags.report, flags.force)
+        public = new_file("--certificate", flags.certificate, flags.force)
         output = json_output(flags.json, flags.force)
         if flags.ledger is None:
-            return Destination(page, output, None, None, None, flags.no_budget)
+            return Destination(page, public, output, None, None, None, flags.no_budget)
         path = ledger_file(flags.ledger)
         if path is not None and not check_writable("--ledger", path).exists():
             # A ledger is made when there is something to write into it.
             name = flags.secret if table is None else flags.secret or table.fingerprint
-            return Destination(page, output, flags.ledger, None, name, flags.no_budget)
+            return Destination(page, public, output, flags.ledger, None, name, flags.no_budget)
         book = Ledger(flags.ledger)
-        name = _checked_secret(book, flags, table)
-        return Destination(page, output, flags.ledger, book, name, flags.no_budget)
+        name = _checked_secret(book, flags, table, spends)
+        return Destination(page, public, output, flags.ledger, book, name, flags.no_budget)
 
     def opened(self) -> Destination:
         """Return the same with its ledger made, where there was none yet."""
@@ -121,11 +135,13 @@ class Destination:
 
     def store(self, release: Release, provenance: Provenance) -> None:
         """Write what the ledger has by now: if a file cannot be written, nothing is lost."""
-        from tacit.report import write_report
+        from tacit.report import write_certificate, write_report
 
         self.json.write({**release.to_dict(), "provenance": provenance.to_dict()})
         if self.report is not None:
             write_report(release, self.report, provenance)
+        if self.certificate is not None:
+            write_certificate(release, self.certificate, provenance)
 
     def tell(self) -> None:
         """Say what was spent and which files were written."""
@@ -134,6 +150,8 @@ class Destination:
             line(console, "ledger", _account(self.ledger, self.secret))
         if self.report is not None:
             line(console, "report", str(self.report))
+        if self.certificate is not None:
+            line(console, "certificate", str(self.certificate))
         self.json.tell()
 
 
@@ -169,11 +187,10 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     output.tell()
 
 
-def _checked_secret(book: Ledger, flags: Flags, table: Table | None) -> str:
+def _checked_secret(book: Ledger, flags: Flags, table: Table | None, spends: str) -> str:
     """Return the secret's name; refuse now what the reservation would after the work."""
     from tacit.cli.ledger import name_of_rows
     from tacit.ledger.filters import uncounted
-    from tacit.ledger.notions import INFORMATION
 
     secret = flags.secret
     if secret is None:
@@ -189,15 +206,28 @@ def _checked_secret(book: Ledger, flags: Flags, table: Table | None) -> str:
             f"--seed: a seeded release guarantees nothing, and secret {secret!r} has a budget of "
             f"{budget}; nothing was drawn"
         )
-    reason = uncounted(budget, {INFORMATION})
+    reason = uncounted(budget, {spends})
     if reason is not None:
         raise ValueError(f"guarantee: {reason} (secret {secret!r}); nothing was drawn")
-    if not left.nats:
+    spent = _spent(spends, left)
+    if spent is not None:
         raise ValueError(
-            f"budget: secret {secret!r} has a budget of {budget} and no nats left of it; "
+            f"budget: secret {secret!r} has a budget of {budget} and no {spent} left of it; "
             "nothing was drawn"
         )
     return secret
+
+
+def _spent(spends: str, left: Budget) -> str | None:
+    """Return the kind of budget that counts such a release and of which nothing is left."""
+    from tacit.ledger.notions import GAUSSIAN_DP, INFORMATION, MAXIMAL_LEAKAGE
+
+    kinds = {
+        INFORMATION: (("nats", left.nats),),
+        MAXIMAL_LEAKAGE: (("nats", left.nats), ("leakage", left.leakage)),
+        GAUSSIAN_DP: (("μ", left.mu), ("ε", left.epsilon)),
+    }
+    return next((name for name, rest in kinds.get(spends, ()) if rest == 0.0), None)
 
 
 def _account(book: Ledger, secret: str) -> str:

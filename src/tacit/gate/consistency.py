@@ -55,6 +55,9 @@ def consistent_form(source: Any) -> Form:
             raise ValueError(
                 f"release: the file contradicts itself, its details give another {name!r}"
             )
+    for name, value in release.to_dict().items():
+        if name != "form" and value != content.get(name):
+            raise ValueError(f"release: the file contradicts itself in {name!r}")
     _check_numbers(release)
     if isinstance(release, EncodedCodes) and str(source).endswith(".safetensors"):
         _check_codes(Path(source), release, decoded="decoded" in content)

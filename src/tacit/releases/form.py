@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,21 +19,71 @@ from tacit.measured import Interval
 FORM_VERSION = 1
 # How the source of a success says that it follows from a bound on the information.
 DERIVED = "Eq. 17"
+# Of every interval beside a released number, and its quantile of the normal law.
+INTERVAL_CONFIDENCE, NORMAL_95 = 0.95, 1.959963984540054
 Better: TypeAlias = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """One released number and the standard deviation of the noise in it."""
+    """One released number and how far it may be off.
+
+    Attributes:
+        name: its label.
+        value: what was released.
+        error: standard deviation of the noise in it.
+        sampling: its standard deviation over random draws of as many rows from what the rows came
+            from; None where that may not be known.
+
+    Example:
+        >>> [round(end, 2) for end in Number(name="mean", value=4.0, error=0.1).interval()]
+        [3.8, 4.2]
+    """
 
     name: str
     value: float
     error: float
+    sampling: float | None = None
 
     def __post_init__(self) -> None:
         _text("name", self.name)
         object.__setattr__(self, "value", as_float(f"number {self.name}", self.value))
         object.__setattr__(self, "error", non_negative("error", self.error, allow_inf=True))
+        if self.sampling is not None:
+            object.__setattr__(self, "sampling", non_negative("sampling", self.sampling))
+
+    def half_width(self, *, sampling: bool = False) -> float:
+        """Return half of the 95% interval, of the noise alone or with the sampling error."""
+        if not sampling:
+            return NORMAL_95 * self.error
+        if self.sampling is None:
+            raise ValueError("sampling: expected a number whose sampling error is known")
+        return NORMAL_95 * math.hypot(self.error, self.sampling)
+
+    def interval(self, *, sampling: bool = False) -> tuple[float, float]:
+        """Return the 95% interval by the normal law: ``value ± 1.96 sd``.
+
+        Args:
+            sampling: whether it speaks of what the rows came from; else of those that were drawn.
+        """
+        half = self.half_width(sampling=sampling)
+        return self.value - half, self.value + half
+
+    def intervals(self) -> dict[str, Any]:
+        """Return both intervals, JSON-able; ``with_sampling`` is None where it is not known."""
+        return {
+            "name": self.name,
+            "confidence": INTERVAL_CONFIDENCE,
+            "noise": encoded_ends(self.interval()),
+            "with_sampling": None
+            if self.sampling is None
+            else encoded_ends(self.interval(sampling=True)),
+        }
+
+
+def encoded_ends(ends: tuple[float, float]) -> list[Any]:
+    """Return two ends as strict JSON has them."""
+    return [encoded(end) for end in ends]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,9 @@ from tacit._ground.files import check_writable, write_text_atomic
 from tacit.documents import read
 from tacit.hidden_states import Audit
 from tacit.releases import Form, Provenance, Release, load
+from tacit.report.certificate.page import render_certificate
 from tacit.report.hidden.page import render_audit
+from tacit.report.promise.page import KINDS, render_promise
 from tacit.report.release.page import render_form
 from tacit.report.statistic.page import render_statistic
 
@@ -33,6 +35,8 @@ def render_report(release: Any, provenance: Provenance) -> str:
     if form.kind == "hidden-audit":
         audit = release if isinstance(release, Audit) else Audit.from_dict(content)
         return render_audit(audit, provenance)
+    if form.kind in KINDS:
+        return render_promise(form, provenance, {**content, "provenance": provenance.to_dict()})
     return render_form(form, provenance, {**content, "provenance": provenance.to_dict()})
 
 
@@ -52,6 +56,26 @@ def write_report(release: Any, path: str | os.PathLike[str], provenance: Provena
     """
     check_writable("path", path)
     return write_text_atomic("path", path, render_report(release, provenance))
+
+
+def write_certificate(
+    release: Release, path: str | os.PathLike[str], provenance: Provenance
+) -> Path:
+    """Write what may be published of a released statistic to ``path``, whole or not at all.
+
+    Args:
+        release: of a statistic.
+        path: the HTML file to write; an older one is replaced.
+        provenance: how the release was made.
+
+    Returns:
+        The absolute path written.
+
+    Raises:
+        ValueError: as ``render_certificate``, or ``path`` cannot be written.
+    """
+    check_writable("path", path)
+    return write_text_atomic("path", path, render_certificate(release, provenance))
 
 
 def _content(release: Any) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ PUBLISHABLE = (
     "names",
     "errors",
     "sampling",
+    "intervals",
     "protect",
     "query",
     "method",
@@ -126,8 +127,14 @@ class NumbersRelease(Release):
             method=self.method,
             guarantees=self.guarantees,
             numbers=tuple(
-                Number(name=name, value=float(value), error=float(error))
-                for name, value, error in zip(self.names, self.values, self.errors, strict=True)
+                Number(name=name, value=value, error=error, sampling=spread)
+                for name, value, error, spread in zip(
+                    self.names,
+                    self.values.tolist(),
+                    self.errors.tolist(),
+                    [None] * len(self.names) if self.sampling is None else self.sampling.tolist(),
+                    strict=True,
+                )
             ),
             attacks=self._attacks(),
             notes=self.notes,
@@ -148,6 +155,7 @@ class NumbersRelease(Release):
                 "names": list(self.names),
                 "errors": self.errors.tolist(),
                 "sampling": None if self.sampling is None else self.sampling.tolist(),
+                "intervals": [number.intervals() for number in self.form.numbers],
                 "protect": self.protect,
                 "membership": self.guarantees[0].to_dict(),
                 "further": [held.to_dict() for held in self.guarantees[1:]],
@@ -217,14 +225,6 @@ def _deviations(name: str, values: Any, size: int) -> Array | None:
     deviations = vector(f"description.{name}", values, size=size)
     non_negative(f"description.{name}", deviations.min(initial=0.0))
     return deviations
-
-
-def two_digits_up(values: Array) -> Array:
-    """Return non-negative numbers rounded up to two significant digits."""
-    with np.errstate(divide="ignore"):
-        exponents = np.where(values > 0.0, np.floor(np.log10(values)) - 1.0, 0.0)
-    units = 10.0**exponents
-    return np.asarray(np.ceil(values / units * (1.0 - 1e-12)) * units)
 
 
 def remarks(names: tuple[str, ...], values: Array, errors: Array, spread: Array) -> list[str]:

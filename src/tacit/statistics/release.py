@@ -18,11 +18,13 @@ from tacit.guarantees.base import text, texts
 from tacit.guarantees.reading import guarantee_of
 from tacit.measured import Interval
 from tacit.releases.form import Attack, Form, Number, Release
+from tacit.statistics.spread import two_digits_up
 
 ENVELOPE = Envelope("tacit.statistic", 1)
 PUBLISHABLE = (
     "release",
     "names",
+    "intervals",
     "query",
     "method",
     "guarantee",
@@ -66,6 +68,17 @@ class StatisticDiagnostics:
     notes: tuple[str, ...] = ()
     gaussian_information: float | None = None
     noise_saved: float | None = None
+
+    @property
+    def sampling(self) -> Array:
+        """Standard deviations over independent draws of as many rows, (d,), rounded up.
+
+        Without replacement the variance over draws of a share q is 1 − q of that, for what is
+        near linear in the rows.
+        """
+        share = self.subset_rows / self.pool_rows if self.pool_rows else 0.0
+        spread = np.sqrt(self.output_variance / max(1.0 - share, 1.0 / max(self.pool_rows, 1)))
+        return two_digits_up(spread)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description that ``from_dict`` reads back."""
@@ -136,6 +149,7 @@ class StatisticRelease(Release):
     def form(self) -> Form:
         """The release as report, gate, ledger and commands read it."""
         errors = np.sqrt(self.diagnostics.noise_variance)
+        sampling = self.diagnostics.sampling
         return Form(
             kind="statistic",
             title=self.query,
@@ -143,8 +157,14 @@ class StatisticRelease(Release):
             method=self.method,
             guarantees=(self.membership, self.guarantee),
             numbers=tuple(
-                Number(name=name, value=float(value), error=float(error))
-                for name, value, error in zip(self.names, self.release, errors, strict=True)
+                Number(name=name, value=value, error=error, sampling=spread)
+                for name, value, error, spread in zip(
+                    self.names,
+                    self.release.tolist(),
+                    errors.tolist(),
+                    sampling.tolist(),
+                    strict=True,
+                )
             ),
             attacks=() if self.attack is None else (attack_of(self.attack, self.membership.task),),
             notes=self.diagnostics.notes,
@@ -160,6 +180,7 @@ class StatisticRelease(Release):
             {
                 "release": self.release.tolist(),
                 "names": list(self.names),
+                "intervals": [number.intervals() for number in self.form.numbers],
                 "guarantee": self.guarantee.to_dict(),
                 "membership": self.membership.to_dict(),
                 "design": self.design.to_dict(),

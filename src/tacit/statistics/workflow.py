@@ -64,12 +64,16 @@ class Options(TypedDict, total=False):
 
 @overload
 def prepare(
-    query: AnyQuery, pool: Any, *, protect: Literal["draw"] = ..., **options: Unpack[Options]
-) -> PreparedStatistic: ...
+    query: AnyQuery,
+    pool: Any,
+    *,
+    protect: Literal["rows", "table"] = ...,
+    **options: Unpack[Options],
+) -> PreparedNumbers: ...
 @overload
 def prepare(
-    query: AnyQuery, pool: Any, *, protect: Literal["rows", "table"], **options: Unpack[Options]
-) -> PreparedNumbers: ...
+    query: AnyQuery, pool: Any, *, protect: Literal["draw"], **options: Unpack[Options]
+) -> PreparedStatistic: ...
 @overload
 def prepare(
     query: AnyQuery, pool: Any, *, protect: str, **options: Unpack[Options]
@@ -78,7 +82,7 @@ def prepare(
     query: AnyQuery,
     pool: Any,
     *,
-    protect: str = "draw",
+    protect: str = "rows",
     mi_budget: float | None = None,
     success: float | None = None,
     mu: float | None = None,
@@ -165,7 +169,7 @@ def prepare(
             reproducible, which voids the guarantee and is recorded.
         cost: what noise costs: ``"squared"`` (sum of squared errors), ``"relative"`` (each output
             in units of its own standard deviation), or F as in ``gaussian_information``; None for
-            ``"squared"`` under ``"draw"``, else ``"relative"``.
+            ``"relative"``.
         confidence: of the guarantee where it rests on simulated releases, in (0, 1); it says so.
         columns: names of the p columns; those of a data frame, else ``x0`` …, when None.
         names: d labels of the outputs, where the query has none of its own or to replace them.
@@ -186,7 +190,7 @@ def prepare(
 
     Example:
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
-        >>> prepared = prepare("mean", heights, success=0.6, simulations=200, attack=False)
+        >>> prepared = prepare("mean", heights, success=0.6, attack=False)
         >>> [entry.name for entry in prepared.expected], prepared.membership.success <= 0.6
         (['mean[x0]'], True)
 
@@ -198,6 +202,7 @@ def prepare(
     strength = Strength(success, mu, epsilon, delta, rho)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if protect != "draw":
+        _check_dropped(pool, protect, adjacency)
         refuse("mi_budget", mi_budget, protect)
         return prepare_promise(
             protect,
@@ -233,7 +238,7 @@ def prepare(
         method=method,
         simulations=simulations,
         rng=rng,
-        cost=cost,
+        cost="relative" if cost is None else cost,
         confidence=level,
         names=names,
         workers=workers,
@@ -252,9 +257,9 @@ def privatize(
     ledger: Book | None = None,
     secret: str | None = None,
     no_budget: bool = False,
-    protect: Literal["draw"] = ...,
+    protect: Literal["rows", "table"] = ...,
     **options: Unpack[Options],
-) -> StatisticRelease: ...
+) -> NumbersRelease: ...
 @overload
 def privatize(
     query: AnyQuery,
@@ -263,9 +268,9 @@ def privatize(
     ledger: Book | None = None,
     secret: str | None = None,
     no_budget: bool = False,
-    protect: Literal["rows", "table"],
+    protect: Literal["draw"],
     **options: Unpack[Options],
-) -> NumbersRelease: ...
+) -> StatisticRelease: ...
 def privatize(
     query: AnyQuery,
     pool: Any,
@@ -273,7 +278,7 @@ def privatize(
     ledger: Book | None = None,
     secret: str | None = None,
     no_budget: bool = False,
-    protect: str = "draw",
+    protect: str = "rows",
     **options: Unpack[Options],
 ) -> StatisticRelease | NumbersRelease:
     """Release a statistic under one of three promises: ``prepare(...).draw(...)`` in one call.
@@ -296,10 +301,9 @@ def privatize(
 
     Example:
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
-        >>> release = privatize("mean", heights, success=0.6, simulations=200, attack=False)
+        >>> release = privatize("mean", heights, success=0.6, attack=False)
         >>> release.names, release.membership.success <= 0.6
         (('mean[x0]',), True)
-        >>> release = privatize("mean", heights, protect="rows", success=0.6, attack=False)
         >>> bool(release.errors[0] < release.sampling[0])
         True
 
@@ -307,6 +311,14 @@ def privatize(
     """
     prepared = prepare(query, pool, protect=protect, **options)
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
+
+
+def _check_dropped(pool: Any, protect: str, adjacency: str) -> None:
+    if protect == "table" and adjacency == "replace" and isinstance(pool, Table) and pool.dropped:
+        raise ValueError(
+            "adjacency: expected 'add-remove' for a table of which rows were dropped, as a row "
+            "that is replaced may be one of them, got 'replace'"
+        )
 
 
 def checked_pool(

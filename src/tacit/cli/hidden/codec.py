@@ -161,6 +161,8 @@ def encode(
         raise ValueError("--prompts: expected a file of states or of prompts, exactly one of them")
     if ledger is not None and secret is None:
         raise ValueError("--secret: expected the name of the secret beside --ledger, got none")
+    from tacit.ledger.notions import MAXIMAL_LEAKAGE
+
     reader.check()
     source = str(states if prompts is None else prompts)
     place = _new_store(out, force)
@@ -168,7 +170,7 @@ def encode(
         data=source, report=None, json=json, ledger=ledger, secret=secret, reproducible=False,
         no_budget=no_budget, force=force,
     )  # fmt: skip
-    destination = Destination.checked(flags, None)
+    destination = Destination.checked(flags, None, spends=MAXIMAL_LEAKAGE)
     check_distinct(
         {
             "STATES" if prompts is None else "--prompts": Path(source).resolve(),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Any
-
-import jinja2
-from markupsafe import Markup
 
 from tacit.guarantees import SuccessBound
 from tacit.releases import Form, Provenance
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.embedding import embedded_json
+from tacit.report.rendering import rendered
 from tacit.report.success import SuccessPlot, success_figure
 from tacit.report.words import information_words, plus_minus, use_words, verdict
 from tacit.text import beside, percent, percent_up, significant
@@ -27,15 +24,9 @@ def render_form(form: Form, provenance: Provenance, content: Any) -> str:
         provenance: how it was made.
         content: the JSON of the release, which the page carries.
     """
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    folder = resources.files("tacit.report")
-    page = (folder / "release" / "page.html.j2").read_text(encoding="utf-8")
-    style = (folder / "page.css").read_text(encoding="utf-8")
     bounds = [held for held in form.guarantees if isinstance(held, SuccessBound)]
-    return environment.from_string(page).render(
-        style=Markup(style),
+    return rendered(
+        "release",
         form=form,
         verdict=verdict(form),
         provenance=provenance,

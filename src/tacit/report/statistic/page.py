@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
-import jinja2
 import numpy as np
-from markupsafe import Markup, escape
 
 from tacit.releases.provenance import Provenance
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.embedding import embedded_json
+from tacit.report.rendering import rendered
 from tacit.report.statistic.figures import MOST_POINTS, success_plot, variance_figure
 from tacit.report.statistic.record import ReleaseRecord, read_release
 from tacit.report.statistic.words import seed_words, success_bound, verdict
@@ -46,15 +44,7 @@ def render_statistic(release: Any, provenance: Provenance) -> str:
     """
     record = read_release(release)
     conclusion = verdict(record)
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["breakable"] = _breakable
-    folder = resources.files("tacit.report")
-    page = (folder / "statistic" / "page.html.j2").read_text(encoding="utf-8")
-    template = environment.from_string(page)
-    style = Markup((folder / "page.css").read_text(encoding="utf-8"))
-    return template.render(style=style, **_content(record, conclusion, provenance))
+    return rendered("statistic", **_content(record, conclusion, provenance))
 
 
 def _content(record: ReleaseRecord, conclusion: Verdict, provenance: Provenance) -> dict[str, Any]:
@@ -120,14 +110,6 @@ def _rows(record: ReleaseRecord) -> list[OutputRow]:
             strict=True,
         )
     ]
-
-
-def _breakable(name: str) -> Markup:
-    """Let a long label break after a comma or an underscore."""
-    text = escape(name)
-    for character in ",_":
-        text = text.replace(character, character + Markup("<wbr>"))
-    return text
 
 
 def _attack_words(record: ReleaseRecord) -> str:

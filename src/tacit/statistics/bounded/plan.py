@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tacit.statistics.sums.totals import GridValues
 # Rows at random within the bounds, on which what noise costs is judged: never the table's own.
 NOMINAL_SAMPLE, NOMINAL_ROWS = 512, 1000
 SIMULATED = 1000
+ATTACKER = "likelihood ratio, told every other row"
 ATTACKED_ROWS = 1000
 
 
@@ -78,6 +79,7 @@ class TablePlan:
         groups = np.stack([values[chosen], others], axis=1)[:, :, live]
         noise = Dense(self.noise.covariance[np.ix_(live, live)])
         attack = group_attack(groups, noise, trials=trials, rng=source)
+        attack = replace(attack, name=ATTACKER)
         return attack.with_record(int(chosen[attack.worst_record // 2]))
 
 

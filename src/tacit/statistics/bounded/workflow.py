@@ -25,6 +25,10 @@ TASKS = {
     "add-remove": "whether any one row is in the table (every other row known)",
     "replace": "which of two rows is in the table (every other row known)",
 }
+LAWS = {
+    "add-remove": "every other row, and that a fair coin decided whether this one is in,",
+    "replace": "every other row, and that a fair coin chose between two for this one,",
+}
 SECRET = "any one row of the table"
 SOURCE = (
     "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism); least noise for a box by "
@@ -92,7 +96,9 @@ def held(
         "assumptions": assumptions(adjacency, reproducible=reproducible, together=together),
         "source": SOURCE,
     }
-    membership = SuccessBound(success=success_of(mu), prior=0.5, task=TASKS[adjacency], **rest)
+    membership = SuccessBound(
+        success=success_of(mu), prior=0.5, task=TASKS[adjacency], law=LAWS[adjacency], **rest
+    )
     return membership, GaussianDP(mu=mu, adjacency=NEIGHBOURS[adjacency], **rest)
 
 

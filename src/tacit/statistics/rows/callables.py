@@ -12,7 +12,6 @@ from tacit._ground.random import uniform_index
 from tacit.attacks import MembershipAttack, membership_attack, swap_attack
 from tacit.design.base import Design
 from tacit.information.concentration import confidence_share
-from tacit.statistics.numbers import two_digits_up
 from tacit.statistics.pairs import Pairing
 from tacit.statistics.queries import Query
 from tacit.statistics.rows.coins import Halves, swaps_of
@@ -24,6 +23,7 @@ from tacit.statistics.rows.declared import (
 )
 from tacit.statistics.rows.expected import certified_scale, dense, prices_of, shaped
 from tacit.statistics.simulation import simulate
+from tacit.statistics.spread import two_digits_up
 
 Way = Literal["swaps", "family"]
 PILOT_SHARE, SMALLEST_PILOT = 0.25, 40

@@ -10,9 +10,9 @@ import numpy as np
 from tacit._ground.checks import Array, RandomSource
 from tacit.attacks import MembershipAttack, group_attack
 from tacit.statistics.least_noise import SumNoise, distinct, least_noise
-from tacit.statistics.numbers import two_digits_up
 from tacit.statistics.pairs import Pairing, nearest
 from tacit.statistics.rows.cost import Frame, frame_of
+from tacit.statistics.spread import two_digits_up
 from tacit.statistics.sums.query import SumQuery
 from tacit.statistics.sums.totals import GridValues, on_grid
 

@@ -12,6 +12,9 @@ from tacit.statistics.strength import naming_success, success_of
 
 SECRET = "which row of each pair of the pool was drawn"
 TASK = "whether any one row of the pool was drawn (every other coin known)"
+LAW = "that a fair coin drew one row of each pair, and how every other coin fell,"
+GROUP_LAW = "that a fair die drew one row of each group, and what it drew of every other group,"
+FAMILY_LAW = "that one of the declared draws was drawn, all equally likely,"
 ADJACENCY = "which row of one pair was drawn"
 SOURCE = (
     "sums move by one swap when one coin is flipped; Dong, Roth and Su (2022), Theorem 2.7 "
@@ -84,6 +87,7 @@ def theorem(
         success=success_of(mu, 1.0 / size) if mu > 0.0 else max(0.5, 1.0 - 1.0 / size),
         prior=max(0.5, 1.0 - 1.0 / size),
         task=TASK if size == 2 else TASK.replace("coin", "group"),
+        law=LAW if size == 2 else GROUP_LAW,
         **rest,
     )
     adjacency = ADJACENCY if size == 2 else f"which of two rows of one group of {size} was drawn"
@@ -94,6 +98,7 @@ def theorem(
                 success=naming_success(mu, size),
                 prior=1.0 / size,
                 task=f"which of the {size} rows of any one group was drawn",
+                law=GROUP_LAW,
                 **rest,
             )
         )
@@ -124,6 +129,7 @@ def with_confidence(
         success=success,
         prior=0.5,
         task=TASK if way == "swaps" else "whether any one row of the pool was drawn",
+        law=LAW if way == "swaps" else FAMILY_LAW,
         evidence="statistical",
         confidence=confidence,
         assumptions=tuple(lines),

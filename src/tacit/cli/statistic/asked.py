@@ -1,0 +1,233 @@
+"""Which promise is asked for, how strong, and what it needs: flags checked one by one."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tacit.statistics import Table
+
+ROWS, DRAW, TABLE = "rows", "draw", "table"
+STRENGTHS = ("--success", "--mu", "--epsilon", "--delta", "--rho")
+# What each promise takes of the flags that not all of them have.
+TAKEN = {
+    ROWS: {*STRENGTHS, "--pairs", "--rate", "--method", "--simulations", "--levels"},
+    DRAW: {"--success", "--mi-budget", "--rate", "--method", "--simulations"},
+    TABLE: {*STRENGTHS, "--bounds", "--levels", "--adjacency"},
+}
+INSTEAD = {
+    ROWS: "it hides whether a row was drawn: --success, --mu, --epsilon with --delta, or --rho "
+    "bound it",
+    DRAW: "it hides the whole draw: --success or --mi-budget bound it",
+    TABLE: "it hides that a row is in the table: --success, --mu, --epsilon with --delta, or --rho "
+    "bound it, and --bounds, --levels and --adjacency say what a row may be",
+}
+COLUMN = "column:"
+
+Protect = Annotated[
+    str,
+    typer.Option(
+        help="What is hidden: rows (whether any one row was drawn, even from who knows all "
+        "others), table (that a row is in the table at all), or draw (everything about the draw, "
+        "in nats)."
+    ),
+]
+Success = Annotated[
+    float | None, typer.Option(help="Largest success of guessing membership allowed.")
+]
+Query = Annotated[
+    str,
+    typer.Option(
+        help="count, sum, mean, std, variance, covariance, correlation, second-moments, median, "
+        "quantiles[:0.25,0.5], least-squares, principal-components[:2], histogram:COLUMN[:EDGES], "
+        "two-way:A,B, cumulative:COLUMN:THRESHOLDS, each with ' by COLUMN' behind it; logistic, "
+        "kmeans:K; several joined by +; or module:function."
+    ),
+]
+Bounds = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME=LOW:HIGH,…",
+        help="Declared without looking at the table: numbers outside are taken as the bounds.",
+    ),
+]
+LevelsOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--levels",
+        metavar="NAME=NUMBER,…",
+        help="Categories of a column of numbers, declared. May be repeated.",
+    ),
+]
+Adjacency = Annotated[
+    str | None,
+    typer.Option(help="With table: add-remove one row (when left out), or replace one."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The promise and its strength, as the command line has them."""
+
+    protect: Protect = ROWS
+    success: Success = None
+    mu: Annotated[float | None, typer.Option(help="μ of Gaussian differential privacy.")] = None
+    epsilon: Annotated[float | None, typer.Option(help="ε, with --delta.")] = None
+    delta: Annotated[float | None, typer.Option(help="δ, with --epsilon.")] = None
+    rho: Annotated[
+        float | None, typer.Option(help="ρ of zero-concentrated differential privacy.")
+    ] = None
+    mi_budget: Annotated[
+        float | None, typer.Option(help="With draw: largest information allowed, in nats.")
+    ] = None
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="nearest|random|column:NAME", help="With rows: how the pool is paired."
+        ),
+    ] = None
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="1/K", help="Share of the rows that is drawn, 1/2 when left out; of draw any."
+        ),
+    ] = None
+    bounds: Bounds = None
+    levels: LevelsOf = None
+    adjacency: Adjacency = None
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="How the noise is found: with rows auto, sums, swaps or family; with draw auto, "
+            "exact, linear or diagonal."
+        ),
+    ] = None
+    simulations: Annotated[
+        int | None, typer.Option(help="Draws to simulate, 2,000 when left out.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.protect not in TAKEN:
+            raise ValueError(f"--protect: expected rows, table or draw, got {self.protect!r}")
+        for flag, value in self._given().items():
+            if value is not None and flag not in TAKEN[self.protect]:
+                raise ValueError(f"{flag}: --protect {self.protect} has none; {INSTEAD[self.protect]}")
+
+    def _given(self) -> dict[str, Any]:
+        return {
+            f"--{name.replace('_', '-')}": value or (None if value == [] else value)
+            for name, value in vars(self).items()
+            if name != "protect"
+        }
+
+    @property
+    def paired_by(self) -> str | None:
+        """The column that the pool is paired along, None for none."""
+        if self.pairs is None or not self.pairs.startswith(COLUMN):
+            return None
+        return self.pairs.removeprefix(COLUMN)
+
+    def options(self) -> dict[str, Any]:
+        """Return what ``prepare`` takes for it, but for the pairs."""
+        found: dict[str, Any] = {
+            "protect": self.protect,
+            "bounds": bounds_of(self.bounds),
+            "levels": levels_of(self.levels),
+        }
+        given = {
+            "success": self.success,
+            "mu": self.mu,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rho": self.rho,
+            "mi_budget": self.mi_budget,
+            "adjacency": self.adjacency,
+            "method": self.method,
+            "simulations": self.simulations,
+            "sampling_rate": rate_of(self.rate),
+        }
+        return found | {name: value for name, value in given.items() if value is not None}
+
+
+def rate_of(text: str | None) -> float | None:
+    """Return a share of the rows, such as 1/3 or 0.3."""
+    if text is None:
+        return None
+    try:
+        rate = float(Fraction(text.replace(" ", "")))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        rate = 0.0
+    if not 0.0 < rate < 1.0:
+        raise ValueError(f"--rate: expected a share between 0 and 1, such as 1/3, got {text!r}")
+    return rate
+
+
+def bounds_of(text: str | None) -> dict[str, tuple[float, float]] | None:
+    """Return the bounds of columns, as in ``age=0:120,income=0:250000``."""
+    if text is None:
+        return None
+    found: dict[str, tuple[float, float]] = {}
+    for piece in next(csv.reader([text]), []):
+        name, _, ends = piece.rpartition("=")
+        low, colon, high = ends.partition(":")
+        try:
+            pair = float(low), float(high)
+        except ValueError:
+            pair = None
+        if not name.strip() or not colon or pair is None:
+            raise ValueError(f"--bounds: expected NAME=LOW:HIGH,NAME=LOW:HIGH, got {text!r}")
+        _once("--bounds", name.strip(), found)
+        found[name.strip()] = pair
+    return found
+
+
+def levels_of(texts: Sequence[str] | None) -> dict[str, list[float]] | None:
+    """Return the categories of columns of numbers, as in ``region=1,2,3``."""
+    if not texts:
+        return None
+    found: dict[str, list[float]] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        try:
+            values = [float(number) for number in numbers.split(",")]
+        except ValueError:
+            values = []
+        if not name.strip() or not values:
+            raise ValueError(f"--levels: expected NAME=NUMBER,NUMBER, got {text!r}")
+        _once("--levels", name.strip(), found)
+        found[name.strip()] = values
+    return found
+
+
+def _once(flag: str, name: str, found: dict[str, Any]) -> None:
+    if name in found:
+        raise ValueError(f"{flag}: the column {name!r} is named twice")
+
+
+def check_dropping(protect: str, missing: str, adjacency: str | None) -> None:
+    """Refuse to drop rows where the number of rows has to be the same for every neighbour."""
+    if protect == TABLE and missing == "drop" and adjacency == "replace":
+        raise ValueError(
+            "--missing: drop needs --adjacency add-remove, as a row that is replaced by one with "
+            "nothing in a column would be dropped and change the number of rows, which replace "
+            "takes as public"
+        )
+
+
+def unpaired(table: Table, name: str) -> tuple[Table, Any]:
+    """Return the table without the column that pairs are formed along, and its values."""
+    place = table.columns.index(name)
+    kept = [column for column in range(len(table.columns)) if column != place]
+    rest = replace(
+        table,
+        columns=tuple(table.columns[column] for column in kept),
+        rows=table.rows[:, kept].copy(),
+        categories={key: kind for key, kind in table.categories.items() if key != name},
+    )
+    return rest, table.rows[:, place]

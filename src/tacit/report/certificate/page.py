@@ -1,0 +1,79 @@
+"""The certificate: values, intervals, promise, assumptions, and nothing for the holder alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.guarantees import InformationBound
+from tacit.releases import Form, Provenance
+from tacit.releases.form import Release
+from tacit.report.embedding import embedded_json
+from tacit.report.promise.words import assumed, not_hidden, number_row, strength_rows
+from tacit.report.rendering import rendered
+from tacit.report.words import verdict
+from tacit.text import percent, percent_up, significant_up
+
+CERTIFIED = ("statistic", "statistic-rows", "statistic-table")
+
+
+def render_certificate(release: Release, provenance: Provenance) -> str:
+    """Return what may be published of a released statistic as one self-contained HTML page.
+
+    It holds the values with their 95% intervals, the promise, what is assumed, and the publishable
+    fields of the release as JSON; no attack, no diagnostics, no fingerprint, no number of rows.
+
+    Args:
+        release: of a statistic.
+        provenance: how it was made; its version and the codes of categories are taken.
+
+    Raises:
+        ValueError: a release of another kind, one whose guarantee is void, or one that an attack
+            contradicts.
+
+    Example:
+        >>> import numpy as np
+        >>> from tacit.statistics import privatize
+        >>> release = privatize("mean", np.arange(60.0), success=0.7, attack=False)
+        >>> "mean[x0]" in render_certificate(release, Provenance.capture("in Python"))
+        True
+    """
+    form = release.form
+    if form.kind not in CERTIFIED:
+        raise ValueError(f"release: expected one of a statistic, got {form.kind!r}")
+    found = verdict(form)
+    if found.kind != "bounded":
+        raise ValueError(f"release: expected one with a guarantee to certify: {found.sentence}")
+    rows = [number_row(number) for number in form.numbers]
+    return rendered(
+        "certificate",
+        form=form,
+        claim=_claim(form),
+        version=provenance.tacit_version,
+        codes=provenance.data_categories,
+        rows=rows,
+        sampled=any(row.sampling for row in rows),
+        strength=[*strength_rows(form), *_information(form)],
+        assumed=assumed(form),
+        not_hidden=not_hidden(form),
+        json=embedded_json(release.published()),
+    )
+
+
+def _claim(form: Form) -> str:
+    """Return the promise in one sentence, without what was measured."""
+    bound = form.headline
+    assert bound is not None
+    known = bound.law or "its law, as assumed,"
+    return (
+        f"Whoever knows only {known} guesses {bound.task} right at most "
+        f"{percent_up(form.success(bound))} of the time; guessing blind is right "
+        f"{percent(bound.prior)} of the time."
+    )
+
+
+def _information(form: Form) -> list[tuple[str, str]]:
+    return [
+        (f"information about {held.secret}", f"at most {significant_up(held.nats)} nats")
+        for held in form.guarantees
+        if isinstance(held, InformationBound)
+    ]

@@ -1,0 +1,78 @@
+"""Released numbers and the strength of their promise, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
+from tacit.guarantees.base import Guarantee
+from tacit.releases.form import INTERVAL_CONFIDENCE, Number
+from tacit.text import beside, percent, percent_up, significant, significant_up
+
+NUMBERS_PER_LINE = 2
+# Of the (ε, δ) that is told beside a μ.
+TOLD_DELTA, LARGEST_EPSILON = 1e-6, 1e6
+
+
+def number_words(number: Number) -> str:
+    """Return a number with its 95% intervals, as half widths: of the noise, and with sampling."""
+    words = f"{number.name} = {beside(number.value, number.error)}"
+    words += f" ± {significant_up(number.half_width(), 2)}" if number.error else " exactly"
+    if number.sampling is None:
+        return words
+    return f"{words} (with sampling ± {significant_up(number.half_width(sampling=True), 2)})"
+
+
+def number_lines(numbers: Sequence[Number]) -> list[str]:
+    """Return all numbers, some on each line, and what ± says on the first."""
+    parts = [number_words(number) for number in numbers]
+    starts = range(0, len(parts), NUMBERS_PER_LINE)
+    found = [", ".join(parts[start : start + NUMBERS_PER_LINE]) for start in starts]
+    if found:
+        found[0] += f", ± {INTERVAL_CONFIDENCE:.0%}"
+    return found
+
+
+def strength_words(guarantees: Sequence[Guarantee]) -> str:
+    """Return a promise in one line: success, and μ with what follows from it where it has one."""
+    success = next((held for held in guarantees if isinstance(held, SuccessBound)), None)
+    private = next((held for held in guarantees if isinstance(held, GaussianDP)), None)
+    told = next((held for held in guarantees if isinstance(held, InformationBound)), None)
+    parts = []
+    if success is not None:
+        blind = percent(success.prior)
+        parts.append(f"success ≤ {percent_up(success.success)} (guessing blind {blind})")
+    if private is not None:
+        advantage = max(2.0 * private.success().success - 1.0, 0.0)
+        parts.append(f"advantage ≤ {percent_up(advantage)}")
+        parts.append(
+            f"μ = {significant_up(private.mu)}, ε ≤ {significant_up(epsilon_at(private))} at δ = "
+            f"{TOLD_DELTA:g}"
+        )
+    if told is not None:
+        parts.append(f"information ≤ {significant_up(told.nats)} nats")
+    held = next((held for held in guarantees if held.confidence is not None), None)
+    if held is not None:
+        parts.append(f"with confidence {significant(held.confidence or 0.0, 6)}")
+    return ", ".join(parts)
+
+
+def epsilon_at(private: GaussianDP, delta: float = TOLD_DELTA) -> float:
+    """Return an ε at which μ gives no more than δ, the least to a thousandth.
+
+    Example:
+        >>> rest = dict(adjacency="one row", evidence="theorem", assumptions=(), source="example")
+        >>> round(epsilon_at(GaussianDP(mu=1.0, **rest)), 2)
+        4.89
+    """
+    low, high = 0.0, 1.0
+    while private.approximate(high).delta > delta:
+        low, high = high, 2.0 * high
+        if high > LARGEST_EPSILON:
+            return math.inf
+    while high - low > 1e-3 * high:
+        middle = 0.5 * (low + high)
+        fits = private.approximate(middle).delta <= delta
+        low, high = (low, middle) if fits else (middle, high)
+    return high

@@ -1,0 +1,73 @@
+"""What a promise about rows or about a table hides, how well, and what it does not, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.guarantees import GaussianDP, SuccessBound
+from tacit.releases import Form
+from tacit.releases.form import Number
+from tacit.report.numbers import epsilon_at
+from tacit.text import beside, percent, percent_up, significant_up
+
+NOT_HIDDEN = "not hidden"
+DELTAS = (1e-3, 1e-6, 1e-9)
+
+
+@dataclass(frozen=True)
+class NumberRow:
+    """One released number, as a table shows it."""
+
+    name: str
+    value: str
+    noise: str
+    sampling: str
+
+
+def number_row(number: Number) -> NumberRow:
+    """Return a number with its 95% intervals, as many digits as the noise leaves."""
+    return NumberRow(
+        number.name,
+        beside(number.value, number.error),
+        _ends(number, sampling=False) if number.error else "exact",
+        "" if number.sampling is None else _ends(number, sampling=True),
+    )
+
+
+def _ends(number: Number, *, sampling: bool) -> str:
+    low, high = number.interval(sampling=sampling)
+    spread = number.half_width(sampling=sampling)
+    return f"{beside(low, spread)} to {beside(high, spread)}"
+
+
+def strength_rows(form: Form) -> list[tuple[str, str]]:
+    """Return what the guarantees come to: (what, how much)."""
+    rows = [
+        (f"success of guessing {held.task}", f"at most {percent_up(held.success)}, blind "
+         f"{percent(held.prior)}")
+        for held in form.guarantees
+        if isinstance(held, SuccessBound)
+    ]  # fmt: skip
+    for held in form.guarantees:
+        if isinstance(held, GaussianDP):
+            advantage = max(2.0 * held.success().success - 1.0, 0.0)
+            rows.append(("advantage over guessing blind, of a fair coin", percent_up(advantage)))
+            rows.append((f"Gaussian differential privacy ({held.adjacency})",
+                         f"μ = {significant_up(held.mu, 4)}"))  # fmt: skip
+            rows.append(("differential privacy that follows",
+                         "; ".join(f"ε = {significant_up(epsilon_at(held, delta))} at δ = {delta:g}"
+                                   for delta in DELTAS)))  # fmt: skip
+    levels = {held.confidence for held in form.guarantees if held.confidence is not None}
+    rows += [("holds with probability", f"{level:g}") for level in sorted(levels)]
+    return rows
+
+
+def assumed(form: Form) -> list[str]:
+    """Return what has to hold."""
+    return [text for text in form.all_assumptions if NOT_HIDDEN not in text]
+
+
+def not_hidden(form: Form) -> list[str]:
+    """Return what the promise does not hide."""
+    found = [text for text in form.all_assumptions if NOT_HIDDEN in text]
+    return [text.removeprefix(f"{NOT_HIDDEN}: ") for text in found]
