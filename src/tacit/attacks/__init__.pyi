@@ -27,6 +27,7 @@ from .membership.lira import lira as lira
 from .membership.roc import OperatingPoint as OperatingPoint
 from .membership.roc import RocSummary as RocSummary
 from .membership.roc import roc as roc
+from .membership.shadows import shadow_attack as shadow_attack
 from .retrieval.attack import retrieve as retrieve
 from .retrieval.attack import zipf as zipf
 from .retrieval.metrics import Complement as Complement

@@ -2,6 +2,9 @@
 
 from . import pairs as pairs
 from . import sums as sums
+from .comparison.compare import compare as compare
+from .comparison.standing import Comparison as Comparison
+from .comparison.standing import Standing as Standing
 from .draws import PreparedStatistic as PreparedStatistic
 from .numbers import NumbersRelease as NumbersRelease
 from .prepared_numbers import PreparedNumbers as PreparedNumbers

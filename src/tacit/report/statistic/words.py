@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tacit.conversions import success_from_information
+from tacit.measured import Interval
+from tacit.releases.contradiction import surely
 from tacit.report.statistic.record import AttackRecord, ReleaseRecord
 from tacit.report.words import Verdict, void_sentence
 from tacit.text import percent, percent_up
@@ -55,4 +57,8 @@ def plus_minus(attack: AttackRecord) -> str:
 
 
 def _lowest(attack: AttackRecord) -> float:
-    return max(attack.interval[0], attack.worst_interval[0])
+    ends = ((attack.success, attack.interval), (attack.worst_success, attack.worst_interval))
+    return max(
+        surely(Interval(value=value, low=low, high=high, confidence=attack.confidence))
+        for value, (low, high) in ends
+    )

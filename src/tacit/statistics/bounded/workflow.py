@@ -22,8 +22,8 @@ from tacit.statistics.sums.query import SumQuery
 # As guarantees of other workflows name them, so that a ledger adds them up.
 NEIGHBOURS = {"add-remove": "add or remove one record", "replace": "replace one record"}
 TASKS = {
-    "add-remove": "whether any one row is in the table (every other row known)",
-    "replace": "which of two rows is in the table (every other row known)",
+    "add-remove": "whether any one row is in the table",
+    "replace": "which of two rows is in the table",
 }
 LAWS = {
     "add-remove": "every other row, and that a fair coin decided whether this one is in,",

@@ -11,7 +11,7 @@ from tacit.statistics.plan import FROM_SYSTEM, REPRODUCIBLE
 from tacit.statistics.strength import naming_success, success_of
 
 SECRET = "which row of each pair of the pool was drawn"
-TASK = "whether any one row of the pool was drawn (every other coin known)"
+TASK = "whether any one row of the pool was drawn"
 LAW = "that a fair coin drew one row of each pair, and how every other coin fell,"
 GROUP_LAW = "that a fair die drew one row of each group, and what it drew of every other group,"
 FAMILY_LAW = "that one of the declared draws was drawn, all equally likely,"
@@ -86,7 +86,7 @@ def theorem(
     membership = SuccessBound(
         success=success_of(mu, 1.0 / size) if mu > 0.0 else max(0.5, 1.0 - 1.0 / size),
         prior=max(0.5, 1.0 - 1.0 / size),
-        task=TASK if size == 2 else TASK.replace("coin", "group"),
+        task=TASK,
         law=LAW if size == 2 else GROUP_LAW,
         **rest,
     )
@@ -128,7 +128,7 @@ def with_confidence(
     return SuccessBound(
         success=success,
         prior=0.5,
-        task=TASK if way == "swaps" else "whether any one row of the pool was drawn",
+        task=TASK,
         law=LAW if way == "swaps" else FAMILY_LAW,
         evidence="statistical",
         confidence=confidence,

@@ -1,0 +1,99 @@
+"""LiRA on released numbers: an attacker who has simulated releases, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import linalg as scipy_linalg
+
+from tacit._ground.checks import Array, in_interval, integer, matrix
+from tacit.attacks.intervals import mean_interval, proportion_interval
+from tacit.attacks.membership.declared import MembershipAttack
+from tacit.attacks.membership.lira import lira
+from tacit.attacks.membership.roc import truth_values
+
+NAME = "LiRA, from simulated releases alone"
+# Ridge of the pooled covariance, relative to its trace: directions that never vary.
+RIDGE = 1e-9
+
+
+def shadow_attack(
+    releases: ArrayLike, inside: ArrayLike, *, shadows: int, confidence: float = 0.95
+) -> MembershipAttack:
+    """Guess which rows are in from a release, having seen releases with and without each of them.
+
+    For row i the score of a release y is ``wᵢᵀ y``, ``wᵢ = S⁻¹ (m_in − m_out)`` of the shadow
+    releases, S their covariance; LiRA fits a Gaussian to the scores with the row in and one to
+    those with it out, and guesses the likelier. The same attacker for every mechanism.
+
+    Args:
+        releases: (M, d) simulated releases, noise included.
+        inside: (M, n) which of n rows each has in; every row is in, and out, of two shadows.
+        shadows: how many of them, the first ones, the attacker learns from; it is measured on the
+            others, at least 4.
+        confidence: coverage of the intervals, in (0, 1).
+
+    Returns:
+        The attack.
+
+    Raises:
+        ValueError: a bad argument, or releases that are all the same.
+
+    Example:
+        >>> source = np.random.default_rng(0)
+        >>> inside = source.random((400, 2)) < 0.5
+        >>> releases = inside * 4.0 + source.normal(size=(400, 2))
+        >>> shadow_attack(releases, inside, shadows=200).success > 0.9
+        True
+
+    Source: Carlini et al., "Membership inference attacks from first principles" (2022), Alg. 1.
+    """
+    seen = matrix("releases", releases)
+    count = integer("shadows", shadows, minimum=4, maximum=len(seen) - 4)
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    members = truth_values("inside", inside, (len(seen), np.shape(inside)[-1]))
+    prior = float(max(members[:count].mean(), 1.0 - members[:count].mean()))
+    directions = _directions(seen[:count], members[:count])
+    scores = seen @ directions
+    shadow_scores, targets = scores[:count], scores[count:]
+    ratios = np.stack([lira(target, shadow_scores, members[:count]) for target in targets])
+    right = (ratios > 0.0) == members[count:]
+    return _summary(right, prior, level)
+
+
+def _directions(releases: Array, members: Any) -> Array:
+    """Return (d, n): S⁻¹ (m_in − m_out) for every row."""
+    centred = releases - releases.mean(axis=0)
+    scales = centred.std(axis=0)
+    if not scales.any():
+        raise ValueError("releases: expected some that differ, got the same ones")
+    live = scales > 0.0
+    units = centred[:, live] / scales[live]
+    pooled = units.T @ units / len(units)
+    weights = members / members.sum(axis=0) - ~members / (~members).sum(axis=0)
+    gaps = units.T @ weights
+    ridge = RIDGE * np.trace(pooled) * np.eye(len(pooled))
+    solved = scipy_linalg.solve(pooled + ridge, gaps, assume_a="pos")
+    directions = np.zeros((releases.shape[1], members.shape[1]))
+    directions[live] = solved / scales[live, None]
+    return directions
+
+
+def _summary(right: Any, prior: float, level: float) -> MembershipAttack:
+    count, half = len(right), len(right) // 2
+    record = int(right[:half].mean(axis=0).argmax())
+    hits = int(right[half:, record].sum())
+    return MembershipAttack(
+        name=NAME,
+        trials=count,
+        success=float(right.mean()),
+        interval=mean_interval(right.mean(axis=1), level),
+        confidence=level,
+        worst_success=hits / (count - half),
+        worst_interval=proportion_interval(hits, count - half, level),
+        worst_record=record,
+        prior=prior,
+        compared=((NAME, float(right.mean())),),
+    )

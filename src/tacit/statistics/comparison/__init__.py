@@ -1,0 +1,1 @@
+"""The promises side by side: what each hides, what its noise costs, what attackers reach."""

@@ -1,0 +1,104 @@
+"""Simulated releases of a prepared statistic, with which rows each has in; nothing is released."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import Array
+from tacit.statistics.bounded.plan import TablePlan
+from tacit.statistics.draws import PreparedStatistic
+from tacit.statistics.pairs.pairing import Pairing
+from tacit.statistics.rows.callables import CallablePlan
+from tacit.statistics.rows.coins import Halves, thrown
+from tacit.statistics.rows.plan import SumPlan
+from tacit.statistics.simulation import simulate
+
+Flags = npt.NDArray[np.bool_]
+ENTRIES_PER_CHUNK = 2**24
+
+
+def simulated(
+    prepared: Any, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+) -> tuple[Array, Flags]:
+    """Return (count, d) releases, and which of some rows each has in, (count, len(rows)).
+
+    Args:
+        prepared: what ``prepare`` returned.
+        rows: rows of the pool.
+        count: how many.
+        source: of coins and noise.
+    """
+    if isinstance(prepared, PreparedStatistic):
+        return _of_a_draw(prepared, rows, count, source)
+    plan = prepared.plan
+    if isinstance(plan, SumPlan):
+        return _of_sums(plan, rows, count, source)
+    if isinstance(plan, TablePlan):
+        return _of_a_table(plan, rows, count, source)
+    return _of_a_callable(plan, rows, count, source)
+
+
+def _of_a_draw(
+    prepared: PreparedStatistic, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+) -> tuple[Array, Flags]:
+    plan = prepared.plan
+    chosen = source.integers(len(plan.family), size=count)
+    releases = plan.outputs[chosen]
+    if plan.design.rank:
+        releases = releases + plan.design.sample(count, source)
+    return releases, plan.family.columns(rows)[chosen]
+
+
+def _of_sums(
+    plan: SumPlan, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+) -> tuple[Array, Flags]:
+    members, values = plan.pairing.members, plan.values.values
+    size, step = plan.pairing.group_size, max(1, ENTRIES_PER_CHUNK // max(len(members), 1))
+    group, place = _places(plan.pairing, rows)
+    sums, inside = [], []
+    for start in range(0, count, step):
+        fallen = source.integers(size, size=(min(step, count - start), len(members)))
+        sums.append(sum((fallen == j).astype(float) @ values[members[:, j]] for j in range(size)))
+        inside.append(fallen[:, group] == place)
+    noisy = np.concatenate(sums) + plan.noise.sample(count, source)
+    drawn = float(len(members))
+    releases = np.stack([plan.query.finish(row, plan.centres, drawn) for row in noisy])
+    return releases, np.concatenate(inside)
+
+
+def _of_a_table(
+    plan: TablePlan, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+) -> tuple[Array, Flags]:
+    """Every other row is in; each of those attacked is by its own coin."""
+    values = plan.values.values
+    inside = source.random((count, len(rows))) < 0.5
+    sums = values.sum(axis=0) - (~inside).astype(float) @ values[rows]
+    noisy = sums + plan.noise.sample(count, source)
+    return np.stack([plan.added.finish(row, None) for row in noisy]), inside
+
+
+def _of_a_callable(
+    plan: CallablePlan, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+) -> tuple[Array, Flags]:
+    group, place = _places(plan.pairing, rows)
+    if plan.halves is None:
+        fallen = thrown(count, len(plan.pairing), source)
+        halves = Halves(plan.pairing, fallen)
+        outputs = simulate(plan.query, plan.rows, halves, workers=1, progress=False)
+    else:
+        chosen = source.integers(len(plan.halves), size=count)
+        fallen, outputs = plan.halves.fallen[chosen], plan.outputs[chosen]
+    return outputs + plan.design.sample(count, source), fallen[:, group] == place
+
+
+def _places(pairing: Pairing, rows: npt.NDArray[np.intp]) -> tuple[Any, Any]:
+    """Return the group and the place in it of every row."""
+    group = np.full(pairing.pool_rows, -1)
+    place = np.full(pairing.pool_rows, -1)
+    for j in range(pairing.group_size):
+        group[pairing.members[:, j]] = np.arange(len(pairing))
+        place[pairing.members[:, j]] = j
+    return group[rows], place[rows]
