@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -208,6 +210,12 @@ def levels_of(texts: Sequence[str] | None) -> dict[str, list[float]] | None:
 def _once(flag: str, name: str, found: dict[str, Any]) -> None:
     if name in found:
         raise ValueError(f"{flag}: the column {name!r} is named twice")
+
+
+def found_beside(query: str) -> None:
+    """Let ``module:function`` be found beside the caller."""
+    if ":" in query:
+        sys.path.insert(0, os.getcwd())
 
 
 def check_dropping(protect: str, missing: str, adjacency: str | None) -> None:

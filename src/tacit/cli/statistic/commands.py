@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +20,7 @@ from tacit.cli.options import (
     grouped,
 )
 from tacit.cli.publishing import Destination, Flags, tell_prepared
-from tacit.cli.statistic.asked import Asked, Query, check_dropping, unpaired
+from tacit.cli.statistic.asked import Asked, Query, check_dropping, found_beside, unpaired
 from tacit.cli.statistic.comparing import compare
 from tacit.cli.statistic.group import UNNAMED, WithDefault
 from tacit.cli.statistic.telling import tell
@@ -95,8 +93,7 @@ def statistic(
         integer("--seed", seed, minimum=0)
     options = asked.options()
     check_dropping(asked.protect, missing, asked.adjacency)
-    if ":" in query:
-        sys.path.insert(0, os.getcwd())
+    found_beside(query)
     table = reading.read(data, _columns(columns, target, asked), missing=missing, categories=category)
     table, options["pairs"] = _paired(table, columns, asked)
     destination = Destination.checked(

@@ -12,11 +12,10 @@ from tacit.report.drawing import WIDE, Scale
 from tacit.text import significant
 
 MOST_NUMBERS = 24
-LEAST_RATIO = 1e-6
 
 
 def noise_figure(numbers: tuple[Number, ...], *, width: int) -> Markup | None:
-    """Draw the noise of every number in units of its sampling error, on a logarithmic axis.
+    """Draw the noise of every number in units of its sampling error.
 
     None where no number has both.
     """
@@ -27,10 +26,9 @@ def noise_figure(numbers: tuple[Number, ...], *, width: int) -> Markup | None:
     left, right = (14, 14) if narrow else (196, 24)
     top, step = 44, 40 if narrow else 26
     bottom = top + step * len(ratios)
-    values = [1.0, *(max(ratio, LEAST_RATIO) for _, ratio in ratios)]
-    low, high = draw.decades(min(values), max(values))
-    scale = Scale(low, high, left, width - right)
-    equal = scale(0.0)
+    most = 1.08 * max(1.0, *(ratio for _, ratio in ratios))
+    scale = Scale(0.0, most, left, width - right)
+    equal = scale(1.0)
     parts = [
         draw.line("axis", left, bottom, width - right, bottom),
         draw.line("blind", equal, top - 12, equal, bottom),
@@ -38,13 +36,13 @@ def noise_figure(numbers: tuple[Number, ...], *, width: int) -> Markup | None:
         if equal > width / 2
         else draw.text("as large as the sampling error", equal + 6, top - 18, "quiet"),
     ]
-    for power in range(math.ceil(low), math.floor(high) + 1):
-        x = scale(power)
+    for value in _ticks(most):
+        x = scale(value)
         parts.append(draw.line("axis", x, bottom, x, bottom + 5))
-        parts.append(draw.text(f"{10.0**power:g}", x, bottom + 20, "tick", "middle"))
+        parts.append(draw.text(f"{value:g}", x, bottom + 20, "tick", "middle"))
     for index, (name, ratio) in enumerate(ratios):
         y = top + step * index + (26 if narrow else 12)
-        x = scale(math.log10(max(ratio, LEAST_RATIO)))
+        x = scale(ratio)
         parts.append(draw.line("grid", left, y, width - right, y))
         parts.append(draw.line("bound", left, y, x, y))
         label = f"{_short(name)}: {significant(ratio, 2)}"
@@ -63,6 +61,12 @@ def noise_figure(numbers: tuple[Number, ...], *, width: int) -> Markup | None:
 def noise_ratios(numbers: tuple[Number, ...]) -> list[tuple[str, float]]:
     """Return the noise of every number in units of its sampling error, where both are known."""
     return [(one.name, one.error / one.sampling) for one in numbers if one.sampling and one.error]
+
+
+def _ticks(most: float) -> list[float]:
+    power = 10.0 ** math.floor(math.log10(most))
+    step = next(size * power for size in (0.1, 0.2, 0.5, 1.0, 2.0) if most / (size * power) <= 6)
+    return [round(index * step, 12) for index in range(math.floor(most / step) + 1)]
 
 
 def _short(name: str) -> str:

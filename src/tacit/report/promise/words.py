@@ -11,7 +11,7 @@ from tacit.report.numbers import epsilon_at
 from tacit.text import beside, percent, percent_up, significant_up
 
 NOT_HIDDEN = "not hidden"
-DELTAS = (1e-3, 1e-6, 1e-9)
+DELTAS = ((1e-3, "10⁻³"), (1e-6, "10⁻⁶"), (1e-9, "10⁻⁹"))
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,11 @@ def strength_rows(form: Form) -> list[tuple[str, str]]:
             rows.append(("advantage over guessing blind, of a fair coin", percent_up(advantage)))
             rows.append((f"Gaussian differential privacy ({held.adjacency})",
                          f"μ = {significant_up(held.mu, 4)}"))  # fmt: skip
-            rows.append(("differential privacy that follows",
-                         "; ".join(f"ε = {significant_up(epsilon_at(held, delta))} at δ = {delta:g}"
-                                   for delta in DELTAS)))  # fmt: skip
+            rows += [
+                (f"differential privacy that follows at δ = {label}",
+                 f"ε = {significant_up(epsilon_at(held, delta))}")
+                for delta, label in DELTAS
+            ]  # fmt: skip
     levels = {held.confidence for held in form.guarantees if held.confidence is not None}
     rows += [("holds with probability", f"{level:g}") for level in sorted(levels)]
     return rows

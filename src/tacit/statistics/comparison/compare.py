@@ -81,7 +81,7 @@ def compare(
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
         >>> found = compare("mean", heights, success=0.6, bounds=[(100, 250)], attack=False)
         >>> [standing.name for standing in found.standings]
-        ['rows, matched pairs', 'rows, random pairs', 'draw', 'table']
+        ['rows matched', 'rows random', 'draw', 'table']
         >>> bool(found.standings[0].noise < found.standings[2].noise)
         True
 
@@ -108,8 +108,8 @@ def compare(
     rows = _attacked(pool)
     count = len(array("pool", pool, ndim=(1, 2)))
     asked = {
-        "rows, matched pairs": {"protect": "rows", "levels": levels, **simulating},
-        "rows, random pairs": {"protect": "rows", "pairs": "random", "levels": levels} | simulating,
+        "rows matched": {"protect": "rows", "levels": levels, **simulating},
+        "rows random": {"protect": "rows", "pairs": "random", "levels": levels} | simulating,
         "draw": {"protect": "draw", **simulating},
     }
     table = {"protect": "table", "bounds": bounds, "levels": levels}

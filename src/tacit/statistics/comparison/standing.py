@@ -21,7 +21,7 @@ class Standing:
     """What one promise hides, what its noise costs, and what attackers reach.
 
     Attributes:
-        name: the promise, such as ``"rows, matched pairs"``.
+        name: the promise, such as ``"rows matched"``.
         protect: ``"rows"``, ``"draw"`` or ``"table"``.
         hides: what is protected, and from whom.
         success: largest success that is certified; infinite evidence is none.

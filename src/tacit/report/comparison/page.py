@@ -1,0 +1,96 @@
+"""The page of promises side by side: one figure, one table, and which to take."""
+
+from __future__ import annotations
+
+from tacit.attacks import MembershipAttack
+from tacit.releases.form import NORMAL_95
+from tacit.releases.provenance import Provenance
+from tacit.report.comparison.figures import comparison_figure
+from tacit.report.drawing import NARROW, WIDE
+from tacit.report.embedding import embedded_json
+from tacit.report.rendering import rendered
+from tacit.statistics import Comparison, Standing
+from tacit.text import percent, percent_up, significant, significant_up
+
+SHOWN_NUMBERS = 12
+LIRA = "LiRA"
+
+
+def render_comparison(found: Comparison, provenance: Provenance) -> str:
+    """Return the promises side by side as one self-contained HTML page.
+
+    Args:
+        found: what ``tacit.statistics.compare`` returned.
+        provenance: how it was made.
+    """
+    content = {**found.to_dict(), "provenance": provenance.to_dict()}
+    return rendered(
+        "comparison",
+        found=found,
+        headline=headline(found),
+        bound=percent_up(found.success),
+        wide=comparison_figure(found, width=WIDE),
+        narrow=comparison_figure(found, width=NARROW),
+        rows=[_row(standing) for standing in found.standings],
+        numbers=[
+            (name, [_half_width(one, place) for one in found.standings])
+            for place, name in enumerate(found.names[:SHOWN_NUMBERS])
+        ],
+        hidden=max(len(found.names) - SHOWN_NUMBERS, 0),
+        provenance=provenance,
+        json=embedded_json(content),
+    )
+
+
+def headline(found: Comparison) -> str:
+    """Return what the comparison says in one sentence."""
+    parts = [f"{significant(one.noise, 2)} by {one.name}" for one in found.standings]
+    return (
+        f"At a success of guessing membership of at most {percent_up(found.success)}, the noise is "
+        f"{', '.join(parts)}, in units of the sampling error. They hide different things."
+    )
+
+
+def comparison_lines(found: Comparison) -> list[tuple[str, str]]:
+    """Return a line for each promise, then the notes."""
+    lines = []
+    for one in found.standings:
+        words = f"noise {significant(one.noise, 2)} of the sampling error, n = {one.rows:,}"
+        for attack in one.attacks:
+            words += f"; {attack_words(attack)}"
+        lines.append((one.name, words))
+    hidden = {one.protect: one.hides for one in found.standings}
+    lines += [("hides", f"{protect}: {what}") for protect, what in hidden.items()]
+    return lines + [("note", note) for note in found.notes]
+
+
+def attack_words(attack: MembershipAttack) -> str:
+    """Return who attacked and what it reached."""
+    low, high = (percent(end)[:-1] for end in attack.interval)
+    who = LIRA if attack.name.startswith(LIRA) else "told all it may know"
+    return f"{who} {percent(attack.success)} [{low}, {high}]"
+
+
+def _row(standing: Standing) -> dict[str, str]:
+    told = [one for one in standing.attacks if not one.name.startswith(LIRA)]
+    blind = [one for one in standing.attacks if one.name.startswith(LIRA)]
+    return {
+        "name": standing.name,
+        "hides": standing.hides,
+        "rows": f"{standing.rows:,}",
+        "noise": significant(standing.noise, 2),
+        "evidence": standing.evidence,
+        "told": _measured(told[0]) if told else "–",
+        "lira": _measured(blind[0]) if blind else "–",
+    }
+
+
+def _measured(attack: MembershipAttack) -> str:
+    low, high = (percent(end)[:-1] for end in attack.interval)
+    return f"{percent(attack.success)} [{low}, {high}]"
+
+
+def _half_width(standing: Standing, place: int) -> str:
+    noise = NORMAL_95 * float(standing.errors[place])
+    total = NORMAL_95 * float(standing.totals[place])
+    return f"± {significant_up(noise, 2)} / ± {significant_up(total, 2)}"
