@@ -26,7 +26,9 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     columns, rows = iris()
-    release = privatize(QUERY, rows, success=SUCCESS, simulations=4000, columns=columns)
+    release = privatize(
+        QUERY, rows, success=SUCCESS, simulations=4000, columns=columns, protect="draw"
+    )
     text = json.dumps(release.to_dict(), allow_nan=False, indent=2)
     (folder / "release.json").write_text(text + "\n", encoding="utf-8")
     provenance = Provenance.capture(

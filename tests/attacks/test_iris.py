@@ -20,6 +20,7 @@ def test_no_budget_is_exceeded_on_iris(budget):
         rng=1,
         workers=1,
         progress=False,
+        protect="draw",
     )
     assert BAYES in dict(release.attack.compared)
     assert release.membership.success <= success_from_information(budget, 0.5)

@@ -19,7 +19,9 @@ from tacit.statistics import StatisticRelease, privatize
 @pytest.fixture(scope="module")
 def release() -> StatisticRelease:
     pool = np.random.default_rng(2).normal(size=(41, 2))
-    return privatize("mean", pool, success=0.6, simulations=100, attack_trials=200, workers=1)
+    return privatize(
+        "mean", pool, success=0.6, simulations=100, attack_trials=200, workers=1, protect="draw"
+    )
 
 
 @pytest.fixture

@@ -54,7 +54,14 @@ def test_statistics(monkeypatch):
     pool = np.arange(8.0)[:, None]
     released = [
         privatize(
-            query, pool, mi_budget=0.05, simulations=2, rng=seed, attack=False, method="exact"
+            query,
+            pool,
+            mi_budget=0.05,
+            simulations=2,
+            rng=seed,
+            attack=False,
+            method="exact",
+            protect="draw",
         )
         for seed in range(truth.size)
     ]

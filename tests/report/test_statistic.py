@@ -48,6 +48,7 @@ def release() -> StatisticRelease:
         columns=("a", "b", "c"),
         workers=1,
         progress=False,
+        protect="draw",
     )
 
 
@@ -262,7 +263,9 @@ def test_figures_of_few_many_and_silent_directions(
 
 
 def test_a_constant_output_has_no_noise_to_draw() -> None:
-    release = privatize(lambda rows: np.ones(2), np.eye(8), success=0.6, simulations=20, workers=1)
+    release = privatize(
+        lambda rows: np.ones(2), np.eye(8), success=0.6, simulations=20, workers=1, protect="draw"
+    )
     record = read_release(release)
     assert variance_figure(record, width=WIDE) is None
     page = render_report(release, PROVENANCE)

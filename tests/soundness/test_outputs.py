@@ -52,7 +52,8 @@ TELLING = {
 def test_nothing_is_told_where_nothing_is_certified(name):
     """Every draw of a release at 0 nats is the same, byte for byte, in memory and in JSON."""
     releases = [
-        privatize(TELLING[name], table_of(), mi_budget=0.1, simulations=20) for _ in range(25)
+        privatize(TELLING[name], table_of(), mi_budget=0.1, simulations=20, protect="draw")
+        for _ in range(25)
     ]
     assert {release.guarantee.nats for release in releases} == {0.0}
     assert len({release.release.tobytes() for release in releases}) == 1
@@ -100,7 +101,7 @@ def test_a_state_without_noise_in_a_coordinate_has_one_zero_there():
 )
 def test_what_is_not_an_array_of_numbers_is_refused_in_a_sentence(query, message):
     with pytest.raises(ValueError, match=message):
-        privatize(query, table_of(), mi_budget=0.1, simulations=20)
+        privatize(query, table_of(), mi_budget=0.1, simulations=20, protect="draw")
 
 
 def discrete_queries():
@@ -147,7 +148,7 @@ def counted(family, outputs):
 def test_a_budget_above_the_entropy_needs_no_noise(name, method, rate):
     query, table = discrete_queries()[name], table_of()
     options = {"method": method, "simulations": 60, "sampling_rate": rate, "rng": 4}
-    release = privatize(query, table, mi_budget=3.0, attack_trials=400, **options)
+    release = privatize(query, table, mi_budget=3.0, attack_trials=400, **options, protect="draw")
     family, outputs = declared(query, table, rate, 60, seed=4)
     nats, success = counted(family, outputs)
     assert release.method == "no-noise"
@@ -163,10 +164,12 @@ def test_a_budget_above_the_entropy_needs_no_noise(name, method, rate):
     again = StatisticRelease.from_dict(json.loads(json.dumps(release.to_dict(), allow_nan=False)))
     assert again.to_dict() == release.to_dict()
     # At the entropy itself there is none either; a hair below it there is.
-    at_it = privatize(query, table, mi_budget=release.guarantee.nats, attack=False, **options)
+    at_it = privatize(
+        query, table, mi_budget=release.guarantee.nats, attack=False, **options, protect="draw"
+    )
     assert at_it.method == "no-noise"
     below = math.nextafter(float(nats) * (1 - 1e-12), 0.0)
-    noisy = privatize(query, table, mi_budget=below, attack=False, **options)
+    noisy = privatize(query, table, mi_budget=below, attack=False, **options, protect="draw")
     assert noisy.design.rank == len(outputs[0])
     assert noisy.guarantee.nats <= below
 
@@ -177,7 +180,7 @@ def test_a_budget_above_the_entropy_needs_no_noise(name, method, rate):
 def test_a_yes_or_no_is_certified_against_quadrature(success, method):
     query, table = discrete_queries()["are two rows in"], table_of()
     options = {"success": success, "method": method, "simulations": 400, "rng": 5}
-    release = privatize(query, table, attack=False, **options)
+    release = privatize(query, table, attack=False, **options, protect="draw")
     _, outputs = declared(query, table, 0.5, 400, seed=5)
     share = float(outputs.mean())
     deviation = math.sqrt(release.design.covariance.trace())
@@ -235,14 +238,20 @@ def test_outputs_of_any_size_are_released_or_refused_in_a_sentence(scale, offset
         return offset + scale * (4.0 if has_first(rows) else 1.0)
 
     table = table_of()
-    free = privatize(query, table, mi_budget=0.7, simulations=20)
+    free = privatize(query, table, mi_budget=0.7, simulations=20, protect="draw")
     assert free.guarantee.nats >= mp.log(2)
     json.dumps(free.to_dict(), allow_nan=False)
     assert any("rounding" in note for note in free.diagnostics.notes) == bool(offset)
     if offset:
         for seed, budget in enumerate((0.1, 0.3, 0.5)):
             noisy = privatize(
-                query, table, mi_budget=budget, simulations=20, rng=seed, attack=False
+                query,
+                table,
+                mi_budget=budget,
+                simulations=20,
+                rng=seed,
+                attack=False,
+                protect="draw",
             )
             deviation = math.sqrt(noisy.design.covariance.trace())
             step = query(table) - query(table[1:])
@@ -250,14 +259,14 @@ def test_outputs_of_any_size_are_released_or_refused_in_a_sentence(scale, offset
             assert exact <= noisy.guarantee.nats <= budget
     else:
         with pytest.raises(ValueError, match="choose other units"):
-            privatize(query, table, mi_budget=0.3, simulations=20)
+            privatize(query, table, mi_budget=0.3, simulations=20, protect="draw")
 
 
 def test_the_order_of_a_sum_tells_subsets_apart_and_is_certified_so():
     """All rows alike: means of 5 and 6 of them differ in the last place, and say which."""
     query = lambda rows: rows[:, 0].mean()  # noqa: E731
     table = np.full((11, 2), 0.1)
-    release = privatize(query, table, mi_budget=1.0, simulations=40, rng=1)
+    release = privatize(query, table, mi_budget=1.0, simulations=40, rng=1, protect="draw")
     _, outputs = declared(query, table, 0.5, 40, seed=1)
     distinct = len(np.unique(outputs))
     assert (release.guarantee.nats > 0.0) == (distinct > 1)

@@ -32,7 +32,7 @@ def released(query, pool, **options):
     options = {"simulations": 200, "attack_trials": 100, "rng": 1, **options}
     if "success" not in options:
         options.setdefault("mi_budget", 0.1)
-    return privatize(query, pool, **options)
+    return privatize(query, pool, **options, protect="draw")
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.25, 0.3, 2 / 3, 0.85])
@@ -180,13 +180,27 @@ def test_the_released_value_is_a_candidate_plus_the_noise():
     releases = np.array(
         [
             privatize(
-                "mean", rows, mi_budget=0.2, method="exact", simulations=60, rng=seed, attack=False
+                "mean",
+                rows,
+                mi_budget=0.2,
+                method="exact",
+                simulations=60,
+                rng=seed,
+                attack=False,
+                protect="draw",
             ).release[0]
             for seed in range(400)
         ]
     )
     one = privatize(
-        "mean", rows, mi_budget=0.2, method="exact", simulations=20_000, rng=0, attack=False
+        "mean",
+        rows,
+        mi_budget=0.2,
+        method="exact",
+        simulations=20_000,
+        rng=0,
+        attack=False,
+        protect="draw",
     )
     variance = np.var(outputs) + one.design.covariance.trace()
     error = variance * math.sqrt(2 / 400)
@@ -290,7 +304,16 @@ class Book:
 
 
 def prepared_mean(pool, **options):
-    return prepare("mean", pool, success=0.6, simulations=40, workers=1, attack=False, **options)
+    return prepare(
+        "mean",
+        pool,
+        success=0.6,
+        simulations=40,
+        workers=1,
+        attack=False,
+        **options,
+        protect="draw",
+    )
 
 
 def test_looking_at_a_prepared_statistic_draws_nothing(pool, monkeypatch):
@@ -338,7 +361,16 @@ def test_a_ledger_needs_a_secret_and_a_secret_a_ledger(pool):
 def test_privatize_is_prepare_and_draw(pool):
     both = [
         prepared_mean(pool, rng=5).draw(),
-        privatize("mean", pool, success=0.6, simulations=40, workers=1, attack=False, rng=5),
+        privatize(
+            "mean",
+            pool,
+            success=0.6,
+            simulations=40,
+            workers=1,
+            attack=False,
+            rng=5,
+            protect="draw",
+        ),
     ]
     assert both[0].release.tolist() == both[1].release.tolist()
 
@@ -481,7 +513,12 @@ def random_mean(rows):
 )
 def test_bad_input(pool, query, options, message):
     with pytest.raises(ValueError, match=message):
-        privatize(query, pool, **{"mi_budget": 0.1, "simulations": 60, "rng": 0, **options})
+        privatize(
+            query,
+            pool,
+            **{"mi_budget": 0.1, "simulations": 60, "rng": 0, **options},
+            protect="draw",
+        )
 
 
 @pytest.mark.parametrize(
@@ -500,7 +537,7 @@ def test_bad_input(pool, query, options, message):
 )
 def test_bad_pools(rows, message):
     with pytest.raises(ValueError, match=message):
-        privatize("mean", rows, mi_budget=0.1)
+        privatize("mean", rows, mi_budget=0.1, protect="draw")
 
 
 def test_an_error_inside_the_query_comes_through(pool):
@@ -526,7 +563,14 @@ def test_a_query_that_changes_its_rows_does_not_change_the_pool(pool):
 def outlying_mean(simulations=200, **options):
     rows = np.concatenate([np.random.default_rng(8).normal(size=(60, 2)), [[90.0, 0.0]]])
     return privatize(
-        "mean", rows, mi_budget=0.6, simulations=simulations, attack=False, rng=2, **options
+        "mean",
+        rows,
+        mi_budget=0.6,
+        simulations=simulations,
+        attack=False,
+        rng=2,
+        **options,
+        protect="draw",
     )
 
 
@@ -561,18 +605,28 @@ def test_bad_confidences_are_refused(pool, confidence):
 
 def test_numbers_beyond_double_precision_are_said_to_be_so(pool):
     with pytest.raises(ValueError, match=r"query: .* within double precision"):
-        privatize(lambda rows: 10**400, pool, mi_budget=0.1, simulations=60, workers=1)
+        privatize(
+            lambda rows: 10**400, pool, mi_budget=0.1, simulations=60, workers=1, protect="draw"
+        )
 
 
 def test_relative_cost_of_outputs_of_any_size(pool):
     options = {"simulations": 60, "workers": 1, "cost": "relative", "attack": False}
     middle = np.median(pool[:, 0])
     small = privatize(
-        lambda rows: 1e-155 * float(rows[0, 0] > middle), pool, mi_budget=1.0, **options
+        lambda rows: 1e-155 * float(rows[0, 0] > middle),
+        pool,
+        mi_budget=1.0,
+        **options,
+        protect="draw",
     )
     assert small.guarantee.nats <= np.log(2.0) * (1 + 1e-9)
     apart = privatize(
-        lambda rows: [1e-110 * rows.mean(), 1e110 * rows.mean()], pool, mi_budget=0.1, **options
+        lambda rows: [1e-110 * rows.mean(), 1e110 * rows.mean()],
+        pool,
+        mi_budget=0.1,
+        **options,
+        protect="draw",
     )
     assert apart.guarantee.nats <= 0.1
 
@@ -591,7 +645,13 @@ class Frame:
 
 def test_a_data_frame_keeps_its_column_names(pool):
     release = privatize(
-        "mean", Frame(pool[:, :2]), success=0.6, simulations=40, workers=1, attack=False
+        "mean",
+        Frame(pool[:, :2]),
+        success=0.6,
+        simulations=40,
+        workers=1,
+        attack=False,
+        protect="draw",
     )
     assert release.names == ("mean[age]", "mean[income]")
 
@@ -608,10 +668,12 @@ def test_a_data_frame_keeps_its_column_names(pool):
 )
 def test_names_are_different_texts(pool, names, message):
     with pytest.raises(ValueError, match=message):
-        prepare("mean", pool[:, :2], success=0.6, simulations=40, workers=1, names=names)
+        prepare(
+            "mean", pool[:, :2], success=0.6, simulations=40, workers=1, names=names, protect="draw"
+        )
 
 
 def test_names_of_an_array_are_texts(pool):
     options = {"success": 0.6, "simulations": 40, "workers": 1, "attack": False}
-    prepared = prepare("mean", pool[:, :2], names=np.array(["a", "b"]), **options)
+    prepared = prepare("mean", pool[:, :2], names=np.array(["a", "b"]), **options, protect="draw")
     assert [type(entry.name) for entry in prepared.expected] == [str, str]

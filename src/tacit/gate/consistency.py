@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 
 from tacit.classifiers.release import ClassifierRelease
+from tacit.documents import dumps, loads
+from tacit.gate.promises import check_promise
 from tacit.guarantees import InformationBound
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
+from tacit.statistics import NumbersRelease
 from tacit.statistics.plan import ASSUMPTIONS
 from tacit.statistics.release import StatisticRelease
 
 READERS: dict[str, Any] = {
     StatisticRelease.FORMAT: StatisticRelease.from_dict,
+    NumbersRelease.FORMAT: NumbersRelease.from_dict,
     ClassifierRelease.FORMAT: ClassifierRelease.from_dict,
     Audit.FORMAT: Audit.from_dict,
     EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
@@ -55,13 +59,18 @@ def consistent_form(source: Any) -> Form:
             raise ValueError(
                 f"release: the file contradicts itself, its details give another {name!r}"
             )
-    for name, value in release.to_dict().items():
-        if name != "form" and value != content.get(name):
+    for name, value in _stored(release.to_dict()).items():
+        if name != "form" and value != _stored(content.get(name)):
             raise ValueError(f"release: the file contradicts itself in {name!r}")
     _check_numbers(release)
     if isinstance(release, EncodedCodes) and str(source).endswith(".safetensors"):
         _check_codes(Path(source), release, decoded="decoded" in content)
     return form
+
+
+def _stored(value: Any) -> Any:
+    """Return a value as its file holds it."""
+    return loads(dumps(value))
 
 
 def _check_codes(path: Path, release: EncodedCodes, *, decoded: bool) -> None:
@@ -95,6 +104,8 @@ def _check_numbers(release: Release) -> None:
             _check_information(release.guarantee, release.design.information)
         elif isinstance(release, StatisticRelease):
             _check_statistic(release)
+        elif isinstance(release, NumbersRelease):
+            check_promise(release)
     except ValueError as error:
         raise ValueError(f"release: the file contradicts itself: {error}") from None
 

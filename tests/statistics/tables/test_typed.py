@@ -93,9 +93,9 @@ def test_a_frame_keeps_its_names(frame: Any) -> None:
     assert (table.columns, table.rows[:, 0].tolist()) == (("b",), list(range(6)))
     assert isinstance(table, Table)
     assert np.asarray(table).shape == (6, 1)
-    release = privatize("mean", frame, success=0.6, **QUICK)
+    release = privatize("mean", frame, success=0.6, **QUICK, protect="draw")
     assert release.names == ("mean[a]", "mean[b]")
-    assert prepare("mean", table, success=0.6, **QUICK).plan.names == ("mean[b]",)
+    assert prepare("mean", table, success=0.6, **QUICK, protect="draw").plan.names == ("mean[b]",)
 
 
 @pytest.mark.parametrize("frame", frames({"a": [1, 2], "b": ["x", "y"]}), ids=type)
@@ -103,7 +103,7 @@ def test_a_frame_with_text_names_row_and_column(frame: Any) -> None:
     with pytest.raises(
         ValueError, match="data: row 1, column 'b': expected a number, got text"
     ) as e:
-        prepare("mean", frame, success=0.6, **QUICK)
+        prepare("mean", frame, success=0.6, **QUICK, protect="draw")
     assert "'x'" not in str(e.value)
 
 

@@ -119,7 +119,9 @@ class Asked:
             raise ValueError(f"--protect: expected rows, table or draw, got {self.protect!r}")
         for flag, value in self._given().items():
             if value is not None and flag not in TAKEN[self.protect]:
-                raise ValueError(f"{flag}: --protect {self.protect} has none; {INSTEAD[self.protect]}")
+                raise ValueError(
+                    f"{flag}: --protect {self.protect} has none; {INSTEAD[self.protect]}"
+                )
 
     def _given(self) -> dict[str, Any]:
         return {

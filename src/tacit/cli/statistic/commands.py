@@ -94,7 +94,9 @@ def statistic(
     options = asked.options()
     check_dropping(asked.protect, missing, asked.adjacency)
     found_beside(query)
-    table = reading.read(data, _columns(columns, target, asked), missing=missing, categories=category)
+    table = reading.read(
+        data, _columns(columns, target, asked), missing=missing, categories=category
+    )
     table, options["pairs"] = _paired(table, columns, asked)
     destination = Destination.checked(
         Flags(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tacit.guarantees import InformationBound
 from tacit.releases import Form, Provenance
 from tacit.releases.form import Release

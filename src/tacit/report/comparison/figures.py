@@ -25,9 +25,9 @@ def comparison_figure(found: Comparison, *, width: int) -> Markup:
     noise, success = _scales(found, width)
     bottom = top + step * count
     second = bottom + 90 if narrow else top
-    parts = _frame(noise, "noise, in units of the sampling error", top, bottom)
+    parts = _frame(noise, "noise, in units of the sampling error", bottom)
     parts += _noise_ticks(noise, bottom)
-    parts += _frame(success, "membership guessed right", second, second + step * count)
+    parts += _frame(success, "membership guessed right", second + step * count)
     parts += _success_ticks(success, second + step * count)
     limit = success(found.success)
     parts += [
@@ -76,7 +76,7 @@ def _scales(found: Comparison, width: int) -> tuple[Scale, Scale]:
     return Scale(low, high, 160, 416), Scale(*across, 456, width - 12)
 
 
-def _frame(scale: Scale, label: str, top: float, bottom: float) -> list[Markup]:
+def _frame(scale: Scale, label: str, bottom: float) -> list[Markup]:
     return [
         draw.line("axis", scale.start, bottom, scale.end, bottom),
         draw.text(label, scale.end, bottom + 40, "quiet", "end"),

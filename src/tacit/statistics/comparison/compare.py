@@ -18,7 +18,9 @@ from tacit.statistics.workflow import AnyQuery, as_pool, prepare
 
 ATTACKED_ROWS = 60
 FARTHEST_SHARE = 2
-PAIRED = "whether a row was drawn, from whoever knows the pool and what was drawn of all other pairs"
+PAIRED = (
+    "whether a row was drawn, from whoever knows the pool and what was drawn of all other pairs"
+)
 HIDES = {
     "rows": PAIRED,
     "draw": "the whole draw up to its nats, from whoever knows the pool and the list of draws, but "
@@ -165,14 +167,14 @@ def _attacked(pool: Any) -> npt.NDArray[np.intp]:
     rows = values.reshape(len(values), -1)
     scales = rows.std(axis=0)
     units = (rows - rows.mean(axis=0)) / np.where(scales > 0.0, scales, 1.0)
-    far = np.argsort(-np.square(units).sum(axis=1), kind="stable")[: ATTACKED_ROWS // FARTHEST_SHARE]
+    far = np.argsort(-np.square(units).sum(axis=1), kind="stable")[
+        : ATTACKED_ROWS // FARTHEST_SHARE
+    ]
     spread = np.linspace(0, len(rows) - 1, min(len(rows), ATTACKED_ROWS - len(far))).astype(int)
     return np.unique(np.concatenate([far, spread]))
 
 
-def _standing(
-    name: str, protect: str, prepared: Any, count: int, spread: Array | None
-) -> Standing:
+def _standing(name: str, protect: str, prepared: Any, count: int, spread: Array | None) -> Standing:
     bound = prepared.membership
     used = count if protect == "table" else count // 2
     if isinstance(prepared, PreparedStatistic):

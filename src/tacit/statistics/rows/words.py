@@ -41,7 +41,14 @@ NOISE = (
 
 def assumptions(pairing: Pairing, *, reproducible: bool, together: bool = False) -> tuple[str, ...]:
     """Return what must hold, and what is not hidden; ``together`` of all answers of a session."""
-    size, count, outside = pairing.group_size, len(pairing), int(pairing.left_out.size)
+    sizes = pairing.group_size, len(pairing), int(pairing.left_out.size)
+    return assumed_of(*sizes, reproducible=reproducible, together=together)
+
+
+def assumed_of(
+    size: int, count: int, outside: int, *, reproducible: bool, together: bool = False
+) -> tuple[str, ...]:
+    """Return what must hold for so many groups of a size, with so many rows in none."""
     groups = "pairs" if size == 2 else f"groups of {size}"
     coin = "a fair coin" if size == 2 else "a fair die"
     lines = [
