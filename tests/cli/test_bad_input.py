@@ -22,18 +22,52 @@ def data(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--query", "mean"], ["success", "mi_budget"]),
-        (["--query", "mean", "--success", "0.6", "--mi-budget", "0.1"], ["exactly one"]),
+        (["--query", "mean"], ["success", "exactly one"]),
+        (["--query", "mean", "--protect", "draw"], ["success", "mi_budget"]),
+        (["--query", "mean", "--success", "0.6", "--mu", "0.1"], ["exactly one"]),
+        (["--query", "mean", "--success", "0.6", "--mi-budget", "0.1"], ["--mi-budget", "rows"]),
+        (["--query", "mean", "--epsilon", "1"], ["--delta"]),
+        (["--query", "mean", "--delta", "1e-6"], ["--epsilon"]),
+        (["--query", "mean", "--success", "0.6", "--protect", "pool"], ["--protect", "pool"]),
+        (["--query", "mean", "--protect", "draw", "--mu", "1"], ["--mu", "draw", "--mi-budget"]),
+        (["--query", "mean", "--protect", "draw", "--pairs", "random"], ["--pairs", "draw"]),
+        (["--query", "mean", "--success", "0.6", "--bounds", "a=0:1"], ["--bounds", "rows"]),
+        (["--query", "mean", "--success", "0.6", "--adjacency", "replace"], ["--adjacency"]),
+        (["--query", "mean", "--success", "0.6", "--pairs", "farthest"], ["pairs", "farthest"]),
+        (["--query", "mean", "--success", "0.6", "--pairs", "column:z"], ["column"]),
+        (["--query", "mean", "--success", "0.6", "--rate", "0.3"], ["sampling_rate", "1/k"]),
+        (["--query", "mean", "--protect", "table", "--success", "0.6"], ["bounds", "got none"]),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--rate", "1/2"],
+            ["--rate", "table"],
+        ),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--bounds", "a=1:0"],
+            ["bounds", "lowest < highest"],
+        ),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--bounds", "a:1"],
+            ["--bounds", "NAME=LOW:HIGH"],
+        ),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--levels", "a=red"],
+            ["--levels", "NAME=NUMBER"],
+        ),
+        (["--query", "mean", "--success", "0.6", "--certificate", "."], ["--certificate"]),
+        (
+            ["--query", "mean", "--success", "0.6", "--seed", "1", "--certificate", "c.html"],
+            ["--certificate", "--seed"],
+        ),
         (["--query", "mean", "--success", "0.5"], ["success"]),
         (["--query", "mean", "--success", "1.0"], ["success"]),
         (["--query", "mean", "--success", "nan"], ["success"]),
         (["--query", "mean", "--success", "high"], ["success", "high"]),
-        (["--query", "mean", "--mi-budget", "0"], ["mi_budget"]),
-        (["--query", "mean", "--mi-budget", "-1"], ["mi_budget"]),
-        (["--query", "mean", "--mi-budget", "inf"], ["mi_budget"]),
-        (["--query", "mean", "--success", "0.9", "--sampling-rate", "0"], ["sampling_rate"]),
-        (["--query", "mean", "--success", "0.9", "--sampling-rate", "1"], ["sampling_rate"]),
-        (["--query", "mean", "--success", "0.9", "--sampling-rate", "nan"], ["sampling_rate"]),
+        (["--query", "mean", "--mi-budget", "0", "--protect", "draw"], ["mi_budget"]),
+        (["--query", "mean", "--mi-budget", "-1", "--protect", "draw"], ["mi_budget"]),
+        (["--query", "mean", "--mi-budget", "inf", "--protect", "draw"], ["mi_budget"]),
+        (["--query", "mean", "--success", "0.9", "--rate", "0"], ["--rate"]),
+        (["--query", "mean", "--success", "0.9", "--rate", "1"], ["--rate"]),
+        (["--query", "mean", "--success", "0.9", "--rate", "nan"], ["--rate"]),
         (["--query", "mode", "--success", "0.6"], ["query", "'mode'"]),
         (["--query", "no_such_module:f", "--success", "0.6"], ["query", "no_such_module"]),
         (["--query", "quantiles:2", "--success", "0.6"], ["quantile"]),
@@ -170,11 +204,13 @@ def test_a_query_that_returns_no_numbers_is_named(data: Path, tmp_path: Path) ->
     refused(subprocess_tacit(*command, "--query", "bad:broken", cwd=tmp_path), "query")
     refused(subprocess_tacit(*command, "--query", "bad:absent", cwd=tmp_path), "query", "absent")
     unknown = subprocess_tacit(*command, "--query", "histogram:10", cwd=tmp_path)
-    refused(unknown, "expected one of mean, std", "got 'histogram:10'")
+    refused(unknown, "expected a column of the table", "got '10'")
 
 
 def test_a_flag_of_a_neighbour_names_the_right_one(data: Path, tacit: Tacit) -> None:
-    done = tacit("statistic", data, "--query", "mean", "--epsilon", "1")
+    done = tacit("classifier", data, "--epsilon", "1")
+    refused(done, "--epsilon", "--success or --mi-budget")
+    done = tacit("statistic", data, "--query", "mean", "--protect", "draw", "--epsilon", "1")
     refused(done, "--epsilon", "--success or --mi-budget")
 
 

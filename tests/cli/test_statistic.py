@@ -28,12 +28,22 @@ def data(tmp_path: Path) -> Path:
 def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path) -> None:
     done = subprocess_tacit(
         *("statistic", data.name, "--query", "mean", "--columns", "a,b", "--success", "0.55"),
-        *("--report", "out.html", "--json", "out.json", "--ledger", "ledger.db", *QUICK),
+        *(
+            "--protect",
+            "draw",
+            "--report",
+            "out.html",
+            "--json",
+            "out.json",
+            "--ledger",
+            "ledger.db",
+            *QUICK,
+        ),
         cwd=tmp_path,
     )
     assert done.code == 0, done.err
     lines = done.out.strip().splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 12
     assert lines[0].startswith("An attacker who knows everything but the noise and which rows were")
     assert "at most 55.0%" in lines[0]
     assert [line.split()[0] for line in lines[1:]] == [
@@ -41,6 +51,8 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path) -> None:
         "guarantee",
         "attack",
         "noise",
+        "note",
+        "note",
         "randomness",
         "data",
         "ledger",
@@ -69,7 +81,7 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path) -> None:
 def test_json_to_standard_output_is_json_alone(data: Path, tacit: Tacit) -> None:
     done = tacit(
         *("statistic", data, "--query", "mean+std", "--columns", "a", "--mi-budget", "0.1"),
-        *("--json", "-", "--no-attack", *QUICK),
+        *("--protect", "draw", "--json", "-", "--no-attack", *QUICK),
     )
     assert done.code == 0
     assert json.loads(done.out)["names"] == ["mean[a]", "std[a]"]
@@ -79,7 +91,7 @@ def test_json_to_standard_output_is_json_alone(data: Path, tacit: Tacit) -> None
 
 def test_two_runs_differ_and_two_seeded_runs_do_not(data: Path, tacit: Tacit) -> None:
     command = ("statistic", data, "--query", "mean", "--columns", "a,b,c", "--success", "0.6")
-    command += ("--json", "-", "--no-attack", *QUICK)
+    command += ("--protect", "draw", "--json", "-", "--no-attack", *QUICK)
 
     def released(*more: str) -> list[float]:
         return json.loads(tacit(*command, *more).out)["release"]
@@ -112,7 +124,8 @@ def test_the_budget_is_spent_then_refused_before_the_draw(
     assert set_up.code == 0
     assert "0.15 nats" in set_up.out
     command = ("statistic", data, "--query", "mean", "--columns", "a", "--mi-budget", "0.1")
-    command += ("--ledger", ledger, "--secret", "s", "--json", out, "--no-attack", *QUICK)
+    command += ("--protect", "draw", "--ledger", ledger, "--secret", "s", "--json", out)
+    command += ("--no-attack", *QUICK)
     assert tacit(*command).code == 0
     first = out.read_text()
     refused(tacit(*command), "--json", "exists already", "--force")
@@ -129,7 +142,7 @@ def test_ledger_show_and_budget(data: Path, tmp_path: Path, tacit: Tacit) -> Non
     by_file = tacit("ledger", "budget", "--ledger", ledger, "--data", data, "--mi-budget", "0.5")
     assert by_file.code == 0
     command = ("statistic", data, "--query", "mean", "--columns", "a", "--mi-budget", "0.25")
-    done = tacit(*command, "--ledger", ledger, "--no-attack", *QUICK)
+    done = tacit(*command, "--protect", "draw", "--ledger", ledger, "--no-attack", *QUICK)
     assert done.code == 0
     shown = tacit("ledger", "show", "--ledger", ledger)
     assert "committed" in shown.out
@@ -161,7 +174,7 @@ def test_ledger_show_and_budget(data: Path, tmp_path: Path, tacit: Tacit) -> Non
 def test_gate_json(data: Path, tmp_path: Path, tacit: Tacit) -> None:
     out = tmp_path / "out.json"
     command = ("statistic", data, "--query", "mean", "--columns", "a", "--success", "0.6")
-    assert tacit(*command, "--json", out, *QUICK).code == 0
+    assert tacit(*command, "--protect", "draw", "--json", out, *QUICK).code == 0
     thresholds = (
         "--max-success",
         "0.6",
@@ -189,7 +202,7 @@ def test_module_function_queries_are_found_beside_the_caller(data: Path, tmp_pat
     )
     done = subprocess_tacit(
         *("statistic", data, "--query", "middle:median", "--columns", "a,b", "--success", "0.6"),
-        *("--json", "-", "--no-attack", *QUICK),
+        *("--protect", "draw", "--json", "-", "--no-attack", *QUICK),
         cwd=tmp_path,
     )
     assert done.code == 0, done.err

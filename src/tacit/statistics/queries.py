@@ -22,6 +22,18 @@ SYNONYMS = {
     "ols": "least-squares",
     "k-means": "kmeans",
 }
+# Names that are statistics of sums alone, as ``sums.sum_query`` reads them.
+SUMS_ONLY = (
+    "count",
+    "sum",
+    "variance",
+    "correlation",
+    "second-moments",
+    "principal-components",
+    "histogram:COLUMN",
+    "two-way:A,B",
+    "cumulative:COLUMN:1,2",
+)
 DEFAULT_QUANTILES = (0.25, 0.5, 0.75)
 DEFAULT_CENTROIDS = 3
 
@@ -205,7 +217,7 @@ def _built_in(text: str, query: str, width: int, target: int) -> Any:
 
 
 def _unknown(query: str) -> ValueError:
-    known = ", ".join(built_in_queries())
+    known = ", ".join(dict.fromkeys([*built_in_queries(), *SUMS_ONLY]))
     return ValueError(
         f"query: expected one of {known} (joined by '+'), or module:function, got {query!r}"
     )

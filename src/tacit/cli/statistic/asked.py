@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit._ground.checks import integer
+
 if TYPE_CHECKING:
     from tacit.statistics import Table
 
@@ -122,6 +124,14 @@ class Asked:
                 raise ValueError(
                     f"{flag}: --protect {self.protect} has none; {INSTEAD[self.protect]}"
                 )
+
+        if (self.epsilon is None) != (self.delta is None):
+            given, other = (
+                ("--epsilon", "--delta") if self.delta is None else ("--delta", "--epsilon")
+            )
+            raise ValueError(f"{given}: expected {other} beside it, got none")
+        if self.simulations is not None:
+            integer("--simulations", self.simulations, minimum=2)
 
     def _given(self) -> dict[str, Any]:
         return {

@@ -91,6 +91,8 @@ def statistic(
 
     if seed is not None:
         integer("--seed", seed, minimum=0)
+    if workers is not None:
+        integer("--workers", workers, minimum=1)
     options = asked.options()
     check_dropping(asked.protect, missing, asked.adjacency)
     found_beside(query)
@@ -159,7 +161,7 @@ def _paired(table: Table, columns: str | None, asked: Asked) -> tuple[Table, Any
 
 
 def _spends(query: str, table: Table, target: str | None, options: dict[str, Any]) -> str:
-    """Return what the release will be counted as, so that a ledger can refuse it before the work."""
+    """Return what a ledger will count the release as, so that it can refuse before the work."""
     from tacit.ledger.notions import GAUSSIAN_DP, INFORMATION, UNADDED
     from tacit.statistics.sums.query import sum_query
     from tacit.statistics.sums.statistic import Columns as Names

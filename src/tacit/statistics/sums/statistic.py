@@ -53,7 +53,8 @@ class Columns:
             ValueError: there is none of that name.
         """
         if name not in self.names:
-            raise ValueError(f"query: expected one of {', '.join(self.names)}, got {name!r}")
+            known = ", ".join(self.names)
+            raise ValueError(f"query: expected a column of the table ({known}), got {name!r}")
         return self.names.index(name)
 
     def categories(self, column: int) -> tuple[float, ...]:
