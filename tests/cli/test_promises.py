@@ -1,0 +1,218 @@
+"""The command line: the three promises, their certificate, and the comparison."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tacit.ledger import Ledger
+from tacit.statistics import NumbersRelease, fingerprint
+from tests.cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
+
+BOUNDS = ("--bounds", "a=-4:4,b=-20:20")
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_table(tmp_path)
+
+
+def mean(data: Path, *more: object) -> tuple[object, ...]:
+    return ("statistic", data, "--query", "mean", "--columns", "a,b", *more)
+
+
+def test_rows_are_the_promise_that_is_not_named(data: Path, tmp_path: Path, tacit: Tacit) -> None:
+    out = tmp_path / "o.json"
+    done = tacit(*mean(data, "--success", "0.6", "--json", out, "--ledger", tmp_path / "l.db"))
+    assert done.code == 0, done.err
+    assert "which row of each pair" in done.out
+    release = NumbersRelease.from_dict(
+        {k: v for k, v in json.loads(out.read_text()).items() if k != "provenance"}
+    )
+    assert release.protect == "rows"
+    (entry,) = Ledger(tmp_path / "l.db").entries(fingerprint(data))
+    assert entry.guarantee == release.guarantees[1]
+    assert entry.record is not None
+    assert entry.record["intervals"] == release.to_dict()["intervals"]
+    assert tacit("gate", out, "--max-success", "0.6").code == 0
+    assert tacit("gate", out, "--max-success", "0.59").code == 1
+    assert "statistic-rows" in tacit("show", out).out
+
+
+@pytest.mark.parametrize(
+    ("strength", "words"),
+    [
+        (("--mu", "0.5"), "μ = 0.50"),
+        (("--epsilon", "1", "--delta", "1e-5"), "μ = 0.26"),
+        (("--rho", "0.125"), "μ = 0.50"),
+    ],
+)
+@pytest.mark.parametrize("promise", [("rows",), ("table", *BOUNDS)], ids=lambda value: value[0])
+def test_every_strength_fits_rows_and_table(
+    data: Path, tacit: Tacit, promise: tuple[str, ...], strength: tuple[str, ...], words: str
+) -> None:
+    done = tacit(*mean(data, "--protect", *promise, *strength, "--no-attack", "--dry-run"))
+    assert done.code == 0, done.err
+    done = tacit(*mean(data, "--protect", *promise, *strength, "--no-attack"))
+    assert words in done.out
+
+
+def test_every_number_has_its_intervals(data: Path, tacit: Tacit) -> None:
+    told = tacit(*mean(data, "--success", "0.6", "--no-attack", "--json", "-"))
+    content = json.loads(told.out)
+    for interval, value, error in zip(
+        content["intervals"], content["values"], content["errors"], strict=True
+    ):
+        low, high = interval["noise"]
+        assert (high - value) / error == pytest.approx(1.959964, rel=1e-5)
+        assert interval["with_sampling"][0] < low < value < high < interval["with_sampling"][1]
+        assert f"{interval['name']} = " in told.err
+    assert told.err.count("with sampling ±") == 2
+    table = tacit(
+        *mean(data, "--protect", "table", *BOUNDS, "--success", "0.6", "--no-attack", "--json", "-")
+    )
+    assert json.loads(table.out)["intervals"][0]["with_sampling"] is None
+    assert "with sampling" not in table.err
+
+
+def test_pairs_along_a_column_that_the_query_does_not_use(data: Path, tacit: Tacit) -> None:
+    done = tacit(*mean(data, "--success", "0.6", "--no-attack", "--pairs", "column:c"))
+    assert done.code == 0, done.err
+    assert "along column c" in done.out
+    assert "mean[c]" not in done.out
+    thirds = tacit(*mean(data, "--success", "0.7", "--no-attack", "--rate", "1/3"))
+    assert "one row of each of 13 groups of 3" in thirds.out
+    assert "1 row is in no group" in thirds.out
+
+
+def test_a_certificate_holds_nothing_for_the_holder_alone(
+    data: Path, tmp_path: Path, tacit: Tacit
+) -> None:
+    page, out = tmp_path / "c.html", tmp_path / "o.json"
+    for protect in (("rows",), ("draw",), ("table", *BOUNDS)):
+        command = mean(
+            data,
+            "--success",
+            "0.6",
+            "--protect",
+            *protect,
+            *(QUICK if protect == ("draw",) else ()),
+        )
+        done = tacit(*command, "--certificate", page, "--json", out, "--force")
+        assert done.code == 0, done.err
+        text = page.read_text()
+        content = json.loads(out.read_text())
+        embedded = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.S)
+        assert embedded is not None
+        published = json.loads(embedded.group(1))
+        assert set(published) == set(content["form"]["publishable"])
+        assert not {"diagnostics", "attack", "design", "seed"} & set(published)
+        assert content["provenance"]["data_fingerprint"] not in text
+        for number in content["form"]["numbers"]:
+            assert number["name"] in text
+        assert "attack" not in text.partition("<script")[0].partition("</style>")[2].replace(
+            "attacker", ""
+        )
+    refused(tacit(*command, "--certificate", page), "--certificate", "--force")
+
+
+def test_a_table_of_unknown_size_keeps_its_size_off_the_certificate(
+    data: Path, tmp_path: Path, tacit: Tacit
+) -> None:
+    page = tmp_path / "c.html"
+    done = tacit(
+        *mean(data, "--success", "0.6", "--protect", "table", *BOUNDS, "--certificate", page)
+    )
+    assert done.code == 0, done.err
+    assert not re.search(r"\b40\b", page.read_text().partition("</style>")[2])
+
+
+def test_levels_are_declared_and_never_looked_up(tmp_path: Path, tacit: Tacit) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("city,kind\n" + "Oslo,1\nBern,2\nBern,1\n" * 10)
+    command = ("statistic", path, "--protect", "table", "--success", "0.6", "--no-attack")
+    query = ("--query", "histogram:city")
+    refused(tacit(*command, *query, "--category", "city"), "categories", "declared", "'city'")
+    done = tacit(*command, *query, "--category", "city=Bern,Oslo,Paris")
+    assert done.code == 0, done.err
+    assert done.out.count("count[city=") == 3
+    kinds = ("--columns", "kind", "--query", "histogram:kind")
+    refused(tacit(*command, *kinds), "levels", "'kind'")
+    done = tacit(*command, *kinds, "--levels", "kind=1,2,3")
+    assert done.out.count("count[kind=") == 3
+
+
+def test_dropping_rows_needs_a_public_size_that_may_change(data: Path, tacit: Tacit) -> None:
+    command = mean(data, "--success", "0.6", "--protect", "table", *BOUNDS, "--missing", "drop")
+    refused(tacit(*command, "--adjacency", "replace"), "--missing", "add-remove")
+    assert tacit(*command, "--no-attack").code == 0
+
+
+def test_a_budget_of_another_kind_is_refused_before_the_work(
+    data: Path, tmp_path: Path, tacit: Tacit
+) -> None:
+    ledger = tmp_path / "l.db"
+    to = ("--ledger", ledger, "--secret", "s")
+    assert tacit("ledger", "budget", *to, "--mu", "0.6").code == 0
+    draw = mean(data, "--success", "0.6", "--protect", "draw", *to)
+    refused(tacit(*draw), "'information'", "μ = 0.6", "nothing was drawn")
+    kmeans = ("statistic", data, "--columns", "a", "--query", "kmeans:1", "--success", "0.6", *to)
+    refused(tacit(*kmeans), "μ = 0.6", "nothing was drawn")
+    rows = mean(data, "--mu", "0.5", "--no-attack", *to)
+    assert tacit(*rows).code == 0
+    refused(tacit(*rows), "asks for", "nothing was drawn")
+    rest = tacit(*mean(data, "--mu", "0.3", "--no-attack", *to))
+    assert rest.code == 0, rest.err
+    spent = tacit("ledger", "show", "--ledger", ledger, "--secret", "s")
+    assert "which row of one pair was drawn" in spent.out
+
+
+def test_an_edited_release_does_not_pass(data: Path, tmp_path: Path, tacit: Tacit) -> None:
+    out = tmp_path / "o.json"
+    assert tacit(*mean(data, "--success", "0.6", "--json", out, "--no-attack")).code == 0
+    content = json.loads(out.read_text())
+    content["membership"]["success"] = content["form"]["guarantees"][0]["success"] = 0.51
+    out.write_text(json.dumps(content))
+    refused(tacit("gate", out, "--max-success", "0.55"), "contradicts itself", "success")
+
+
+def test_the_promises_side_by_side(data: Path, tmp_path: Path, tacit: Tacit) -> None:
+    page, out = tmp_path / "c.html", tmp_path / "c.json"
+    command = ("statistic", "compare", data, "--query", "mean", "--columns", "a,b")
+    command += ("--success", "0.6", "--simulations", "60", "--workers", "1")
+    done = tacit(*command, *BOUNDS, "--report", page, "--json", out)
+    assert done.code == 2, "bounds of a column that is not read"
+    done = tacit(*command, "--bounds", "a=-4:4,b=-20:20", "--report", page, "--json", out)
+    assert done.code == 0, done.err
+    content = json.loads(out.read_text())
+    found = {standing["name"]: standing for standing in content["standings"]}
+    assert list(found) == ["rows matched", "rows random", "draw", "table"]
+    assert found["rows matched"]["noise"] < found["rows random"]["noise"] < found["draw"]["noise"]
+    for standing in found.values():
+        names = [attack["name"] for attack in standing["attacks"]]
+        assert sum(name.startswith("LiRA") for name in names) == 1
+        assert len(names) == 2
+        assert standing["success"] <= 0.6 + 1e-9
+    text = page.read_text()
+    assert text.count("<svg") == 2
+    assert "Nothing was released" in text
+    without = tacit(*command, "--no-attack")
+    assert "no promise about the table" in without.out
+
+
+def test_a_file_named_compare_is_a_file(data: Path, tmp_path: Path) -> None:
+    data.rename(tmp_path / "compare")
+    rest = ("--query", "mean", "--columns", "a", "--success", "0.6", "--dry-run")
+    assert subprocess_tacit("statistic", "./compare", *rest, cwd=tmp_path).code == 0
+    last = subprocess_tacit("statistic", *rest, "compare", cwd=tmp_path)
+    assert last.code == 0, last.err
+    missing = subprocess_tacit("statistic", "compare", cwd=tmp_path)
+    refused(missing, "--query")
