@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import integer, non_negative
-from tacit.guarantees import GaussianDP, SuccessBound
+from tacit.conversions import success_from_information
+from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.statistics import NumbersRelease
 from tacit.statistics.bounded.workflow import NEIGHBOURS
 from tacit.statistics.bounded.workflow import SECRET as TABLE_SECRET
 from tacit.statistics.bounded.workflow import assumptions as table_assumptions
-from tacit.statistics.rows.words import assumed_of
+from tacit.statistics.rows.words import TOGETHER, assumed_of
 from tacit.statistics.strength import naming_success, success_of
 
-# What a sum in another order may lose.
-ROUNDING = 1e-9
+# What a sum in another order may lose, and what the noise of a design may.
+ROUNDING, SPENT_SLACK = 1e-9, 1e-6
+LIMITS = ("budget", "spend")
 
 
 def check_promise(release: NumbersRelease) -> None:
@@ -32,6 +34,11 @@ def check_promise(release: NumbersRelease) -> None:
     private = [held for held in release.guarantees if isinstance(held, GaussianDP)]
     if len(private) > 1:
         raise ValueError("it states two μ")
+    if "turn" in release.diagnostics:
+        _check_answer(release, private)
+        return
+    if release.protect == "draw":
+        raise ValueError("numbers under a promise about the draw are an answer of a session")
     if release.protect == "table":
         _check_table(release, private)
         return
@@ -41,6 +48,26 @@ def check_promise(release: NumbersRelease) -> None:
             raise ValueError("a success without a μ rests on simulation and has a confidence")
         return
     _check_successes(release, private[0].mu, size)
+
+
+def _check_answer(release: NumbersRelease, private: list[GaussianDP]) -> None:
+    """Hold an answer of a session against the budget that bounds all its answers."""
+    seen = release.diagnostics
+    budget, spend = (non_negative(f"diagnostics.{name}", seen.get(name)) for name in LIMITS)
+    if spend > budget * (1.0 + ROUNDING):
+        raise ValueError(f"it spent {spend:.6g} of a budget of {budget:.6g}")
+    prior = release.membership.prior
+    told = [held.nats for held in release.guarantees if isinstance(held, InformationBound)]
+    spent = told if release.protect == "draw" else [held.mu for held in private]
+    if len(spent) != 1 or spent[0] > spend * (1.0 + SPENT_SLACK):
+        raise ValueError("what it says that it told is not what the session was charged")
+    least = (
+        float(success_from_information(budget, prior))
+        if release.protect == "draw"
+        else success_of(budget, 1.0 - prior)
+    )
+    _check_success(release.membership, least, prior)
+    _check_assumptions(release, (TOGETHER,))
 
 
 def _check_successes(release: NumbersRelease, mu: float, size: int) -> None:

@@ -6,12 +6,13 @@ from tacit.guarantees import InformationBound
 from tacit.releases import Form, Provenance
 from tacit.releases.form import Release
 from tacit.report.embedding import embedded_json
+from tacit.report.promise.page import KINDS
 from tacit.report.promise.words import assumed, not_hidden, number_row, strength_rows
 from tacit.report.rendering import rendered
 from tacit.report.words import verdict
 from tacit.text import percent, percent_up, significant_up
 
-CERTIFIED = ("statistic", "statistic-rows", "statistic-table")
+CERTIFIED = ("statistic", *KINDS)
 
 
 def render_certificate(release: Release, provenance: Provenance) -> str:

@@ -18,6 +18,7 @@ SHOWN_ROWS = 30
 KINDS = {
     "statistic-rows": "which rows were drawn is hidden, row by row",
     "statistic-table": "that a row is in the table is hidden",
+    "statistic-draw": "which rows were drawn is hidden, as a whole",
 }
 
 

@@ -18,7 +18,6 @@ from tacit.statistics.bounded import workflow as tables
 from tacit.statistics.bounded.contributions import contributions
 from tacit.statistics.bounded.plan import table_plan
 from tacit.statistics.candidates import CandidateFamily
-from tacit.statistics.numbers import two_digits_up
 from tacit.statistics.pairs import Pairing
 from tacit.statistics.plan import FROM_SYSTEM, REPRODUCIBLE, TASK, WITH_NOISE
 from tacit.statistics.plan import SECRET as DRAW_SECRET
@@ -31,6 +30,7 @@ from tacit.statistics.rows.workflow import METHOD, pairing_notes
 from tacit.statistics.sessions.kept import Kept
 from tacit.statistics.sessions.posterior import Posterior
 from tacit.statistics.simulation import simulate
+from tacit.statistics.spread import two_digits_up
 from tacit.statistics.sums.query import SumQuery, known_names, sum_query
 from tacit.statistics.sums.statistic import Columns
 
