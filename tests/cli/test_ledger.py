@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 def release(tacit: Tacit, data: Path, path: Path, *more: str) -> object:
     command = ("statistic", data, "--query", "mean", "--columns", "a", "--mi-budget", "0.1")
-    return tacit(*command, "--ledger", path, "--no-attack", *QUICK, *more)
+    return tacit(*command, "--protect", "draw", "--ledger", path, "--no-attack", *QUICK, *more)
 
 
 def test_a_misspelt_or_missing_secret_is_refused(data: Path, path: Path, tacit: Tacit) -> None:
@@ -128,6 +128,8 @@ def test_a_location_that_is_no_path_is_one_sentence(
             "a",
             "--mi-budget",
             "0.1",
+            "--protect",
+            "draw",
             "--report",
             location,
             *QUICK,

@@ -10,7 +10,7 @@ from tacit.classifiers import privatize_logits
 from tacit.covariance import Factored
 from tacit.covariance.publication import grid_of, rounded_sum
 from tacit.design import isotropic
-from tacit.statistics import privatize, workflow
+from tacit.statistics import draws, privatize
 from tests.soundness.reachable import success_rate
 
 PAIR = (0.0, 1 / 3)
@@ -48,9 +48,9 @@ def test_statistics(monkeypatch):
         places.update({k: int(np.flatnonzero(outputs == PAIR[k])[0]) for k in range(2)})
         return original(plan, rng)
 
-    original = workflow._draw
-    monkeypatch.setattr(workflow, "_draw", draw)
-    monkeypatch.setattr(workflow, "uniform_index", drawn)
+    original = draws._draw
+    monkeypatch.setattr(draws, "_draw", draw)
+    monkeypatch.setattr(draws, "uniform_index", drawn)
     pool = np.arange(8.0)[:, None]
     released = [
         privatize(

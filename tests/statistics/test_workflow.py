@@ -13,7 +13,7 @@ from tacit.design import gaussian_information
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.information import log_det_information
 from tacit.releases.outputs import output_covariance
-from tacit.statistics import Query, StatisticRelease, prepare, privatize, workflow
+from tacit.statistics import Query, StatisticRelease, draws, prepare, privatize
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.simulation import simulate
 
@@ -29,7 +29,7 @@ def family(pool_rows, rate, candidates, seed=0):
 
 
 def released(query, pool, **options):
-    options = {"simulations": 200, "attack_trials": 100, "rng": 1, **options}
+    options = {"simulations": 200, "attack_trials": 100, "rng": 1, "cost": "squared", **options}
     if "success" not in options:
         options.setdefault("mi_budget", 0.1)
     return privatize(query, pool, **options, protect="draw")
@@ -152,11 +152,9 @@ def test_the_certificate_is_of_the_noise_that_is_drawn(pool, method, cost):
     assert release.guarantee.nats <= 0.3
     np.testing.assert_allclose(release.diagnostics.noise_variance, noise.diagonal())
     np.testing.assert_allclose(release.diagnostics.output_variance, np.diagonal(covariance))
-    weights = (
-        {"relative": 1 / np.diagonal(covariance), "squared": None}.get(cost, cost)
-        if isinstance(cost, str)
-        else cost
-    )
+    relative = 1 / np.diagonal(covariance)
+    named = {"relative": relative, "squared": None}
+    weights = relative if cost is None else named[cost] if isinstance(cost, str) else cost
     expected = gaussian_information(
         covariance, 0.3, cost=weights, method="exact" if method == "auto" else method
     )
@@ -318,7 +316,7 @@ def prepared_mean(pool, **options):
 
 def test_looking_at_a_prepared_statistic_draws_nothing(pool, monkeypatch):
     drawn = []
-    monkeypatch.setattr(workflow, "uniform_index", drawn.append)
+    monkeypatch.setattr(draws, "uniform_index", drawn.append)
     prepared = prepared_mean(pool)
     errors = np.sqrt(prepared.plan.diagnostics.noise_variance)
     assert [entry.error for entry in prepared.expected] == errors.tolist()
@@ -327,9 +325,9 @@ def test_looking_at_a_prepared_statistic_draws_nothing(pool, monkeypatch):
 
 
 def test_a_draw_reserves_first_and_commits_last(pool, monkeypatch):
-    events, draw = [], workflow.uniform_index
+    events, draw = [], draws.uniform_index
     monkeypatch.setattr(
-        workflow, "uniform_index", lambda *given: (events.append(("noise",)), draw(*given))[1]
+        draws, "uniform_index", lambda *given: (events.append(("noise",)), draw(*given))[1]
     )
     prepared = prepared_mean(pool)
     release = prepared.draw(ledger=Book(events), secret="people")
@@ -565,6 +563,7 @@ def outlying_mean(simulations=200, **options):
     return privatize(
         "mean",
         rows,
+        cost="squared",
         mi_budget=0.6,
         simulations=simulations,
         attack=False,
