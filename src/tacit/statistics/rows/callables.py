@@ -23,7 +23,7 @@ from tacit.statistics.rows.declared import (
 )
 from tacit.statistics.rows.expected import certified_scale, dense, prices_of, shaped
 from tacit.statistics.simulation import simulate
-from tacit.statistics.spread import two_digits_up
+from tacit.statistics.spread import spread_over_halves
 
 Way = Literal["swaps", "family"]
 PILOT_SHARE, SMALLEST_PILOT = 0.25, 40
@@ -48,6 +48,7 @@ class CallablePlan:
         swaps: (m, P, d) of the draws that certified, where coins are thrown freely.
         outputs: (m, d) outputs of some draws, of all declared ones where there are.
         errors: (d,) standard deviations of the noise.
+        sampling: (d,) of the numbers over independent draws of as many rows, rounded up.
     """
 
     query: Query = field(repr=False)
@@ -60,11 +61,7 @@ class CallablePlan:
     swaps: Array | None = field(repr=False)
     outputs: Array = field(repr=False)
     errors: Array
-
-    @property
-    def sampling(self) -> Array:
-        """Standard deviations of the numbers over draws from the pairs, rounded up."""
-        return two_digits_up(self.outputs.std(axis=0))
+    sampling: Array
 
     def draw(self, rng: RandomSource) -> tuple[Array, Array]:
         """Draw rows and noise; return the numbers and their errors. No coin outlives this."""
@@ -158,6 +155,9 @@ class _Task:
             design=design,
             success=self.success,
             errors=np.sqrt(np.diagonal(covariance)),
+            sampling=spread_over_halves(
+                self.query, self.rows, self.source, workers=self.options["workers"]
+            ),
             **found,
         )
 

@@ -1,0 +1,46 @@
+"""LiRA from simulated releases, against the best possible attacker on the same releases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from tacit.attacks import shadow_attack
+
+COUNT, ROWS = 3000, 6
+
+
+def simulated(effect: float) -> tuple[np.ndarray, np.ndarray]:
+    """Row i moves coordinate i alone by ``effect``: the best attacker is right Φ(effect/2)."""
+    source = np.random.default_rng(11)
+    inside = source.random((COUNT, ROWS)) < 0.5
+    return inside * effect + source.normal(size=(COUNT, ROWS)), inside
+
+
+@pytest.mark.parametrize("effect", [0.5, 1.0, 3.0])
+def test_it_reaches_what_is_possible_and_no_more(effect: float) -> None:
+    releases, inside = simulated(effect)
+    attack = shadow_attack(releases, inside, shadows=1500)
+    best = float(ndtr(effect / 2))
+    error = np.sqrt(best * (1 - best) / (1500 * ROWS))
+    assert abs(attack.success - best) < 5 * error + 0.01
+    assert attack.interval[0] <= best
+
+
+def test_units_and_constant_numbers_do_not_matter() -> None:
+    releases, inside = simulated(1.0)
+    scaled = np.column_stack([releases * 10.0 ** np.arange(-9, 9, 3), np.ones(COUNT)])
+    one = shadow_attack(releases, inside, shadows=1500)
+    other = shadow_attack(scaled, inside, shadows=1500)
+    assert other.success == pytest.approx(one.success, abs=1e-3)
+
+
+def test_bad_input() -> None:
+    releases, inside = simulated(1.0)
+    with pytest.raises(ValueError, match="shadows"):
+        shadow_attack(releases, inside, shadows=COUNT)
+    with pytest.raises(ValueError, match="releases"):
+        shadow_attack(np.ones((COUNT, 2)), inside, shadows=100)
+    with pytest.raises(ValueError, match="inside"):
+        shadow_attack(releases, inside[:5], shadows=100)
