@@ -71,6 +71,10 @@ def data(tmp_path: Path) -> Path:
         (["--query", "mean", "--success", "0.9", "--rate", "1"], ["--rate"]),
         (["--query", "mean", "--success", "0.9", "--rate", "nan"], ["--rate"]),
         (["--query", "mode", "--success", "0.6"], ["query", "'mode'"]),
+        (
+            ["--query", "mean by a", "--columns", "a", "--success", "0.6"],
+            ["query", "at least one number"],
+        ),
         (["--query", "no_such_module:f", "--success", "0.6"], ["query", "no_such_module"]),
         (["--query", "quantiles:2", "--success", "0.6"], ["quantile"]),
         (["--query", "kmeans:0", "--success", "0.6"], ["centroids", "'0'"]),

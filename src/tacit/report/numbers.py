@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.releases.form import INTERVAL_CONFIDENCE, Number
-from tacit.text import beside, percent, percent_up, significant, significant_up
+from tacit.text import beside, percent, percent_up, significant_up
 
 NUMBERS_PER_LINE = 2
 # Of the (ε, δ) that is told beside a μ.
@@ -54,7 +54,7 @@ def strength_words(guarantees: Sequence[Guarantee]) -> str:
         parts.append(f"information ≤ {significant_up(told.nats)} nats")
     held = next((held for held in guarantees if held.confidence is not None), None)
     if held is not None:
-        parts.append(f"with confidence {significant(held.confidence or 0.0, 6)}")
+        parts.append(f"with confidence {held.confidence:g}")
     return ", ".join(parts)
 
 

@@ -14,6 +14,7 @@ from tacit.attacks import MembershipAttack, shadow_attack
 from tacit.statistics.comparison.simulated import simulated
 from tacit.statistics.comparison.standing import Comparison, Standing
 from tacit.statistics.draws import PreparedStatistic
+from tacit.statistics.rows.plan import SumPlan
 from tacit.statistics.workflow import AnyQuery, as_pool, prepare
 
 ATTACKED_ROWS = 60
@@ -121,7 +122,7 @@ def compare(
         described = prepared.description
         standing = _standing(name, str(more["protect"]), prepared, count, spread)
         if spread is None:
-            spread = standing.sampling
+            spread = standing.independent
         found = [] if prepared.attack is None else [prepared.attack]
         if attack and standing.errors.any():
             found.append(_lira(prepared, rows, trials, source))
@@ -177,14 +178,8 @@ def _attacked(pool: Any) -> npt.NDArray[np.intp]:
 def _standing(name: str, protect: str, prepared: Any, count: int, spread: Array | None) -> Standing:
     bound = prepared.membership
     used = count if protect == "table" else count // 2
-    if isinstance(prepared, PreparedStatistic):
-        sampling = prepared.plan.diagnostics.sampling
-    elif prepared.plan.sampling is not None:
-        sampling = prepared.plan.sampling
-    else:
-        # the whole table has twice the rows of a half
-        assert spread is not None
-        sampling = spread * np.sqrt((count // 2) / count)
+    independent = _independent(prepared, count, spread)
+    known = getattr(prepared.plan, "sampling", None)
     return Standing(
         name=name,
         protect=protect,
@@ -192,9 +187,23 @@ def _standing(name: str, protect: str, prepared: Any, count: int, spread: Array 
         success=bound.success,
         evidence=bound.evidence,
         errors=np.array([entry.error for entry in prepared.expected]),
-        sampling=sampling,
+        sampling=independent if known is None else known,
+        independent=independent,
         rows=used,
     )
+
+
+def _independent(prepared: Any, count: int, spread: Array | None) -> Array:
+    """Return the sampling errors of as many independent rows as the numbers are computed from."""
+    if isinstance(prepared, PreparedStatistic):
+        return prepared.plan.diagnostics.sampling
+    if isinstance(prepared.plan, SumPlan):
+        return prepared.plan.frame.spread
+    if prepared.plan.sampling is not None:
+        return np.asarray(prepared.plan.sampling)
+    # the whole table has twice the rows of a half
+    assert spread is not None
+    return np.asarray(spread * np.sqrt((count // 2) / count))
 
 
 def _lira(

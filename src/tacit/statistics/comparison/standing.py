@@ -29,7 +29,8 @@ class Standing:
         success: largest success that is certified; infinite evidence is none.
         evidence: ``"theorem"``, ``"numerical"`` or ``"statistical"``.
         errors: (d,) standard deviations of the noise in the numbers.
-        sampling: (d,) their standard deviations over random draws of as many rows.
+        sampling: (d,) their standard deviations over pools and draws from them.
+        independent: (d,) those over as many independent rows, the unit of ``noise``.
         rows: how many rows the numbers are computed from.
         attacks: measured on simulated releases.
     """
@@ -41,16 +42,17 @@ class Standing:
     evidence: str
     errors: Array = field(repr=False)
     sampling: Array = field(repr=False)
+    independent: Array = field(repr=False)
     rows: int
     attacks: tuple[MembershipAttack, ...] = field(repr=False, default=())
 
     @property
     def noise(self) -> float:
-        """Root mean square of the noise, each number in units of its own sampling error."""
-        live = self.sampling > 0.0
+        """Root mean square of the noise, in units of the sampling error of independent rows."""
+        live = self.independent > 0.0
         if not live.any():
             return 0.0
-        return float(np.sqrt(np.mean(np.square(self.errors[live] / self.sampling[live]))))
+        return float(np.sqrt(np.mean(np.square(self.errors[live] / self.independent[live]))))
 
     @property
     def totals(self) -> Array:
@@ -67,6 +69,7 @@ class Standing:
             "evidence": self.evidence,
             "errors": self.errors.tolist(),
             "sampling": self.sampling.tolist(),
+            "independent": self.independent.tolist(),
             "rows": self.rows,
             "noise": self.noise,
             "attacks": [attack.to_dict() for attack in self.attacks],

@@ -148,6 +148,10 @@ def sum_query(query: Any, columns: Columns, target: str | None = None) -> SumQue
     if not statistics:
         return None
     parts = Several(tuple(one.bound(columns) for one in statistics))
+    if not parts.names():
+        raise ValueError(
+            f"query: expected at least one number, got none of {description!r}: no column is left"
+        )
     return SumQuery(parts, description, len(columns.names))
 
 
