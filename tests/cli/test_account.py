@@ -132,6 +132,7 @@ def test_the_gaussian_is_the_textbook_one(tacit):
     assert reached == pytest.approx(1e-5, rel=2e-4)
 
 
+@pytest.mark.thorough
 def test_noisy_projection_stands_beside_the_published_bound_and_dp_sgd(tacit):
     arguments = (*QUICK, "--steps", 20, "--sampling-rate", 0.1, "--epsilon", 1, "--delta", 1e-4)
     outcome = tacit("account", *arguments, "--json", "-")

@@ -49,6 +49,7 @@ def flawed():
     )
 
 
+@pytest.mark.thorough
 def test_gaussian_decoder_reaches_the_log_det_optimum():
     outputs = np.random.default_rng(0).normal(size=(4000, 3)) * [1.0, 2.0, 0.5]
     optimum = gaussian_information(np.cov(outputs.T, bias=True), 0.5).cost
@@ -59,6 +60,7 @@ def test_gaussian_decoder_reaches_the_log_det_optimum():
     assert gaussian_information(np.cov(outputs.T, bias=True), 0.45).cost > 1.1 * optimum
 
 
+@pytest.mark.thorough
 def test_cost_moves_the_noise():
     outputs = np.random.default_rng(0).normal(size=(2000, 2))
     estimate = estimate_stackelberg(outputs, outputs, mi_budget=0.5, cost=[1.0, 16.0], rng=1)
@@ -68,6 +70,7 @@ def test_cost_moves_the_noise():
     assert weighted[0, 0] > 2.0 * weighted[1, 1]
 
 
+@pytest.mark.thorough
 def test_categorical_decoder_agrees_with_the_exact_information(finite):
     exact = mixture(
         SECRETS, Dense(finite.noise.covariance), samples=200_000, confidence=0.999, rng=5
@@ -90,6 +93,7 @@ def test_checks_of_a_finite_secret_hold(finite):
     assert f"{finite.mi_budget:g} nats" in finite.verdict
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", ["mixture", "elliptical"])
 def test_other_noise_families_meet_the_budget(noise):
     estimate = estimate_stackelberg(SECRETS, mi_budget=0.3, noise=noise, rng=1, steps=300)
@@ -101,6 +105,7 @@ def test_other_noise_families_meet_the_budget(noise):
     assert estimate.cost <= 1.1 * gaussian_information(np.cov(SECRETS.T, bias=True), 0.3).cost
 
 
+@pytest.mark.thorough
 def test_a_weak_decoder_reports_a_budget_that_it_does_not_keep(flawed):
     """The published flaw: the budget looks met, and nearly everything about the class leaks."""
     outputs, _, _ = clusters()
@@ -115,6 +120,7 @@ def test_a_weak_decoder_reports_a_budget_that_it_does_not_keep(flawed):
     assert flawed.cost < 0.5 * honest.cost
 
 
+@pytest.mark.thorough
 def test_mixture_density_decoder_finds_the_class():
     outputs, labels, _ = clusters(rows=1000)
     estimate = estimate_stackelberg(
@@ -131,6 +137,7 @@ def test_mixture_density_decoder_finds_the_class():
     assert estimate.cost < 1.5 * gaussian_information(np.cov(outputs.T, bias=True), 0.5).cost
 
 
+@pytest.mark.thorough
 def test_flow_decoder_sees_what_a_gaussian_does_not():
     """Two clusters on a line: knowing the law, a flow needs less noise for the same information."""
     rng = np.random.default_rng(0)
@@ -148,6 +155,7 @@ def test_flow_decoder_sees_what_a_gaussian_does_not():
     assert costs["gaussian"] < 0.3 * costs["flow"]
 
 
+@pytest.mark.thorough
 def test_few_values_of_the_secret_are_grouped():
     outputs, labels, _ = clusters(rows=60)
     estimate = estimate_stackelberg(
@@ -159,6 +167,7 @@ def test_few_values_of_the_secret_are_grouped():
     assert estimate.checks[0].upper >= 0.2 * 0.9
 
 
+@pytest.mark.thorough
 def test_pac_adjusted_penalty_stays_below_the_budget():
     plain = estimate_stackelberg(SECRETS, mi_budget=0.3, rng=1, steps=200)
     careful = estimate_stackelberg(
@@ -174,6 +183,7 @@ def test_margin_is_the_formula_of_the_lemma():
     assert found == pytest.approx(exact, rel=1e-12)
 
 
+@pytest.mark.thorough
 def test_outputs_in_a_plane_get_noise_in_the_plane():
     outputs = SECRETS @ np.array([[1.0, 0.0, 2.0], [0.0, 1.0, -1.0]]) + 3.0
     estimate = estimate_stackelberg(outputs, mi_budget=0.5, rng=0, steps=30)
@@ -183,6 +193,7 @@ def test_outputs_in_a_plane_get_noise_in_the_plane():
     assert np.abs(estimate.noise.sample(10, 0) @ normal).max() < 1e-10
 
 
+@pytest.mark.thorough
 def test_a_seed_fixes_everything_and_torch_is_left_alone():
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     first, second, other = (

@@ -72,6 +72,7 @@ def test_noise_of_another_scale_is_found_out():
     assert not bound.lower <= exact <= bound.upper
 
 
+@pytest.mark.thorough
 def test_fano_never_exceeds_the_information():
     noise, density = LAWS["gaussian"]
     groups, labels = np.arange(4), np.array([0, 0, 1, 1])
