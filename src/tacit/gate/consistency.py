@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tacit._ground.reprs import shown
 from tacit.classifiers.release import ClassifierRelease
 from tacit.guarantees import InformationBound
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
+from tacit.hidden_states.noise.release import HiddenRelease
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
 from tacit.releases.stores import is_store, uncertified
@@ -26,6 +28,8 @@ READERS: dict[str, Any] = {
     Audit.FORMAT: Audit.from_dict,
     EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
 }
+# formats whose details are not worked out again
+UNREAD = (HiddenRelease.FORMAT,)
 # what double precision and a change of basis may lose
 ROUNDING = 1e-9
 
@@ -48,6 +52,7 @@ def consistent_form(source: Any) -> Form:
     _check_void(form)
     reader = READERS.get(str(content.get("format", content.get("kind"))))
     if reader is None:
+        _check_format(content)
         return form
     # where it comes from stands beside a release, not in it
     release = reader({name: part for name, part in content.items() if name != "provenance"})
@@ -63,14 +68,24 @@ def consistent_form(source: Any) -> Form:
     return form
 
 
+def _check_format(content: Any) -> None:
+    """Refuse a form whose details nothing here can read: a form alone has none."""
+    found = content.get("format")
+    if "form" in content and found not in UNREAD:
+        raise ValueError(f"release: expected a format of tacit, got {shown(found)}")
+
+
 def _check_codes(path: Path, release: EncodedCodes, *, decoded: bool) -> None:
     """Hold the codes of a file against the cells that its factor counts."""
-    if decoded or not is_store(path):
+    if not is_store(path):
+        return
+    if decoded:
+        open_vectors("release", path)
         return
     if beside := uncertified(path):
         raise ValueError(
-            f"release: the file contradicts itself: it holds {len(beside)} tensors or columns "
-            "beside the codes that it certifies"
+            f"release: the file contradicts itself: it holds {len(beside)} tensors, columns or "
+            "entries of metadata beside the codes that it certifies"
         )
     found = open_vectors("release", path, integers=True)
     shape, kind = (release.rows, len(release.sizes)), code_type(release.sizes)
