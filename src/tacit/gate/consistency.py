@@ -16,6 +16,7 @@ from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
 from tacit.hidden_states.noise.release import HiddenRelease
+from tacit.linalg import MACHINE_EPSILON
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
 from tacit.releases.stores import is_store, uncertified
@@ -145,7 +146,11 @@ def _check_statistic(release: StatisticRelease) -> None:
     if not _close(seen.output_variance.sum(), seen.principal_output_variance.sum()):
         raise ValueError("the variances of the outputs are not those along principal directions")
     if release.design.confidence is None and release.design.rank:
-        least = _least_information(seen.principal_output_variance, seen.principal_noise_variance)
+        # the spread is stored about a mean of K terms, whose rounding adds its square
+        off = seen.candidates * MACHINE_EPSILON * np.abs(seen.output_mean)
+        with np.errstate(over="ignore"):
+            spread = np.maximum(seen.principal_output_variance - (off**2).sum(), 0.0)
+        least = _least_information(spread, seen.principal_noise_variance)
         if release.guarantee.nats < least * (1 - ROUNDING) - ROUNDING:
             raise ValueError(
                 f"this noise gives a bound of {least:.6g} nats or more, not "
