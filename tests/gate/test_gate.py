@@ -39,6 +39,16 @@ def test_thresholds_at_the_bound_hold_and_just_below_do_not(release: StatisticRe
     assert not check_release(release, max_information=math.nextafter(nats, 0.0)).passed
 
 
+@pytest.mark.parametrize(
+    ("spread", "level", "size"), [(1e-6, 1e6, 5), (1e-14, 1.0, 2), (1e-14, 1.0, 30), (1.0, 1e12, 3)]
+)
+def test_outputs_far_from_zero_contradict_nothing(spread: float, level: float, size: int) -> None:
+    """The spread about a rounded mean is larger than that which the noise was designed for."""
+    pool = level + spread * np.random.default_rng(1).normal(size=(9, size))
+    found = privatize("mean", pool, success=0.9, simulations=60, attack_trials=40, workers=1)
+    assert check_release(json.loads(json.dumps(found.to_dict())), max_success=0.95).passed
+
+
 def test_each_crossed_threshold_is_named(release: StatisticRelease) -> None:
     result = check_release(release, max_success=0.51, max_information=1e-6, max_attack=0.99)
     assert not result.passed

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
-from tacit.guarantees import guarantee_from_dict  # noqa: E402
+from tacit.guarantees import SuccessBound, guarantee_from_dict  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Codebook,
     EncodedCodes,
@@ -23,7 +23,8 @@ from tacit.hidden_states import (  # noqa: E402
     open_vectors,
     prepare_codes,
 )
-from tacit.hidden_states.codebooks import vectors  # noqa: E402
+from tacit.hidden_states.codebooks import counting, vectors  # noqa: E402
+from tacit.hidden_states.codebooks.certificates import codes_leakage  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
 from tacit.releases import load  # noqa: E402
 
@@ -252,7 +253,7 @@ def test_an_edited_certificate_contradicts_itself(plain, tmp_path):
         side.write_text(json.dumps({**content, "guarantees": edited}))
         with pytest.raises(ValueError, match="contradicts itself"):
             load(str(side))
-        with pytest.raises(ValueError, match=r"less than the number of codes|a factor of 1 rel"):
+        with pytest.raises(ValueError, match=r"less than the number of codes|expected releases 1 "):
             decode_codes(plain, place, tmp_path / "back.npy")
 
 
@@ -268,9 +269,9 @@ def test_the_gate_holds_the_codes_against_the_cells_certified(plain, product, tm
         assert check_release(back, max_factor=size).passed
         with safe_open(place, "np") as file:
             content, codes = json.loads(file.metadata()["tacit"]), file.get_tensor("codes")
-        factor = float(math.prod(cells))
+        given = codes_leakage(math.prod(cells)), counting.information(tuple(cells))
         content["sizes"] = cells
-        content["guarantees"][0] |= {"factor": factor, "nats": math.log(factor)}
+        content["guarantees"] = [held.to_dict() for held in given]
         content["form"]["guarantees"] = content["guarantees"]
         save_file({"codes": codes}, place, {"tacit": json.dumps(content)})
         with pytest.raises(ValueError, match="not of the cells it certifies"):
@@ -335,6 +336,105 @@ def test_the_gate_holds_the_rows_of_every_store_against_their_digest(
                 check_release(place, max_factor=size)
 
 
+def edited(content, entry, **change):
+    """A certificate with one guarantee changed, or one added where there is none so far."""
+    held = [dict(part) for part in content["guarantees"]]
+    if entry == len(held):
+        held.append({})
+    held[entry] |= change
+    form = {**content["form"], "guarantees": held}
+    return {**content, "guarantees": held, "form": form}
+
+
+def test_guarantees_of_codes_are_those_that_their_number_and_epsilon_give(plain, tmp_path):
+    from tacit.gate import check_release
+
+    exact = prepare_codes(plain, ROWS).draw().to_dict()
+    reported = prepare_codes(plain, ROWS, epsilon=2.0).draw().to_dict()
+    private = reported["guarantees"][2]
+    success = SuccessBound(
+        success=0.02, prior=0.01, task="x", law="y", evidence="theorem", assumptions=(), source="z"
+    ).to_dict()
+    for content, sentence in (
+        (edited(exact, 2, **success), "guarantees of a file of codes"),
+        (edited(exact, 2, **private), "less than the number|something else than the number"),
+        (edited(exact, 0, secret="the weather"), "expected secret 'the prompt'"),
+        (edited(exact, 0, assumptions=[]), "assumptions of a guarantee were removed"),
+        (edited(exact, 0, evidence="numerical"), "expected evidence 'theorem'"),
+        (edited(reported, 2, epsilon=0.1), "something else than the number"),
+        (edited(reported, 2, delta=0.1), "expected delta 0.0"),
+        (edited(reported, 2, adjacency="nothing"), "expected adjacency"),
+        ({**exact, "near": 2}, "near: expected 1"),
+        ({**exact, "sizes": []}, "sizes: expected the cells of one part"),
+        ({**exact, "origin": [["model"]]}, "origin: expected pairs"),
+        ({name: part for name, part in exact.items() if name != "format"}, "a format of tacit"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            check_release(content, max_factor=10**6)
+    words = {"method": plain.words + ", reported by randomised response at ε = 0.5"}
+    told = {**reported, **words, "form": {**reported["form"], **words}}
+    with pytest.raises(ValueError, match="another ε of randomised response"):
+        EncodedCodes.from_dict(told, None)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 1e-3, 0.1234565, 30.0, 699.0])
+def test_every_randomised_store_is_read_back(epsilon, plain, product):
+    for book in (plain, product):
+        for near, times in ((1, 1), (2, 3), (1, 1000)):
+            prepared = prepare_codes(book, ROWS[:2], epsilon=epsilon, near=near, releases=times)
+            released = prepared.draw()
+            read = EncodedCodes.from_dict(released.to_dict(), None)
+            assert read.guarantees == released.guarantees
+
+
+def test_a_file_holds_nothing_that_no_digest_covers(plain, tmp_path):
+    from tacit.gate import check_release
+
+    place = tmp_path / "codes.safetensors"
+    prepare_codes(plain, ROWS, out=place).draw()
+    content = place.read_bytes()
+    place.write_bytes(content + b"a prompt")
+    with pytest.raises(ValueError, match="holds no release"):
+        load(place)
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"]["prompts"] = "a prompt"
+    text = json.dumps(header).encode()
+    place.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+    with pytest.raises(ValueError, match="beside the codes"):
+        check_release(place, max_factor=16)
+    shifted = [place + 8 for place in header["codes"]["data_offsets"]]
+    header["codes"]["data_offsets"] = shifted
+    text = json.dumps(header).encode()
+    place.write_bytes(len(text).to_bytes(8, "little") + text + b"a prompt" + content[8 + size :])
+    with pytest.raises(ValueError, match="holds no release"):
+        load(place)
+
+
+def test_a_column_that_is_not_there_is_a_sentence(plain, tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    place = tmp_path / "codes.parquet"
+    prepare_codes(plain, ROWS, out=place).draw()
+    metadata = parquet.read_metadata(place).metadata
+    table = arrow.table({"others": np.arange(3)})
+    parquet.write_table(table.replace_schema_metadata({b"tacit": metadata[b"tacit"]}), place)
+    with pytest.raises(ValueError, match="holds no release"):
+        load(place)
+
+
+def test_codes_are_not_passed_off_as_decoded_vectors(plain, tmp_path):
+    from tacit.gate import check_release
+
+    place, side = tmp_path / "codes.npy", tmp_path / "codes.npy.json"
+    prepare_codes(plain, ROWS, out=place).draw()
+    content = json.loads(side.read_text())
+    side.write_text(json.dumps({**content, "decoded": content["digest"]}))
+    with pytest.raises(ValueError, match="expected floating-point numbers"):
+        check_release(place, max_factor=16)
+
+
 def test_a_store_without_its_certificate_is_a_sentence(plain, tmp_path):
     place = tmp_path / "codes.npy"
     prepare_codes(plain, ROWS, out=place).draw()
@@ -393,12 +493,9 @@ def test_parts_of_a_product_are_randomised_and_the_file_says_so(product, tmp_pat
     released = prepared.draw()
     assert load(place).guarantees == released.guarantees
     content = json.loads((tmp_path / "codes.npy.json").read_text())
-    content["near"] = 3
-    (tmp_path / "codes.npy.json").write_text(json.dumps(content))
-    assert EncodedCodes.from_dict(content, place).near == 3
-    content["near"] = 1
-    with pytest.raises(ValueError, match="less than the number of codes"):
-        EncodedCodes.from_dict(content, place)
+    for near, sentence in ((1, "less than"), (3, "something else than")):
+        with pytest.raises(ValueError, match=f"{sentence} the number of codes"):
+            EncodedCodes.from_dict({**content, "near": near}, place)
     # a part of one cell takes no share of ε
     single = ProductCodebook((product.parts[0], product.parts[1][:1]), 1000, 20)
     alone = ProductCodebook((product.parts[0],), 1000, 20)

@@ -142,3 +142,18 @@ def test_reports_multiply_no_chance_by_more_than_certified(seed):
         # two reports of a code leak at most what one report does twice
         assert releases == 2 or Fraction(found.factor) <= exact * (1 + Fraction(1, 10**12))
     assert mechanism.certify([0, 1]).leakage == mechanism.leakage()
+
+
+@certifies(ApproximateDP)
+@pytest.mark.parametrize("size", [2, 5, 300, 4000])
+def test_an_epsilon_below_the_steps_of_the_draw_is_refused(size):
+    each = np.arange(size)[:, None]
+    for epsilon in (1e-300, 1e-17):
+        with pytest.raises(ValueError, match=r"steps of 2\^-53"):
+            RandomizedCodes(epsilon, each)
+    for epsilon in (1e-15 * size, 1e-12 * size):
+        mechanism = RandomizedCodes(epsilon, each)
+        near = Fraction(mechanism.inside)
+        far = (1 - near) / (size - 1)
+        with mp.workdps(oracles.DIGITS):
+            assert abs(mp.log(mp.convert(near / far))) <= mechanism.guarantee().epsilon

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._ground.reprs import shown
 from tacit.classifiers.release import ClassifierRelease
 from tacit.documents import dumps, loads
 from tacit.gate.promises import check_promise
@@ -16,6 +17,8 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
+from tacit.hidden_states.noise.release import HiddenRelease
+from tacit.linalg import MACHINE_EPSILON
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
 from tacit.releases.stores import is_store, uncertified
@@ -32,6 +35,8 @@ READERS: dict[str, Any] = {
 }
 # judged above, or the name of what a store holds, which its reader judges
 ELSEWHERE = ("form", "tensor")
+# formats whose details are not worked out again
+UNREAD = (HiddenRelease.FORMAT,)
 # what double precision and a change of basis may lose
 ROUNDING = 1e-9
 
@@ -54,6 +59,7 @@ def consistent_form(source: Any) -> Form:
     _check_void(form)
     reader = READERS.get(str(content.get("format", content.get("kind"))))
     if reader is None:
+        _check_format(content)
         return form
     # where it comes from stands beside a release, not in it
     release = reader({name: part for name, part in content.items() if name != "provenance"})
@@ -77,14 +83,24 @@ def _stored(value: Any) -> Any:
     return loads(dumps(value))
 
 
+def _check_format(content: Any) -> None:
+    """Refuse a form whose details nothing here can read: a form alone has none."""
+    found = content.get("format")
+    if "form" in content and found not in UNREAD:
+        raise ValueError(f"release: expected a format of tacit, got {shown(found)}")
+
+
 def _check_codes(path: Path, release: EncodedCodes, *, decoded: bool) -> None:
     """Hold the codes of a file against the cells that its factor counts."""
-    if decoded or not is_store(path):
+    if not is_store(path):
+        return
+    if decoded:
+        open_vectors("release", path)
         return
     if beside := uncertified(path):
         raise ValueError(
-            f"release: the file contradicts itself: it holds {len(beside)} tensors or columns "
-            "beside the codes that it certifies"
+            f"release: the file contradicts itself: it holds {len(beside)} tensors, columns or "
+            "entries of metadata beside the codes that it certifies"
         )
     found = open_vectors("release", path, integers=True)
     shape, kind = (release.rows, len(release.sizes)), code_type(release.sizes)
@@ -146,7 +162,11 @@ def _check_statistic(release: StatisticRelease) -> None:
     if not _close(seen.output_variance.sum(), seen.principal_output_variance.sum()):
         raise ValueError("the variances of the outputs are not those along principal directions")
     if release.design.confidence is None and release.design.rank:
-        least = _least_information(seen.principal_output_variance, seen.principal_noise_variance)
+        # the spread is stored about a mean of K terms, whose rounding adds its square
+        off = seen.candidates * MACHINE_EPSILON * np.abs(seen.output_mean)
+        with np.errstate(over="ignore"):
+            spread = np.maximum(seen.principal_output_variance - (off**2).sum(), 0.0)
+        least = _least_information(spread, seen.principal_noise_variance)
         if release.guarantee.nats < least * (1 - ROUNDING) - ROUNDING:
             raise ValueError(
                 f"this noise gives a bound of {least:.6g} nats or more, not "

@@ -20,8 +20,11 @@ BYTES_TOGETHER = 2**24
 ROWS_TOGETHER = 2**18
 # pyarrow's own errors are of these kinds, one of what it has not implemented among them
 UNREADABLE = (
-    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, NotImplementedError,
+    OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+    NotImplementedError,
 )  # fmt: skip
+# what pyarrow adds to the metadata of Parquet
+SCHEMA = "ARROW:schema"
 
 # the certificate, the bytes of its rows in order, and the names of what else is in the file
 Held = tuple[Mapping[str, Any], Iterator[bytes], list[str]]
@@ -66,7 +69,7 @@ def read_store(path: Path) -> Mapping[str, Any]:
 
 
 def uncertified(path: Path) -> list[str]:
-    """Return the names of tensors or columns of a file beside the rows that are certified.
+    """Return the names of tensors, columns or metadata of a file beside rows and certificate.
 
     Raises:
         ValueError: no such file, or one without a certificate.
@@ -97,10 +100,24 @@ def _safetensors(path: Path) -> Held:
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         header = loads(stream.read(min(size, LARGEST_HEADER)))
-    content = loads(header.pop("__metadata__")[KEY])
+    metadata = header.pop("__metadata__")
+    content = loads(metadata[KEY])
+    _check_filled(header, path.stat().st_size - 8 - size)
     start, end = header[content["tensor"]]["data_offsets"]
     others = [name for name in header if name != content["tensor"]]
+    others += [name for name in metadata if name != KEY]
     return content, _bytes(path, 8 + size + start, end - start), others
+
+
+def _check_filled(header: Mapping[str, Any], size: int) -> None:
+    """Refuse bytes of no tensor, which no digest could cover."""
+    filled = 0
+    for start, end in sorted(about["data_offsets"] for about in header.values()):
+        if start != filled or end < start:
+            raise ValueError("the tensors do not stand one after the other")
+        filled = end
+    if filled != size:
+        raise ValueError("the tensors do not fill the file")
 
 
 def _npy(path: Path) -> Held:
@@ -126,8 +143,13 @@ def _parquet(path: Path) -> Held:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        content = loads((file.metadata.metadata or {})[KEY.encode()])
-        others = [name for name in file.schema_arrow.names if name != content["tensor"]]
+        metadata = {name.decode(): text for name, text in (file.metadata.metadata or {}).items()}
+        content = loads(metadata[KEY])
+        columns = file.schema_arrow.names
+        if content["tensor"] not in columns:
+            raise ValueError("the column that is certified is not there")
+        others = [name for name in columns if name != content["tensor"]]
+        others += [name for name in metadata if name not in (KEY, SCHEMA)]
     return content, _column(parquet, path, content["tensor"]), others
 
 

@@ -13,11 +13,16 @@ import numpy.typing as npt
 from tacit._ground.checks import integer
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.guarantees import ApproximateDP, InformationBound, MaximalLeakage, guarantee_from_dict
+from tacit.guarantees import ApproximateDP, MaximalLeakage, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.codebooks.certificates import PROMPT, codes_leakage
 from tacit.hidden_states.codebooks.counting import SECRET, information
 from tacit.hidden_states.codebooks.randomised_parts import reported_leakage
-from tacit.information import code_leakage
+from tacit.hidden_states.codebooks.response import (
+    LEAKAGE_FORMULA,
+    local_privacy,
+    reported_assumptions,
+)
 from tacit.releases.form import Form, Release
 
 FORMAT = "tacit.codes"
@@ -25,6 +30,7 @@ FORMAT_VERSION = 1
 CODES = "codes"
 # by how much the same bound may differ when it is worked out on another machine
 ROUNDING = 1e-12
+REPORTED = ", reported by randomised response at ε = "
 NO_DIGEST_OF_STATES = (
     "no digest of the states or prompts is stored: it would tell about them beside the codes"
 )
@@ -122,14 +128,14 @@ class EncodedCodes(Release):
             found = cls(
                 path=path,
                 rows=integer("codes.rows", content["rows"], minimum=1),
-                sizes=tuple(integer("codes.sizes", size, minimum=1) for size in content["sizes"]),
+                sizes=_sizes(content["sizes"]),
                 releases=integer("codes.releases", content["releases"], minimum=1),
                 near=integer("codes.near", content["near"], minimum=1),
                 guarantees=tuple(guarantee_from_dict(held) for held in content["guarantees"]),
                 digest=str(content["digest"]),
                 codebook=str(content["codebook"]),
                 method=str(content["method"]),
-                origin=tuple((str(what), str(digest)) for what, digest in content["origin"]),
+                origin=_origin(content["origin"]),
                 created=str(content["created"]),
             )
         except (KeyError, TypeError) as error:
@@ -138,21 +144,87 @@ class EncodedCodes(Release):
         return found
 
     def _check_guarantees(self) -> None:
-        """Refuse guarantees that say less than the number of codes, and ε, give."""
+        """Refuse guarantees other than those that the number of codes, and ε, give."""
         private = [held for held in self.guarantees if isinstance(held, ApproximateDP)]
+        if not private and self.near != 1:
+            raise ValueError(f"codes.near: expected 1 without randomised response, got {self.near}")
         epsilon = private[0].epsilon / self.releases if private else None
-        told = information(self.sizes, self.releases, epsilon).nats
-        one = (
-            code_leakage(math.prod(self.sizes)).nats
-            if epsilon is None
-            else reported_leakage(self.sizes, epsilon, near=self.near)
-        )
-        leaked = one * self.releases
-        for kind, least in ((MaximalLeakage, leaked), (InformationBound, told)):
-            held = [one for one in self.guarantees if isinstance(one, kind)]
-            if not held or min(one.nats for one in held) < least * (1.0 - ROUNDING):
-                raise ValueError("codes: the guarantee says less than the number of codes gives")
-            if isinstance(held[0], MaximalLeakage) and held[0].releases != self.releases:
-                raise ValueError(
-                    f"codes: expected a factor of {self.releases} releases, got {held[0].releases}"
-                )
+        expected = _expected(self.sizes, self.releases, epsilon, self.near)
+        if [type(held) for held in self.guarantees] != [type(held) for held in expected]:
+            raise ValueError("codes: expected the guarantees of a file of codes, got others")
+        for held, right in zip(self.guarantees, expected, strict=True):
+            _check_alike(held, right, self.releases)
+        told = self.method.partition(REPORTED)[2]
+        if not _says(told, epsilon):
+            raise ValueError(
+                "codes: the method names another ε of randomised response than the guarantees"
+            )
+
+
+def _sizes(content: Any) -> tuple[int, ...]:
+    found = tuple(integer("codes.sizes", size, minimum=1) for size in content)
+    if not found:
+        raise ValueError("codes.sizes: expected the cells of one part or more, got none")
+    return found
+
+
+def _origin(content: Any) -> tuple[tuple[str, str], ...]:
+    if any(not isinstance(pair, (list, tuple)) or len(pair) != 2 for pair in content):
+        raise ValueError("codes.origin: expected pairs of what and its digest, got something else")
+    return tuple((str(what), str(digest)) for what, digest in content)
+
+
+def reported_words(words: str, epsilon: float) -> str:
+    """Say that what these words name is reported by randomised response.
+
+    Example:
+        >>> reported_words("a cell", 2.0)
+        'a cell, reported by randomised response at ε = 2'
+    """
+    return f"{words}{REPORTED}{epsilon:g}"
+
+
+def _says(told: str, epsilon: float | None) -> bool:
+    """Whether an ε was written as `reported_words` writes it: six digits, or none for none."""
+    if epsilon is None or not told:
+        return epsilon is None and not told
+    try:
+        return math.isclose(float(told), epsilon, rel_tol=1e-5)
+    except ValueError:
+        return False
+
+
+def _expected(
+    sizes: tuple[int, ...], releases: int, epsilon: float | None, near: int
+) -> tuple[Guarantee, ...]:
+    told = information(sizes, releases, epsilon)
+    if epsilon is None:
+        return codes_leakage(math.prod(sizes), releases), told
+    leakage = MaximalLeakage(
+        nats=reported_leakage(sizes, epsilon, near=near) * releases,
+        secret=PROMPT,
+        releases=releases,
+        evidence="theorem",
+        assumptions=reported_assumptions(releases),
+        source=LEAKAGE_FORMULA,
+    )
+    return leakage, told, local_privacy(epsilon, releases)
+
+
+def _check_alike(held: Any, right: Any, releases: int) -> None:
+    """Refuse a guarantee that is of something else, rests on less, or has another number."""
+    for name in ("secret", "releases", "adjacency", "delta", "evidence"):
+        if getattr(held, name, None) != getattr(right, name, None):
+            raise ValueError(
+                f"codes: expected {name} {getattr(right, name)!r} of a guarantee of codes, got "
+                f"{getattr(held, name)!r}"
+            )
+    name = "epsilon" if isinstance(right, ApproximateDP) else "nats"
+    given, least = getattr(held, name), getattr(right, name)
+    # reports are drawn in steps of 2⁻⁵³, which shows in T small nats: hence the absolute part
+    lost = ROUNDING * releases
+    if not math.isclose(given, least, rel_tol=ROUNDING, abs_tol=lost):
+        less = "less" if given < least else "something else"
+        raise ValueError(f"codes: the guarantee says {less} than the number of codes gives")
+    if missing := sum(line not in held.assumptions for line in right.assumptions):
+        raise ValueError(f"codes: {missing} of the assumptions of a guarantee were removed")

@@ -21,7 +21,7 @@ from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.certificates import Codes
 from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states, sha256_of
 from tacit.hidden_states.codebooks.counting import code_type, information
-from tacit.hidden_states.codebooks.encoded import CODES, EncodedCodes
+from tacit.hidden_states.codebooks.encoded import CODES, EncodedCodes, reported_words
 from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
 from tacit.hidden_states.codebooks.response import RandomizedCodes
@@ -173,7 +173,7 @@ def prepare_codes(
 def _words(codec: Codec, response: RandomizedCodes | RandomizedParts | None) -> str:
     if response is None:
         return codec.words
-    return f"{codec.words}, reported by randomised response at ε = {response.epsilon:g}"
+    return reported_words(codec.words, response.epsilon)
 
 
 @short_repr

@@ -251,6 +251,6 @@ class ProductCodebook:
 
 
 def _nearest(part: Tensor, near: int) -> Codes:
-    if len(part) == 1:
-        return np.zeros((1, 1), dtype=np.int64)
+    if near == 1 or len(part) == 1:
+        return np.arange(len(part))[:, None]
     return nearest_codes(torch.cdist(part, part).numpy(), near)

@@ -79,6 +79,13 @@ class RandomizedCodes:
             )
         object.__setattr__(self, "epsilon", loss)
         object.__setattr__(self, "neighbours", table.astype(np.int64))
+        near_chance, far_chance = self._drawn_chances()
+        # 1 + ε < e^ε; what is drawn is rounded down to 2⁻⁵³, which a tiny ε does not outweigh
+        if far_chance > near_chance * (1 + Fraction(loss)):
+            raise ValueError(
+                f"epsilon: expected more for {count} codes, whose reports are drawn in steps of "
+                f"2^-53, got {loss!r}"
+            )
 
     @property
     def size(self) -> int:
@@ -151,20 +158,12 @@ class RandomizedCodes:
         Source: Issa, Wagner and Kamath (2020), Theorem 1.
         """
         times = integer("releases", releases, minimum=1)
-        # the steps of 2⁻⁵³ in which a report is drawn are counted as they are
-        near = Fraction(self.inside) / self.near
-        far = (1 - Fraction(self.inside)) / (self.size - self.near)
+        near, far = self._drawn_chances()
         one = MaximalLeakage(
             factor=rounded_up(self.size * max(near, far)),
             secret=PROMPT,
             evidence="theorem",
-            assumptions=(
-                ONE_REPORT
-                if times == 1
-                else f"{times} reports are released about the prompt, ever",
-                "the coins of a report are independent of all else",
-                FITTED_APART,
-            ),
+            assumptions=reported_assumptions(times),
             source=LEAKAGE_FORMULA,
         )
         return one.repeated(times)
@@ -213,6 +212,11 @@ class RandomizedCodes:
             releases=1,
         )
 
+    def _drawn_chances(self) -> tuple[Fraction, Fraction]:
+        """P(y | c) for a near and for a far y, in the steps of 2⁻⁵³ in which it is drawn."""
+        inside = Fraction(self.inside)
+        return inside / self.near, (1 - inside) / (self.size - self.near)
+
     def _chances(self) -> tuple[float, float]:
         """P(y | c) for a near and for a far y, rounded up."""
         up = 1.0 + 8.0 * MACHINE_EPSILON
@@ -226,6 +230,16 @@ class RandomizedCodes:
         entropy -= (1.0 - share) * math.log((1.0 - share) / (self.size - self.near))
         slack = 16.0 * MACHINE_EPSILON * (1.0 + math.log(self.size) + self.epsilon)
         return as_float("nats", min(self.epsilon, max(0.0, math.log(self.size) - entropy) + slack))
+
+
+def reported_assumptions(releases: int) -> tuple[str, ...]:
+    """Return what the maximal leakage of T reports about one prompt rests on."""
+    many = f"{releases} reports are released about the prompt, ever"
+    return (
+        ONE_REPORT if releases == 1 else many,
+        "the coins of a report are independent of all else",
+        FITTED_APART,
+    )
 
 
 def local_privacy(epsilon: float, releases: int = 1) -> ApproximateDP:
