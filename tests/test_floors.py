@@ -282,5 +282,38 @@ def test_import_stays_light(heavy):
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+WITHOUT = """
+import sys
+
+class Without:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {"torch", "transformers", "tokenizers", "peft", "faiss"}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Without())
+"""
+NEEDS_TORCH = {"estimates", "hidden_states", "models"}
+ON_MODELS = {"attacks": {"SequentialAttack", "known_prefix", "sequential_decoder"}}
+
+
+@pytest.mark.parametrize("package", sorted(set(dir(tacit)) - NEEDS_TORCH - {"__version__"}))
+def test_what_extras_bring_is_not_needed_elsewhere(package):
+    script = f"""{WITHOUT}
+import tacit
+found, missing = tacit.{package}, []
+for name in getattr(found, "__all__", ()):
+    try:
+        getattr(found, name)
+    except ImportError as error:
+        assert "needs torch" in str(error)
+        missing.append(name)
+print(*missing)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, text=True
+    )
+    assert set(done.stdout.split()) == ON_MODELS.get(package, set())
+
+
 if __name__ == "__main__":
     print(floors_in_words())

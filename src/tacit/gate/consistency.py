@@ -17,7 +17,7 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
-from tacit.hidden_states.noise.release import HiddenRelease
+from tacit.hidden_states.noise.storage import FORMAT as STATES
 from tacit.linalg import MACHINE_EPSILON
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
@@ -36,7 +36,7 @@ READERS: dict[str, Any] = {
 # judged above, or the name of what a store holds, which its reader judges
 ELSEWHERE = ("form", "tensor")
 # formats whose details are not worked out again
-UNREAD = (HiddenRelease.FORMAT,)
+UNREAD = (STATES,)
 # what double precision and a change of basis may lose
 ROUNDING = 1e-9
 
