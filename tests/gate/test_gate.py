@@ -101,6 +101,12 @@ def test_details_that_contradict_the_form_are_refused(
         check_release(content, max_success=0.99)
 
 
+def test_a_page_without_its_covariance_is_not_judged(content: dict[str, Any]) -> None:
+    content["design"]["covariance"] = None
+    with pytest.raises(ValueError, match="give the release's JSON"):
+        check_release(content, max_success=0.9)
+
+
 def test_a_seeded_release_never_passes(content: dict[str, Any]) -> None:
     for part in (content, content["form"]):
         part["reproducible"], part["seed"] = True, 3

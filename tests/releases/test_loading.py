@@ -74,6 +74,20 @@ def test_a_file_that_contradicts_itself_is_refused(path, value):
         load(edited(path, value))
 
 
+def test_errors_are_those_of_the_noise_where_a_page_leaves_the_covariance_out():
+    shortened = edited(("design", "covariance"), None)
+    assert load(shortened).numbers == load(STORED).numbers
+    shortened["form"]["numbers"][0]["error"] /= 2
+    with pytest.raises(ValueError, match="contradicts itself about 'error'"):
+        load(shortened)
+
+
+def test_a_covariance_of_another_size_is_refused_before_it_is_written_out():
+    huge = {"type": "isotropic", "variance": 1.0, "dim": 2**40}
+    with pytest.raises(ValueError, match="contradicts itself about 'error'"):
+        load(edited(("design", "covariance"), huge))
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [

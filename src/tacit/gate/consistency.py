@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,12 @@ def consistent_form(source: Any) -> Form:
     if reader is None:
         _check_format(content)
         return form
+    design = content.get("design")
+    if isinstance(design, Mapping) and design.get("covariance", "") is None:
+        raise ValueError(
+            "release: expected the covariance of its design, which a large page leaves out; give "
+            "the release's JSON"
+        )
     # where it comes from stands beside a release, not in it
     release = reader({name: part for name, part in content.items() if name != "provenance"})
     stored = content["form"]

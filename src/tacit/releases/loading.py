@@ -83,15 +83,23 @@ def _check_agreement(content: Mapping[str, Any], form: Mapping[str, Any]) -> Non
 def _check_errors(content: Mapping[str, Any], form: Mapping[str, Any]) -> None:
     """Refuse errors of numbers, and variances of their noise, that the stored Σ does not give."""
     design, diagnostics = content.get("design"), content.get("diagnostics")
-    # a page leaves a large Σ out
-    held = design.get("covariance") if isinstance(design, Mapping) else None
-    if not form["numbers"] or held is None:
+    if not form["numbers"] or not isinstance(design, Mapping):
         return
-    variances = covariance_from_dict(held).diagonal()
     told = [decoded(one["error"]) for one in form["numbers"]]
+    noise = diagnostics.get("noise_variance") if isinstance(diagnostics, Mapping) else None
+    held = design.get("covariance")
+    # a page leaves a large Σ out, and then the variances stand for it
+    if held is None:
+        if noise is not None:
+            _check_alike("error", told, np.sqrt(vector("release.noise_variance", noise)))
+        return
+    covariance = covariance_from_dict(held)
+    if covariance.dim != len(told):
+        raise ValueError("release: the file contradicts itself about 'error'")
+    variances = covariance.diagonal()
     _check_alike("error", told, np.sqrt(variances))
     if isinstance(diagnostics, Mapping):
-        _check_alike("noise_variance", diagnostics.get("noise_variance"), variances)
+        _check_alike("noise_variance", noise, variances)
 
 
 def _check_alike(name: str, told: Any, computed: Array) -> None:
