@@ -39,12 +39,40 @@ def mean_interval(values: Array, confidence: float) -> tuple[float, float]:
             f"values: expected values in [0, 1], got {sample.min():.6g} to {sample.max():.6g}"
         )
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    log_term = math.log(4.0 / (1.0 - level))
-    count = sample.size
-    half = math.sqrt(2.0 * float(sample.var(ddof=1)) * log_term / count)
-    half += 7.0 * log_term / (3.0 * (count - 1))
+    half = _half_width(float(sample.var(ddof=1)), sample.size, level)
     mean = float(sample.mean())
     return max(0.0, mean - half), min(1.0, mean + half)
+
+
+def least_upper_end(mean: float, count: int, confidence: float) -> float:
+    """Return the least upper end that an interval can have for n values in [0, 1] of this mean.
+
+    It is that of ``proportion_interval`` where the mean is a share of n, or of ``mean_interval``
+    for n values that are all alike, whichever is lower.
+
+    Args:
+        mean: of the values, in [0, 1].
+        count: n >= 1.
+        confidence: in (0, 1).
+
+    Example:
+        >>> least_upper_end(0.5, 100, 0.95) == proportion_interval(50, 100, 0.95)[1]
+        True
+    """
+    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    ends = [1.0]
+    if count > 1:
+        ends.append(mean + _half_width(0.0, count, level))
+    hits = round(mean * count)
+    if math.isclose(hits, mean * count, rel_tol=1e-9, abs_tol=1e-9):
+        ends.append(proportion_interval(hits, count, level)[1])
+    return min(ends)
+
+
+def _half_width(variance: float, count: int, level: float) -> float:
+    """Return √(2 V L/n) + 7 L/(3 (n − 1)), L = ln(4/γ)."""
+    log_term = math.log(4.0 / (1.0 - level))
+    return math.sqrt(2.0 * variance * log_term / count) + 7.0 * log_term / (3.0 * (count - 1))
 
 
 def proportion_interval(hits: int, trials: int, confidence: float) -> tuple[float, float]:

@@ -9,6 +9,8 @@ from typing import Any
 
 from tacit._ground.checks import in_interval, integer
 from tacit._ground.files import spelled
+from tacit._ground.reprs import shown
+from tacit.attacks.intervals import least_upper_end
 from tacit.documents import MALFORMED, read
 from tacit.hidden_states.codebooks.certificates import naming
 from tacit.measured import Interval
@@ -18,6 +20,8 @@ from tacit.releases.stores import is_store
 # what the JSON of ``tacit hidden attack`` has and no release has
 FIELDS = {"released", "origin", "top1", "top1_interval", "metric", "queries", "bank"}
 DIGEST = "released states"
+# by how much an end may differ when it is worked out on another machine
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +63,7 @@ def read_attack(path: Any) -> StoredAttack | None:
         low, high = content["top1_interval"]
         bank = integer("bank", content["bank"], minimum=2)
         found = Attack(
-            name=str(content["metric"]),
+            name=_text("metric", content["metric"]),
             task=naming(bank),
             success=Interval(
                 in_interval("top1", content["top1"], 0.0, 1.0),
@@ -70,9 +74,23 @@ def read_attack(path: Any) -> StoredAttack | None:
             prior=1.0 / bank,
             trials=integer("queries", content["queries"], minimum=1),
         )
-        return StoredAttack(released=str(content["released"]), attack=found)
+        level = found.success.confidence
+        assert level is not None
+        least = least_upper_end(found.success.value, found.trials, level)
+        if found.success.high < least * (1.0 - ROUNDING):
+            raise ValueError(
+                f"top1_interval: {found.trials} queries give an upper end of {least:.6g} at least, "
+                f"got {found.success.high:.6g}"
+            )
+        return StoredAttack(released=_text("released", content["released"]), attack=found)
     except (ValueError, *MALFORMED) as error:
         raise ValueError(f"release: a field of an attack is malformed: {error}") from None
+
+
+def _text(name: str, given: Any) -> str:
+    if not isinstance(given, str) or not given:
+        raise ValueError(f"{name}: expected text, got {shown(given)}")
+    return given
 
 
 def attacked(form: Form, attacks: Sequence[StoredAttack]) -> Form:
