@@ -44,7 +44,12 @@ def states():
 
 WORKFLOWS = {
     "statistic": lambda: prepare(
-        lambda rows: rows.mean(axis=0), ROWS, mi_budget=0.1, simulations=64, progress=False
+        lambda rows: rows.mean(axis=0),
+        ROWS,
+        mi_budget=0.1,
+        simulations=64,
+        progress=False,
+        protect="draw",
     ),
     "logits": lambda: prepare_logits(LOGITS, np.zeros((60, 1)), mi_budget=0.1, attack=False),
     "states": states,
