@@ -89,7 +89,7 @@ def test_mu_is_the_largest_that_keeps_the_success(prior, share):
 
 
 def test_bounds_too_wide_for_double_precision_are_refused_by_name():
-    with pytest.raises(ValueError, match="bounds: expected .* of x0"):
+    with pytest.raises(ValueError, match=r"bounds: expected .* of x0"):
         prepare("mean", np.ones((8, 1)), protect="table", mu=1.0, bounds=[(0.0, 1e300)])
 
 

@@ -189,6 +189,7 @@ def test_a_seed_given_to_a_session_taken_up_again_voids_it(tmp_path):
     ("field", "value", "said"),
     [
         ("drawn", {"shape": [3], "base64": "AAAA"}, "session.drawn"),
+        ("drawn", {"shape": [1], "base64": "BwAAAAAAAAA="}, "session.drawn"),
         ("members", {"shape": [3], "base64": "****"}, "session.members"),
         ("answers", [{"query": "mean", "spend": -1.0, "release": None}], "session.spend"),
         ("answers", [{"query": "mean", "spend": "nan", "release": None}], "session.spend"),
