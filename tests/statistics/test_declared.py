@@ -86,3 +86,15 @@ def test_mu_is_the_largest_that_keeps_the_success(prior, share):
     mu = gaussian_mu(success=success, prior=prior)
     assert success_of(mu, prior) <= success
     assert success_of(mu * (1 + 1e-6), prior) > success
+
+
+def test_bounds_too_wide_for_double_precision_are_refused_by_name():
+    with pytest.raises(ValueError, match=r"bounds: expected .* of x0"):
+        prepare("mean", np.ones((8, 1)), protect="table", mu=1.0, bounds=[(0.0, 1e300)])
+
+
+def test_a_median_within_bounds_does_not_say_that_none_are_needed():
+    prepared = prepare(
+        "median", np.ones((8, 1)), protect="table", mu=1.0, bounds=[(0.0, 2.0)], attack=False
+    )
+    assert not any("no bounds are needed" in note for note in prepared.notes)

@@ -171,3 +171,37 @@ def test_a_kill_in_the_middle_does_not_lose_what_was_charged(when, tmp_path):
     with pytest.raises(ValueError, match="left of the budget"):
         session.ask("mean", share=0.6)
     session.ask("mean", share=0.3)
+
+
+def test_a_seed_given_to_a_session_taken_up_again_voids_it(tmp_path):
+    rows = np.random.default_rng(3).normal(size=(20, 1))
+    path = tmp_path / "session.json"
+    fresh = Session(rows, success=0.6, path=path, progress=False)
+    assert not fresh.ask("mean", share=0.1).reproducible
+    seeded = Session(rows, success=0.6, path=path, progress=False, rng=0)
+    release = seeded.ask("mean", share=0.1)
+    assert release.reproducible
+    assert all(any("VOID" in a for a in held.assumptions) for held in release.guarantees)
+    assert fresh.ask("mean", share=0.1).reproducible
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("drawn", {"shape": [3], "base64": "AAAA"}, "session.drawn"),
+        ("drawn", {"shape": [1], "base64": "BwAAAAAAAAA="}, "session.drawn"),
+        ("members", {"shape": [3], "base64": "****"}, "session.members"),
+        ("answers", [{"query": "mean", "spend": -1.0, "release": None}], "session.spend"),
+        ("answers", [{"query": "mean", "spend": "nan", "release": None}], "session.spend"),
+        ("reproducible", "no", "session.reproducible"),
+    ],
+)
+def test_a_damaged_session_file_is_refused_by_name(tmp_path, field, value, said):
+    rows = np.random.default_rng(3).normal(size=(20, 1))
+    path = tmp_path / "session.json"
+    Session(rows, success=0.6, path=path, progress=False)
+    content = json.loads(path.read_text())
+    content[field] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=said):
+        Session(rows, success=0.6, path=path, progress=False)

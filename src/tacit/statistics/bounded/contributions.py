@@ -20,6 +20,8 @@ from tacit.statistics.sums.totals import GridValues
 GRID_BITS = 26
 MOST_ROWS = 2**26
 MOST_PATTERNS = 4096
+# Squares of what rows add, as noise has them, stay within double precision.
+LARGEST_WIDTH = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,7 @@ def contributions(
     """Return what rows within the bounds can add.
 
     Raises:
-        ValueError: a column whose numbers are added has no bounds.
+        ValueError: a column whose numbers are added has no bounds, or too wide ones.
     """
     terms = query.terms
     needed = sorted({column for one in terms for column in one.factors})
@@ -147,6 +149,12 @@ def contributions(
             # a square lies in [0, w]: from its middle it is half as far
             offsets[place], counts[place] = 0.5 * width, base
             width = 0.5 * width
+        if width > LARGEST_WIDTH:
+            named = " and ".join(sorted({columns[column] for column in one.factors}))
+            raise ValueError(
+                f"bounds: expected those within which no row adds more than {LARGEST_WIDTH:g}, got "
+                f"wider ones of {named}: choose other units"
+            )
         widths[place] = width * (1.0 + 2.0**-50)
     return Contributions(query, centres, lows, highs, widths, offsets, counts)
 

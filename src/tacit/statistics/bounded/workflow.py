@@ -110,7 +110,7 @@ def table_notes(
     notes = [
         f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
         if clamped
-        else "only conditions on the rows are counted, so no bounds are needed"
+        else "only conditions on the rows are counted: no number is added up, and none is clamped"
     ]
     if adjacency == "replace":
         notes.append(f"the number of rows, {rows:,}, is public")

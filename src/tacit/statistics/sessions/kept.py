@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import documents
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, boolean, non_negative
 from tacit._ground.files import absolute, read_bytes, write_bytes_atomic
 from tacit.documents import Envelope
 
@@ -119,14 +119,14 @@ def read_kept(path: str | os.PathLike[str]) -> Kept | None:
 def _read(content: Mapping[str, Any]) -> Kept:
     return Kept(
         declared=dict(content["declared"]),
-        drawn=_unpacked(content["drawn"], np.dtype("<i8")),
-        members=_unpacked(content["members"], np.dtype("<i8")),
+        drawn=_unpacked("drawn", content["drawn"], np.dtype("<i8")),
+        members=_unpacked("members", content["members"], np.dtype("<i8")),
         answers=tuple(
-            Answer(str(one["query"]), float(one["spend"]), one["release"])
+            Answer(str(one["query"]), non_negative("session.spend", one["spend"]), one["release"])
             for one in content["answers"]
         ),
-        bounds=_unpacked(content["bounds"], np.dtype("<f8")),
-        reproducible=bool(content["reproducible"]),
+        bounds=_unpacked("bounds", content["bounds"], np.dtype("<f8")),
+        reproducible=boolean("session.reproducible", content["reproducible"]),
     )
 
 
@@ -135,6 +135,9 @@ def _packed(values: npt.NDArray[Any], kind: str) -> dict[str, Any]:
     return {"shape": list(values.shape), "base64": base64.b64encode(content).decode("ascii")}
 
 
-def _unpacked(content: Mapping[str, Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    raw = base64.b64decode(content["base64"], validate=True)
-    return np.frombuffer(raw, dtype=kind).reshape(content["shape"]).copy()
+def _unpacked(name: str, content: Mapping[str, Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    try:
+        raw = base64.b64decode(content["base64"], validate=True)
+        return np.frombuffer(raw, dtype=kind).reshape(content["shape"]).copy()
+    except ValueError:
+        raise ValueError(f"session.{name}: expected numbers as they were written") from None

@@ -79,6 +79,9 @@ class Opening:
         else:
             method = stored.declared.get("pairing", "")
             pairing = Pairing(stored.members.astype(np.intp), len(self.rows), str(method))
+            inside = (stored.drawn >= 0) & (stored.drawn < pairing.group_size)
+            if stored.drawn.shape != (len(pairing),) or not inside.all():
+                raise ValueError("session.drawn: expected one row of every group, got others")
         budget = self.strength.mu_for(1.0 / pairing.group_size)
         promise = ByPairs(
             self.rows, self.columns, pairing, self.declared.levels, self.cost, self.progress

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import sqrt
 from typing import Any
@@ -157,7 +157,7 @@ class Session:
             self._write()
         else:
             _check_same(stored.declared, said)
-            self._kept = stored
+            self._kept = self._taken_up(stored)
 
     def __repr__(self) -> str:
         """Return what it hides, and what is left of the budget."""
@@ -293,7 +293,11 @@ class Session:
             if stored is None:
                 raise ValueError(f"path: expected the session's file, got none: {self._path.name}")
             _check_same(stored.declared, self._kept.declared)
-            self._kept = stored
+            self._kept = self._taken_up(stored)
+
+    def _taken_up(self, stored: Kept) -> Kept:
+        """Return what a file says; noise of a seed voids what was drawn without one."""
+        return replace(stored, reproducible=stored.reproducible or is_reproducible(self._rng))
 
     def _write(self) -> None:
         if self._path is not None:
