@@ -15,7 +15,7 @@ QUERIES = (
     "histogram:g+two-way:g,h+cumulative:a:4,5,6",
     "mean by g",
 )
-DRAWS = 2000
+DRAWS = 1000
 
 
 def table(rng, count=400):
@@ -48,11 +48,11 @@ def test_the_interval_of_the_noise_holds_the_statistic_of_the_rows_drawn(query):
     assert np.median(held) <= 0.97
 
 
-def test_the_interval_with_sampling_holds_what_the_rows_were_drawn_from():
-    """200 pools of one law: the slope is ½, the means are 5 and 2½."""
+@pytest.mark.parametrize("pools", [40, pytest.param(200, marks=pytest.mark.thorough)])
+def test_the_interval_with_sampling_holds_what_the_rows_were_drawn_from(pools):
+    """Pools of one law: the slope is ½, the means are 5 and 2½."""
     truth = np.array([0.5, 5.0, 2.5])
     held = np.zeros(3)
-    pools = 200
     for number in range(pools):
         rows = table(np.random.default_rng([7, number]), 120)[:, [0, 3]]
         release = privatize(
@@ -66,4 +66,5 @@ def test_the_interval_with_sampling_holds_what_the_rows_were_drawn_from():
             (high - low) / 2, 1.959964 * release.standard_errors[chosen], rtol=1e-6
         )
     assert (held / pools >= 0.9).all()
-    assert (held / pools <= 0.995).all()
+    # too wide would hold them always
+    assert held.sum() < 3 * pools
