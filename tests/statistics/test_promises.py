@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 from tacit import Ledger, check_release, load
 from tacit.releases import Provenance
@@ -134,6 +135,16 @@ def test_numbers_that_noise_drowns_are_named_with_a_remedy():
     pool = np.random.default_rng(1).standard_t(2, (12, 1))
     found = privatize("mean", pool, protect="rows", success=0.501, attack=False, progress=False)
     assert any("noise exceeds the sampling spread of mean[x0]" in note for note in found.notes)
+
+
+def test_least_squares_that_sums_drown_names_the_other_method():
+    close = np.asarray(load_iris().data)
+    options = {"protect": "rows", "success": 0.55, "attack": False, "progress": False}
+    prepared = prepare("least-squares", close, **options)
+    assert any('method="swaps"' in note for note in prepared.notes)
+    swaps = prepare("least-squares", close, **options, method="swaps", simulations=300, rng=1)
+    assert np.linalg.norm(swaps.plan.errors) < np.linalg.norm(prepared.plan.errors)
+    assert not any("swaps" in note for note in prepare("mean", close, **options).notes)
 
 
 def test_clamping_is_told_and_its_extent_is_not():
