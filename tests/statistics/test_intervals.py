@@ -65,9 +65,7 @@ def test_the_interval_with_sampling_holds_what_the_rows_were_drawn_from(
     held = np.zeros(len(chosen))
     for number in range(pools):
         rows = table(np.random.default_rng([7, number]), 120)[:, [0, 3]]
-        release = privatize(
-            statistics, rows, protect="rows", mu=2.0, attack=False, progress=False
-        )
+        release = privatize(statistics, rows, protect="rows", mu=2.0, attack=False, progress=False)
         low, high = release.intervals(sampling=True)[chosen].T
         held += (low <= truth) & (truth <= high)
         np.testing.assert_allclose(
