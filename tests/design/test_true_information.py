@@ -101,6 +101,8 @@ def test_repeated_outputs_are_designed_for_as_one():
         ([[0.0], [1e-300], [1.0]], None, 0.5),
         ([[1.0], [1.0 + 2.0**-52]], None, 0.5),
         ([[0.0], [7.0], [1.0]], [0.5, 0.0, 0.5], 0.5),
+        # information that hardly changes with the noise: all but one are as good as one
+        ([*[[i * 1e-13] for i in range(12)], [0.0943]], [*[0.08] * 12, 0.04], 0.4076),
     ],
 )
 def test_extreme_outputs_and_weights_are_certified(outputs, weights, budget):

@@ -15,8 +15,20 @@ from tacit.statistics.sessions.posterior import Posterior
 from .registry import certifies
 from .swaps import pool
 
-SESSIONS, POOLS = 60, 100
+# The first of the sessions are run every time, all of them by `make test-thorough`.
+QUICK, SESSIONS, CHUNKS = 30, 1000, 5
 QUERIES = ("mean", "sum", "std", "histogram:x0:-1,0,1", "second-moments", "median")
+
+every_session = pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param(range(QUICK), id="quick"),
+        *(
+            pytest.param(range(chunk, SESSIONS, CHUNKS), marks=pytest.mark.thorough, id=str(chunk))
+            for chunk in range(CHUNKS)
+        ),
+    ],
+)
 
 
 def opened(protect, rows, rng, **options):
@@ -30,12 +42,15 @@ def opened(protect, rows, rng, **options):
 
 @certifies(SuccessBound, GaussianDP)
 @pytest.mark.parametrize("protect", ["rows", "table"])
-def test_squared_distances_of_all_answers_add_up_to_the_budget_at_most(protect, monkeypatch):
+@every_session
+def test_squared_distances_of_all_answers_add_up_to_the_budget_at_most(
+    protect, numbers, monkeypatch
+):
     """Every coin, or row: the queries asked depend on the answers before."""
     monkeypatch.setattr("tacit.statistics.rows.plan.SIMULATED", 10)
     monkeypatch.setattr("tacit.statistics.bounded.plan.SIMULATED", 10)
     used = []
-    for number in range(SESSIONS):
+    for number in numbers:
         rng = np.random.default_rng([53, number])
         rows = np.clip(pool(rng, int(rng.integers(4, 12)), 2), -1e6, 1e6)
         success = float(rng.uniform(0.52, 0.98))
@@ -134,10 +149,11 @@ ASKED = (first_number, largest, spread, shifted)
 
 
 @certifies(InformationBound)
-def test_no_answer_tells_more_than_its_nats_given_all_before():
+@every_session
+def test_no_answer_tells_more_than_its_nats_given_all_before(numbers):
     """Pools drawn from, queries chosen by answers; posterior and information by other means."""
     checked, used, factors = 0, [], []
-    for number in range(POOLS):
+    for number in numbers:
         rng = np.random.default_rng([59, number])
         rows = pool(rng, int(rng.integers(4, 9)), 2)
         rows /= np.abs(rows).max()
@@ -162,7 +178,7 @@ def test_no_answer_tells_more_than_its_nats_given_all_before():
             checked += 1
             history.append((last, spots, variance))
         assert told <= Fraction(budget)
-    assert checked > 200
+    assert checked > 2 * len(numbers)
     # the published grid is fine, but where doubles are as far apart as the noise
     assert np.median(factors) < 1.001
     assert np.median(used) > 0.5
@@ -190,7 +206,7 @@ class _Law:
 @certifies(InformationBound)
 def test_the_whole_of_an_adaptive_session_is_within_its_nats():
     """Two answers, the second query chosen by the first: I(X; Y1, Y2) by quadrature over both."""
-    for number in range(5):
+    for number in range(2):
         rng = np.random.default_rng([61, number])
         rows = rng.normal(size=(6, 2))
         session = opened("draw", rows, rng, mi_budget=1.0, simulations=8)

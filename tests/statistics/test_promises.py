@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 from tacit import Ledger, check_release, load
 from tacit.releases import Provenance
@@ -61,21 +62,24 @@ def test_a_ledger_adds_the_squares_of_mu(protect, tmp_path):
 
 
 def test_errors_are_the_standard_deviations_of_what_is_released():
-    """2,000 releases of one fixed draw: linear numbers to 5 standard errors, others to 10%."""
+    """2,000 releases of each of three fixed draws: means to 5 standard errors, others held."""
     prepared = prepare(
         "mean+std+median", rows(), protect="rows", success=0.7, attack=False, progress=False
     )
-    drawn = prepared.plan.pairing.draw(1)
-    seen = np.array([prepared.plan.at(drawn, None) for _ in range(2000)])
-    clean = prepared.plan.query.finish(
-        prepared.plan.values.total(drawn), prepared.plan.centres, float(len(drawn))
-    )
-    gaps = np.abs(seen - clean)
-    errors = prepared.plan.errors
-    ratio = seen[:, :2].std(axis=0) / errors[:2]
-    assert np.abs(ratio - 1).max() < 5 / np.sqrt(2 * 2000)
-    covered = (gaps <= 1.96 * errors).mean(axis=0)
-    assert covered.min() > 0.9
+    plan, errors = prepared.plan, prepared.plan.errors
+    for seed in (1, 2, 3):
+        drawn = plan.pairing.draw(seed)
+        total, count = plan.values.total(drawn), float(len(drawn))
+        clean = plan.query.finish(total, plan.centres, count)
+        noise = plan.noise.sample(2000, np.random.default_rng(seed))
+        seen = np.array([plan.query.finish(total + e, plan.centres, count) for e in noise])
+        ratio = seen[:, :2].std(axis=0) / errors[:2]
+        assert np.abs(ratio - 1).max() < 5 / np.sqrt(2 * 2000)
+        covered = (np.abs(seen - clean) <= 1.96 * errors).mean(axis=0)
+        assert covered.min() > 0.93
+    # what is really released is the same law
+    released = np.array([plan.at(drawn, None) for _ in range(500)])
+    assert (np.abs(released - clean) <= 1.96 * errors).mean(axis=0).min() > 0.9
 
 
 def test_intervals_hold_the_statistic_of_the_rows_drawn_and_of_their_source():
@@ -131,6 +135,16 @@ def test_numbers_that_noise_drowns_are_named_with_a_remedy():
     pool = np.random.default_rng(1).standard_t(2, (12, 1))
     found = privatize("mean", pool, protect="rows", success=0.501, attack=False, progress=False)
     assert any("noise exceeds the sampling spread of mean[x0]" in note for note in found.notes)
+
+
+def test_least_squares_that_sums_drown_names_the_other_method():
+    close = np.asarray(load_iris().data)
+    options = {"protect": "rows", "success": 0.55, "attack": False, "progress": False}
+    prepared = prepare("least-squares", close, **options)
+    assert any('method="swaps"' in note for note in prepared.notes)
+    swaps = prepare("least-squares", close, **options, method="swaps", simulations=300, rng=1)
+    assert np.linalg.norm(swaps.plan.errors) < np.linalg.norm(prepared.plan.errors)
+    assert not any("swaps" in note for note in prepare("mean", close, **options).notes)
 
 
 def test_clamping_is_told_and_its_extent_is_not():

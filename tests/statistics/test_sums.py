@@ -156,7 +156,7 @@ def test_sums_on_the_grid_are_exact_in_every_order():
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("histogram:z", "expected one of group, x, y"),
+        ("histogram:z", "expected a column of the table"),
         ("histogram:x", "at most 1000 categories"),
         ("histogram", "needs a column"),
         ("histogram:x:3,1", "increasing"),

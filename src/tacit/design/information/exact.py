@@ -57,6 +57,8 @@ TIGHT, LAST_TIGHTENING = 2e-3, 2
 # Share of the confidence width that a certificate on fresh draws is allowed to fluctuate.
 MARGIN = 0.5
 SMALLEST_SLOPE = 1e-3
+# Logarithm of the largest change of size in one attempt, where the information hardly changes.
+LARGEST_CHANGE = 14.0
 STILL = 1e-13
 # Squares of the outputs stay within double precision.
 SMALLEST_SPREAD, LARGEST_SPREAD = 1e-120, 1e120
@@ -302,7 +304,8 @@ class _Task:
                 break
             width = (bound.upper - bound.estimate) * (REHEARSAL**0.5 if attempt == 0 else 1.0)
             excess = bound.estimate + (1.0 + MARGIN) * width - self.budget
-            form = form.scaled(math.exp(excess / max(-slope, SMALLEST_SLOPE * self.budget)))
+            change = excess / max(-slope, SMALLEST_SLOPE * self.budget)
+            form = form.scaled(math.exp(max(-LARGEST_CHANGE, min(change, LARGEST_CHANGE))))
         return found
 
     def _bound(self, form: Noises, confidence: float, *, rehearsal: bool) -> InformationBracket:

@@ -15,9 +15,11 @@ from tacit.statistics.rows.coins import Halves, thrown
 from tacit.statistics.rows.expected import BET_FACTORS, LARGEST_BET, LOG_SLACK
 
 SHAPE_NATS = 0.01
-# Sizes of noise that may be certified, relative to what the pilot expects.
-STEP, MOST_STEPS = 1.01, 400
-STARTS = (1.1, 1.5, 3.0)
+# Grids of sizes that may be certified: where they start, relative to what the pilot expects, and
+# by what they fall. Where the success hardly depends on the noise, as that of a yes or no, far
+# more than expected may be needed before it is seen to be below what is asked for.
+GRIDS = ((1.1, 1.01), (1.5, 1.01), (3.0, 1.02), (100.0, 1.06), (1e4, 1.1), (1e7, 1.2))
+MOST_STEPS = 60
 PILOT_ROUNDS = 14
 ENTRIES_TOGETHER = 4_000_000
 
@@ -118,11 +120,11 @@ def certified_family_scale(
     """
     pairs = family.halves.fallen.shape[1]
     # a grid that starts higher is tried only where nothing was certified below it
-    level = math.log(len(STARTS) / failure) + LOG_SLACK
+    level = math.log(len(GRIDS) / failure) + LOG_SLACK
     passed = 0.0
-    for start in STARTS:
+    for start, ratio in GRIDS:
         for step in range(MOST_STEPS):
-            scale = expected * start * STEP**-step
+            scale = expected * start * ratio**-step
             if not _refuted(family, scale, success, level, draws, source):
                 break
             passed = scale

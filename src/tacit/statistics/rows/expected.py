@@ -26,7 +26,8 @@ SHAPING_ROUNDS = 60
 # Bets relative to the one that is best where the pilot's moments are right.
 BET_FACTORS = np.array([1.0, 0.4, 2.0])
 LARGEST_BET = 0.9
-SCALE_ROUNDS = 60
+# Halvings of the size of noise: while its shape is sought, and of what is certified.
+SHAPE_HALVINGS, SCALE_HALVINGS = 26, 50
 # Distances at which a step still sees how much a pair weighs.
 NEAR, FAR = 1e-12, 20.0
 # Rounding in the sum of m logarithms, against us.
@@ -110,7 +111,7 @@ def _sized(covariance: Array, swaps: Array, success: float) -> Array:
     low, high = LEAST_SIZE, 1.0
     while worst(high) > success:
         high *= 2.0
-    for _ in range(SCALE_ROUNDS):
+    for _ in range(SHAPE_HALVINGS):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if worst(middle) > success else (low, middle)
     return np.asarray(covariance * high**2)
@@ -171,7 +172,7 @@ def certified_scale(
     low = high / 2.0
     while low > 1.0 / WIDEST and refuted(low):
         low, high = low / 2.0, low
-    for _ in range(SCALE_ROUNDS):
+    for _ in range(SCALE_HALVINGS):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if refuted(middle) else (middle, high)
     return high

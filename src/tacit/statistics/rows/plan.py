@@ -18,7 +18,9 @@ from tacit.statistics.sums.totals import GridValues, on_grid
 
 # Rows that add many more numbers than they have: neighbours are looked up in the rows.
 WIDE = 2.0
-SIMULATED = 1000
+# Simulated errors of the numbers, and simulated draws about which they are: where numbers are not
+# linear, as quantiles are, errors differ from draw to draw.
+SIMULATED, SIMULATED_DRAWS = 400, 8
 NORMAL_95, NORMAL_68_SHARE = 1.959963984540054, 0.6826894921370859
 ATTACKED_ROWS = 2000
 
@@ -34,7 +36,8 @@ class SumPlan:
         centres: (p,) what was taken from the columns.
         frame: the query near what the pool gives.
         noise: on the sums.
-        errors: (d,) standard deviations of the noise in the numbers.
+        errors: (d,) standard deviations of the noise in the numbers; where these are not linear in
+            the sums, the largest over simulated draws of what ±1.96 holds 95% of errors with.
     """
 
     query: SumQuery
@@ -126,6 +129,8 @@ def sum_plan(
     noise, errors = best_noise(
         query, frame, distinct(swaps) if query.counting else swaps, mu, centres, len(pairing)
     )
+    if errors is None:
+        errors = errors_over_draws(query, pairing, values, noise, centres)
     return SumPlan(query, pairing, values, centres, frame, noise, errors)
 
 
@@ -148,13 +153,13 @@ def _nearest(
 
 def best_noise(
     query: SumQuery, frame: Frame, swaps: Array, mu: float, centres: Array, drawn: int
-) -> tuple[SumNoise, Array]:
+) -> tuple[SumNoise, Array | None]:
     """Return the noise under which the numbers err least, and their errors, (d,).
 
-    The errors are standard deviations where the numbers are linear in the sums; elsewhere ±1.96
-    of them holds 95% of 1,000 simulated errors near what the pool gives.
+    The errors are standard deviations where the numbers are linear in the sums, None elsewhere:
+    there the best is what errs least in simulations near what the pool gives.
     """
-    best: tuple[float, SumNoise, Array] | None = None
+    best: tuple[float, SumNoise] | None = None
     for cost in frame.costs:
         noise = least_noise(swaps, mu, cost)
         if query.linear or noise.design is None:
@@ -165,13 +170,30 @@ def best_noise(
         weighed = gaps**2 @ frame.weights if frame.weights.ndim == 1 else _weighed(gaps, frame)
         typical = float(np.median(weighed))
         if best is None or typical < best[0]:
-            best = (typical, noise, simulated_deviations(gaps))
+            best = (typical, noise)
     assert best is not None
-    return best[1], best[2]
+    return best[1], None
+
+
+def errors_over_draws(
+    query: SumQuery, pairing: Pairing, values: GridValues, noise: SumNoise, centres: Array
+) -> Array:
+    """Return the largest deviations of simulated errors about any of some simulated draws, (d,).
+
+    The draws are simulated from the pool alone, and all of them are given the same noise, so that
+    deviations differ by the draw and not by chance.
+    """
+    source = np.random.default_rng(1)
+    found = []
+    for _ in range(SIMULATED_DRAWS):
+        total = values.total(pairing.draw(source))
+        gaps = simulated_errors(query, total, noise, centres, float(len(pairing)))
+        found.append(simulated_deviations(gaps))
+    return np.asarray(np.max(found, axis=0))
 
 
 def simulated_errors(
-    query: SumQuery, middle: Array, noise: SumNoise, centres: Array, drawn: float | None
+    query: SumQuery, middle: Array, noise: SumNoise, centres: Array, drawn: float
 ) -> Array:
     """Return what simulated noise does to the numbers, (n, d)."""
     clean = query.finish(middle, centres, drawn)

@@ -37,6 +37,10 @@ FAMILY_NOTE = (
 RATE_TOLERANCE = 1e-3
 PAIR = 2
 SMALLEST_SIMULATION = 50
+AS_IT_IS = (
+    "noise on sums is divided by what numbers divide by, such as small variances: the query as it "
+    'is, method="swaps", may need several times less, with confidence in place of the theorem'
+)
 PROJECTED = (
     "values are projected on what is possible (means within declared bounds, no negative count or "
     "variance, correlations within ±1, counts that rise), which is post-processing"
@@ -166,6 +170,9 @@ def pairing_notes(plan: SumPlan, cost: Any) -> tuple[str, ...]:
         notes.append(f"the same whatever is drawn, released without noise: {', '.join(still[:20])}")
     if not (plan.query.linear and not plan.query.counting):
         notes.append(PROJECTED)
+    wide = not plan.query.linear and bool((plan.errors > plan.sampling).any())
+    if wide and size == PAIR:
+        notes.append(AS_IT_IS)
     if cost is None or isinstance(cost, str):
         notes.append(f"cost of noise: {cost or 'relative'}")
     return tuple(notes)
