@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit.statistics import sums
+from tacit.statistics import prepare, sums
 from tacit.statistics.sums.query import known_names, sum_query
 from tacit.statistics.sums.statistic import Columns
 from tacit.statistics.sums.terms import at_most, between, equals, row_values, term
@@ -185,3 +185,16 @@ def test_categories_have_to_be_declared_where_the_table_may_not_be_looked_at():
         sum_query("histogram:group", Columns(NAMES))
     found = sum_query("histogram:group", Columns(NAMES, levels={0: (0.0, 2.0)}))
     assert found.names == ("count[group=0]", "count[group=2]")
+
+
+def test_a_row_that_is_never_drawn_sets_neither_grid_nor_cost():
+    rows = np.append(np.random.default_rng(0).normal(size=80), 1e15)[:, None]
+    for query in ("mean", "std"):
+        with_it = prepare(query, rows, success=0.75, attack=False)
+        assert list(with_it.plan.pairing.left_out) == [80]
+        alone = prepare(query, rows[:80], success=0.75, attack=False)
+        error, other = with_it.expected[0].error, alone.expected[0].error
+        assert 0.5 * other < error < 2.0 * other
+        released = with_it.draw()
+        assert not any("the same whatever" in note for note in released.notes)
+        assert with_it.plan.values.exponents.max() < -30

@@ -118,13 +118,22 @@ def sum_plan(
         progress: whether to show a bar.
     """
     centres = np.median(rows, axis=0)
-    values = on_grid(query.row_values(rows, centres))
+    added = query.row_values(rows, centres)
+    values = on_grid(added)
     exact = values.values
     size = group_size if pairing is None else pairing.group_size
     drawn = len(rows) // size if pairing is None else len(pairing)
     frame = frame_of(query, exact, centres, max(drawn, 1), cost)
     if pairing is None:
         pairing = _nearest(query, rows, exact, frame, size, progress)
+    if pairing.left_out.size:
+        # a row that is never drawn sets neither the grid nor the cost
+        added = np.array(added)
+        added[pairing.left_out] = 0.0
+        values = on_grid(added)
+        exact = values.values
+        inside = exact[np.sort(pairing.members, axis=None)]
+        frame = frame_of(query, inside, centres, max(drawn, 1), cost)
     swaps = pairing.swaps(exact)
     noise, errors = best_noise(
         query, frame, distinct(swaps) if query.counting else swaps, mu, centres, len(pairing)

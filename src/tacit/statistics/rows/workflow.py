@@ -163,8 +163,12 @@ def pairing_notes(plan: SumPlan, cost: Any) -> tuple[str, ...]:
         notes.append(
             f"{outside} {'row is' if outside == 1 else 'rows are'} in no group and never drawn"
         )
+    # what is not linear may have no error at the draws tried, and one at others
+    sure = plan.query.linear or plan.noise.design is None
     still = [
-        name for name, error in zip(plan.query.names, plan.errors, strict=True) if error == 0.0
+        name
+        for name, error in zip(plan.query.names, plan.errors, strict=True)
+        if sure and error == 0.0
     ]
     if still:
         notes.append(f"the same whatever is drawn, released without noise: {', '.join(still[:20])}")
