@@ -125,7 +125,7 @@ def sum_plan(
     drawn = len(rows) // size if pairing is None else len(pairing)
     frame = frame_of(query, exact, centres, max(drawn, 1), cost)
     if pairing is None:
-        pairing = _nearest(query, rows, exact, frame, size, progress)
+        pairing = _nearest(query, rows, added, frame, size, progress)
     if pairing.left_out.size:
         # a row that is never drawn sets neither the grid nor the cost
         added = np.array(added)
@@ -152,7 +152,7 @@ def _nearest(
     progress: bool | None,
 ) -> Pairing:
     """Pair rows that are near in what noise on their sums costs, ``‖F^½ (φ(a) − φ(b))‖``."""
-    features = (values - values.mean(axis=0)) @ frame.root
+    features = values @ frame.root
     search = None
     if not query.counting and features.shape[1] > WIDE * query.width:
         spread = rows.std(axis=0)
