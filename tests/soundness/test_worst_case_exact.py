@@ -94,8 +94,8 @@ def duplicates_at(m, d, base, distance, seed=0):
         (np.array([[1.0, 1e-16], [2.0, -1e-16], [-1.0, 3e-16]]), 1.0),
         (np.array([[1.0, 0.0, 0.0], [1.0, 8e-16, 0.0]]), 1.0),
         (duplicates_at(600, 300, 150, 1e-14), 1.0),
-        (duplicates_at(600, 300, 150, 1e-13), 1.0),
-        (duplicates_at(400, 600, 200, 3e-14), 0.1),
+        pytest.param(duplicates_at(600, 300, 150, 1e-13), 1.0, marks=pytest.mark.thorough),
+        pytest.param(duplicates_at(400, 600, 200, 3e-14), 0.1, marks=pytest.mark.thorough),
         (duplicates_at(100, 60, 20, 3e-15), 1.0),
         (
             np.random.default_rng(1).standard_normal((400, 80)) * np.exp(-0.7 * np.arange(80)),
