@@ -57,6 +57,7 @@ CALLS = {
     privatize: (
         ["mean", np.random.default_rng(0).normal(size=(30, 2))],
         {
+            "protect": "draw",
             "mi_budget": 0.1,
             "sampling_rate": 0.5,
             "method": "auto",

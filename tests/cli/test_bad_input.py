@@ -73,7 +73,7 @@ def data(tmp_path: Path) -> Path:
         (["--query", "mode", "--success", "0.6"], ["query", "'mode'"]),
         (
             ["--query", "mean by a", "--columns", "a", "--success", "0.6"],
-            ["query", "at least one number"],
+            ["query", "a column beside those"],
         ),
         (["--query", "no_such_module:f", "--success", "0.6"], ["query", "no_such_module"]),
         (["--query", "quantiles:2", "--success", "0.6"], ["quantile"]),

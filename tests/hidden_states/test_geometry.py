@@ -324,7 +324,7 @@ def test_whole_geometry_is_consistent(model, prompts):
         ({"label_source": "true"}, "next_tokens"),
         ({"next_tokens": [1] * 9}, "next_tokens"),
         ({"label_source": "true", "next_tokens": [1]}, "next_tokens"),
-        ({"label_source": "true", "next_tokens": [99] * 9}, "tokens"),
+        ({"label_source": "true", "next_tokens": [99] * 9}, "next_tokens"),
         ({"label_source": "true", "next_tokens": "x"}, "next_tokens"),
         ({"label_source": "true", "next_tokens": object()}, "next_tokens"),
         ({"draws": 0}, "draws"),

@@ -180,6 +180,8 @@ class Session:
     @property
     def remaining(self) -> float:
         """μ, or nats, that one more query could be charged, rounded down."""
+        if not self.spends:
+            return self.budget
         power = 2 if self._promise.squares else 1
         rest = Fraction(self.budget) ** power - sum(
             (Fraction(one) ** power for one in self.spends), Fraction(0)
