@@ -112,6 +112,7 @@ def _floor(weighed: Array, covariance: Array) -> Array:
     if not moving.any():
         return np.eye(len(weighed))
     total = float(np.einsum("ij,ij->", weighed, covariance))
-    share = (total or 1.0) / moving.sum()
+    # a cost that is all rounding may come out below zero
+    share = (total if total > 0.0 else 1.0) / moving.sum()
     each = np.divide(share, variances, out=np.zeros(len(variances)), where=moving)
     return np.diag(each)
