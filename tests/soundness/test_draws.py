@@ -90,7 +90,9 @@ def exact(spots, inside):
     member = densities @ ones / whole
     success = np.maximum(member, every[:, None] - member).T @ steps
     within = xlogy(densities, densities) @ counts / whole
-    return success.max(), float((within - xlogy(every, every)) @ steps)
+    nats = float((within - xlogy(every, every)) @ steps)
+    # what the trapezoids add above a certainty and above the secret's entropy is theirs
+    return min(float(success.max()), 1.0), min(nats, np.log(whole))
 
 
 def noiseless(outputs, inside):

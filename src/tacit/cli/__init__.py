@@ -11,6 +11,7 @@ import typer
 from tacit import __version__
 from tacit.cli import classifier, gate, ledger, show
 from tacit.cli.account import commands as account
+from tacit.cli.console import harmless
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
 from tacit.cli.statistic import commands as statistic
@@ -129,5 +130,5 @@ def _parser_sentence(error: Exception, arguments: list[str]) -> str:
 def _refuse(sentence: str, code: int = REFUSED) -> int:
     # a command given nothing at all has shown its help and has no sentence
     if sentence:
-        print(f"tacit: {' '.join(sentence.split())}", file=sys.stderr)
+        print(f"tacit: {harmless(' '.join(sentence.split()))}", file=sys.stderr)
     return code

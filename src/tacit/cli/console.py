@@ -13,6 +13,8 @@ from rich.text import Text
 from tacit.documents import dumps
 
 LABEL_WIDTH = 13
+# A name in a table or file may hold codes that a terminal obeys; ends of lines stay.
+CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {10}, "\N{REPLACEMENT CHARACTER}")
 PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]*@")
 
 
@@ -21,15 +23,35 @@ class _Console(Console):
         # rich would exit with 1, which says that a threshold is crossed
         raise BrokenPipeError
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print with every control character but a line's end replaced."""
+        super().print(*(_harmless(thing) for thing in objects), **options)
+
 
 def consoles(json_to_stdout: bool) -> Console:
     """Return the console for people: standard error when standard output carries JSON."""
     return _Console(stderr=json_to_stdout, highlight=False, soft_wrap=True)
 
 
+def harmless(text: str) -> str:
+    """Return text without what a terminal would obey; every character stands for one."""
+    return text.translate(CONTROLS)
+
+
+def _harmless(thing: Any) -> Any:
+    if isinstance(thing, str):
+        return harmless(thing)
+    if isinstance(thing, Text):
+        found = thing.copy()
+        found.plain = harmless(thing.plain)
+        return found
+    return thing
+
+
 def line(console: Console, label: str, text: str) -> None:
     """Print one labelled line."""
-    console.print(Text(label.ljust(LABEL_WIDTH), style="dim") + Text(text))
+    told = " ".join(text.splitlines())
+    console.print(Text(label.ljust(LABEL_WIDTH), style="dim") + Text(told))
 
 
 def dump(content: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -167,10 +167,22 @@ def membership_attack(
         name: _run(scores, seen, inside[secrets], rate, source)
         for name, scores in attackers.items()
     }
+    return best_attack(results, max(rate, 1.0 - rate), level)
+
+
+def best_attack(results: Mapping[str, Any], prior: float, level: float) -> MembershipAttack:
+    """Return the attack that is right most often, with intervals that hold though it was chosen.
+
+    Args:
+        results: (trials, rows) of right guesses, by attacker; the worst row is chosen on the first
+            half of the trials and measured on the others.
+        prior: success of guessing blind.
+        level: confidence of the intervals, in (0, 1).
+    """
     name = max(results, key=lambda attack: float(results[attack].mean()))
     right = results[name]
-    each = 1.0 - (1.0 - level) / len(attackers)
-    half = count // 2
+    each = 1.0 - (1.0 - level) / len(results)
+    count, half = len(right), len(right) // 2
     record = int(right[:half].mean(axis=0).argmax())
     hits = int(right[half:, record].sum())
     return MembershipAttack(
@@ -182,7 +194,7 @@ def membership_attack(
         worst_success=hits / (count - half),
         worst_interval=proportion_interval(hits, count - half, each),
         worst_record=record,
-        prior=max(rate, 1.0 - rate),
+        prior=prior,
         compared=tuple((attack, float(r.mean())) for attack, r in results.items()),
     )
 

@@ -8,8 +8,7 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, RandomSource, array, generator, in_interval, integer
-from tacit.attacks.intervals import mean_interval, proportion_interval
-from tacit.attacks.membership.declared import MembershipAttack
+from tacit.attacks.membership.declared import MembershipAttack, best_attack
 from tacit.covariance import Covariance
 from tacit.covariance.coercion import as_covariance
 from tacit.linalg import default_tolerance
@@ -59,7 +58,8 @@ def group_attack(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     source = generator(rng)
     white = _whitened(values - values.mean(axis=1, keepdims=True), noise)
-    return _summary(_right(white, count, source), values.shape[1], level)
+    right = {TOLD: _right(white, count, source)}
+    return best_attack(right, 1.0 - 1.0 / values.shape[1], level)
 
 
 def swap_attack(
@@ -103,27 +103,8 @@ def swap_attack(
     squared = np.square(white).sum(axis=2)
     scores = 0.5 * squared + np.einsum("tir,tr->ti", white, drawn)
     lot = source.random(scores.shape) < 0.5
-    return _summary(np.where(squared > 0.0, scores > 0.0, lot), 2, level)
-
-
-def _summary(right: Any, size: int, level: float) -> MembershipAttack:
-    """Return the attack from (trials, rows) of right guesses, rows in groups of ``size``."""
-    count = len(right)
-    half = count // 2
-    record = int(right[:half].mean(axis=0).argmax())
-    hits = int(right[half:, record].sum())
-    return MembershipAttack(
-        name=TOLD,
-        trials=count,
-        success=float(right.mean()),
-        interval=mean_interval(right.mean(axis=1), level),
-        confidence=level,
-        worst_success=hits / (count - half),
-        worst_interval=proportion_interval(hits, count - half, level),
-        worst_record=record,
-        prior=1.0 - 1.0 / size,
-        compared=((TOLD, float(right.mean())),),
-    )
+    right = {TOLD: np.where(squared > 0.0, scores > 0.0, lot)}
+    return best_attack(right, 0.5, level)
 
 
 def _whitened(values: Array, noise: Covariance) -> Array:

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, in_interval, integer, matrix
-from tacit.attacks.intervals import mean_interval, proportion_interval
-from tacit.attacks.membership.declared import MembershipAttack
+from tacit.attacks.membership.declared import MembershipAttack, best_attack
 from tacit.attacks.membership.lira import lira
 from tacit.attacks.membership.roc import truth_values
 
@@ -60,7 +59,7 @@ def shadow_attack(
     shadow_scores, targets = scores[:count], scores[count:]
     ratios = np.stack([lira(target, shadow_scores, members[:count]) for target in targets])
     right = (ratios > 0.0) == members[count:]
-    return _summary(right, prior, level)
+    return best_attack({NAME: right}, prior, level)
 
 
 def _directions(releases: Array, members: Any) -> Array:
@@ -79,21 +78,3 @@ def _directions(releases: Array, members: Any) -> Array:
     directions = np.zeros((releases.shape[1], members.shape[1]))
     directions[live] = solved / scales[live, None]
     return directions
-
-
-def _summary(right: Any, prior: float, level: float) -> MembershipAttack:
-    count, half = len(right), len(right) // 2
-    record = int(right[:half].mean(axis=0).argmax())
-    hits = int(right[half:, record].sum())
-    return MembershipAttack(
-        name=NAME,
-        trials=count,
-        success=float(right.mean()),
-        interval=mean_interval(right.mean(axis=1), level),
-        confidence=level,
-        worst_success=hits / (count - half),
-        worst_interval=proportion_interval(hits, count - half, level),
-        worst_record=record,
-        prior=prior,
-        compared=((NAME, float(right.mean())),),
-    )
