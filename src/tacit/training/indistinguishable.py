@@ -1,0 +1,368 @@
+"""An ordinary training loop whose every round is indistinguishable from its safe references."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tacit._ground.checks import Array, choice, integer
+from tacit._ground.reprs import short_repr
+from tacit.design.base import Design
+from tacit.releases.form import Attack, Use
+from tacit.releases.prepared import Book
+from tacit.training.account import Account, budgets
+from tacit.training.checks import check_gradients, check_optimizer, check_unchanged
+from tacit.training.gradients import per_example
+from tacit.training.journal import Journal
+from tacit.training.local import local_differences
+from tacit.training.noise import round_noise
+from tacit.training.parameters import (
+    digest_of,
+    digest_of_names,
+    flat_outcome,
+    state_of,
+    write_flat,
+)
+from tacit.training.references import Part, References
+from tacit.training.release import TrainingRelease, released
+from tacit.training.settings import GRAMS, LocalSteps
+from tacit.training.spending import Purse
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What became of one round.
+
+    Attributes:
+        number: rounds applied so far, this one included.
+        loss: mean loss of the real batch before the step. It is measured on the data without
+            noise: it is for whoever trains, and no part of the release.
+        references: how many references the round was told apart from.
+        energy: E‖noise‖² of what was added to the mean gradient or the parameters, by the Gram
+            matrix known; None without one.
+        gap: certified relative distance of the energy from the least possible.
+    """
+
+    number: int
+    loss: float | None
+    references: int
+    energy: float | None
+    gap: float | None
+
+
+class Indistinguishable:
+    """Add the least noise that keeps training within a distance of each safe reference.
+
+    In every round the update is ``F(U) + e``, ``e ~ N(0, Σ)`` with ``z_rᵀ Σ⁻¹ z_r ≤ μ_r²/K`` for
+    ``z_r = F(R_r) − F(U)``, and μ² adds over the K rounds in which a reference takes part. The
+    module is not wrapped, and the optimiser only sees the noisy gradient.
+
+    This is no guarantee of privacy: Σ depends on the data. It says that the model hardly differs
+    from what each reference would have given with the noise of this run.
+
+    Args:
+        model: the module; nothing in it may mix examples unless ``local`` is given.
+        optimizer: of the model's parameters; None for local steps and for any outcome.
+        references: what is safe.
+        loss: ``loss(model, inputs, targets)`` → losses, shape (B,), one for each example.
+        rounds: T, how many rounds are planned.
+        epsilon: ε > 0 of the whole run, a number or one for each reference, with ``delta``.
+        delta: δ in (0, 1).
+        mu: instead of both, μ of a Gaussian shift, a number or (m,).
+        participations: K, in how many rounds any one reference takes part at most; T if left out.
+        gram: ``"exact"``, ``"forward"`` (the last layer's alone) or ``"none"``: what the noise is
+            shaped by. All are sound; they cost energy.
+        local: K local steps of a black-box optimiser instead of one step.
+        checkpoint: folder that survives a crash; a run is taken up where it stopped.
+        ledger: a ``tacit.Ledger``; the whole budget is reserved before the first round is drawn.
+        secret: its name there, for the largest μ of the run; or the name for each reference, so
+            that what every source spends adds up over runs.
+        rng: a seed makes the run reproducible, which voids the guarantee.
+
+    Raises:
+        ValueError: an argument is outside its range, or the checkpoint is of another run.
+
+    Example:
+        >>> import torch
+        >>> model = torch.nn.Linear(3, 1)
+        >>> run = Indistinguishable(
+        ...     model, torch.optim.SGD(model.parameters(), lr=0.1), References.leave_out(8),
+        ...     loss=lambda m, x, y: (m(x)[:, 0] - y).square(), epsilon=2.0, delta=1e-5, rounds=5,
+        ... )
+        >>> inputs, targets = torch.randn(8, 3), torch.randn(8)
+        >>> for _ in range(5):
+        ...     done = run.step((inputs, targets), range(8))
+        >>> done.number, run.left().max() < 1e-9
+        (5, np.True_)
+
+    Source: dsi, Algorithm 2.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | None,
+        references: References,
+        *,
+        loss: Callable[..., torch.Tensor],
+        rounds: int,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        participations: int | None = None,
+        gram: str = "exact",
+        local: LocalSteps | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        ledger: Book | None = None,
+        secret: str | Mapping[str, str] | None = None,
+        rng: int | None = None,
+    ) -> None:
+        if not isinstance(references, References):
+            found = type(references).__name__
+            raise ValueError(f"references: expected tacit.training.References, got {found}")
+        self.model, self.optimizer, self.references, self.loss = model, optimizer, references, loss
+        self.local, self.gram = local, choice("gram", gram, GRAMS)
+        if optimizer is not None:
+            if local is not None:
+                raise ValueError("local: expected None beside optimizer, got both")
+            check_optimizer(model, optimizer)
+        self.planned = integer("rounds", rounds, minimum=1)
+        times = self.planned if participations is None else participations
+        found = budgets(len(references), times, epsilon=epsilon, delta=delta, mu=mu)
+        self.delta = None if delta is None else float(np.max(np.asarray(delta, dtype=float)))
+        self._seed = None if rng is None else integer("rng", rng, minimum=0, maximum=None)
+        self._purse = Purse(ledger, secret, references.names, found, reproducible=rng is not None)
+        self._charges = self._applied = 0
+        self._energies: list[float] = []
+        self._warm: tuple[bytes, Design] | None = None
+        self._journal, taken = None, None
+        if checkpoint is not None:
+            self._journal = Journal(checkpoint, self._declared(found.squared, times))
+            taken = self._journal.taken(len(references))
+            self._take_up(self._journal)
+        self._account = Account(references.names, found, taken)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were applied to the model, earlier processes included."""
+        return self._applied
+
+    def left(self) -> Array:
+        """Return μ² that each reference has left, (m,)."""
+        return np.maximum(self._account.budgets.squared - self._account.spent, 0.0)
+
+    def step(
+        self, batch: Sequence[Any], membership: Any, *, inside: Any = None
+    ) -> Round:
+        """Run one round on a batch: certify its noise, charge it, draw it, apply it.
+
+        Args:
+            batch: (inputs, targets), B examples.
+            membership: (B,) the group of each example, −1 for none; (m, B) what each reference
+                keeps, for subsets.
+            inside: (B,) False for an example that a coin left out: the noise covers it as if it
+                were learned from, and nothing is learned.
+
+        Returns:
+            What became of it.
+
+        Raises:
+            ReferenceSpentError: a reference has nothing left.
+            ValueError: the model mixes examples, a gradient is not finite, a parameter has none,
+                nothing would change, or an argument does not fit. Nothing is spent or drawn.
+        """
+        inputs, targets = batch
+        size = integer("batch", len(targets), minimum=1)
+        if not isinstance(membership, (np.ndarray, torch.Tensor)):
+            membership = np.asarray(list(membership))
+        part = self.references.part(membership, size, inside)
+        allowed = self._account.check(part.indices)
+        if self.optimizer is None:
+            return self._local_round(inputs, targets, part, allowed)
+        return self._gradient_round(inputs, targets, part, allowed, size)
+
+    def replace(self, outcome: Callable[[int | None], Any]) -> Round:
+        """Run one round of anything: replace the parameters by an outcome and its noise.
+
+        Args:
+            outcome: called with None for the real input and with 0 … m − 1 for every reference,
+                from the same parameters and with the same randomness; returns the trainable
+                parameters, a state dict or one flat vector.
+
+        Returns:
+            What became of it.
+
+        Raises:
+            ReferenceSpentError: a reference has nothing left.
+            ValueError: an outcome is not finite or has another shape.
+        """
+        indices = np.arange(len(self.references))
+        allowed = self._account.check(indices)
+        real = flat_outcome(self.model, "outcome(None)", outcome(None))
+        differences = np.stack(
+            [flat_outcome(self.model, f"outcome({i})", outcome(i)) - real for i in indices.tolist()]
+        )
+        return self._outcome_round(real, differences, indices, allowed)
+
+    def release(
+        self,
+        title: str = "a trained model",
+        *,
+        attacks: Sequence[Attack] = (),
+        use: Sequence[Use] = (),
+        notes: Sequence[str] = (),
+    ) -> TrainingRelease:
+        """Return what is released: the model's digest, its guarantees, what was measured.
+
+        Args:
+            title: what the model is.
+            attacks: what was measured against it.
+            use: what it is good for, such as accuracy on held-out data.
+            notes: what a reader should know beside.
+
+        Raises:
+            ValueError: no round was run.
+        """
+        if self._applied == 0:
+            raise ValueError("release: expected at least one round, got none")
+        found = released(
+            title=title,
+            references=self.references,
+            budgets=self._account.budgets,
+            taken=self._account.taken,
+            delta=self.delta,
+            rounds=self._applied,
+            way=self._way(),
+            energies=np.asarray(self._energies),
+            digest=digest_of(self.model),
+            attacks=tuple(attacks),
+            use=tuple(use),
+            notes=tuple(notes),
+            seed=self._seed,
+        )
+        self._purse.commit(found.published())
+        return found
+
+    def _gradient_round(
+        self, inputs: Any, targets: Any, part: Part, allowed: Array, size: int
+    ) -> Round:
+        before = state_of(self.model)
+        capture = per_example(self.model, self.loss, inputs, targets, gram=self.gram)
+        check_unchanged(self.model, before)
+        check_gradients(self.model, capture)
+        changes = part.changes / size
+        known = capture.gram
+        gram = None if known is None else changes @ known @ changes.T
+        noise = round_noise(gram, allowed, self._earlier(part.indices))
+        self._charge(part.indices)
+        drawn = noise.draw(self._source())
+        capture.weighted(part.inside / size + changes.T @ drawn)
+        assert self.optimizer is not None
+        self.optimizer.step()
+        self._keep(part.indices, noise.design)
+        loss = float(np.asarray(capture.losses)[part.inside].mean()) if part.inside.any() else None
+        return self._applied_round(part.indices, noise.energy, noise.design, loss)
+
+    def _local_round(self, inputs: Any, targets: Any, part: Part, allowed: Array) -> Round:
+        if not part.inside.all():
+            raise ValueError("inside: expected all of the batch beside local steps, got less")
+        assert self.local is not None
+        kept = part.changes == 0.0
+        found = local_differences(
+            self.model, self.loss, inputs, targets, kept,
+            steps=self.local.steps, optimizer=self.local.optimizer,
+            groups=self.local.groups, way=self.local.way,
+        )  # fmt: skip
+        return self._outcome_round(
+            np.asarray(found.parameters, dtype=np.float64), found.differences, part.indices, allowed
+        )
+
+    def _outcome_round(
+        self, real: Array, differences: Array, indices: npt.NDArray[np.intp], allowed: Array
+    ) -> Round:
+        gram = differences @ differences.T
+        noise = round_noise(gram, allowed, self._earlier(indices))
+        self._charge(indices)
+        write_flat(self.model, real + noise.draw(self._source()) @ differences)
+        self._keep(indices, noise.design)
+        return self._applied_round(indices, noise.energy, noise.design, None)
+
+    def _charge(self, indices: npt.NDArray[np.intp]) -> None:
+        """Count the round everywhere, on the disk too, before its noise is drawn."""
+        self._purse.reserve()
+        if self._journal is not None:
+            self._journal.charge(indices)
+        self._account.count(indices)
+        self._charges += 1
+
+    def _source(self) -> np.random.Generator | None:
+        # one stream for every charge, so that what a crash lost is never drawn again
+        return None if self._seed is None else np.random.default_rng([self._seed, self._charges])
+
+    def _applied_round(
+        self,
+        indices: npt.NDArray[np.intp],
+        energy: float | None,
+        design: Design | None,
+        loss: float | None,
+    ) -> Round:
+        self._applied += 1
+        if energy is not None:
+            self._energies.append(energy)
+        if self._journal is not None:
+            self._journal.save(self._state())
+        return Round(
+            number=self._applied,
+            loss=loss,
+            references=indices.size,
+            energy=energy,
+            gap=None if design is None else design.gap,
+        )
+
+    def _earlier(self, indices: npt.NDArray[np.intp]) -> Design | None:
+        same = self._warm is not None and self._warm[0] == indices.tobytes()
+        return self._warm[1] if same and self._warm is not None else None
+
+    def _keep(self, indices: npt.NDArray[np.intp], design: Design | None) -> None:
+        self._warm = None if design is None else (indices.tobytes(), design)
+
+    def _way(self) -> str:
+        if self.optimizer is not None:
+            return f"one step, {self.gram} Gram matrix"
+        return "any outcome" if self.local is None else f"{self.local.steps:,} local steps"
+
+    def _declared(self, squared: Array, participations: int) -> dict[str, Any]:
+        return {
+            "references": digest_of_names(self.references.names),
+            "budgets": squared.tolist() if len(set(squared.tolist())) > 1 else float(squared[0]),
+            "participations": int(participations),
+            "way": self._way(),
+            "seed": self._seed,
+        }
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "rounds": self._applied,
+            "charges": self._charges,
+            "energies": list(self._energies),
+            "model": self.model.state_dict(),
+            "optimizer": None if self.optimizer is None else self.optimizer.state_dict(),
+        }
+
+    def _take_up(self, journal: Journal) -> None:
+        self._charges = journal.charges
+        state = journal.state()
+        if state is None:
+            return
+        self.model.load_state_dict(state["model"])
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(state["optimizer"])
+        self._applied, self._energies = state["rounds"], list(state["energies"])
+        self._purse.taken_up()

@@ -1,0 +1,95 @@
+"""What a ledger counts of a training run: the whole budget, before its first round is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tacit._ground.reprs import shown
+from tacit.guarantees import GaussianDP
+from tacit.releases.prepared import Book, Reserved
+from tacit.training.account import Budgets
+
+ASSUMPTIONS = (
+    "the noise of the run is given: its covariance depends on the data, so this is no differential "
+    "privacy",
+)
+
+
+class Purse:
+    """Reserves once, whatever happens to the run afterwards.
+
+    Args:
+        ledger: what is spent from; None for nothing.
+        secret: the name in the ledger, or one for each reference.
+        names: of the references.
+        budgets: of the run.
+        reproducible: whether a seed fixes the noise.
+
+    Raises:
+        ValueError: a ledger without a secret, a secret without a ledger, or one that is missing.
+    """
+
+    def __init__(
+        self,
+        ledger: Book | None,
+        secret: str | Mapping[str, str] | None,
+        names: Sequence[str],
+        budgets: Budgets,
+        *,
+        reproducible: bool,
+    ) -> None:
+        if (ledger is None) != (secret is None):
+            raise ValueError("ledger, secret: expected both or none")
+        if ledger is not None and not hasattr(ledger, "reserve"):
+            raise ValueError(f"ledger: expected a tacit.Ledger, got {type(ledger).__name__}")
+        self._ledger, self._reproducible = ledger, reproducible
+        self._wanted = [] if secret is None else _wanted(secret, names, budgets)
+        self._reservations: list[Reserved] = []
+        self._done = ledger is None
+
+    def taken_up(self) -> None:
+        """Say that an earlier process of the same run reserved already."""
+        self._done = True
+
+    def reserve(self) -> None:
+        """Reserve everything, the first time; all secrets or an error that names the first."""
+        if self._done or self._ledger is None:
+            return
+        for secret, reference, mu in self._wanted:
+            guarantee = GaussianDP(
+                mu=mu,
+                adjacency=f"the input and the reference {reference!r}",
+                evidence="theorem",
+                assumptions=ASSUMPTIONS,
+                source="dsi, Theorem 3.4",
+            )
+            held = self._ledger.reserve(
+                secret, guarantee, "a training run", reproducible=self._reproducible
+            )
+            self._reservations.append(held)
+        for held in self._reservations:
+            held.mark_drawn()
+        self._done = True
+
+    def commit(self, record: dict[str, Any]) -> None:
+        """Store what was released beside the cost."""
+        for held in self._reservations:
+            held.commit(record)
+        self._reservations = []
+
+
+def _wanted(
+    secret: str | Mapping[str, str], names: Sequence[str], budgets: Budgets
+) -> list[tuple[str, str, float]]:
+    mu = budgets.mu.tolist()
+    if not isinstance(secret, Mapping):
+        worst = max(range(len(names)), key=mu.__getitem__)
+        called = names[0] if len(names) == 1 else f"any of {len(names)} references"
+        return [(secret, called, mu[worst])]
+    missing = [name for name in names if name not in secret]
+    if missing:
+        raise ValueError(f"secret: expected a name for each reference, got none for {missing[0]!r}")
+    if len(secret) > len(names):
+        raise ValueError(f"secret: expected {len(names)} references, got {shown(dict(secret))}")
+    return [(secret[name], name, distance) for name, distance in zip(names, mu, strict=True)]
