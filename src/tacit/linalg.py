@@ -13,8 +13,7 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, check_psd, in_interval, matrix, symmetric
-
-MACHINE_EPSILON = float(np.finfo(np.float64).eps)
+from tacit._ground.numbers import EPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class RowSpace:
 
 def default_tolerance(size: int) -> float:
     """Relative eigenvalue tolerance ``size · 2⁻⁵²``: the rounding level of an eigensolver."""
-    return size * MACHINE_EPSILON
+    return size * EPS
 
 
 def eigh_psd(name: str, value: Any) -> tuple[Array, Array]:

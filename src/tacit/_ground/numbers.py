@@ -6,6 +6,9 @@ import math
 import sys
 from fractions import Fraction
 
+# Of a float64: the distance of 1 from the next number.
+EPS = sys.float_info.epsilon
+
 
 def rounded_up(exact: Fraction) -> float:
     """Return the smallest float that is at least ``exact``."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import entr
 
 from tacit._ground.checks import array
-from tacit.linalg import MACHINE_EPSILON
+from tacit._ground.numbers import EPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ def checked_labels(labels: Any, count: int, columns: int) -> Labels | None:
     occurring = int((sizes > 0).sum())
     if occurring < 2:
         raise ValueError(f"labels: expected at least two labels, got only {values[0]}")
-    entropy = float(entr(sizes / count).sum()) * (1.0 - 4.0 * sizes.size * MACHINE_EPSILON)
+    entropy = float(entr(sizes / count).sum()) * (1.0 - 4.0 * sizes.size * EPS)
     return Labels(values, share(int(sizes.max()), count), occurring, entropy)
 
 

@@ -7,20 +7,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from tacit._ground.checks import integer
 from tacit.cli.console import line
-from tacit.cli.options import (
-    Attacked,
-    Force,
-    Json,
-    LedgerFile,
-    NoBudget,
-    Report,
-    Secret,
-    Seed,
-    grouped,
-)
-from tacit.cli.publishing import Destination, Flags, tell_prepared
+from tacit.cli.options import grouped
+from tacit.cli.publishing import Destination, Drawing, tell_prepared
 from tacit.cli.tables import Data, TableFlags
 
 
@@ -48,20 +37,7 @@ def classifier(
     confidence: Annotated[
         float, typer.Option(help="Of intervals, and of a guarantee that rests on simulation.")
     ] = 0.999,
-    seed: Seed = None,
-    attack: Attacked = True,
-    report: Report = None,
-    json: Json = None,
-    force: Force = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print the guarantee and the error of every logit; draw nothing."
-        ),
-    ] = False,
-    ledger: LedgerFile = None,
-    secret: Secret = None,
-    no_budget: NoBudget = False,
+    drawing: Drawing,
 ) -> None:
     """Release a classifier's logits with designed noise, a guarantee and a measured attack.
 
@@ -70,22 +46,10 @@ def classifier(
     from tacit.classifiers import prepare_logits
     from tacit.report.words import lines, verdict
 
-    if seed is not None:
-        integer("--seed", seed, minimum=0)
     table = reading.read(data)
-    flags = Flags(
-        data=data,
-        report=report,
-        json=json,
-        ledger=ledger,
-        secret=secret,
-        reproducible=seed is not None,
-        no_budget=no_budget,
-        force=force,
-    )
     from tacit.ledger.notions import INFORMATION
 
-    destination = Destination.checked(flags, table, spends=INFORMATION)
+    destination = Destination.checked(drawing, data, table, spends=INFORMATION)
     if labels is not None and labels not in table.columns:
         raise ValueError(f"--labels: expected one of the columns, got {labels!r}")
     kept = [place for place, name in enumerate(table.columns) if name != labels]
@@ -98,10 +62,10 @@ def classifier(
         labels=None if labels is None else table.rows[:, table.columns.index(labels)],
         method=method,
         confidence=confidence,
-        attack=attack and not dry_run,
-        rng=seed,
+        attack=drawing.attack and not drawing.dry_run,
+        rng=drawing.seed,
     )
-    if dry_run:
+    if drawing.dry_run:
         tell_prepared(prepared, destination.json)
         return
     destination = destination.opened()

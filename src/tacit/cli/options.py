@@ -15,6 +15,12 @@ Json = Annotated[
     typer.Option("--json", metavar="PATH", help="JSON to write; - for standard output."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print the guarantees and the errors to expect; draw and write nothing."
+    ),
+]
 Seed = Annotated[
     int | None, typer.Option(help="Make the draw repeatable. This voids the guarantee.")
 ]

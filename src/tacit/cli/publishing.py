@@ -6,7 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tacit._ground.checks import integer
 from tacit.cli.console import command_line, line
+from tacit.cli.options import (
+    Attacked,
+    DryRun,
+    Force,
+    Json,
+    LedgerFile,
+    NoBudget,
+    Report,
+    Secret,
+    Seed,
+)
 from tacit.cli.output import (
     JsonOutput,
     absolute_path,
@@ -27,31 +39,37 @@ Drawn = TypeVar("Drawn", bound="Release")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flags:
-    """What was asked for on the command line, unchecked."""
+class Outlet:
+    """The flags of where a release goes and what pays for it."""
 
-    data: str | None
-    report: str | None
-    certificate: str | None = None
-    json: str | None
-    ledger: str | None
-    secret: str | None
-    reproducible: bool
-    no_budget: bool
-    force: bool
+    json: Json = None
+    force: Force = False
+    dry_run: DryRun = False
+    ledger: LedgerFile = None
+    secret: Secret = None
+    no_budget: NoBudget = False
 
     def __post_init__(self) -> None:
-        if self.certificate is not None and self.reproducible:
-            raise ValueError(
-                "--certificate: expected no --seed beside it, as a seeded release guarantees "
-                "nothing"
-            )
         for flag, given in (
             ("--secret", self.secret is not None),
             ("--no-budget", self.no_budget),
         ):
             if given and self.ledger is None:
                 raise ValueError(f"{flag}: expected --ledger beside it, got none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing(Outlet):
+    """The same, and those of a release that is drawn, attacked and has a page."""
+
+    seed: Seed = None
+    attack: Attacked = True
+    report: Report = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.seed is not None:
+            integer("--seed", self.seed, minimum=0)
 
 
 @dataclass(frozen=True)
@@ -67,30 +85,45 @@ class Destination:
     no_budget: bool
 
     @staticmethod
-    def checked(flags: Flags, table: Table | None, *, spends: str) -> Destination:
+    def checked(
+        flags: Outlet,
+        data: str | None,
+        table: Table | None,
+        *,
+        spends: str,
+        certificate: str | None = None,
+    ) -> Destination:
         """Refuse now what could not be written, or paid for, after the work.
 
         Without a table whose rows name the secret, ``--secret`` names it.
 
         Args:
             flags: what was asked for.
+            data: the file that is read; - for standard input.
             table: what was read.
             spends: what a ledger will count the release as, a notion of ``tacit.ledger.notions``.
+            certificate: the page to publish, where one was asked for.
         """
         from tacit._ground.files import check_writable
         from tacit.ledger import Ledger
 
+        report, seed = (flags.report, flags.seed) if isinstance(flags, Drawing) else (None, None)
+        if certificate is not None and seed is not None:
+            raise ValueError(
+                "--certificate: expected no --seed beside it, as a seeded release guarantees "
+                "nothing"
+            )
         check_distinct(
             {
-                "DATA": None if flags.data == "-" else absolute_path(flags.data),
-                "--report": absolute_path(flags.report),
-                "--certificate": absolute_path(flags.certificate),
+                "DATA": None if data == "-" else absolute_path(data),
+                "--report": absolute_path(report),
+                "--certificate": absolute_path(certificate),
                 "--json": None if flags.json == "-" else absolute_path(flags.json),
                 "--ledger": None if flags.ledger is None else ledger_file(flags.ledger),
             }
         )
-        page = new_file("--report", flags.report, flags.force)
-        public = new_file("--certificate", flags.certificate, flags.force)
+        page = new_file("--report", report, flags.force)
+        public = new_file("--certificate", certificate, flags.force)
         output = json_output(flags.json, flags.force)
         if flags.ledger is None:
             return Destination(page, public, output, None, None, None, flags.no_budget)
@@ -100,7 +133,7 @@ class Destination:
             name = flags.secret if table is None else flags.secret or table.fingerprint
             return Destination(page, public, output, flags.ledger, None, name, flags.no_budget)
         book = Ledger(flags.ledger)
-        name = _checked_secret(book, flags, table, spends)
+        name = _checked_secret(book, flags, table, spends, seeded=seed is not None)
         return Destination(page, public, output, flags.ledger, book, name, flags.no_budget)
 
     def opened(self) -> Destination:
@@ -187,7 +220,9 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
     output.tell()
 
 
-def _checked_secret(book: Ledger, flags: Flags, table: Table | None, spends: str) -> str:
+def _checked_secret(
+    book: Ledger, flags: Outlet, table: Table | None, spends: str, *, seeded: bool
+) -> str:
     """Return the secret's name; refuse now what the reservation would after the work."""
     from tacit.cli.ledger import name_of_rows
     from tacit.ledger.filters import uncounted
@@ -201,7 +236,7 @@ def _checked_secret(book: Ledger, flags: Flags, table: Table | None, spends: str
         if not flags.no_budget:
             book.check_budgeted(secret)
         return secret
-    if flags.reproducible:
+    if seeded:
         raise ValueError(
             f"--seed: a seeded release guarantees nothing, and secret {secret!r} has a budget of "
             f"{budget}; nothing was drawn"

@@ -19,9 +19,10 @@ from tacit._ground.checks import (
     symmetric,
     vector,
 )
+from tacit._ground.numbers import EPS
 from tacit._ground.random import standard_normal
 from tacit.covariance.publication import Normals, publish
-from tacit.linalg import MACHINE_EPSILON, default_tolerance, eigh_psd
+from tacit.linalg import default_tolerance, eigh_psd
 
 ROUNDING_UNITS = 8.0
 
@@ -186,7 +187,7 @@ class Covariance(ABC):
 
 def relative_rounding(terms: int, largest: float, least: float) -> float:
     """Return ρ = 8 n 2⁻⁵² κ for variances between ``least`` and ``largest``, κ their ratio."""
-    return ROUNDING_UNITS * terms * MACHINE_EPSILON * (largest / least)
+    return ROUNDING_UNITS * terms * EPS * (largest / least)
 
 
 def kept_spectrum(name: str, dense: Array) -> tuple[Array, Array]:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
-from tacit.linalg import MACHINE_EPSILON, default_tolerance
+from tacit._ground.numbers import EPS
+from tacit.linalg import default_tolerance
 
 # A coordinate of z that A u misses by more than this many units in the last place is bare.
 COVER_UNITS = 8.0
@@ -32,7 +33,7 @@ def uncovered(rows: Array, residual: Array, norms: Array) -> npt.NDArray[np.bool
     all that may separate it from entry k of the row, however large the row's other entries are.
     """
     size = np.abs(rows) + norms[:, None]
-    missed: Array = np.abs(residual) - COVER_UNITS * MACHINE_EPSILON * size
+    missed: Array = np.abs(residual) - COVER_UNITS * EPS * size
     return np.asarray(missed.max(axis=1) > 0.0)
 
 

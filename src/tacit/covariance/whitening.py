@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, matrix
+from tacit._ground.numbers import EPS
 from tacit.covariance.base import Covariance
 from tacit.covariance.coercion import as_covariance
 from tacit.covariance.full import Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored
-from tacit.linalg import MACHINE_EPSILON
 
 ROUNDING_UNITS = 8.0
 
@@ -49,7 +49,7 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
     scales = np.sqrt(covariance.diagonal())
     scaled = values / scales
     if isinstance(covariance, (Isotropic, Diagonal)):
-        return scaled, ROUNDING_UNITS * MACHINE_EPSILON
+        return scaled, ROUNDING_UNITS * EPS
     if isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
         factor = covariance.factor / scales[:, None]
         singular = scipy_linalg.svdvals(factor)
@@ -63,6 +63,6 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
     if singular[-1] <= 0.0:
         return scaled, math.inf
     condition = float(singular[0] / singular[-1])
-    error = ROUNDING_UNITS * covariance.dim * MACHINE_EPSILON * condition**2
+    error = ROUNDING_UNITS * covariance.dim * EPS * condition**2
     whitened: Array = scipy_linalg.solve(factor, scaled.T).T
     return whitened, error

@@ -9,8 +9,8 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, array, positive, symmetric, vector
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored
-from tacit.linalg import MACHINE_EPSILON
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def cost_matrix(cost: Any, size: int) -> Array:
     else:
         weights = symmetric("cost", weights, size=size)
         eigenvalues = scipy_linalg.eigvalsh(weights)
-        smallest = float(eigenvalues[0] - size * MACHINE_EPSILON * np.abs(eigenvalues).max())
+        smallest = float(eigenvalues[0] - size * EPS * np.abs(eigenvalues).max())
     if smallest <= 0.0:
         raise ValueError(
             "cost: expected a positive definite cost, got one with a direction of cost "

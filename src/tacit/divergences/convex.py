@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 
-EPS = float(np.finfo(np.float64).eps)
 LOG_LIMIT = 700.0  # e^±700 are floats
 FAR = 1e4  # at larger distances both laws lie outside |ln t| <= 700 up to a mass below 1e-300
 NEAR = 1e-150

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from tacit._ground.checks import Array, check_psd, positive, symmetric, vector
+from tacit._ground.numbers import EPS
 
-EPS = float(np.finfo(np.float64).eps)
 SERIES_BELOW = 0.1
 SERIES_TERMS = 22
 SUPPORT_LIMIT = 1e-8

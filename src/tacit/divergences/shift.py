@@ -10,10 +10,10 @@ import numpy as np
 from scipy.special import erf, erfcx, ndtr
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.divergences.convex import ConvexFunction
 from tacit.divergences.kinds import Kind, check_kind
 
-EPS = float(np.finfo(np.float64).eps)
 SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 LARGEST = float(np.finfo(np.float64).max)
 NORMAL_TAIL = 39.0  # the density of N(0, 1) is below the smallest float beyond this

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._ground.numbers import EPS
 from tacit._ground.reprs import shown
 from tacit.classifiers.release import ClassifierRelease
 from tacit.documents import dumps, loads
@@ -19,7 +20,6 @@ from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
 from tacit.hidden_states.noise.storage import FORMAT as STATES
-from tacit.linalg import MACHINE_EPSILON
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
 from tacit.releases.stores import is_store, uncertified
@@ -170,7 +170,7 @@ def _check_statistic(release: StatisticRelease) -> None:
         raise ValueError("the variances of the outputs are not those along principal directions")
     if release.design.confidence is None and release.design.rank:
         # the spread is stored about a mean of K terms, whose rounding adds its square
-        off = seen.candidates * MACHINE_EPSILON * np.abs(seen.output_mean)
+        off = seen.candidates * EPS * np.abs(seen.output_mean)
         with np.errstate(over="ignore"):
             spread = np.maximum(seen.principal_output_variance - (off**2).sum(), 0.0)
         least = _least_information(spread, seen.principal_noise_variance)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer, matrix
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Isotropic
 from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBracket, least
@@ -19,7 +20,6 @@ from tacit.information.finite.deterministic import covered
 from tacit.information.finite.mixture import mixture, prior_weights
 from tacit.information.finite.scale_mixture import ENTROPY
 from tacit.information.simulated import MOST_VALUES
-from tacit.linalg import MACHINE_EPSILON
 
 LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
 LEAST_SAMPLES = 100
@@ -218,4 +218,4 @@ def _with_level(bound: InformationBracket, level: float) -> InformationBracket:
 
 
 def _raised(value: float) -> float:
-    return value * (1.0 + 2.0 * MACHINE_EPSILON)
+    return value * (1.0 + 2.0 * EPS)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, as_float, in_interval, vector
-from tacit.linalg import MACHINE_EPSILON
+from tacit._ground.numbers import EPS
 
 # Relative to the bet that is best when the pilot's moments are right; e-values may be averaged.
 BET_FACTORS = (1.0, 0.25, 0.05)
@@ -150,7 +150,7 @@ def _bets(pilot: Array, count: int, log_level: float) -> Array:
 
 def _least_unrejected(values: Array, bets: Array, log_level: float) -> float:
     """Return the smallest m >= 0 whose averaged wealth is at most 1/δ, rounded down."""
-    slack = 4.0 * MACHINE_EPSILON * values.size
+    slack = 4.0 * EPS * values.size
 
     def rejected(mean: float) -> bool:
         wealth = []

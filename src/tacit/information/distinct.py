@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
-from tacit.linalg import MACHINE_EPSILON
+from tacit._ground.numbers import EPS
 
 ROUNDING_UNITS = 32.0
 
@@ -90,4 +90,4 @@ def entropy(priors: Array) -> float:
     terms = [-(1.0 - rest) * math.log1p(-rest), *(-others * np.log(others)).tolist()]
     # A term that is not a normal number is off by less than the smallest of these.
     smallest = priors.size * sys.float_info.min
-    return math.fsum(terms) * (1.0 + ROUNDING_UNITS * MACHINE_EPSILON) + smallest
+    return math.fsum(terms) * (1.0 + ROUNDING_UNITS * EPS) + smallest

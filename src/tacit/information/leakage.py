@@ -10,9 +10,8 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from tacit._ground.checks import Array, integer, matrix, non_negative, positive
-from tacit._ground.numbers import exp_up, log_up, rounded_up
+from tacit._ground.numbers import EPS, exp_up, log_up, rounded_up
 from tacit.guarantees import ApproximateDP, MaximalLeakage
-from tacit.linalg import MACHINE_EPSILON
 
 ROW_TOLERANCE = 1e-9
 # exp of less is a float, also when many are added
@@ -53,7 +52,7 @@ def channel_leakage(channel: Any, *, secret: str = "the secret") -> MaximalLeaka
         raise ValueError(
             f"channel: expected rows that add up to 1, got {1 + excess[worst]:.9g} in row {worst}"
         )
-    scale = np.where(excess == 0, 1.0, (1.0 + 4.0 * MACHINE_EPSILON) / (1.0 + excess))
+    scale = np.where(excess == 0, 1.0, (1.0 + 4.0 * EPS) / (1.0 + excess))
     largest: Array = (table * scale[:, None]).max(axis=0)
     factor = rounded_up(sum(map(Fraction, largest.tolist()), Fraction(0)))
     rows = "every value that the secret can have is a row of the channel"
@@ -124,7 +123,7 @@ def response_leakage(
     loss = non_negative("epsilon", epsilon)
     # C/(k + (C − k) e^−ε), which no ε overflows
     exact = count / (close + (count - close) * math.exp(-loss))
-    factor = min(exact * (1.0 + 16.0 * MACHINE_EPSILON), exp_up(loss))
+    factor = min(exact * (1.0 + 16.0 * EPS), exp_up(loss))
     return _theorem(factor, secret, (FRESH_COINS, ONE_RELEASE))
 
 
@@ -163,9 +162,7 @@ def gaussian_leakage(
         terms = _log_intrinsic_volumes(size) + np.arange(1.0, size + 1) * (
             math.log(ratio) - 0.5 * math.log(2.0 * math.pi)
         )
-        terms += (
-            64.0 * MACHINE_EPSILON * (1.0 + size) * (1.0 + math.log(size) + abs(math.log(ratio)))
-        )
+        terms += 64.0 * EPS * (1.0 + size) * (1.0 + math.log(size) + abs(math.log(ratio)))
     nats = _log_one_plus(terms)
     return MaximalLeakage(
         nats=nats,
@@ -239,7 +236,7 @@ def _theorem(factor: float, secret: str, assumptions: tuple[str, ...]) -> Maxima
 
 def _log_one_plus(terms: Array) -> float:
     """Return ln(1 + Σ exp(terms)), rounded up."""
-    up = 1.0 + 16.0 * MACHINE_EPSILON
+    up = 1.0 + 16.0 * EPS
     if terms.size == 0:
         return 0.0
     if terms.max() < MODERATE:

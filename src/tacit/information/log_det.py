@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, array, check_psd, symmetric
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored, Isotropic
 from tacit.covariance.coercion import as_covariance
-from tacit.linalg import MACHINE_EPSILON
 
 ROUNDING_UNITS = 8.0
 
@@ -101,7 +101,7 @@ def _lower_factor(covariance: Covariance) -> Array:
     scales = np.sqrt(np.diagonal(dense))
     correlation = dense / np.outer(scales, scales)
     # ‖L Lᵀ − C‖ <= (d + 1) u tr C, and tr C = d (Higham, Thm 10.3).
-    slack = ROUNDING_UNITS * covariance.dim * (covariance.dim + 1) * MACHINE_EPSILON
+    slack = ROUNDING_UNITS * covariance.dim * (covariance.dim + 1) * EPS
     shifted = correlation - slack * np.eye(covariance.dim)
     try:
         lower = scipy_linalg.cholesky(shifted, lower=True)
@@ -122,7 +122,7 @@ def _whitened_eigenvalues(output_covariance: Array, factor: Array) -> Array:
     scaled = output_covariance / lengths[:, None] / lengths[None, :]
     singular = scipy_linalg.svdvals(rows)
     condition = singular[0] / singular[-1] if singular[-1] > 0.0 else math.inf
-    relative = ROUNDING_UNITS * size * MACHINE_EPSILON * condition**2
+    relative = ROUNDING_UNITS * size * EPS * condition**2
     if relative >= 0.5:
         return np.full(size, np.inf)
     half = scipy_linalg.solve(rows, scaled)
@@ -136,5 +136,5 @@ def _whitened_eigenvalues(output_covariance: Array, factor: Array) -> Array:
 
 def _up(values: Array, ulps: int) -> Array:
     """Return values raised by a few units in the last place."""
-    raised: Array = values * (1.0 + ulps * MACHINE_EPSILON)
+    raised: Array = values * (1.0 + ulps * EPS)
     return raised

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacit._ground.checks import Array
-from tacit.linalg import MACHINE_EPSILON
+from tacit._ground.numbers import EPS
 
 SMALLEST_SPREAD, LARGEST_SPREAD = 1e-120, 1e120
 LARGEST_SHOWN = 1e300
@@ -42,7 +42,7 @@ def output_covariance(outputs: Array, shares: Array | None = None) -> tuple[Arra
         covariance = centred.T @ centred / count
     else:
         covariance = (centred * shares[:, None]).T @ centred
-    slack = size * (count + 8) * MACHINE_EPSILON
+    slack = size * (count + 8) * EPS
     return mean, (covariance + covariance.T) / 2.0, slack
 
 

@@ -122,7 +122,8 @@ class Account:
     @property
     def spent(self) -> Array:
         """μ² that each reference spent, (m,), rounded up."""
-        return self._taken / self.budgets.participations * self.budgets.squared * (1 + 4 * EPS)
+        shares = self._taken / self.budgets.participations
+        return np.asarray(shares * self.budgets.squared * (1 + 4 * EPS))
 
     def check(self, indices: npt.NDArray[np.intp]) -> Array:
         """Return the budgets of a round for the references that take part in it.

@@ -158,9 +158,7 @@ class Indistinguishable:
         """Return μ² that each reference has left, (m,)."""
         return np.maximum(self._account.budgets.squared - self._account.spent, 0.0)
 
-    def step(
-        self, batch: Sequence[Any], membership: Any, *, inside: Any = None
-    ) -> Round:
+    def step(self, batch: Sequence[Any], membership: Any, *, inside: Any = None) -> Round:
         """Run one round on a batch: certify its noise, charge it, draw it, apply it.
 
         Args:

@@ -46,9 +46,7 @@ class RoundNoise:
         return coefficients
 
 
-def round_noise(
-    gram: Array | None, budgets: Array, warm_start: Design | None = None
-) -> RoundNoise:
+def round_noise(gram: Array | None, budgets: Array, warm_start: Design | None = None) -> RoundNoise:
     """Choose the coefficients of least energy that keep every difference in its budget.
 
     ``c = D⁻¹ L⁻ᵀ η``, ``D = diag √g``: difference r lies at squared distance ``g_r ‖L_r‖²``

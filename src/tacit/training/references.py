@@ -72,7 +72,7 @@ class References:
         Raises:
             ValueError: there are none, or a name is there twice.
         """
-        if isinstance(groups, (int, np.integer)) and not isinstance(groups, bool):
+        if isinstance(groups, (int, np.integer)):
             named = [f"example {i}" for i in range(integer("groups", groups, minimum=1))]
         else:
             named = list(texts("groups", groups))
@@ -107,7 +107,8 @@ class References:
         if self.kind == "subsets":
             if not present.all():
                 raise ValueError("inside: expected all of the batch beside subsets, got less")
-            changes = -1.0 * ~_table("membership", membership, (len(self), size))
+            kept = _table("membership", membership, (len(self), size))
+            changes = np.where(kept, 0.0, -1.0)
             indices = np.flatnonzero(changes.any(axis=1))
             return Part(indices, changes[indices], present)
         groups = self._groups(membership, size)
@@ -122,7 +123,8 @@ class References:
             raise ValueError(
                 f"inside: expected a group for what is left out, got none at {int(loose.argmax())}"
             )
-        return Part(found.astype(np.intp), theirs * np.where(present, -1.0, 1.0), present)
+        changes = np.where(theirs, np.where(present, -1.0, 1.0), 0.0)
+        return Part(found.astype(np.intp), changes, present)
 
     def _groups(self, membership: Any, size: int) -> npt.NDArray[np.int64]:
         groups = np.asarray(membership)

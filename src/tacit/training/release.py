@@ -180,9 +180,7 @@ def released(
     )
 
 
-def certified(
-    names: tuple[str, ...], squared: Array, delta: float | None
-) -> tuple[Guarantee, ...]:
+def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tuple[Guarantee, ...]:
     """Return the success beside the loosest reference, and the divergences beside every one.
 
     Args:
@@ -233,9 +231,7 @@ def _together(
         members = np.flatnonzero(place == number)
         first = references.names[int(members[0])]
         last = references.names[int(members[-1])]
-        names.append(
-            first if members.size == 1 else f"each of {members.size:,}: {first} … {last}"
-        )
+        names.append(first if members.size == 1 else f"each of {members.size:,}: {first} … {last}")
         counts.append(int(members.size))
         most.append(int(taken[members].max()))
     return tuple(names), tuple(counts), values, np.asarray(most, dtype=np.int64)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.composition import compose
-from tacit.accounting.curves.discretisation import EPS, Curve
+from tacit.accounting.curves.discretisation import Curve
 from tacit.accounting.curves.moments import capped
 
 if TYPE_CHECKING:

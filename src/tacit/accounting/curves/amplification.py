@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit._ground.checks import Array, choice, in_interval
-from tacit.accounting.curves.discretisation import EPS, Curve
+from tacit._ground.numbers import EPS
+from tacit.accounting.curves.discretisation import Curve
 
 if TYPE_CHECKING:
     from tacit.accounting.curves.profile import PrivacyProfile

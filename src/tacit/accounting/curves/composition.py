@@ -12,8 +12,8 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import minimize_scalar
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.discretisation import (
-    EPS,
     Curve,
     LossMasses,
     discretise,

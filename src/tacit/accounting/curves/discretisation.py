@@ -13,10 +13,10 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 
 Curve: TypeAlias = Callable[[Array], Array]
 
-EPS = float(np.finfo(np.float64).eps)
 HIGHEST_EXPONENT = 40
 LARGEST_LOSS = 2.0**HIGHEST_EXPONENT
 FLOOR_SLACK = 1e-18

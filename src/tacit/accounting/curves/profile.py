@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from matplotlib.figure import Figure
 
-EPS = float(np.finfo(np.float64).eps)
-
 
 @dataclass(frozen=True, eq=False)
 class PrivacyProfile:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.composition import STEP, UPPER_TAIL, Part, lattice_step
-from tacit.accounting.curves.discretisation import EPS, LossMasses
+from tacit.accounting.curves.discretisation import LossMasses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

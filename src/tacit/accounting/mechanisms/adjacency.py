@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, array, vector
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Dense
 from tacit.guarantees import RenyiDP
 from tacit.guarantees.base import Evidence
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 def renyi_over_adjacency(

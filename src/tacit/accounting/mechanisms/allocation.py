@@ -9,8 +9,9 @@ from functools import lru_cache
 import numpy as np
 
 from tacit._ground.checks import Array, choice, integer, positive
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.amplification import ADD_REMOVE, REPLACE, mirrored
-from tacit.accounting.curves.discretisation import EPS, Curve
+from tacit.accounting.curves.discretisation import Curve
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.averages import Average, gaussian_average
 from tacit.accounting.mechanisms.exchanges import exchange_curve

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from tacit._ground.checks import Array
-from tacit.accounting.curves.discretisation import EPS
+from tacit._ground.numbers import EPS
 from tacit.accounting.mechanisms.gaussian import gaussian_curve
 
 POINTS = 4096  # of the lattice: its step is about a 200th of a standard deviation

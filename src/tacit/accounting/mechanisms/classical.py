@@ -9,10 +9,9 @@ import numpy as np
 from scipy.special import expit
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.discretisation import Curve
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 def laplace(sensitivity: float, scale: float) -> PrivacyProfile:

@@ -9,8 +9,9 @@ from scipy.fft import next_fast_len
 from scipy.special import ndtr
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.composition import Sum, tilted
-from tacit.accounting.curves.discretisation import EPS, Curve, LossMasses
+from tacit.accounting.curves.discretisation import Curve, LossMasses
 from tacit.accounting.mechanisms.averages import NODES, WEIGHTS, spread
 
 NODES_OF_CURVE = 160

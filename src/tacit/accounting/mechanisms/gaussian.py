@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from tacit._ground.checks import Array, non_negative, positive
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.divergences.shift import hockey_stick
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:

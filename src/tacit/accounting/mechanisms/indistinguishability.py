@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, array, choice, in_interval, integer, vector
+from tacit._ground.numbers import EPS
 from tacit._ground.reprs import short_repr
 from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.mechanisms.gaussian import gaussian_shift
@@ -17,7 +18,6 @@ from tacit.divergences import NamedKind, check_named_kind, shift_distance, shift
 from tacit.guarantees import ApproximateDP, Indistinguishability, RenyiDP
 from tacit.guarantees.base import texts
 
-EPS = float(np.finfo(np.float64).eps)
 WEIGHT_TOLERANCE = 1e-9
 ROUTES = ("exact", "renyi")
 ASSUMPTIONS = (

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.column import ColumnCurve
 from tacit.accounting.numerics.lengths import projected_length
@@ -20,7 +21,6 @@ from tacit.accounting.numerics.mixtures import (
 from tacit.accounting.numerics.quadrature import Curve, Index, curve_pair, integrate, rounded_up
 from tacit.accounting.numerics.wishart import WishartLoss
 
-EPS = float(np.finfo(np.float64).eps)
 LOG_NEGLIGIBLE = -55.0
 UNSEEN = 1e-22  # more than the mass of the nodes left out
 STEPS_PER_WIDTH = 2.2

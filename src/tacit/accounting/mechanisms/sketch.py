@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tacit._ground.checks import Array, boolean, in_interval, integer, vector
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.numerics.contour import CentredLoss, log_excess
 from tacit.accounting.numerics.quadrature import RELATIVE_SLACK, SMALLEST, Curve, curve_pair
 from tacit.accounting.numerics.splits import log_worst_split
 
-EPS = float(np.finfo(np.float64).eps)
 SMALLEST_GAMMA = 1e-200  # a larger γ bounds a smaller one
 NOT_PUBLISHED = "the sketching matrix stays secret, and the query does not depend on it"
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from tacit._ground.checks import Array, choice, in_interval, integer, positive
+from tacit._ground.numbers import EPS
 from tacit.accounting.curves.amplification import (
     ADD_REMOVE,
     REPLACE,
@@ -20,7 +21,6 @@ from tacit.accounting.curves.discretisation import Curve
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift
 
-EPS = float(np.finfo(np.float64).eps)
 MOST_TERMS = 4096
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 
-EPS = float(np.finfo(np.float64).eps)
 CHANGE = 1e-11
 ROUGH_CHANGE = 1e-6  # of an integral that its own rounding keeps from settling
 FIRST_NODES = 24

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 
 Index: TypeAlias = npt.NDArray[np.intp]
 Integrand: TypeAlias = Callable[[Index, Array], Array]
 Curve: TypeAlias = Callable[[Array], Array]
 
-EPS = float(np.finfo(np.float64).eps)
 RELATIVE_SLACK = 4e-10
 SMALLEST = 1e-300
 NEGLECTED = 1e-35  # more than the mass outside every range of integration

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from scipy.special import gammainc, gammaincc, gammaln, stdtr
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.accounting.numerics.mixtures import stirling
 from tacit.accounting.numerics.quadrature import Index, integrate, rounded_up
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-EPS = float(np.finfo(np.float64).eps)
 TAIL_ROUNDING = 3e-13  # relative error of the incomplete gamma functions and their product
 LOG_NEGLIGIBLE = 85.0
 LOG_DIRECT = -640.0

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit._ground.checks import Array, integer, positive
+from tacit._ground.numbers import EPS
 from tacit.attacks.retrieval.bank import Indices
-from tacit.linalg import MACHINE_EPSILON
 
 SHRINKAGES = (1e-3, 1e-2, 1e-1)
 PULLS = (0.3, 3.0)
@@ -117,7 +117,7 @@ class _Within:
         self.values, self.vectors = np.linalg.eigh(inner.T @ inner / degrees)
 
     def scores(self, share: float, pull: float) -> Scores:
-        ridge = share * float(self.values.mean()) + MACHINE_EPSILON
+        ridge = share * float(self.values.mean()) + EPS
         root = self.vectors / np.sqrt(np.maximum(self.values, 0.0) + ridge)
         means = self.sums / (self.counts + pull)[:, None] @ root
         prior = np.log((self.counts + 1e-3) / (self.counts + 1e-3).sum())
@@ -158,7 +158,7 @@ class Network(Learner):
 
         from tacit._ground.threads import one_thread
 
-        mean, scale = released.mean(axis=0), released.std(axis=0) + MACHINE_EPSILON
+        mean, scale = released.mean(axis=0), released.std(axis=0) + EPS
         rows = torch.from_numpy((released - mean) / scale).float()
         targets = torch.from_numpy(truth)
         order = torch.from_numpy(source.permutation(len(truth)))

@@ -20,6 +20,7 @@ from tacit._ground.checks import (
     matrix,
     positive,
 )
+from tacit._ground.numbers import EPS
 from tacit.attacks.intervals import proportion_interval
 from tacit.attacks.membership.mixtures import (
     ENTRIES_PER_CHUNK,
@@ -30,7 +31,6 @@ from tacit.attacks.membership.mixtures import (
 from tacit.covariance import Covariance
 from tacit.covariance.coercion import as_covariance
 from tacit.covariance.whitening import whiten
-from tacit.linalg import MACHINE_EPSILON
 
 TIE_TOLERANCE = 1e-12
 TRIALS_PER_BLOCK = 100_000
@@ -198,7 +198,7 @@ def bayes_success(
     wanted = positive("tolerance", tolerance)
     if covariance is None:
         exact = success_without_noise(values, labels, weights)
-        rounding = 4.0 * len(values) * MACHINE_EPSILON
+        rounding = 4.0 * len(values) * EPS
         return max(0.0, exact - rounding), min(1.0, exact + rounding)
     mixture = labelled_mixture(values, covariance, labels, weights)
     centred = mixture.clean - mixture.clean.mean(axis=0)
@@ -211,7 +211,7 @@ def bayes_success(
             f"outputs: expected rows within {LARGEST_SPAN:.0f} standard deviations of the noise, "
             f"got {span:.3g}: they do not overlap, measure these with bayes"
         )
-    rounding = values.shape[1] * (whiten(values, covariance)[1] + 8.0 * MACHINE_EPSILON * span)
+    rounding = values.shape[1] * (whiten(values, covariance)[1] + 8.0 * EPS * span)
     slack = SUCCESS_PER_DISTANCE * off_line + rounding
     if slack > 0.5 * wanted:
         raise ValueError(
@@ -240,7 +240,7 @@ def _enclosed(line: Array, mixture: LabelledMixture, tolerance: float) -> tuple[
     reached = math.fsum(low.tolist())
     # Beyond the cells lies 2 Φ(−8) at most, of every point.
     tails = 2.0 * float(ndtr(1.0 - TAIL))
-    rounding = 4.0 * (len(line) + starts.size) * MACHINE_EPSILON
+    rounding = 4.0 * (len(line) + starts.size) * EPS
     return reached - rounding, reached + math.fsum(missing.tolist()) + tails + rounding
 
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, array, choice
+from tacit._ground.numbers import EPS
 from tacit.attacks.membership.roc import truth_values
-from tacit.linalg import MACHINE_EPSILON
 
 VARIANTS = ("online", "offline")
 VARIANCES = ("per-example", "global")
@@ -112,7 +112,7 @@ def _fit(
     mean = np.where(weights, shadows, 0.0).sum(axis=0) / counts[:, None]
     deviations = np.where(weights, shadows - mean, 0.0)
     squares = (deviations**2).sum(axis=0)
-    level = 4.0 * MACHINE_EPSILON * np.where(weights, np.abs(shadows), 0.0).max(axis=0)
+    level = 4.0 * EPS * np.where(weights, np.abs(shadows), 0.0).max(axis=0)
     squares = np.where(squares > counts[:, None] * level**2, squares, 0.0)
     pooled = squares.sum(axis=0) / max(1, int((counts - 1).sum()))
     if (pooled == 0.0).any():

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.attacks.retrieval.bank import Bank, Indices
 from tacit.attacks.retrieval.space import Space, range_tolerance
 from tacit.compute import available_workers
-from tacit.linalg import MACHINE_EPSILON
 
 BANK_ROWS, QUERY_ROWS, PAIRS = 2048, 512, 8192
 SINGLE = float(np.finfo(np.float32).eps)
@@ -58,7 +58,7 @@ def standing(
     *,
     log_prior: Array | None = None,
     last_tokens: Indices | None = None,
-    precision: float = MACHINE_EPSILON,
+    precision: float = EPS,
 ) -> Standing:
     """Rank the truth of every query under ``−½‖(z − c) M‖² + ln p_c``.
 
@@ -98,7 +98,7 @@ def _asked(
         score += log_prior[truth]
     norms = np.linalg.norm(rows, axis=1)
     size = (norms + np.linalg.norm(target, axis=1)) ** 2
-    slack = 16.0 * (queries.shape[1] + 8) * MACHINE_EPSILON * (size + np.abs(score))
+    slack = 16.0 * (queries.shape[1] + 8) * EPS * (size + np.abs(score))
     outside = tolerance = None
     if space.bare is not None:
         outside = space.outside(queries)
@@ -187,7 +187,7 @@ class _Block:
         squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)
         distance = squares - 2.0 * (left @ right.T)
         limit = self.query.tolerance[part, None] ** 2
-        limit = limit + 4.0 * (left.shape[1] + 8) * MACHINE_EPSILON * squares
+        limit = limit + 4.0 * (left.shape[1] + 8) * EPS * squares
         owner, candidate = _places(distance <= limit)
         away = np.linalg.norm(left[owner] - right[candidate], axis=1)
         kept = away <= self.query.tolerance[part][owner]

@@ -10,9 +10,10 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, matrix, vector
+from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.covariance import Covariance, Diagonal, Factored, Isotropic, LowRank
-from tacit.linalg import MACHINE_EPSILON, row_space
+from tacit.linalg import row_space
 
 TRIANGLE_PANELS = 8
 # Below it Σ has a condition number above 1e12 and its eigenvectors are the better coordinates.
@@ -163,5 +164,5 @@ def _low_rank_spectrum(covariance: LowRank) -> tuple[Array, Array]:
 def range_tolerance(queries: Array, precision: float, centre: Array) -> Array:
     """How far rounding alone may move a released row in a direction without noise, (n,)."""
     size = np.linalg.norm(queries, axis=1) + np.linalg.norm(centre)
-    tolerance: Array = (4.0 * precision + 64.0 * centre.size * MACHINE_EPSILON) * size
+    tolerance: Array = (4.0 * precision + 64.0 * centre.size * EPS) * size
     return tolerance

@@ -17,9 +17,9 @@ from tacit._ground.checks import (
     integer,
     matrix,
 )
-from tacit.linalg import MACHINE_EPSILON
+from tacit._ground.numbers import EPS
 
-ROUNDING = 16.0 * MACHINE_EPSILON
+ROUNDING = 16.0 * EPS
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def margin_threshold(vocabulary: int, error_rate: float, *, tail: str = "exponen
     chance = in_interval("error_rate", error_rate, 0.0, 1.0, open_low=True, open_high=True)
     if choice("tail", tail, ("exponential", "gaussian")) == "exponential":
         margin = math.sqrt(8.0 * (math.log(others) - math.log(chance)))
-        return margin * (1.0 + 4.0 * MACHINE_EPSILON)
+        return margin * (1.0 + 4.0 * EPS)
     share = chance / others
     if share >= 0.5:
         return 0.0

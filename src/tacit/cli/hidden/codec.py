@@ -22,9 +22,9 @@ from tacit.cli.hidden.embeddings import (
 from tacit.cli.hidden.inputs import llm_extra
 from tacit.cli.hidden.reading import Reader
 from tacit.cli.hidden.recorded import content_digest
-from tacit.cli.options import Force, Json, LedgerFile, NoBudget, Secret, grouped
+from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import check_distinct, json_output, new_file
-from tacit.cli.publishing import Destination, Flags, tell_prepared
+from tacit.cli.publishing import Destination, Outlet, tell_prepared
 
 if TYPE_CHECKING:
     from tacit.hidden_states.codebooks.codecs import Codec
@@ -156,33 +156,22 @@ def encode(
         ),
     ] = 1,
     column: Column = None,
-    json: Json = None,
-    force: Force = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the guarantees; write nothing.")
-    ] = False,
-    ledger: LedgerFile = None,
-    secret: Secret = None,
-    no_budget: NoBudget = False,
     *,
+    outlet: Outlet,
     reader: Reader,
 ) -> None:
     """Write one code for every vector or prompt, with what is certified of them in the file."""
     prompts = reader.prompts
     if (states is None) == (prompts is None):
         raise ValueError("--prompts: expected a file of states or of prompts, exactly one of them")
-    if ledger is not None and secret is None:
+    if outlet.ledger is not None and outlet.secret is None:
         raise ValueError("--secret: expected the name of the secret beside --ledger, got none")
     from tacit.ledger.notions import MAXIMAL_LEAKAGE
 
     reader.check()
     source = str(states if prompts is None else prompts)
-    place = _new_store(out, force)
-    flags = Flags(
-        data=source, report=None, json=json, ledger=ledger, secret=secret, reproducible=False,
-        no_budget=no_budget, force=force,
-    )  # fmt: skip
-    destination = Destination.checked(flags, None, spends=MAXIMAL_LEAKAGE)
+    place = _new_store(out, outlet.force)
+    destination = Destination.checked(outlet, source, None, spends=MAXIMAL_LEAKAGE)
     check_distinct(
         {
             "STATES" if prompts is None else "--prompts": Path(source).resolve(),
@@ -203,7 +192,7 @@ def encode(
         with llm_extra():
             rows = reader.rows(book, column)
     prepared = prepare_codes(book, rows, out=place, releases=releases, epsilon=epsilon, near=near)
-    if dry_run:
+    if outlet.dry_run:
         tell_prepared(prepared, destination.json)
         return
     from tacit.releases import Provenance

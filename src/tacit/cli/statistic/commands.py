@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit._ground.checks import integer
-from tacit.cli.options import (
-    Attacked,
-    Force,
-    Json,
-    LedgerFile,
-    NoBudget,
-    Report,
-    Secret,
-    Seed,
-    grouped,
-)
-from tacit.cli.publishing import Destination, Flags, tell_prepared
+from tacit.cli.options import grouped
+from tacit.cli.publishing import Destination, Drawing, tell_prepared
 from tacit.cli.statistic.asked import Asked, Query, check_dropping, found_beside, unpaired
 from tacit.cli.statistic.comparing import compare
 from tacit.cli.statistic.group import UNNAMED, WithDefault
@@ -63,24 +53,11 @@ def statistic(
     workers: Annotated[
         int | None, typer.Option(help="Processes that simulate; one per core when left out.")
     ] = None,
-    seed: Seed = None,
-    attack: Attacked = True,
-    report: Report = None,
     certificate: Annotated[
         str | None,
         typer.Option(help="HTML to publish beside the numbers: no diagnostics, fit for print."),
     ] = None,
-    json: Json = None,
-    force: Force = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print the guarantee and the error of every number; draw nothing."
-        ),
-    ] = False,
-    ledger: LedgerFile = None,
-    secret: Secret = None,
-    no_budget: NoBudget = False,
+    drawing: Drawing,
 ) -> None:
     """Release a statistic of a table with designed noise, a guarantee and a measured attack.
 
@@ -89,8 +66,6 @@ def statistic(
     """
     from tacit.statistics import prepare
 
-    if seed is not None:
-        integer("--seed", seed, minimum=0)
     if workers is not None:
         integer("--workers", workers, minimum=1)
     options = asked.options()
@@ -101,33 +76,25 @@ def statistic(
     )
     table, options["pairs"] = _paired(table, columns, asked)
     destination = Destination.checked(
-        Flags(
-            data=data,
-            report=report,
-            certificate=certificate,
-            json=json,
-            ledger=ledger,
-            secret=secret,
-            reproducible=seed is not None,
-            no_budget=no_budget,
-            force=force,
-        ),
+        drawing,
+        data,
         table,
         spends=_spends(query, table, target, options),
+        certificate=certificate,
     )
     prepared = prepare(
         query,
         table,
         **options,
         confidence=confidence,
-        rng=seed,
+        rng=drawing.seed,
         cost=cost,
         target=target,
         workers=workers,
-        attack=attack and not dry_run,
+        attack=drawing.attack and not drawing.dry_run,
     )
     prepared = replace(prepared, description=f"{prepared.description} of {table.label}")
-    if dry_run:
+    if drawing.dry_run:
         tell_prepared(prepared, destination.json)
         return
     destination = destination.opened()

@@ -19,6 +19,7 @@ from tacit._ground.checks import (
     vector,
 )
 from tacit._ground.frozen import frozen, read_only
+from tacit._ground.numbers import EPS
 from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile, gaussian_shift
 from tacit.covariance.axes import principal_axes
@@ -27,7 +28,6 @@ from tacit.covariance.exact import Scaled, linear_image, scaled_integers, to_dou
 from tacit.covariance.publication import doubles
 from tacit.design.base import Design
 from tacit.design.grid.sampling import discrete_gaussian, random_bits
-from tacit.linalg import MACHINE_EPSILON
 
 COARSEST_BITS, FINEST_BITS = 4, 60
 # Of its variance s² the discrete Gaussian gives 4² to the rounding that makes it of a continuous
@@ -197,10 +197,10 @@ class DiscreteNoise:
             else:
                 images, sizes = np.abs(rows @ self.forward.T), moved @ weights.T
                 touched = ((moved > 0.0).astype(float) @ (weights > 0.0).T > 0.0).sum(axis=1)
-            error = (rows.shape[1] + 4) * MACHINE_EPSILON * sizes
+            error = (rows.shape[1] + 4) * EPS * sizes
             # What underflows is below 2⁻¹⁰⁰⁰ a product: the step is far above it.
             norms = np.linalg.norm(np.nan_to_num(images + error, nan=np.inf), axis=1)
-            norms = norms * (1.0 + rows.shape[1] * MACHINE_EPSILON)
+            norms = norms * (1.0 + rows.shape[1] * EPS)
             shifts = norms + self.step * np.sqrt(touched) * (1.0 + 2.0**-40)
         spread = math.sqrt(1.0 - ROUNDING_VARIANCE * self.step**2)
         distances: Array = np.where(touched > 0, shifts, 0.0) / spread * SLACK

@@ -21,6 +21,7 @@ from tacit._ground.checks import (
     matrix,
     positive,
 )
+from tacit._ground.numbers import EPS
 from tacit.compute import progress_bar
 from tacit.covariance import Covariance, Diagonal, Factored, ScaleMixture, whiten
 from tacit.design.base import Design, no_noise
@@ -38,7 +39,6 @@ from tacit.information import InformationBracket, mixture
 from tacit.information.concentration import confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
 from tacit.information.finite.mixture import prior_weights
-from tacit.linalg import MACHINE_EPSILON
 from tacit.text import number_up
 
 Noises: TypeAlias = Covariance | ScaleMixture
@@ -347,7 +347,7 @@ def _covariance_upwards(points: Array, priors: Array) -> Array:
     centred = moved - priors @ moved
     covariance = (centred * priors[:, None]).T @ centred
     # Entries of a product of N terms are off by (N + 4) 2⁻⁵² √(S_ii S_jj).
-    slack = points.shape[1] * (len(points) + 4) * MACHINE_EPSILON
+    slack = points.shape[1] * (len(points) + 4) * EPS
     upper: Array = (covariance + covariance.T) / 2.0 + slack * np.diag(np.diagonal(covariance))
     return upper
 
@@ -363,7 +363,7 @@ def _protected(prices: Array, protect: Any) -> Array:
             f"got shape {basis.shape}"
         )
     vectors, singular, _ = np.linalg.svd(basis, full_matrices=False)
-    vectors = vectors[:, singular > size * MACHINE_EPSILON * singular[0]]
+    vectors = vectors[:, singular > size * EPS * singular[0]]
     dense = np.diag(prices) if prices.ndim == 1 else prices
     mean = float(np.trace(dense)) / size
     charged: Array = dense + (PROTECTION - 1.0) * mean * vectors @ vectors.T

@@ -20,6 +20,7 @@ from tacit._ground.checks import (
     symmetric,
     vector,
 )
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
 from tacit.design.cost import CostFrame, cost_matrix
@@ -31,7 +32,6 @@ from tacit.design.information.spectra import (
 )
 from tacit.design.information.streaming import efficient_information
 from tacit.information.log_det import log_det_information, output_matrix
-from tacit.linalg import MACHINE_EPSILON
 
 __all__ = [
     "confident_information",
@@ -251,13 +251,11 @@ def covariance_radius(
         math.sqrt(2.0 / pairs) + 2.0 * math.sqrt(math.log(2.0 / probability) / pairs)
     )
     # The last term is the rounding of Ĉ itself.
-    return (
-        min(by_dimension, dimension_free, bound) * (1.0 + 1e-12) + count * MACHINE_EPSILON * bound
-    )
+    return min(by_dimension, dimension_free, bound) * (1.0 + 1e-12) + count * EPS * bound
 
 
 def _rounding_level(ratios: Array) -> float:
-    return 4.0 * ratios.size * MACHINE_EPSILON * float(ratios.max())
+    return 4.0 * ratios.size * EPS * float(ratios.max())
 
 
 def _hadamard_variances(outputs: Array, weights: Array, mi_budget: float) -> Array:

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance
 from tacit.information.log_det import information_of_ratios, signal_to_noise
-from tacit.linalg import MACHINE_EPSILON
 
 LOWEST_LOG_MULTIPLIER = -690.0
 
@@ -38,8 +38,8 @@ def exact_spectrum(ratios: Array, mi_budget: float) -> tuple[Array, float]:
     if excess(low) <= 0.0:
         solution = low
     else:
-        solution = float(brentq(excess, low, high, xtol=4e-16, rtol=4 * MACHINE_EPSILON))
-        step = MACHINE_EPSILON * max(1.0, abs(solution))
+        solution = float(brentq(excess, low, high, xtol=4e-16, rtol=4 * EPS))
+        step = EPS * max(1.0, abs(solution))
         while excess(solution) > 0.0:
             solution += step
             step *= 2.0
@@ -79,7 +79,7 @@ def scaled_to_budget(
             return candidate, information
         if math.isinf(information):
             break
-        growth *= _growth(ratios, mi_budget) * (1.0 + 2.0**attempt * MACHINE_EPSILON)
+        growth *= _growth(ratios, mi_budget) * (1.0 + 2.0**attempt * EPS)
         candidate = covariance.scaled(growth)
     raise ValueError(
         "cost: expected a cost under which the noise can be certified in double precision, got "

@@ -19,10 +19,10 @@ from tacit._ground.checks import (
     matrix,
     positive,
 )
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
 from tacit.design.information.spectra import linear_spectrum
-from tacit.linalg import MACHINE_EPSILON
 
 FIRST_CHECK = 16
 ORTHOGONALITY_TOLERANCE = 1e-10
@@ -163,7 +163,7 @@ def _moving(moments: _RunningMoments) -> _RunningMoments:
 
 def _raised(variances: Array) -> Array:
     """Return variances with those at rounding level of the largest raised to it."""
-    level = 4.0 * variances.size * MACHINE_EPSILON * float(variances.max())
+    level = 4.0 * variances.size * EPS * float(variances.max())
     return np.maximum(variances, level)
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.covariance import Factored, Isotropic
 from tacit.covariance.span import row_norms
 from tacit.design.base import Design
@@ -26,7 +27,6 @@ from tacit.design.listed.references import Cost, Indices
 from tacit.design.listed.repairs import cheapest_repair
 from tacit.design.listed.roots import RootSolver, Solution
 from tacit.design.listed.survey import FIRST_ROWS, Leaders, Survey, survey
-from tacit.linalg import MACHINE_EPSILON
 
 MORE_ROWS = 20
 ROUNDS = 20
@@ -122,7 +122,7 @@ def _solved(
         (rows / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False
     )
     diagonal = np.abs(np.diagonal(triangle))
-    rank = int((diagonal > max(rows.shape) * MACHINE_EPSILON * diagonal[0]).sum())
+    rank = int((diagonal > max(rows.shape) * EPS * diagonal[0]).sum())
     coordinates = np.empty((rows.shape[0], rank))
     coordinates[pivots] = triangle[:rank].T
     coordinates *= lengths[:, None]
@@ -194,7 +194,7 @@ def _rounding(triangle: Array) -> float:
     inverse = scipy_linalg.solve_triangular(triangle, np.eye(size), check_finite=False)
     product = np.abs(inverse) @ np.abs(triangle)
     norm = math.sqrt(float(product.sum(axis=0).max()) * float(product.sum(axis=1).max()))
-    return float((size + 4) * MACHINE_EPSILON * norm)
+    return float((size + 4) * EPS * norm)
 
 
 def _cost_of(seen: Survey, noise: Noise) -> float:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, array, check_psd, non_negative, symmetric, vector
-from tacit.linalg import MACHINE_EPSILON, default_tolerance, eigh_psd
+from tacit._ground.numbers import EPS
+from tacit.linalg import default_tolerance, eigh_psd
 
 Indices: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
@@ -20,7 +21,7 @@ Indices: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 PIVOT_TOLERANCE = 1e-11
 COLLINEAR_TOLERANCE = 1e-12
 # What rounding may change of an entry that is a multiple.
-SAME = 4 * MACHINE_EPSILON
+SAME = 4 * EPS
 # Entries that are compared before all of a row are.
 PROBES = 8
 LARGEST_COST = 1e150
@@ -92,7 +93,7 @@ class Cost:
         """Return the squared cost norm below which each row costs nothing but rounding of F."""
         if self.matrix is None or self._definite:
             return np.zeros(len(rows))
-        largest = float(self.diagonal.max()) * self.dim * MACHINE_EPSILON
+        largest = float(self.diagonal.max()) * self.dim * EPS
         squared: Array = np.einsum("ij,ij->i", rows, rows)
         return squared * largest
 
@@ -286,12 +287,12 @@ def _factor(
         return norms[:, None] * triangle, True
     if rows is None or cost is None:
         eigenvalues, vectors = scipy_linalg.eigh(correlation)
-        kept = eigenvalues > order.size * MACHINE_EPSILON * eigenvalues[-1]
+        kept = eigenvalues > order.size * EPS * eigenvalues[-1]
         return norms[:, None] * vectors[:, kept] * np.sqrt(eigenvalues[kept]), False
     unit = cost.weigh(rows[order] / norms[:, None])
     triangle, pivots = scipy_linalg.qr(unit.T, mode="r", pivoting=True, check_finite=False)
     diagonal = np.abs(np.diagonal(triangle))
-    rank = int((diagonal > max(unit.shape) * MACHINE_EPSILON * diagonal[0]).sum())
+    rank = int((diagonal > max(unit.shape) * EPS * diagonal[0]).sum())
     coordinates = np.empty((order.size, rank))
     coordinates[pivots] = triangle[:rank].T
     return norms[:, None] * coordinates, False

@@ -9,10 +9,10 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.design.listed.roots import Spectrum
-from tacit.linalg import MACHINE_EPSILON
 
-NORM_ROUNDING = 8 * MACHINE_EPSILON
+NORM_ROUNDING = 8 * EPS
 # Nothing is bare where no eigenvalue of S is below this share of their mean.
 FLOORLESS = 1e-3
 # Floors under S that are tried, as shares of its mean eigenvalue.

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
-from tacit.linalg import MACHINE_EPSILON
+from tacit._ground.numbers import EPS
 
 # An eigendecomposition of Λ^½ G Λ^½ errs in s by s_max² ε / s: at this ratio by 1% of s itself.
 EIGEN_RATIO = 1e-7
@@ -67,7 +67,7 @@ class RootSolver:
         if self.gram is not None:
             scaled = self.gram * root[:, None] * root
             values, left = scipy_linalg.eigh(scaled, driver="evd", check_finite=False)
-            rounding = np.sqrt(values.size) * MACHINE_EPSILON * float(values[-1])
+            rounding = np.sqrt(values.size) * EPS * float(values[-1])
             singular = np.sqrt(np.maximum(values, rounding))
             error = float((singular - np.sqrt(np.maximum(values - rounding, 0.0))).sum())
             if error <= ROUGH_SHARE * self.rtol * float(singular.sum()):
@@ -77,8 +77,8 @@ class RootSolver:
         left, singular, right = scipy_linalg.svd(
             root[:, None] * self.rows, full_matrices=False, check_finite=False
         )
-        singular = np.maximum(singular, MACHINE_EPSILON**2 * singular[0])
-        error = singular.size**1.5 * MACHINE_EPSILON * singular[0]
+        singular = np.maximum(singular, EPS**2 * singular[0])
+        error = singular.size**1.5 * EPS * singular[0]
         return self._finish(multipliers, left, singular, right.T, error)
 
     def narrow_spectrum(self, multipliers: Array) -> Spectrum:
@@ -98,7 +98,7 @@ class RootSolver:
         if values[0] <= EIGEN_RATIO**2 * values[-1]:
             return None
         singular = np.sqrt(values)
-        error = np.sqrt(values.size) * MACHINE_EPSILON * float((values[-1] / singular).sum())
+        error = np.sqrt(values.size) * EPS * float((values[-1] / singular).sum())
         return error if error <= ROUNDING_SHARE * self.rtol * float(singular.sum()) else None
 
     @staticmethod

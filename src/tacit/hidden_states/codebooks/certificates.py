@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array, integer, plain, vector
-from tacit._ground.numbers import rounded_up
+from tacit._ground.numbers import EPS, rounded_up
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.information import code_leakage
-from tacit.linalg import MACHINE_EPSILON
 
 Codes = npt.NDArray[np.int64]
 
@@ -263,17 +262,17 @@ def checked_prior(weights: Any, count: int) -> Array:
     if np.count_nonzero(given) < 2:
         raise ValueError("weights: expected at least two candidates of positive probability")
     total = math.nextafter(math.fsum(given.tolist()), 0.0)
-    masses: Array = given / total * (1.0 + 2.0 * MACHINE_EPSILON)
-    return np.minimum(masses, 1.0 - MACHINE_EPSILON)
+    masses: Array = given / total * (1.0 + 2.0 * EPS)
+    return np.minimum(masses, 1.0 - EPS)
 
 
 def _up(value: float) -> float:
-    return math.nextafter(value * (1.0 + 4.0 * MACHINE_EPSILON), math.inf)
+    return math.nextafter(value * (1.0 + 4.0 * EPS), math.inf)
 
 
 def _entropy_up(masses: Array) -> float:
     kept = masses[masses > 0]
     total = math.fsum((-kept * np.log(kept)).tolist())
     # −m ln m moves by (1 + |ln m|) per relative rounding of m.
-    slack = 64.0 * MACHINE_EPSILON * math.fsum((kept * (1.0 + np.abs(np.log(kept)))).tolist())
+    slack = 64.0 * EPS * math.fsum((kept * (1.0 + np.abs(np.log(kept)))).tolist())
     return max(0.0, total) + slack

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import integer
+from tacit._ground.numbers import EPS
 from tacit.guarantees import InformationBound
 from tacit.hidden_states.codebooks.certificates import FITTED_APART
-from tacit.linalg import MACHINE_EPSILON
 
 SECRET = "the prompt of a row"
 
@@ -30,7 +30,7 @@ def information(
     if epsilon is not None:
         nats = min(nats, times * epsilon)
     return InformationBound(
-        nats=nats * (1.0 + 8.0 * MACHINE_EPSILON),
+        nats=nats * (1.0 + 8.0 * EPS),
         secret=SECRET,
         evidence="theorem",
         assumptions=(

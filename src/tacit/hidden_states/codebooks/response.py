@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, RandomSource, as_float, generator, integer, positive
-from tacit._ground.numbers import rounded_up
+from tacit._ground.numbers import EPS, rounded_up
 from tacit._ground.random import uniform_index
 from tacit.guarantees import ApproximateDP, MaximalLeakage
 from tacit.hidden_states.codebooks.certificates import (
@@ -22,7 +22,6 @@ from tacit.hidden_states.codebooks.certificates import (
     checked_codes,
     checked_prior,
 )
-from tacit.linalg import MACHINE_EPSILON
 
 RESOLUTION = 2**53
 LARGEST_EPSILON = 700.0
@@ -101,7 +100,7 @@ class RandomizedCodes:
     def inside(self) -> float:
         """Probability k e^ε/Z of a report among the k nearest, as drawn: rounded down to 2⁻⁵³."""
         rest = (self.size - self.near) / self.near * math.exp(-self.epsilon)
-        share = (1.0 - 4.0 * MACHINE_EPSILON) / (1.0 + rest)
+        share = (1.0 - 4.0 * EPS) / (1.0 + rest)
         return math.floor(share * RESOLUTION) / RESOLUTION
 
     def table(self) -> Array:
@@ -195,7 +194,7 @@ class RandomizedCodes:
         reached = np.full(self.size, far * largest.max())
         for column in self.neighbours.T:
             np.maximum.at(reached, column, near * largest)
-        success = math.fsum(reached.tolist()) * (1.0 + 16.0 * MACHINE_EPSILON)
+        success = math.fsum(reached.tolist()) * (1.0 + 16.0 * EPS)
         count, chance = len(cells), float(masses.max())
         law = Law(count, chance, uniform=weights is None)
         return CodeCertificate(
@@ -219,7 +218,7 @@ class RandomizedCodes:
 
     def _chances(self) -> tuple[float, float]:
         """P(y | c) for a near and for a far y, rounded up."""
-        up = 1.0 + 8.0 * MACHINE_EPSILON
+        up = 1.0 + 8.0 * EPS
         rest = (self.size - self.near) / self.near * math.exp(-self.epsilon)
         outside = (1.0 - self.inside) / (self.size - self.near)
         return up / (self.near * (1.0 + rest)), up * outside
@@ -228,7 +227,7 @@ class RandomizedCodes:
         share = self.inside
         entropy = -share * math.log(share / self.near)
         entropy -= (1.0 - share) * math.log((1.0 - share) / (self.size - self.near))
-        slack = 16.0 * MACHINE_EPSILON * (1.0 + math.log(self.size) + self.epsilon)
+        slack = 16.0 * EPS * (1.0 + math.log(self.size) + self.epsilon)
         return as_float("nats", min(self.epsilon, max(0.0, math.log(self.size) - entropy) + slack))
 
 

@@ -19,6 +19,7 @@ from tacit._ground.checks import (
     matrix,
     symmetric,
 )
+from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.covariance import Covariance
 from tacit.covariance.coercion import as_covariance
@@ -31,7 +32,6 @@ from tacit.hidden_states.noise.posterior import (
     public_states,
     unchanged,
 )
-from tacit.linalg import MACHINE_EPSILON
 
 HIDDEN, BATCH, RATE = 512, 512, 1e-3
 
@@ -214,7 +214,7 @@ def _gain(spread: Array, noise: Array) -> Array:
     """``I − Σ (S + Σ)⁺``: where neither varies the release is already right."""
     total = spread + noise
     values, vectors = np.linalg.eigh((total + total.T) / 2)
-    kept = values > len(values) * MACHINE_EPSILON * values[-1]
+    kept = values > len(values) * EPS * values[-1]
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     gain: Array = np.eye(len(values)) - noise @ inverse
     return gain
@@ -272,7 +272,7 @@ def _fit_network(
     order = source.permutation(len(states))
     apart = states[order[: len(states) // 10]]
     learnt = states[order[len(states) // 10 :]]
-    scale = np.maximum(states.std(axis=0), MACHINE_EPSILON)
+    scale = np.maximum(states.std(axis=0), EPS)
     noisy_scale = np.sqrt(scale**2 + covariance.diagonal())
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(source.integers(2**31)))

@@ -6,10 +6,10 @@ import numpy as np
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal
 from tacit.information.finite.likelihood import FiniteSecret, posterior
 from tacit.information.log_det import information_of_ratios
-from tacit.linalg import MACHINE_EPSILON
 
 
 def pairwise_information(secret: FiniteSecret) -> float:
@@ -27,7 +27,7 @@ def gaussian_information(secret: FiniteSecret, scale: float = 1.0) -> float:
     """Return ``½ Σ ln(1 + w/s)`` nats for noise N(0, s I), rounded up, that of S included."""
     count, size = secret.points.shape
     # Each entry of the product of N terms is off by (N + 8) u √(S_ii S_kk) at most.
-    slack = (count + size + 8) * MACHINE_EPSILON * float(secret.eigenvalues.sum())
+    slack = (count + size + 8) * EPS * float(secret.eigenvalues.sum())
     return information_of_ratios((secret.eigenvalues + slack) / scale)
 
 
@@ -57,4 +57,4 @@ def covered(outputs: Array, covariance: Covariance) -> tuple[Array, Covariance] 
 
 
 def _raised(value: float, terms: int) -> float:
-    return value * (1.0 + (terms + 8) * MACHINE_EPSILON)
+    return value * (1.0 + (terms + 8) * EPS)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit.information.concentration import mean_lower_bound, promised_width
 from tacit.information.finite.likelihood import FiniteSecret, posterior
 from tacit.information.finite.tails import QuadraticTail, quadratic_tail
-from tacit.linalg import MACHINE_EPSILON
 
 TAIL_SHARE = 1e-4
 NUMBERS_PER_BLOCK = 4_000_000
@@ -57,7 +57,7 @@ class Draws:
             information=np.clip(most - entropy - unsure, 0.0, None),
             quadratic=quadratic,
             half_trace=half_trace,
-            shortfall=max(0.0, most - secret_entropy) + 16.0 * MACHINE_EPSILON * most,
+            shortfall=max(0.0, most - secret_entropy) + 16.0 * EPS * most,
         )
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ def _simulated(
     _, noisy = secret.draw(n, source)
     found = posterior(secret, noisy)
     shrink = secret.eigenvalues / (1.0 + secret.eigenvalues)
-    raised = 1.0 + (secret.points.shape[1] + 8) * MACHINE_EPSILON
+    raised = 1.0 + (secret.points.shape[1] + 8) * EPS
     return found.log_sum, found.entropy, found.error, 0.5 * (noisy**2) @ shrink * raised
 
 
@@ -127,7 +127,7 @@ class Statistic:
         )
         excess = 0.0 if self.tail is None else self.control * self.tail.excess
         scale = abs(self.half_trace) + self.secret_entropy + abs(lowest)
-        return self.offset - lowest + excess + 64.0 * MACHINE_EPSILON * scale
+        return self.offset - lowest + excess + 64.0 * EPS * scale
 
 
 def best_statistic(

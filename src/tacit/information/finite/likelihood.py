@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.compute import available_workers
-from tacit.linalg import MACHINE_EPSILON
 
 ENTRIES_PER_BLOCK = 400_000
 OUTPUTS_PER_TILE = 50_000
@@ -105,7 +105,7 @@ def posterior(secret: FiniteSecret, noisy: Array, *, means: bool = False) -> Pos
         log_sum=np.concatenate([result[0] for result in results]),
         entropy=np.maximum(np.concatenate([result[1] for result in results]), 0.0),
         means=np.concatenate(found) if means else None,
-        error=(noisy.shape[1] + 8) * MACHINE_EPSILON * reach**2,
+        error=(noisy.shape[1] + 8) * EPS * reach**2,
     )
 
 

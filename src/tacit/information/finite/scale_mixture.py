@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.covariance.scale_mixture import ScaleMixture
 from tacit.covariance.whitening import whiten
@@ -16,7 +17,6 @@ from tacit.information.concentration import mean_lower_bound
 from tacit.information.distinct import entropy
 from tacit.information.finite.deterministic import gaussian_information, pairwise_information
 from tacit.information.finite.likelihood import FiniteSecret, principal_secret
-from tacit.linalg import MACHINE_EPSILON
 
 ENTRIES_PER_BLOCK = 400_000
 ENTROPY = "entropy of the outputs"
@@ -53,7 +53,7 @@ def scale_mixture_bound(
     found = _posterior_entropies(centred, priors, noise, count, source)
     pilot_count = max(SMALLEST_PILOT, int(PILOT_SHARE * count))
     values, unsure = found
-    most = math.log(len(priors)) * (1.0 + 8.0 * MACHINE_EPSILON)
+    most = math.log(len(priors)) * (1.0 + 8.0 * EPS)
     low, high = np.clip(values - unsure, 0.0, most), np.clip(values + unsure, 0.0, most)
     upper = ceiling - mean_lower_bound(low[:pilot_count], low[pilot_count:], level) + slack
     gains = most - high
@@ -82,7 +82,7 @@ def scale_mixture_bound(
 def _mean(terms: list[tuple[float, float]]) -> float:
     """Return ``Σ π_k I_k`` for probabilities that sum to 1, rounded up."""
     total = math.fsum(float(share) * nats for share, nats in terms)
-    return total * (1.0 + (len(terms) + 8) * MACHINE_EPSILON)
+    return total * (1.0 + (len(terms) + 8) * EPS)
 
 
 def _scaled(secret: FiniteSecret, scale: float) -> FiniteSecret:
@@ -126,7 +126,7 @@ def _posterior_entropies(
             results.append(np.log(total) - weighted / total)
     smallest = float(noise.scales.min())
     reach = np.linalg.norm(noisy, axis=1) + 30.0 * math.sqrt(float(noise.scales.max()))
-    errors = (points.shape[1] + 8) * MACHINE_EPSILON * reach**2 / smallest
+    errors = (points.shape[1] + 8) * EPS * reach**2 / smallest
     return np.concatenate(results), 2.0 * errors * (2.0 + math.log(len(points)))
 
 

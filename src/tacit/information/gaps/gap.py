@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.checks import Array, in_interval, integer, matrix, non_negative
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance
 from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBracket
@@ -17,7 +18,6 @@ from tacit.information.finite.deterministic import covered, gaussian_information
 from tacit.information.finite.likelihood import FiniteSecret, posterior, principal_secret
 from tacit.information.finite.mixture import prior_weights
 from tacit.information.simulated import checked_noise
-from tacit.linalg import MACHINE_EPSILON
 
 LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
 SAME = 1e-9
@@ -168,6 +168,6 @@ def noisy_secret(outputs: Any, covariance: Covariance, weights: Any) -> NoisySec
     count, size = secret.points.shape
     # The information and its Gaussian bound each move by −½ d ln(1 − ρ) at most under a relative
     # error ρ of the noise; the moments of g are off by (N + d + 8) u tr S.
-    moments = size * (count + size + 8) * MACHINE_EPSILON * float(secret.eigenvalues.sum())
+    moments = size * (count + size + 8) * EPS * float(secret.eigenvalues.sum())
     slack = -0.5 * size * math.log1p(-error)
     return NoisySecret(secret, gaussian_information(secret) + slack, 2.0 * slack + moments)

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from tacit._ground.checks import Array, RandomSource, generator, integer
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance
 from tacit.information.gaps.gap import Gap, NoisySecret, noisy_secret
-from tacit.linalg import MACHINE_EPSILON
 
 WORK = 60_000_000
 FEWEST_NODES, MOST_NODES = 200, 50_000
@@ -100,7 +100,7 @@ def _basis_gap(release: NoisySecret, basis: Array, nodes: int) -> float:
         points = release.secret.points @ (direction / scales)
         noise = math.sqrt(float(((direction / scales) ** 2).sum()))
         total += max(0.0, _squared_distance(points, weights, noise, nodes))
-    return 0.5 * total * (1.0 - defect - 16.0 * len(basis) * MACHINE_EPSILON)
+    return 0.5 * total * (1.0 - defect - 16.0 * len(basis) * EPS)
 
 
 def _squared_distance(points: Array, weights: Array, noise: float, nodes: int) -> float:
@@ -123,6 +123,6 @@ def _squared_distance(points: Array, weights: Array, noise: float, nodes: int) -
     second = float(weights @ points**2) + noise**2
     # Beyond the ends φ(t) is at most that of the outermost point: s Φ(−9) on each side.
     missed = 2.0 * noise * float(ndtr(-REACH)) + spacing**2 / (4.0 * noise)
-    rounding = 64.0 * MACHINE_EPSILON * (len(points) + 8) * (high - low + second)
+    rounding = 64.0 * EPS * (len(points) + 8) * (high - low + second)
     product = spacing * total + missed + rounding
     return second + 1.0 - 2.0 * product - 2.0 * abs(mean)

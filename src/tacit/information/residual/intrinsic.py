@@ -13,8 +13,8 @@ from scipy.special import rel_entr
 
 from tacit import guarantees
 from tacit._ground.checks import Array, as_float, in_interval, integer, vector
+from tacit._ground.numbers import EPS
 from tacit.information import InformationBracket
-from tacit.linalg import MACHINE_EPSILON
 
 SUM_TOLERANCE = 1e-9
 ROUNDING_UNITS = 16.0
@@ -176,7 +176,7 @@ def finite_intrinsic(weights: ArrayLike, reference: ArrayLike | None = None) -> 
         same = bool((priors == base).all())
     terms = rel_entr(priors, base)
     total = math.fsum(terms.tolist()) if np.isfinite(terms).all() else math.inf
-    slack = ROUNDING_UNITS * MACHINE_EPSILON * (1.0 + float(np.abs(terms).sum()))
+    slack = ROUNDING_UNITS * EPS * (1.0 + float(np.abs(terms).sum()))
     if same:
         return IntrinsicPrivacy(nats=0.0, reference=words)
     return rounded_down(total, slack, words)

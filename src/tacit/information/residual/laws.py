@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_expit, ndtr
 
 from tacit._ground.checks import Array, as_float, matrix, positive, vector
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance
 from tacit.covariance.coercion import as_covariance
 from tacit.information.residual.intrinsic import (
@@ -18,7 +19,7 @@ from tacit.information.residual.intrinsic import (
     IntrinsicPrivacy,
     rounded_down,
 )
-from tacit.linalg import MACHINE_EPSILON, eigh_psd
+from tacit.linalg import eigh_psd
 
 QUADRATURE_POINTS = 10_001
 QUADRATURE_REACH = 12.0
@@ -210,10 +211,10 @@ def gaussian_logistic_mean(mean: float, std: float) -> float:
 
 def _from_entropies(entropy: float, limit: float, words: str) -> IntrinsicPrivacy:
     """Return ``h(X) − limit``; a sum above 0 is refused beyond rounding."""
-    slack = ROUNDING_UNITS * MACHINE_EPSILON * (1.0 + abs(limit))
+    slack = ROUNDING_UNITS * EPS * (1.0 + abs(limit))
     if math.isinf(entropy):
         return IntrinsicPrivacy(nats=-math.inf, reference=words)
-    slack += ROUNDING_UNITS * MACHINE_EPSILON * abs(entropy)
+    slack += ROUNDING_UNITS * EPS * abs(entropy)
     if entropy - limit > SUM_TOLERANCE * (1.0 + abs(limit)):
         raise ValueError(
             f"entropy: expected at most {limit:.6g} nats, the largest this reference allows, "

@@ -18,6 +18,7 @@ from tacit._ground.checks import (
     positive,
     vector,
 )
+from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance
 from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBracket, least
@@ -31,7 +32,6 @@ from tacit.information.simulated import (
     drawn,
     pilot_size,
 )
-from tacit.linalg import MACHINE_EPSILON
 
 DEFAULT_CONTEXT, DEFAULT_SAMPLES = 1_000, 20_000
 SPREADS = np.geomspace(1e-4, 1e4, 161)
@@ -129,7 +129,7 @@ def leave_one_out(
 
 def _check_radius(values: Array, centre: Array, radius: float) -> None:
     distance = float(np.linalg.norm(values - centre, axis=1).max())
-    if distance > radius * (1.0 + 8.0 * MACHINE_EPSILON):
+    if distance > radius * (1.0 + 8.0 * EPS):
         raise ValueError(
             f"radius: expected at least {distance:.6g}, the distance of an output from the "
             f"centre, got {radius:.6g}"
