@@ -1,0 +1,1 @@
+"""Per-example gradients of one forward and one backward pass, and the noise that they need."""

@@ -1,0 +1,136 @@
+"""The Gram matrix of per-example gradients, added up parameter by parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from scipy.linalg import blas
+from torch import Tensor
+
+from tacit._ground.checks import Array
+from tacit.training.gradients.contributions import (
+    Contributions,
+    EmbeddingFactors,
+    LinearFactors,
+    among_seen,
+    at_least_single,
+)
+
+# Entries of J that are formed at a time, and columns that are multiplied at a time.
+ENTRIES_TOGETHER = 2**23
+COLUMNS_TOGETHER = 2**13
+
+
+class Gramian:
+    """The sum of J Jᵀ over columns of J, kept in double precision.
+
+    Products of single-precision columns are taken ``COLUMNS_TOGETHER`` at a time in single
+    precision, and their sum in double.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.total: Array = np.zeros((count, count))
+        self._waiting: list[Tensor] = []
+        self._width = 0
+
+    def add(self, columns: Tensor) -> None:
+        """Add J Jᵀ for some columns (B, n) of J."""
+        if columns.shape[1] == 0:
+            return
+        if columns.shape[1] < COLUMNS_TOGETHER // 4:
+            self._waiting.append(columns)
+            self._width += columns.shape[1]
+            if self._width >= COLUMNS_TOGETHER:
+                self._flush()
+            return
+        for part in columns.split(COLUMNS_TOGETHER, dim=1):
+            self.total += _outer(part)
+
+    def add_matrix(self, products: Tensor) -> None:
+        """Add products J Jᵀ themselves, (B, B)."""
+        self.total += products.double().cpu().numpy()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            kinds = {part.dtype for part in self._waiting}
+            for kind in kinds:
+                alike = [part for part in self._waiting if part.dtype == kind]
+                self.total += _outer(torch.cat(alike, dim=1))
+        self._waiting, self._width = [], 0
+
+    def result(self) -> Array:
+        """Return the whole sum, symmetric."""
+        self._flush()
+        return self.total
+
+
+def _outer(columns: Tensor) -> Array:
+    """Return J Jᵀ, (B, B), by the triangle alone where BLAS is at hand."""
+    columns = at_least_single(columns.detach())
+    if columns.is_cuda:
+        products: Array = (columns @ columns.T).double().cpu().numpy()
+        return products
+    rows = columns.contiguous().numpy()
+    multiply = blas.dsyrk if rows.dtype == np.float64 else blas.ssyrk
+    lower = multiply(1.0, rows.T, trans=1, lower=1).astype(np.float64)
+    return lower + np.tril(lower, -1).T
+
+
+def gram_matrix(batches: Sequence[Mapping[str, Contributions]], sizes: Sequence[int]) -> Array:
+    """Return ⟨g_i, g_j⟩ of all examples, with the cross terms of uses and of micro-batches.
+
+    Args:
+        batches: the contributions by parameter, one mapping per micro-batch.
+        sizes: number of examples of each micro-batch.
+    """
+    total = Gramian(sum(sizes))
+    names = dict.fromkeys(name for batch in batches for name in batch)
+    for name in names:
+        _add_parameter(total, [batch.get(name, ()) for batch in batches], sizes)
+    return total.result()
+
+
+def _add_parameter(total: Gramian, batches: list[Contributions], sizes: Sequence[int]) -> None:
+    """Add one parameter's part, a block of its rows at a time."""
+    only = batches[0][0] if len(batches) == 1 and len(batches[0]) == 1 else None
+    if isinstance(only, LinearFactors):
+        products = only.gram()
+        if products is not None:
+            total.add_matrix(products)
+            return
+    uses = [use for batch in batches for use in batch]
+    lookups = [[use for use in batch if isinstance(use, EmbeddingFactors)] for batch in batches]
+    if sum(map(len, lookups)) == len(uses):
+        batches, count = among_seen(lookups)
+        uses = [use for batch in batches for use in batch]
+    else:
+        count = uses[0].shape[0] if uses[0].shape else 1
+    width = math.prod(uses[0].shape) // max(count, 1)
+    step = max(1, ENTRIES_TOGETHER // max(sum(sizes) * width, 1))
+    together = math.lcm(*(use.granularity for use in uses))
+    step = max(step // together, 1) * together
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        total.add(_columns(batches, sizes, start, stop))
+
+
+def _columns(
+    batches: list[Contributions], sizes: Sequence[int], start: int, stop: int
+) -> Tensor:
+    """Return J for some of a parameter's rows, all uses summed and micro-batches stacked."""
+    blocks: list[Tensor | None] = []
+    for batch in batches:
+        block: Tensor | None = None
+        for use in batch:
+            found = use.rows(start, stop)
+            block = found if block is None else block + found
+        blocks.append(block)
+    some = next(block for block in blocks if block is not None)
+    filled = [
+        some.new_zeros(size, some.shape[1]) if block is None else block
+        for block, size in zip(blocks, sizes, strict=True)
+    ]
+    return filled[0] if len(filled) == 1 else torch.cat(filled)

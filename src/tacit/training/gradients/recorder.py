@@ -1,0 +1,224 @@
+"""One forward pass in which every use of a trainable parameter is seen and its output watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from tacit.training.gradients.contributions import Contribution, Dense
+
+Receive: TypeAlias = Callable[[Tensor], None]
+Rule: TypeAlias = Callable[["Recorder", tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Recorder(TorchFunctionMode):
+    """Watches the functions that a forward pass calls with trainable parameters.
+
+    The parameters are frozen meanwhile, so that a backward pass stops at the outputs. A function
+    with a rule (``rules``) leaves a watch on its output, which turns the output's gradient into
+    per-example gradients of its parameters. What functions make of parameters alone is a
+    parameter in its turn (``derived``). A parameter that anything else reads is ``free``.
+
+    Attributes:
+        names: of the trainable parameters, by identity.
+        batch: number of examples, which rules expect along the first dimension.
+        free: names of parameters with a use that no rule covers.
+        found: per-example gradients by key, a name or the identity of a derived value.
+        leaves: outputs that nothing before them gives a gradient, where the backward pass ends.
+    """
+
+    def __init__(self, names: Mapping[int, str], parameters: Mapping[str, Tensor], rules: Any,
+                 batch: int) -> None:  # fmt: skip
+        super().__init__()
+        self.names, self.batch, self.rules = names, batch, rules
+        self.free: set[str] = set()
+        self.found: dict[str | int, list[Contribution]] = {}
+        self.only_rows: int | None = None
+        self.mixed: list[str] = []
+        self.derived: dict[int, tuple[Tensor, Tensor, frozenset[str]]] = {}
+        self._parameters = parameters
+        self._leaves: dict[str, Tensor] = {}
+        self._examples = WeakTensorKeyDictionary()
+        self.leaves: list[Tensor] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        held = {self.key(one) for one in tensors_in((args, kwargs))} - {None}
+        if held and torch.is_grad_enabled():
+            rule = self.rules.get(func)
+            result = NotImplemented if rule is None else rule(self, args, kwargs)
+            if result is NotImplemented:
+                result = self._without_rule(func, held, args, kwargs)
+        else:
+            result = func(*args, **kwargs)
+        self._pass_on((args, kwargs), result)
+        return result
+
+    def start_from(self, values: Any) -> None:
+        """Mark tensors as made of the examples."""
+        for tensor in tensors_in(values):
+            self._examples[tensor] = True
+
+    def _pass_on(self, given: Any, result: Any) -> None:
+        """Mark what was made of marked values; gradients say it for what comes after a watch."""
+        if any(self.is_of_examples(one) for one in tensors_in(given)):
+            for one in tensors_in(result):
+                if not one.requires_grad and self.key(one) is None:
+                    self._examples[one] = True
+
+    def is_of_examples(self, tensor: Tensor) -> bool:
+        """Whether a tensor depends on the examples."""
+        return bool(tensor.requires_grad) or tensor in self._examples
+
+    def has_rows(self, tensor: Any) -> bool:
+        """Whether a tensor depends on the examples and has one row for each."""
+        return (
+            isinstance(tensor, Tensor)
+            and self.is_of_examples(tensor)
+            and tensor.ndim > 0
+            and tensor.shape[0] == self.batch
+        )
+
+    def key(self, value: Any) -> str | int | None:
+        """Return the name of a trainable parameter, the identity of a derived one, or None."""
+        if not isinstance(value, Tensor):
+            return None
+        name = self.names.get(id(value))
+        if name is not None:
+            return name
+        return id(value) if id(value) in self.derived else None
+
+    def roots(self, keys: Any) -> frozenset[str]:
+        """Return the trainable parameters behind some keys."""
+        names: set[str] = set()
+        for key in keys:
+            names |= {key} if isinstance(key, str) else self.derived[key][2]
+        return frozenset(names)
+
+    def watch(self, output: Tensor, receive: Receive, what: str) -> Tensor:
+        """Return the output, whose gradient ``receive`` is going to be called with."""
+        if not output.requires_grad:
+            # a copy, because what follows may work in place, which no leaf allows
+            self.leaves.append(output.requires_grad_())
+            output = output.clone()
+        output.register_hook(lambda gradient: self._receive(receive, gradient, what))
+        return output
+
+    def _receive(self, receive: Receive, gradient: Tensor, what: str) -> None:
+        if self.only_rows is None:
+            receive(gradient)
+            return
+        per_row = gradient.reshape(self.batch, -1).abs().amax(dim=1)
+        per_row[self.only_rows] = 0.0
+        if bool((per_row != 0.0).any()):
+            self.mixed.append(what)
+
+    def add(self, key: str | int, contribution: Contribution) -> None:
+        """Keep what one use of a parameter adds, unless another use needs all of it anyway."""
+        if not self.free & self.roots([key]):
+            self.found.setdefault(key, []).append(contribution)
+
+    def _without_rule(
+        self, func: Any, held: set[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a function that no rule covers: it makes a new parameter, or frees its own."""
+        if not any(
+            self.is_of_examples(one)
+            for one in tensors_in((args, kwargs))
+            if self.key(one) is None
+        ):
+            return self._derive(func, held, args, kwargs)
+        result = func(*args, **kwargs)
+        if any(True for _ in tensors_in(result)):
+            self.free |= self.roots(held)
+        return result
+
+    def _derive(
+        self, func: Any, held: set[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a function of parameters alone, and keep its graph for the way back."""
+        graph = func(*self._with_graph(args), **self._with_graph(kwargs))
+        roots = self.roots(held)
+
+        def detached(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                if not value.requires_grad:
+                    return value
+                plain = value.detach()
+                self.derived[id(plain)] = (plain, value, roots)
+                return plain
+            if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+                return type(value)(detached(one) for one in value)
+            if any(True for _ in tensors_in(value)):
+                self.free.update(roots)
+            return value
+
+        return detached(graph)
+
+    def _with_graph(self, value: Any) -> Any:
+        """Return arguments with leaves in place of parameters."""
+        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+            return type(value)(self._with_graph(one) for one in value)
+        if isinstance(value, dict):
+            return {name: self._with_graph(one) for name, one in value.items()}
+        key = self.key(value)
+        if key is None:
+            return value
+        if isinstance(key, int):
+            return self.derived[key][1]
+        if key not in self._leaves:
+            self._leaves[key] = self._parameters[key].detach().requires_grad_()
+        return self._leaves[key]
+
+    def contributions(self) -> dict[str, list[Contribution]]:
+        """Return the per-example gradients of every parameter that is not free."""
+        every: dict[str, list[Contribution]] = {}
+        for key, uses in self.found.items():
+            if isinstance(key, str):
+                if key not in self.free:
+                    every.setdefault(key, []).extend(uses)
+                continue
+            for name, contribution in self._pulled_back(key, uses):
+                every.setdefault(name, []).append(contribution)
+        return every
+
+    def _pulled_back(
+        self, key: int, uses: list[Contribution]
+    ) -> Iterator[tuple[str, Contribution]]:
+        """Yield J of the parameters behind a derived one: its own J through the graph, by rows."""
+        _, graph, roots = self.derived[key]
+        if roots & self.free:
+            return
+        names = sorted(roots)
+        leading = graph.shape[0] if graph.ndim else 1
+        gradients = sum((use.rows(0, leading) for use in uses[1:]), uses[0].rows(0, leading))
+        leaves = [self._leaves[name] for name in names]
+        found: dict[str, list[Tensor]] = {name: [] for name in names}
+        for row in gradients:
+            back = torch.autograd.grad(
+                graph, leaves, row.reshape(graph.shape), retain_graph=True, allow_unused=True
+            )
+            for name, leaf, part in zip(names, leaves, back, strict=True):
+                found[name].append(torch.zeros_like(leaf) if part is None else part)
+        for name in names:
+            rows = torch.stack(found[name])
+            yield name, Dense(rows.flatten(1) if rows.ndim > 1 else rows[:, None], rows.shape[1:])
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested arguments."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors_in(one)
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from tensors_in(one)
