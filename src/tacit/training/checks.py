@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 import torch
 
 from tacit.training.parameters import trainable
@@ -47,15 +45,3 @@ def check_unchanged(model: torch.nn.Module, before: Mapping[str, torch.Tensor]) 
                 f"model: the forward pass changed the buffer {name!r}, which no noise covers; "
                 "freeze it, or use a layer without running statistics"
             )
-
-
-def check_gradients(model: torch.nn.Module, capture: Any) -> None:
-    """Refuse a round whose gradients say nothing or are not numbers.
-
-    Raises:
-        ValueError: names the parameter or says how many losses are not finite.
-    """
-    losses = np.asarray(capture.losses)
-    if not np.isfinite(losses).all():
-        found = int((~np.isfinite(losses)).sum())
-        raise ValueError(f"loss: expected finite losses, got {found} of {losses.size} that are not")

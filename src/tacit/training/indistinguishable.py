@@ -17,10 +17,9 @@ from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
 from tacit.training.account import Account, budgets
-from tacit.training.checks import check_gradients, check_optimizer, check_unchanged
-from tacit.training.gradients import per_example
+from tacit.training.checks import check_optimizer, check_unchanged
+from tacit.training.gradients.capture import per_example
 from tacit.training.journal import Journal
-from tacit.training.local import local_differences
 from tacit.training.noise import round_noise
 from tacit.training.parameters import (
     digest_of,
@@ -254,15 +253,20 @@ class Indistinguishable:
         before = state_of(self.model)
         capture = per_example(self.model, self.loss, inputs, targets, gram=self.gram)
         check_unchanged(self.model, before)
-        check_gradients(self.model, capture)
+        capture.check()
         changes = part.changes / size
         known = capture.gram
         gram = None if known is None else changes @ known @ changes.T
         noise = round_noise(gram, allowed, self._earlier(part.indices))
-        self._charge(part.indices)
         drawn = noise.draw(self._source())
-        capture.weighted(part.inside / size + changes.T @ drawn)
         assert self.optimizer is not None
+        try:
+            # a gradient that is not finite may only be seen here; nothing leaves before the charge
+            capture.weighted(part.inside / size + changes.T @ drawn)
+            self._charge(part.indices)
+        except BaseException:
+            self.optimizer.zero_grad(set_to_none=True)
+            raise
         self.optimizer.step()
         self._keep(part.indices, noise.design)
         loss = float(np.asarray(capture.losses)[part.inside].mean()) if part.inside.any() else None
@@ -271,6 +275,8 @@ class Indistinguishable:
     def _local_round(self, inputs: Any, targets: Any, part: Part, allowed: Array) -> Round:
         if not part.inside.all():
             raise ValueError("inside: expected all of the batch beside local steps, got less")
+        from tacit.training.local.differences import local_differences
+
         assert self.local is not None
         kept = part.changes == 0.0
         found = local_differences(
