@@ -1,0 +1,115 @@
+"""A run that is killed is taken up where it was, and what was charged stays charged."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tacit.training.journal import CHARGED, STATE
+
+from .runs import flat, run_of, task
+
+GROUPS = np.arange(10) % 5
+KILLED = """
+import os, signal, sys
+import numpy as np
+from tacit.training import journal
+from tests.training.runs import run_of, task
+
+folder, place = sys.argv[1:]
+model, inputs, targets = task()
+run = run_of(model, rounds=6, checkpoint=folder)
+def die(self, *_):
+    os.kill(os.getpid(), signal.SIGKILL)
+run.step((inputs, targets), np.arange(10) % 5)
+if place == "before the state":
+    journal.Journal.save = die
+else:
+    journal.Journal.charge = die
+run.step((inputs, targets), np.arange(10) % 5)
+"""
+
+
+@pytest.mark.parametrize(("place", "charged"), [("before the state", 2), ("before the charge", 1)])
+def test_a_kill_loses_no_charge(tmp_path, place, charged):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), place], check=False)
+    assert done.returncode == -signal.SIGKILL
+    model, inputs, targets = task(seed=3)
+    run = run_of(model, rounds=6, checkpoint=tmp_path)
+    assert run.rounds == 1
+    assert np.allclose(run.left(), 1 - charged / 6)
+    assert not np.allclose(flat(model), flat(task(seed=3)[0]))
+    for _ in range(6 - charged):
+        run.step((inputs, targets), GROUPS)
+    with pytest.raises(ValueError, match="spent"):
+        run.step((inputs, targets), GROUPS)
+
+
+def test_a_seeded_run_never_draws_the_same_noise_twice(tmp_path):
+    model, inputs, targets = task()
+    run = run_of(model, rounds=6, checkpoint=tmp_path, rng=7)
+    start = flat(model)
+    run.step((inputs, targets), GROUPS)
+    first = flat(model) - start
+    os.remove(tmp_path / STATE)
+    again, _, _ = task()
+    taken_up = run_of(again, rounds=6, checkpoint=tmp_path, rng=7)
+    assert taken_up.rounds == 0
+    taken_up.step((inputs, targets), GROUPS)
+    assert not np.allclose(flat(again) - start, first)
+
+
+def test_a_half_written_line_was_not_drawn(tmp_path):
+    model, inputs, targets = task()
+    run_of(model, rounds=6, checkpoint=tmp_path).step((inputs, targets), GROUPS)
+    with (tmp_path / CHARGED).open("ab") as stream:
+        stream.write(b'{"round": 1, "refer')
+    run = run_of(task()[0], rounds=6, checkpoint=tmp_path)
+    assert np.allclose(run.left(), 5 / 6)
+    run.step((inputs, targets), GROUPS)
+    assert np.allclose(run.left(), 4 / 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"rounds": 7}, "participations"), ({"mu": 2.0, "rounds": 6}, "budgets"),
+     ({"count": 4, "rounds": 6}, "references"), ({"gram": "none", "rounds": 6}, "way")],
+)  # fmt: skip
+def test_another_run_is_refused(tmp_path, options, said):
+    model, inputs, targets = task()
+    run_of(model, rounds=6, checkpoint=tmp_path).step((inputs, targets), GROUPS)
+    with pytest.raises(ValueError, match=f"another {said}"):
+        run_of(task()[0], checkpoint=tmp_path, **options)
+
+
+@pytest.mark.parametrize("damage", ["lost", "swapped", "cut", "state"])
+def test_damaged_files_are_refused(tmp_path, damage):
+    model, inputs, targets = task()
+    run = run_of(model, rounds=6, checkpoint=tmp_path)
+    for _ in range(2):
+        run.step((inputs, targets), GROUPS)
+    path = tmp_path / CHARGED
+    lines = path.read_bytes().splitlines(keepends=True)
+    if damage == "lost":
+        path.unlink()
+    elif damage == "swapped":
+        path.write_bytes(b"".join(lines[::-1]))
+    elif damage == "cut":
+        path.write_bytes(lines[0])
+    else:
+        (tmp_path / STATE).write_bytes(b"no state")
+    with pytest.raises(ValueError, match="checkpoint"):
+        run_of(task()[0], rounds=6, checkpoint=tmp_path)
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    model, inputs, targets = task()
+    one = run_of(model, rounds=6, checkpoint=tmp_path)
+    two = run_of(task()[0], rounds=6, checkpoint=tmp_path)
+    one.step((inputs, targets), GROUPS)
+    with pytest.raises(ValueError, match="another process"):
+        two.step((inputs, targets), GROUPS)
+    assert two.rounds == 0
