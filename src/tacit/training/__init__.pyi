@@ -1,6 +1,9 @@
 """Train a model so that it stays indistinguishable from safe references."""
 
 from .account import ReferenceSpentError as ReferenceSpentError
+from .gradients.base import PerExample as PerExample
+from .gradients.capture import per_example as per_example
+from .gradients.noise import noisy_coefficients as noisy_coefficients
 from .indistinguishable import Indistinguishable as Indistinguishable
 from .indistinguishable import Round as Round
 from .references import References as References

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from tacit._ground.checks import Array, choice, integer
+from tacit._ground.random import released_normal
 from tacit._ground.reprs import short_repr
 from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
@@ -20,17 +21,18 @@ from tacit.training.account import Account, budgets
 from tacit.training.checks import check_optimizer, check_unchanged
 from tacit.training.gradients.capture import per_example
 from tacit.training.journal import Journal
-from tacit.training.noise import round_noise
+from tacit.training.noise import RoundNoise, add_isotropic, isotropic_noise, round_noise
 from tacit.training.parameters import (
     digest_of,
     digest_of_names,
     flat_outcome,
     state_of,
+    trainable,
     write_flat,
 )
 from tacit.training.references import Part, References
 from tacit.training.release import TrainingRelease, released
-from tacit.training.settings import GRAMS, LocalSteps
+from tacit.training.settings import GRAMS, NOISES, LocalSteps
 from tacit.training.spending import Purse
 
 
@@ -78,6 +80,8 @@ class Indistinguishable:
         participations: K, in how many rounds any one reference takes part at most; T if left out.
         gram: ``"exact"``, ``"forward"`` (the last layer's alone) or ``"none"``: what the noise is
             shaped by. All are sound; they cost energy.
+        noise: ``"optimal"``, or ``"isotropic"`` noise of the same certificate to compare with,
+            N(0, σ²) in every parameter with σ² = max_r ‖z_r‖²/g_r.
         local: K local steps of a black-box optimiser instead of one step.
         checkpoint: folder that survives a crash; a run is taken up where it stopped.
         ledger: a ``tacit.Ledger``; the whole budget is reserved before the first round is drawn.
@@ -117,6 +121,7 @@ class Indistinguishable:
         mu: Any = None,
         participations: int | None = None,
         gram: str = "exact",
+        noise: str = "optimal",
         local: LocalSteps | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         ledger: Book | None = None,
@@ -128,6 +133,9 @@ class Indistinguishable:
             raise ValueError(f"references: expected tacit.training.References, got {found}")
         self.model, self.optimizer, self.references, self.loss = model, optimizer, references, loss
         self.local, self.gram = local, choice("gram", gram, GRAMS)
+        self.noise = choice("noise", noise, NOISES)
+        if noise == "isotropic" and gram != "exact":
+            raise ValueError(f"gram: expected 'exact' beside isotropic noise, got {gram!r}")
         if optimizer is not None:
             if local is not None:
                 raise ValueError("local: expected None beside optimizer, got both")
@@ -257,20 +265,23 @@ class Indistinguishable:
         changes = part.changes / size
         known = capture.gram
         gram = None if known is None else changes @ known @ changes.T
-        noise = round_noise(gram, allowed, self._earlier(part.indices))
+        noise = self._noise_of(gram, allowed, part.indices)
         drawn = noise.draw(self._source())
         assert self.optimizer is not None
         try:
             # a gradient that is not finite may only be seen here; nothing leaves before the charge
             capture.weighted(part.inside / size + changes.T @ drawn)
+            if noise.spread > 0.0:
+                add_isotropic(self.model, noise.spread, self._source())
             self._charge(part.indices)
         except BaseException:
             self.optimizer.zero_grad(set_to_none=True)
             raise
         self.optimizer.step()
-        self._keep(part.indices, noise.design)
         loss = float(np.asarray(capture.losses)[part.inside].mean()) if part.inside.any() else None
-        return self._applied_round(part.indices, noise.energy, noise.design, loss)
+        # by the last layer's Gram matrix alone the energy is not known
+        energy = noise.energy if self.gram == "exact" else None
+        return self._applied_round(part.indices, energy, noise.design, loss)
 
     def _local_round(self, inputs: Any, targets: Any, part: Part, allowed: Array) -> Round:
         if not part.inside.all():
@@ -291,12 +302,23 @@ class Indistinguishable:
     def _outcome_round(
         self, real: Array, differences: Array, indices: npt.NDArray[np.intp], allowed: Array
     ) -> Round:
-        gram = differences @ differences.T
-        noise = round_noise(gram, allowed, self._earlier(indices))
+        noise = self._noise_of(differences @ differences.T, allowed, indices)
         self._charge(indices)
-        write_flat(self.model, real + noise.draw(self._source()) @ differences)
-        self._keep(indices, noise.design)
+        moved = real + noise.draw(self._source()) @ differences
+        if noise.spread > 0.0:
+            moved = moved + noise.spread * released_normal((real.size,), self._source())
+        write_flat(self.model, moved)
         return self._applied_round(indices, noise.energy, noise.design, None)
+
+    def _noise_of(
+        self, gram: Array | None, allowed: Array, indices: npt.NDArray[np.intp]
+    ) -> RoundNoise:
+        size = sum(p.numel() for p in trainable(self.model).values())
+        if self.noise == "isotropic" and gram is not None:
+            return isotropic_noise(gram, allowed, size)
+        found = round_noise(gram, allowed, self._earlier(indices))
+        self._warm = None if found.design is None else (indices.tobytes(), found.design)
+        return found
 
     def _charge(self, indices: npt.NDArray[np.intp]) -> None:
         """Count the round everywhere, on the disk too, before its noise is drawn."""
@@ -334,12 +356,10 @@ class Indistinguishable:
         same = self._warm is not None and self._warm[0] == indices.tobytes()
         return self._warm[1] if same and self._warm is not None else None
 
-    def _keep(self, indices: npt.NDArray[np.intp], design: Design | None) -> None:
-        self._warm = None if design is None else (indices.tobytes(), design)
-
     def _way(self) -> str:
         if self.optimizer is not None:
-            return f"one step, {self.gram} Gram matrix"
+            shape = "isotropic noise" if self.noise == "isotropic" else f"{self.gram} Gram matrix"
+            return f"one step, {shape}"
         return "any outcome" if self.local is None else f"{self.local.steps:,} local steps"
 
     def _declared(self, squared: Array, participations: int) -> dict[str, Any]:

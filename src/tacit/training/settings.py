@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tacit._ground.checks import choice, integer
 
 GRAMS = ("exact", "forward", "none")
+NOISES = ("optimal", "isotropic")
 WAYS = ("auto", "vmap", "processes", "loop")
 
 

@@ -101,8 +101,11 @@ class LinearFactors:
     def weighted(self, coefficients: Tensor) -> Tensor:
         """Return Σ_i c_i g_iᵀ a_i as one product over examples and positions."""
         left, right = self._sides
-        scaled = scale(left, coefficients).flatten(0, 1)
-        return scaled.T @ right.flatten(0, 1)
+        if left.shape[2] <= right.shape[2]:
+            left = scale(left, coefficients)
+        else:
+            right = scale(right, coefficients)
+        return left.flatten(0, 1).T @ right.flatten(0, 1)
 
     def gram(self) -> Tensor | None:
         """Return JJᵀ = (a aᵀ)∘(g gᵀ), (B, B), where there is one position."""
@@ -197,16 +200,19 @@ class EmbeddingFactors:
 
     def rows(self, start: int, stop: int) -> Tensor:
         """Return the sums of g over the positions of each index between ``start`` and ``stop``."""
-        batch, positions = self.indices.shape
-        width, size = self.gradients.shape[2], stop - start
+        batch, width = len(self.indices), self.gradients.shape[2]
+        return self.added_to(self.gradients.new_zeros(batch, (stop - start) * width), start, stop)
+
+    def added_to(self, block: Tensor, start: int, stop: int) -> Tensor:
+        """Add the rows to those of another use, (B, n), in place."""
+        size, width = stop - start, self.gradients.shape[2]
         example, position = torch.nonzero(
             (self.indices >= start) & (self.indices < stop) & (self.indices != self.padding),
             as_tuple=True,
         )
-        found = self.gradients.new_zeros(batch * size, width)
         slots = example * size + self.indices[example, position] - start
-        found.index_add_(0, slots, self.gradients[example, position])
-        return found.reshape(batch, size * width)
+        block.view(-1, width).index_add_(0, slots, self.gradients[example, position])
+        return block
 
     def weighted(self, coefficients: Tensor) -> Tensor:
         """Return the table's gradient of c · g."""

@@ -13,21 +13,22 @@ from torch import Tensor
 from tacit._ground.checks import Array
 from tacit.training.gradients.contributions import (
     Contributions,
+    Dense,
     EmbeddingFactors,
     LinearFactors,
     among_seen,
     at_least_single,
 )
 
-# Entries of J that are formed at a time, and columns that are multiplied at a time.
-ENTRIES_TOGETHER = 2**23
+# Columns of J that are formed and multiplied at a time, and the most that ever are.
 COLUMNS_TOGETHER = 2**13
+COLUMNS_AT_MOST = 2**15
 
 
 class Gramian:
     """The sum of J Jᵀ over columns of J, kept in double precision.
 
-    Products of single-precision columns are taken ``COLUMNS_TOGETHER`` at a time in single
+    Products of single-precision columns are taken some thousand columns at a time in single
     precision, and their sum in double.
     """
 
@@ -46,7 +47,7 @@ class Gramian:
             if self._width >= COLUMNS_TOGETHER:
                 self._flush()
             return
-        for part in columns.split(COLUMNS_TOGETHER, dim=1):
+        for part in columns.split(COLUMNS_AT_MOST, dim=1):
             self.total += _outer(part)
 
     def add_matrix(self, products: Tensor) -> None:
@@ -109,7 +110,9 @@ def _add_parameter(total: Gramian, batches: list[Contributions], sizes: Sequence
     else:
         count = uses[0].shape[0] if uses[0].shape else 1
     width = math.prod(uses[0].shape) // max(count, 1)
-    step = max(1, ENTRIES_TOGETHER // max(sum(sizes) * width, 1))
+    step = max(1, COLUMNS_TOGETHER // max(width, 1))
+    if all(isinstance(use, Dense) for use in uses):
+        step = max(1, COLUMNS_AT_MOST // max(width, 1))
     together = math.lcm(*(use.granularity for use in uses))
     step = max(step // together, 1) * together
     for start in range(0, count, step):
@@ -117,16 +120,19 @@ def _add_parameter(total: Gramian, batches: list[Contributions], sizes: Sequence
         total.add(_columns(batches, sizes, start, stop))
 
 
-def _columns(
-    batches: list[Contributions], sizes: Sequence[int], start: int, stop: int
-) -> Tensor:
+def _columns(batches: list[Contributions], sizes: Sequence[int], start: int, stop: int) -> Tensor:
     """Return J for some of a parameter's rows, all uses summed and micro-batches stacked."""
     blocks: list[Tensor | None] = []
     for batch in batches:
         block: Tensor | None = None
-        for use in batch:
-            found = use.rows(start, stop)
-            block = found if block is None else block + found
+        for use in sorted(batch, key=lambda use: isinstance(use, EmbeddingFactors)):
+            if block is not None and isinstance(use, EmbeddingFactors):
+                block = use.added_to(block, start, stop)
+            else:
+                found = use.rows(start, stop)
+                # what is kept is not added to
+                alone = len(batch) == 1 or not isinstance(use, Dense)
+                block = (found if alone else found.clone()) if block is None else block + found
         blocks.append(block)
     some = next(block for block in blocks if block is not None)
     filled = [

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
-from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, RandomSource, symmetric
-from tacit._ground.random import released_normal
+from tacit._ground.numbers import EPS
 from tacit.covariance import Factored
 from tacit.design import Design, worst_case
-from tacit.linalg import MACHINE_EPSILON
+from tacit.design.listed.problem import checked_budgets
 
 # A reference's squared length is taken as at least this share of the longest one's.
 FLOOR = 1e-12
+# Units in the last place by which a row of norm 1 may miss it.
+ROUNDING = 64.0
 
 
 def noisy_coefficients(
@@ -61,16 +64,35 @@ def noisy_coefficients(
     count = inside.shape[1]
     # z = M g, M_rj = −[j ∉ R_r]/B
     mixing = np.where(inside, 0.0, -1.0 / count)
-    if gram is None:
-        design = independent(budgets, len(mixing))
-    else:
-        products = symmetric("gram", gram, size=count)
-        moved = _positive(mixing @ products @ mixing.T, mixing.any(axis=1))
-        if not moved.any():
-            design = independent(budgets, len(mixing))
-        else:
-            design = worst_case(None, budgets, gram=moved, warm_start=warm_start)
+    moving = mixing.any(axis=1)
+    products = None if gram is None else symmetric("gram", gram, size=count)
+    moved = None if products is None else mixing @ products @ mixing.T
+    design = step_design(moved, budgets, moving, warm_start=warm_start)
     return 1.0 / count + draw(design, budgets, rng) @ mixing, design
+
+
+def step_design(
+    gram: Array | None,
+    budgets: ArrayLike,
+    moving: npt.NDArray[np.bool_],
+    *,
+    warm_start: Design | ArrayLike | None = None,
+) -> Design:
+    """Return the design of the coefficients of differences, from their Gram matrix.
+
+    Args:
+        gram: (k, k) inner products of the z_r with rounding, or None.
+        budgets: (k,) or scalar, largest squared distances.
+        moving: (k,) whether reference r differs at all; where it does, it gets noise, however
+            short the Gram matrix has it.
+        warm_start: as in `noisy_coefficients`.
+    """
+    if gram is None:
+        return independent(budgets, moving.size)
+    mended = _positive(gram, moving)
+    if not mended.any():
+        return independent(budgets, moving.size)
+    return worst_case(None, budgets, gram=mended, warm_start=warm_start)
 
 
 def independent(budgets: ArrayLike, count: int) -> Design:
@@ -83,15 +105,13 @@ def independent(budgets: ArrayLike, count: int) -> Design:
     Raises:
         ValueError: a budget is not positive.
     """
-    identity = np.eye(count)
-    unit = worst_case(None, budgets, gram=identity)
-    roots = np.sqrt(np.broadcast_to(np.asarray(budgets, dtype=np.float64), (count,)))
+    limits, identity = checked_budgets(budgets, count), np.eye(count)
     return Design(
-        covariance=Factored(identity, np.diag(roots)),
+        covariance=Factored(identity, np.diag(np.sqrt(limits))),
         cost=math.inf,
         gap=math.nan,
         method="independent",
-        multipliers=unit.multipliers,
+        multipliers=np.ones(count),
         iterations=0,
         constraint_factor=identity,
         notes=("the energy of this noise is not known without the Gram matrix",),
@@ -99,24 +119,49 @@ def independent(budgets: ArrayLike, count: int) -> Design:
 
 
 def draw(design: Design, budgets: ArrayLike, rng: RandomSource = None) -> Array:
-    """Return one draw of x from the design's factor, after checking that factor.
+    """Return one draw of x by back substitution, ``(D^½ L)ᵀ x = η``, its triangle checked before.
 
-    ``zᵀ(Zᵀ A Aᵀ Z)⁻¹z ≤ g_r ‖L_r‖²`` where row r of ``D^½ L = A⁻ᵀ`` is of the factor that draws.
+    Moving the outcome by z_r moves η by row r of ``D^½ L``, whose squared norm is the squared
+    distance at most.
 
     Raises:
-        RuntimeError: a row of the factor is longer than its budget: nothing was drawn.
+        RuntimeError: a row is longer than its budget allows; nothing was drawn.
     """
-    factor = design.factor
-    if factor is None:
-        return np.zeros(design.covariance.dim)
-    roots = np.sqrt(np.broadcast_to(np.asarray(budgets, dtype=np.float64), (len(factor),)))
-    drawn = factor.any(axis=1)
-    # rows of L as drawn: L D^½ A = I on the references that move
-    lower = scipy_linalg.pinv(factor[drawn].T) / roots[drawn]
-    excess = float(np.linalg.norm(lower, axis=0).max(initial=0.0)) - 1.0
-    if excess > len(factor) ** 2 * MACHINE_EPSILON:
-        raise RuntimeError(f"the factor of the noise exceeds a budget by {excess:.3g}")
-    return factor @ released_normal((factor.shape[1],), rng)
+    covariance = design.covariance
+    if not isinstance(covariance, Factored) or covariance.lower is None:
+        # nothing moves
+        return np.zeros(covariance.dim)
+    limits = checked_budgets(budgets, covariance.dim)
+    rows = covariance.lower
+    of_rows = limits[np.argmax(covariance.rows, axis=1)]
+    excess = float((np.einsum("ij,ij->i", rows, rows) / of_rows).max()) - 1.0
+    if excess > ROUNDING * EPS:
+        raise RuntimeError(f"the triangle of the noise exceeds a budget by {excess:.3g} of it")
+    return design.sample(1, rng)[0]
+
+
+def carried_over(
+    design: Design, before: Sequence[Hashable], after: Sequence[Hashable]
+) -> Design | None:
+    """Return an earlier step's design as the warm start of a step with other references.
+
+    References of both steps keep their multipliers, relative to those of orthogonal differences;
+    new ones get the median.
+
+    Args:
+        design: of the earlier step.
+        before: the earlier references, in the design's order.
+        after: the references of the step to come.
+
+    Returns:
+        What ``warm_start`` reads, None where the design carries no multipliers.
+    """
+    ratios = design.multiplier_ratios
+    if ratios is None or not ratios.any():
+        return None
+    known = dict(zip(before, ratios.tolist(), strict=True))
+    usual = float(np.median(ratios[ratios > 0.0]))
+    return replace(design, multiplier_ratios=np.array([known.get(one, usual) for one in after]))
 
 
 def _membership(membership: ArrayLike) -> npt.NDArray[np.bool_]:

@@ -78,15 +78,16 @@ class Ordinary(PerExample):
         self._versions = [one._version for one in parameters.values()]
         self._states: list[list[Tensor]] = []
         # one micro-batch keeps its graph; several are run again when their weights are known
-        self._graph: Tensor | None = None
-        losses, factors, unused = [], [], set(parameters)
+        self._graph: tuple[Tensor, Tensor | None] | None = None
+        losses, factors, unused = [], [], set[str]()
         for batch, size in zip(batches, sizes, strict=True):
             self._states.append(random_states(model))
             found, last = self._pass(batch, size, forward)
-            unused -= _reached(found, parameters) if self._graph is not None else unused
             losses.append(found.detach().double().cpu().numpy())
-            if forward:
-                factors.append(_factors(found, last, size))
+            gradient = _at_the_last_layer(found, last) if forward else None
+            if gradient is not None:
+                factors.append(_factors(gradient, last, size))
+            unused = self._keep(found, last, gradient) if len(batches) == 1 else set()
         self.losses = np.concatenate(losses)
         self.unused = tuple(name for name in parameters if name in unused)
         self.gram = _last_layer_gram(factors) if forward else None
@@ -99,9 +100,20 @@ class Ordinary(PerExample):
         frozen = _as_they_are() if whole else frozen_parameters(self._parameters)
         with frozen, unchanged_buffers(self._model), grads, last if forward else _as_they_are():
             losses = losses_of(self._loss, self._model, *batch, count)
-        if whole:
-            self._graph = losses
         return losses, last
+
+    def _keep(self, losses: Tensor, last: LastLinear, gradient: Tensor | None) -> set[str]:
+        """Keep the graph from the last layer on where all goes through it; return what is unused.
+
+        ``Σ c_i ∂ℓ_i/∂θ`` is then a product with c_i P_i, and P is known.
+        """
+        names = {id(one): name for name, one in self._parameters.items()}
+        every = _reached(losses.grad_fn, names, None)
+        self._graph = (losses, None)
+        if gradient is not None and last.output is not None and last.output.grad_fn is not None:
+            if not _reached(losses.grad_fn, names, last.output.grad_fn):
+                self._graph = (last.output, gradient)
+        return set(self._parameters) - every
 
     def _sums(self, coefficients: Tensor) -> dict[str, Tensor]:
         if self._versions != [one._version for one in self._parameters.values()]:
@@ -115,16 +127,18 @@ class Ordinary(PerExample):
     def _weighted(self, index: int, coefficients: Tensor) -> dict[str, Tensor]:
         """Return Σ c_i g_i over one micro-batch, whose graph is gone afterwards."""
         if len(self._batches) == 1:
-            losses, self._graph = self._graph, None
-            if losses is None:
+            kept, self._graph = self._graph, None
+            if kept is None:
                 raise ValueError('gram: expected "exact" for a second weighted sum of one capture')
+            end, weights = kept[0], coefficients
+            if kept[1] is not None:
+                end, weights = _by_example(kept[0], kept[1], coefficients)
         else:
             with torch.enable_grad(), replayed(self._model, self._states[index]):
-                losses = losses_of(
-                    self._loss, self._model, *self._batches[index], self._sizes[index]
-                )
+                end = losses_of(self._loss, self._model, *self._batches[index], self._sizes[index])
+            weights = coefficients
         found = torch.autograd.grad(
-            losses, list(self._parameters.values()), coefficients.to(losses), allow_unused=True
+            end, list(self._parameters.values()), weights.to(end), allow_unused=True
         )
         return {
             name: torch.zeros_like(one) if value is None else value
@@ -137,29 +151,39 @@ def _as_they_are() -> Iterator[None]:
     yield
 
 
-def _reached(losses: Tensor, parameters: Mapping[str, nn.Parameter]) -> set[str]:
-    """Return the parameters at the end of the losses' graph."""
-    names = {id(one): name for name, one in parameters.items()}
+def _by_example(output: Tensor, gradient: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the output and its gradient with the rows of example i times c_i."""
+    rows = gradient.view(len(coefficients), -1)
+    return output, (rows * coefficients.to(rows)[:, None]).view(gradient.shape)
+
+
+def _reached(end: Any, names: Mapping[int, str], without: Any) -> set[str]:
+    """Return the parameters that a graph leads to, other than through one of its nodes."""
     found: set[str] = set()
-    seen: set[Any] = set()
-    waiting = [losses.grad_fn]
+    seen, waiting = {without}, [end]
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        end = names.get(id(getattr(node, "variable", None)))
-        if end is not None:
-            found.add(end)
+        name = names.get(id(getattr(node, "variable", None)))
+        if name is not None:
+            found.add(name)
         waiting.extend(following for following, _ in node.next_functions)
     return found
 
 
-def _factors(losses: Tensor, last: LastLinear, count: int) -> LinearFactors:
-    """Return H and P = ∂ℓ/∂(output of the last linear layer)."""
-    if last.features is None or last.output is None or not losses.requires_grad:
+def _at_the_last_layer(losses: Tensor, last: LastLinear) -> Tensor:
+    """Return P = ∂ℓ/∂(output of the last linear layer)."""
+    if last.output is None or not last.output.requires_grad or not losses.requires_grad:
         raise ValueError('gram: expected "exact" or "none" for a model without a linear layer')
-    (gradient,) = torch.autograd.grad(losses.sum(), last.output, retain_graph=True)
+    found = torch.autograd.grad(losses.sum(), last.output, retain_graph=True, allow_unused=True)[0]
+    return torch.zeros_like(last.output) if found is None else found.contiguous()
+
+
+def _factors(gradient: Tensor, last: LastLinear, count: int) -> LinearFactors:
+    """Return H and P by example and position."""
+    assert last.features is not None
     features = at_least_single(last.features).reshape(count, -1, last.features.shape[-1])
     rows = at_least_single(gradient).reshape(count, -1, gradient.shape[-1])
     return LinearFactors(features.to(rows.dtype), rows)

@@ -130,9 +130,7 @@ class Recorder(TorchFunctionMode):
     ) -> Any:
         """Run a function that no rule covers: it makes a new parameter, or frees its own."""
         if not any(
-            self.is_of_examples(one)
-            for one in tensors_in((args, kwargs))
-            if self.key(one) is None
+            self.is_of_examples(one) for one in tensors_in((args, kwargs)) if self.key(one) is None
         ):
             return self._derive(func, held, args, kwargs)
         result = func(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,12 +40,9 @@ def named(recorder: Recorder, *keys: str | int | None) -> str:
     return ", ".join(sorted(recorder.roots([key for key in keys if key is not None])))
 
 
-def add_factors(recorder: Recorder, key: str | int, use: Contribution, output: int) -> None:
-    """Keep J where it is no larger than the output, per example; else its factors."""
-    size = 1
-    for length in use.shape:
-        size *= length
-    if size <= output:
+def add_factors(recorder: Recorder, key: str | int, use: Contribution, *factors: Tensor) -> None:
+    """Keep J where it is no larger than its factors, per example; else those."""
+    if math.prod(use.shape) <= sum(factor[0].numel() for factor in factors):
         use = Dense(use.rows(0, use.shape[0]), use.shape)
     recorder.add(key, use)
 
@@ -64,9 +62,7 @@ def matmul(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """``y = a V``."""
     if kwargs or len(args) != 2:
         return NotImplemented
-    return _linear(
-        recorder, *args, None, transposed=True, call=lambda a, v, _: torch.matmul(a, v)
-    )
+    return _linear(recorder, *args, None, transposed=True, call=lambda a, v, _: torch.matmul(a, v))
 
 
 def addmm(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -109,7 +105,7 @@ def _linear(
             features = kept.get(what)
             features = features.reshape(batch, -1, features.shape[-1]).to(rows.dtype)
             use = LinearFactors(features, rows, transposed)
-            add_factors(recorder, of_weight, use, rows[0].numel())
+            add_factors(recorder, of_weight, use, features, rows)
         if of_bias is not None:
             recorder.add(of_bias, Dense(rows.sum(dim=1), tuple(gradient.shape[-1:])))
 
@@ -147,7 +143,7 @@ def _convolution(
         if of_weight is not None:
             features = kept.get(what).to(gradient.dtype)
             use = ConvolutionFactors(features, gradient, shape, steps, margins, gaps, groups)
-            add_factors(recorder, of_weight, use, gradient[0].numel())
+            add_factors(recorder, of_weight, use, features, gradient)
         if of_bias is not None:
             sums = gradient.flatten(2).sum(dim=2)
             recorder.add(of_bias, Dense(sums, (shape[0],)))
@@ -200,7 +196,7 @@ def _embedding(
     def receive(gradient: Tensor) -> None:
         rows = gradient.reshape(recorder.batch, -1, width)
         use = EmbeddingFactors(indices, rows, count, padding)
-        add_factors(recorder, key, use, rows[0].numel())
+        add_factors(recorder, key, use, rows)
 
     return recorder.watch(output, receive, named(recorder, key))
 
@@ -318,10 +314,7 @@ def _by_last_dimensions(
 
 def _summed(values: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the sum over the positions of each example, (B, entries of ``shape``)."""
-    size = 1
-    for length in shape:
-        size *= length
-    return values.reshape(values.shape[0], -1, size).sum(dim=1)
+    return values.reshape(values.shape[0], -1, math.prod(shape)).sum(dim=1)
 
 
 def batch_norm(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
