@@ -50,7 +50,9 @@ def losses_of(loss: Loss, model: nn.Module, inputs: Any, targets: Any, count: in
     finite = torch.isfinite(losses.detach())
     if not bool(finite.all()):
         where = int(torch.argmin(finite.to(torch.uint8)))
-        raise ValueError(f"loss: expected finite losses, got {float(losses[where])} at {where}")
+        raise ValueError(
+            f"loss: expected finite losses, got {float(losses.detach()[where])} at {where}"
+        )
     return losses
 
 

@@ -1,0 +1,204 @@
+"""Accuracy on CIFAR-10 when no single image may move the model: four ways, at equal guarantee."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pac_shared import data
+from pac_shared.state import RESULTS, Study, write
+from tacit.training import Indistinguishable, LocalSteps, References
+
+DELTA = 1e-5
+FULL = {
+    "train": 40_000, "valid": 5_000, "test": 10_000, "batch": 200, "epsilons": [1.0, 2.0, 4.0, 8.0],
+    "seeds": [0, 1, 2], "rates": [0.02, 0.06, 0.2], "local": {"steps": 5, "groups": 20},
+}  # fmt: skip
+FAST = {
+    **FULL, "train": 800, "valid": 200, "test": 500, "epsilons": [4.0], "seeds": [0],
+    "rates": [0.06],
+}  # fmt: skip
+WAYS = ("one step", "forward only", "no Gram matrix", "isotropic", "local steps", "DP-SGD")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "one step": {"gram": "exact"},
+    "forward only": {"gram": "forward"},
+    "no Gram matrix": {"gram": "none"},
+    "isotropic": {"noise": "isotropic"},
+}
+CLIP = 1.0
+
+
+def main() -> int:
+    """Run every way, write the JSON, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fast", action="store_true", help="smoke test: nothing is stored")
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    sizes = FAST if asked.fast else FULL
+    console = Console(width=None if sys.stdout.isatty() else 132)
+    try:
+        split = _split(sizes)
+    except data.MissingDataError as missing:
+        console.print(f"skipped: {missing}")
+        return 0
+    kept = Study("indistinguishable-cifar10", {"sizes": sizes, "delta": DELTA})
+    found: dict[str, Any] = {}
+    for way in asked.ways:
+        rates = {
+            rate: kept.row(
+                f"rate {way} {rate}",
+                lambda way=way, rate=rate: accuracy(way, split, sizes, 4.0, 0, rate, "valid"),
+            )
+            for rate in sizes["rates"]
+        }
+        best = max(rates, key=rates.__getitem__)
+        found[way] = {"rate": best}
+        for epsilon in sizes["epsilons"]:
+            found[way][str(epsilon)] = [
+                kept.row(
+                    f"{way} {epsilon} {seed}",
+                    lambda w=way, e=epsilon, s=seed, r=best: accuracy(
+                        w, split, sizes, e, s, r, "test"
+                    ),
+                )
+                for seed in sizes["seeds"]
+            ]
+            mean = float(np.mean(found[way][str(epsilon)]))
+            console.print(f"{way}, ε = {epsilon:g}: {mean:.3f}")
+    clean = [
+        kept.row(f"clean {s}", lambda s=s: accuracy("clean", split, sizes, 1.0, s, 0.06, "test"))
+        for s in sizes["seeds"]
+    ]
+    show(console, found, clean, sizes)
+    if not asked.fast and set(asked.ways) == set(WAYS):
+        content = {"sizes": sizes, "delta": DELTA, "clean": clean, "ways": found}
+        write(RESULTS / "indistinguishable-cifar10.json", content)
+        console.print("written: results/indistinguishable-cifar10.json")
+    return 0
+
+
+def network(seed: int) -> torch.nn.Module:
+    """Return a CNN of three convolutions with group normalisation."""
+    torch.manual_seed(seed)
+    layers: list[torch.nn.Module] = []
+    for width, wider in ((3, 16), (16, 32), (32, 64)):
+        layers += [
+            torch.nn.Conv2d(width, wider, 3, padding=1),
+            torch.nn.GroupNorm(4, wider),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+        ]
+    return torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(64 * 16, 10))
+
+
+def loss(model: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the cross-entropy of each example."""
+    return torch.nn.functional.cross_entropy(model(inputs), labels, reduction="none")
+
+
+def accuracy(
+    way: str, split: Any, sizes: Any, epsilon: float, seed: int, rate: float, part: str
+) -> float:
+    """Train for one pass over the data and return the accuracy on one part."""
+    model = network(seed)
+    inputs, labels = split["train"]
+    order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(seed))
+    batches = order.split(sizes["batch"])
+    if way == "DP-SGD":
+        _private(model, inputs, labels, sizes, epsilon, seed, rate)
+    elif way == "clean":
+        optimizer = _sgd(model, rate)
+        for batch in batches:
+            optimizer.zero_grad()
+            loss(model, inputs[batch], labels[batch]).mean().backward()
+            optimizer.step()
+    else:
+        local = way == "local steps"
+        run = Indistinguishable(
+            model, None if local else _sgd(model, rate), References.leave_out(len(inputs)),
+            loss=loss, epsilon=epsilon, delta=DELTA, rounds=len(batches), participations=1,
+            local=_local(sizes, rate) if local else None, rng=seed, **OPTIONS.get(way, {}),
+        )  # fmt: skip
+        for batch in batches:
+            run.step((inputs[batch], labels[batch]), batch)
+    wanted, truth = split[part]
+    with torch.no_grad():
+        right = [
+            (model(x).argmax(dim=1) == y).sum().item()
+            for x, y in zip(wanted.split(1000), truth.split(1000), strict=True)
+        ]
+    return sum(right) / len(truth)
+
+
+def _sgd(model: torch.nn.Module, rate: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+
+
+def _local(sizes: Any, rate: float) -> LocalSteps:
+    return LocalSteps(optimizer=lambda p: torch.optim.SGD(p, lr=rate), **sizes["local"])
+
+
+def _private(
+    model: torch.nn.Module, inputs: Any, labels: Any, sizes: Any, epsilon: float, seed: int,
+    rate: float,
+) -> None:  # fmt: skip
+    """DP-SGD as Opacus does it: Poisson batches, clipped gradients, isotropic noise."""
+    from opacus import PrivacyEngine
+
+    warnings.filterwarnings("ignore", module="opacus")
+    warnings.filterwarnings("ignore", message="Full backward hook")
+    torch.manual_seed(seed)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(inputs, labels), batch_size=sizes["batch"]
+    )
+    engine = PrivacyEngine(accountant="prv")
+    wrapped, optimizer, batches = engine.make_private_with_epsilon(
+        module=model, optimizer=_sgd(model, rate), data_loader=loader, epochs=1,
+        target_epsilon=epsilon, target_delta=DELTA, max_grad_norm=CLIP,
+    )  # fmt: skip
+    for batch, truth in batches:
+        optimizer.zero_grad()
+        if len(batch):
+            loss(wrapped, batch, truth).mean().backward()
+        optimizer.step()
+
+
+def _split(sizes: Any) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    read = data.cifar10()
+    inputs, labels = torch.from_numpy(read.train), torch.from_numpy(read.train_labels)
+    first, last = sizes["train"], sizes["train"] + sizes["valid"]
+    size = sizes["test"]
+    return {
+        "train": (inputs[:first], labels[:first]),
+        "valid": (inputs[first:last], labels[first:last]),
+        "test": (
+            torch.from_numpy(read.test)[:size],
+            torch.from_numpy(read.test_labels)[:size],
+        ),
+    }
+
+
+def show(console: Console, found: Any, clean: Any, sizes: Any) -> None:
+    """Print mean accuracies with their spread over the seeds."""
+    table = Table(title=f"accuracy, one pass; without noise {np.mean(clean):.3f}")
+    for head in ("way", *(f"ε = {e:g}" for e in sizes["epsilons"])):
+        table.add_column(head)
+    for way, rows in found.items():
+        cells = [rows[str(e)] for e in sizes["epsilons"]]
+        table.add_row(way, *(f"{np.mean(c):.3f} ± {np.std(c):.3f}" for c in cells))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
