@@ -10,6 +10,16 @@ from .attribution.labels import read_labels as read_labels
 from .attribution.learners import CountTable as CountTable
 from .attribution.learners import Discriminant as Discriminant
 from .attribution.learners import Network as Network
+from .audit.canaries import black_box_scores as black_box_scores
+from .audit.canaries import gradient_overlap as gradient_overlap
+from .audit.canaries import mislabelled as mislabelled
+from .audit.canaries import random_images as random_images
+from .audit.canaries import random_tokens as random_tokens
+from .audit.canaries import white_box_scores as white_box_scores
+from .audit.one_run import CoinGuesses as CoinGuesses
+from .audit.one_run import OneRunAudit as OneRunAudit
+from .audit.one_run import audit_one_run as audit_one_run
+from .audit.one_run import coins as coins
 from .exact.channels import CodeChannel as CodeChannel
 from .exact.channels import GaussianChannel as GaussianChannel
 from .exact.posterior import bank_posterior as bank_posterior
