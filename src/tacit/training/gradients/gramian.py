@@ -47,7 +47,7 @@ class Gramian:
             if self._width >= COLUMNS_TOGETHER:
                 self._flush()
             return
-        for part in columns.split(COLUMNS_AT_MOST, dim=1):
+        for part in torch.split(columns, COLUMNS_AT_MOST, dim=1):
             self.total += _outer(part)
 
     def add_matrix(self, products: Tensor) -> None:
@@ -76,8 +76,9 @@ def _outer(columns: Tensor) -> Array:
         return products
     rows = columns.contiguous().numpy()
     multiply = blas.dsyrk if rows.dtype == np.float64 else blas.ssyrk
-    lower = multiply(1.0, rows.T, trans=1, lower=1).astype(np.float64)
-    return lower + np.tril(lower, -1).T
+    lower: Array = multiply(1.0, rows.T, trans=1, lower=1).astype(np.float64)
+    whole: Array = lower + np.tril(lower, -1).T
+    return whole
 
 
 def gram_matrix(batches: Sequence[Mapping[str, Contributions]], sizes: Sequence[int]) -> Array:
@@ -120,9 +121,7 @@ def _add_parameter(total: Gramian, batches: list[Contributions], sizes: Sequence
         total.add(_columns(batches, sizes, start, stop))
 
 
-def _columns(
-    batches: list[Contributions], sizes: Sequence[int], start: int, stop: int
-) -> Tensor:
+def _columns(batches: list[Contributions], sizes: Sequence[int], start: int, stop: int) -> Tensor:
     """Return J for some of a parameter's rows, all uses summed and micro-batches stacked."""
     blocks: list[Tensor | None] = []
     for batch in batches:

@@ -68,7 +68,8 @@ def noisy_coefficients(
         design = independent(budgets, len(mixing))
     else:
         products = symmetric("gram", gram, size=count)
-        moved = _positive(mixing @ products @ mixing.T, mixing.any(axis=1))
+        moving = np.asarray(mixing.any(axis=1))
+        moved = _positive(mixing @ products @ mixing.T, moving)
         if not moved.any():
             design = independent(budgets, len(mixing))
         else:
@@ -118,7 +119,8 @@ def draw(design: Design, budgets: ArrayLike, rng: RandomSource = None) -> Array:
     excess = float((np.einsum("ij,ij->i", rows, rows) / of_rows).max()) - 1.0
     if excess > ROUNDING * MACHINE_EPSILON:
         raise RuntimeError(f"the triangle of the noise exceeds a budget by {excess:.3g} of it")
-    return design.sample(1, rng)[0]
+    drawn: Array = design.sample(1, rng)[0]
+    return drawn
 
 
 def carried_over(
@@ -168,4 +170,5 @@ def _positive(gram: Array, moving: npt.NDArray[np.bool_]) -> Array:
     gram = np.where(moving[:, None] & moving, (gram + gram.T) / 2, 0.0)
     diagonal = np.diagonal(gram)
     short = moving & (diagonal < FLOOR * diagonal.max())
-    return gram + np.diag(np.where(short, FLOOR * diagonal.max(), 0.0))
+    lifted: Array = gram + np.diag(np.where(short, FLOOR * diagonal.max(), 0.0))
+    return lifted
