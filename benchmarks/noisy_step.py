@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -69,7 +69,7 @@ class Residual(nn.Module):
             self.shortcut = nn.Conv2d(channels, out, 1, stride, bias=False)
 
     def forward(self, values: Tensor) -> Tensor:
-        return F.relu(self.body(values) + self.shortcut(values))
+        return functional.relu(self.body(values) + self.shortcut(values))
 
 
 def resnet20() -> nn.Module:
@@ -102,7 +102,7 @@ class Block(nn.Module):
         count, length, width = values.shape
         joint = self.joint(self.before(values)).view(count, length, 3, self.heads, -1)
         queries, keys, contents = joint.permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(queries, keys, contents, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(queries, keys, contents, is_causal=True)
         values = values + self.out(mixed.transpose(1, 2).reshape(count, length, width))
         return values + self.feed(self.after(values))
 
@@ -119,7 +119,7 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         places = torch.arange(tokens.shape[1])
         states = self.blocks(self.tokens(tokens) + self.positions(places))
-        return F.linear(self.norm(states), self.tokens.weight)
+        return functional.linear(self.norm(states), self.tokens.weight)
 
 
 def images(batch: int) -> tuple[Tensor, Tensor]:
@@ -140,7 +140,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], tuple[Tensor, T
 def losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of every example, a mean over its positions."""
     logits = model(inputs)
-    flat = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.flatten(),
+    flat = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.flatten(),
                            reduction="none")  # fmt: skip
     return flat.view(len(targets), -1).mean(dim=1)
 

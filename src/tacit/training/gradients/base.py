@@ -68,7 +68,7 @@ class PerExample(ABC):
                 finite, in which case no parameter's gradient was touched.
         """
         given = vector("coefficients", coefficients, size=self.losses.size)
-        sums = self._sums(torch.as_tensor(given))
+        sums = self.sums(torch.as_tensor(given))
         for name, value in sums.items():
             if not bool(torch.isfinite(value).all()):
                 raise ValueError(f"model: expected finite gradients, got a bad one of {name}")
@@ -76,7 +76,7 @@ class PerExample(ABC):
             parameter.grad = sums[name].to(parameter.dtype)
 
     @abstractmethod
-    def _sums(self, coefficients: Tensor) -> dict[str, Tensor]:
+    def sums(self, coefficients: Tensor) -> dict[str, Tensor]:
         """Return Σ_i c_i g_i by parameter."""
 
     def _first_bad(self) -> str:

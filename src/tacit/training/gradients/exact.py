@@ -49,8 +49,9 @@ class Exact(PerExample):
         self.unused = tuple(name for name in parameters if name not in known)
         self.gram = gram_matrix(self._found, sizes)
 
-    def _sums(self, coefficients: Tensor) -> dict[str, Tensor]:
-        parts = coefficients.split(self._sizes)
+    def sums(self, coefficients: Tensor) -> dict[str, Tensor]:
+        """Return Σ_i c_i g_i by parameter, from what every layer kept."""
+        parts = torch.split(coefficients, self._sizes)
         sums: dict[str, Tensor] = {}
         for name, parameter in self._parameters.items():
             total = torch.zeros_like(parameter.detach(), dtype=at_least_single(parameter).dtype)
@@ -78,15 +79,11 @@ def _one_pass(
     parameters: Mapping[str, nn.Parameter],
 ) -> tuple[Array, dict[str, Contributions]]:
     """Return losses and per-example gradients of one micro-batch."""
-    names = {id(one): name for name, one in parameters.items()}
     states = random_states(model)
-    recorder = Recorder(names, parameters, RULES, count)
-    recorder.start_from(batch)
-    with frozen_parameters(parameters), unchanged_buffers(model):
-        with torch.enable_grad(), recorder:
-            losses = losses_of(loss, model, *batch, count)
+    with frozen_parameters(parameters):
+        losses, recorder = recorded_losses(model, loss, batch, count, parameters)
         drew = not same_states(states, random_states(model))
-        _run_back(losses, recorder.leaves)
+        run_back(losses.sum(), recorder.leaves)
         found: dict[str, Contributions] = dict(recorder.contributions())
         free = {name: one for name, one in parameters.items() if name in recorder.free}
         if free:
@@ -95,12 +92,28 @@ def _one_pass(
     return values, found
 
 
-def _run_back(losses: Tensor, leaves: list[Tensor]) -> None:
+def recorded_losses(
+    model: nn.Module,
+    loss: Loss,
+    batch: Batch,
+    count: int,
+    parameters: Mapping[str, nn.Parameter],
+) -> tuple[Tensor, Recorder]:
+    """Return the losses of frozen parameters and what watched the forward pass."""
+    names = {id(one): name for name, one in parameters.items()}
+    recorder = Recorder(names, parameters, RULES, count)
+    recorder.start_from(batch)
+    with unchanged_buffers(model), torch.enable_grad(), recorder:
+        losses = losses_of(loss, model, *batch, count)
+    return losses, recorder
+
+
+def run_back(total: Tensor, leaves: list[Tensor]) -> None:
     """Run the backward pass to the outputs that are watched."""
-    if not leaves:
+    if not leaves or not total.requires_grad:
         return
     try:
-        torch.autograd.grad(losses.sum(), leaves, allow_unused=True)
+        torch.autograd.grad(total, leaves, allow_unused=True)
     except CheckpointError:
         raise ValueError(
             "model: expected layers that run once, got torch.utils.checkpoint, which runs them "

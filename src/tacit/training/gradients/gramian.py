@@ -47,7 +47,7 @@ class Gramian:
             if self._width >= COLUMNS_TOGETHER:
                 self._flush()
             return
-        for part in columns.split(COLUMNS_AT_MOST, dim=1):
+        for part in torch.split(columns, COLUMNS_AT_MOST, dim=1):
             self.total += _outer(part)
 
     def add_matrix(self, products: Tensor) -> None:
@@ -76,8 +76,9 @@ def _outer(columns: Tensor) -> Array:
         return products
     rows = columns.contiguous().numpy()
     multiply = blas.dsyrk if rows.dtype == np.float64 else blas.ssyrk
-    lower = multiply(1.0, rows.T, trans=1, lower=1).astype(np.float64)
-    return lower + np.tril(lower, -1).T
+    lower: Array = multiply(1.0, rows.T, trans=1, lower=1).astype(np.float64)
+    whole: Array = lower + np.tril(lower, -1).T
+    return whole
 
 
 def gram_matrix(batches: Sequence[Mapping[str, Contributions]], sizes: Sequence[int]) -> Array:

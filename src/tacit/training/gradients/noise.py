@@ -64,7 +64,7 @@ def noisy_coefficients(
     count = inside.shape[1]
     # z = M g, M_rj = −[j ∉ R_r]/B
     mixing = np.where(inside, 0.0, -1.0 / count)
-    moving = mixing.any(axis=1)
+    moving = np.asarray(mixing.any(axis=1))
     products = None if gram is None else symmetric("gram", gram, size=count)
     moved = None if products is None else mixing @ products @ mixing.T
     design = step_design(moved, budgets, moving, warm_start=warm_start)
@@ -137,7 +137,8 @@ def draw(design: Design, budgets: ArrayLike, rng: RandomSource = None) -> Array:
     excess = float((np.einsum("ij,ij->i", rows, rows) / of_rows).max()) - 1.0
     if excess > ROUNDING * EPS:
         raise RuntimeError(f"the triangle of the noise exceeds a budget by {excess:.3g} of it")
-    return design.sample(1, rng)[0]
+    drawn: Array = design.sample(1, rng)[0]
+    return drawn
 
 
 def carried_over(
@@ -187,4 +188,5 @@ def _positive(gram: Array, moving: npt.NDArray[np.bool_]) -> Array:
     gram = np.where(moving[:, None] & moving, (gram + gram.T) / 2, 0.0)
     diagonal = np.diagonal(gram)
     short = moving & (diagonal < FLOOR * diagonal.max())
-    return gram + np.diag(np.where(short, FLOOR * diagonal.max(), 0.0))
+    lifted: Array = gram + np.diag(np.where(short, FLOOR * diagonal.max(), 0.0))
+    return lifted

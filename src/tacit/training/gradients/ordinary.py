@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -49,7 +49,7 @@ class LastLinear(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         place = 1 if func is torch.addmm else 0
-        if func not in (F.linear, torch.addmm) or len(args) <= place:
+        if func not in (functional.linear, torch.addmm) or len(args) <= place:
             return result
         features = args[place]
         if features.ndim < 2 or features.shape[0] % self._count:
@@ -110,18 +110,25 @@ class Ordinary(PerExample):
         names = {id(one): name for name, one in self._parameters.items()}
         every = _reached(losses.grad_fn, names, None)
         self._graph = (losses, None)
-        if gradient is not None and last.output is not None and last.output.grad_fn is not None:
-            if not _reached(losses.grad_fn, names, last.output.grad_fn):
-                self._graph = (last.output, gradient)
+        node = None if last.output is None else last.output.grad_fn
+        if gradient is not None and last.output is not None and node is not None:
+            around = _reached(losses.grad_fn, names, node)
+            self._graph = (losses, None) if around else (last.output, gradient)
         return set(self._parameters) - every
 
-    def _sums(self, coefficients: Tensor) -> dict[str, Tensor]:
+    def sums(self, coefficients: Tensor) -> dict[str, Tensor]:
+        """Return Σ_i c_i g_i by parameter, from a backward pass."""
         if self._versions != [one._version for one in self._parameters.values()]:
             raise ValueError("model: expected the parameters of the capture, got changed ones")
         sums: dict[str, Tensor] = {}
-        for index, own in enumerate(coefficients.split(self._sizes)):
+        for index, own in enumerate(torch.split(coefficients, self._sizes)):
             for name, value in self._weighted(index, own).items():
                 sums[name] = sums[name] + value if name in sums else value
+        missing = [name for name in self._parameters if name not in sums]
+        if missing:
+            raise ValueError(
+                f"model: expected a gradient of every parameter, got none of {missing[0]}"
+            )
         return sums
 
     def _weighted(self, index: int, coefficients: Tensor) -> dict[str, Tensor]:
@@ -140,10 +147,8 @@ class Ordinary(PerExample):
         found = torch.autograd.grad(
             end, list(self._parameters.values()), weights.to(end), allow_unused=True
         )
-        return {
-            name: torch.zeros_like(one) if value is None else value
-            for (name, one), value in zip(self._parameters.items(), found, strict=True)
-        }
+        named = zip(self._parameters, found, strict=True)
+        return {name: value for name, value in named if value is not None}
 
 
 @contextmanager
@@ -221,4 +226,5 @@ def _principal(features: list[Tensor]) -> Tensor:
         flat = part.flatten(0, 1)
         moments += (flat.T @ flat).double()
     _, vectors = torch.linalg.eigh(moments)
-    return vectors[:, -DIRECTIONS:].to(features[0].dtype)
+    leading: Tensor = vectors[:, -DIRECTIONS:].to(features[0].dtype)
+    return leading

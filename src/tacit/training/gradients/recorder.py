@@ -29,6 +29,8 @@ class Recorder(TorchFunctionMode):
         batch: number of examples, which rules expect along the first dimension.
         free: names of parameters with a use that no rule covers.
         found: per-example gradients by key, a name or the identity of a derived value.
+        only_rows: the example whose loss alone the backward pass is of, when gradients are not
+            kept but held against it: ``mixed`` names what another example's output does to it.
         leaves: outputs that nothing before them gives a gradient, where the backward pass ends.
     """
 
@@ -108,7 +110,9 @@ class Recorder(TorchFunctionMode):
             # a copy, because what follows may work in place, which no leaf allows
             self.leaves.append(output.requires_grad_())
             output = output.clone()
-        output.register_hook(lambda gradient: self._receive(receive, gradient, what))
+        output.register_hook(  # type: ignore[no-untyped-call]
+            lambda gradient: self._receive(receive, gradient, what)
+        )
         return output
 
     def _receive(self, receive: Receive, gradient: Tensor, what: str) -> None:

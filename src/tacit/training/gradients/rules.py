@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from torch import Tensor
 
 from tacit.training.gradients.contributions import (
@@ -49,7 +49,9 @@ def add_factors(recorder: Recorder, key: str | int, use: Contribution, *factors:
 
 def linear(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``y = a Wᵀ + b``."""
-    return _linear(recorder, *_linear_arguments(*args, **kwargs), transposed=False, call=F.linear)
+    return _linear(
+        recorder, *_linear_arguments(*args, **kwargs), transposed=False, call=functional.linear
+    )
 
 
 def _linear_arguments(
@@ -177,9 +179,8 @@ def _embedding(
     weight: Tensor,
     padding_idx: int | None = None,
     max_norm: float | None = None,
-    norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
-    sparse: bool = False,
+    **_: Any,
 ) -> Any:
     key = recorder.key(weight)
     if max_norm is not None or scale_grad_by_freq:
@@ -189,7 +190,7 @@ def _embedding(
         )
     if not recorder.has_rows(input) or key is None:
         return NotImplemented
-    output = F.embedding(input, weight, padding_idx)
+    output = functional.embedding(input, weight, padding_idx)
     indices, (count, width) = input.reshape(recorder.batch, -1), weight.shape
     padding = -1 if padding_idx is None else padding_idx % count
 
@@ -220,7 +221,7 @@ def _group_norm(
     (batch, channels), positions = input.shape[:2], input[0, 0].numel()
     if torch.is_autocast_enabled(input.device.type):
         input = input.float()
-    # what F.group_norm calls, which keeps the statistics to itself
+    # what functional.group_norm calls, which keeps the statistics to itself
     output, mean, rstd = torch.native_group_norm(
         input.contiguous(), weight, bias, batch, channels, positions, num_groups, eps
     )
@@ -258,9 +259,9 @@ def _layer_norm(
     *_: Any,
 ) -> Any:
     def plain(features: Tensor) -> Tensor:
-        return F.layer_norm(features, normalized_shape, None, None, eps)
+        return functional.layer_norm(features, normalized_shape, None, None, eps)
 
-    output = F.layer_norm(input, normalized_shape, weight, bias, eps)
+    output = functional.layer_norm(input, normalized_shape, weight, bias, eps)
     return _by_last_dimensions(recorder, input, weight, bias, output, plain)
 
 
@@ -279,9 +280,9 @@ def _rms_norm(
     shape = list(normalized_shape)
 
     def plain(features: Tensor) -> Tensor:
-        return F.rms_norm(features, shape, None, eps)
+        return functional.rms_norm(features, shape, None, eps)
 
-    output = F.rms_norm(input, shape, weight, eps)
+    output = functional.rms_norm(input, shape, weight, eps)
     return _by_last_dimensions(recorder, input, weight, None, output, plain)
 
 
@@ -340,11 +341,13 @@ def _batch_norm(
         )
     if not recorder.has_rows(input) or recorder.key(input) is not None:
         return NotImplemented
-    output = F.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    output = functional.batch_norm(
+        input, running_mean, running_var, weight, bias, False, momentum, eps
+    )
     kept, what, shape = Kept(input), named(recorder, *keys), (input.shape[1],)
 
     def receive(gradient: Tensor) -> None:
-        plain = F.batch_norm(
+        plain = functional.batch_norm(
             kept.get(what), running_mean, running_var, None, None, False, momentum, eps
         )
         for key, values in zip(keys, (gradient * plain, gradient), strict=True):
@@ -406,15 +409,15 @@ def _partial(
 
 
 RULES: dict[Any, Rule] = {
-    F.linear: linear,
+    functional.linear: linear,
     torch.matmul: matmul,
     Tensor.matmul: matmul,
     torch.addmm: addmm,
-    F.embedding: embedding,
-    F.group_norm: group_norm,
-    F.layer_norm: layer_norm,
-    F.rms_norm: rms_norm,
-    F.batch_norm: batch_norm,
+    functional.embedding: embedding,
+    functional.group_norm: group_norm,
+    functional.layer_norm: layer_norm,
+    functional.rms_norm: rms_norm,
+    functional.batch_norm: batch_norm,
     **dict.fromkeys(KERNEL_DIMENSIONS, convolution),
     **dict.fromkeys((torch.add, Tensor.add), elementwise(torch.add)),
     **dict.fromkeys((torch.sub, Tensor.sub), elementwise(torch.sub)),
