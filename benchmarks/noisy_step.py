@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.nn import functional
 from rich.console import Console
 from torch import Tensor, nn
+from torch.nn import functional
 
 from tacit.design import Design
 from tacit.training import noisy_coefficients, per_example

@@ -21,8 +21,8 @@ from tacit.training import Indistinguishable, LocalSteps, References
 
 DELTA = 1e-5
 FULL = {
-    "train": 40_000, "valid": 5_000, "test": 10_000, "batch": 200, "epsilons": [1.0, 2.0, 4.0, 8.0],
-    "seeds": [0, 1, 2], "rates": [0.02, 0.06, 0.2], "local": {"steps": 5, "groups": 20},
+    "train": 20_000, "valid": 5_000, "test": 10_000, "batch": 200, "epsilons": [1.0, 2.0, 4.0, 8.0],
+    "seeds": [0, 1, 2], "rates": [0.007, 0.02, 0.06], "local": {"steps": 5, "groups": 20},
 }  # fmt: skip
 FAST = {
     **FULL, "train": 800, "valid": 200, "test": 500, "epsilons": [4.0], "seeds": [0],

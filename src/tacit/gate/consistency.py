@@ -26,12 +26,14 @@ from tacit.releases.stores import is_store, uncertified
 from tacit.statistics import NumbersRelease
 from tacit.statistics.plan import ASSUMPTIONS
 from tacit.statistics.release import StatisticRelease
+from tacit.training.release import TrainingRelease
 
 READERS: dict[str, Any] = {
     StatisticRelease.FORMAT: StatisticRelease.from_dict,
     NumbersRelease.FORMAT: NumbersRelease.from_dict,
     ClassifierRelease.FORMAT: ClassifierRelease.from_dict,
     Audit.FORMAT: Audit.from_dict,
+    TrainingRelease.FORMAT: TrainingRelease.from_dict,
     EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
 }
 # judged above, or the name of what a store holds, which its reader judges

@@ -132,7 +132,8 @@ class Indistinguishable:
             found = type(references).__name__
             raise ValueError(f"references: expected tacit.training.References, got {found}")
         self.model, self.optimizer, self.references, self.loss = model, optimizer, references, loss
-        self.local, self.gram = local, choice("gram", gram, GRAMS)
+        self.local = local
+        self.gram: Any = choice("gram", gram, GRAMS)
         self.noise = choice("noise", noise, NOISES)
         if noise == "isotropic" and gram != "exact":
             raise ValueError(f"gram: expected 'exact' beside isotropic noise, got {gram!r}")

@@ -33,6 +33,8 @@ ASSUMPTIONS = (
     "the data of a round and the references' own randomness do not depend on the noise of that "
     "round",
     "nothing computed from the data without the noise is published: no loss, no early stop by it",
+    "nobody reads the law of the noise as a secret: it is shaped by the data, and this is no "
+    "guarantee of privacy",
 )
 NOT_PRIVACY = (
     "This is no guarantee of privacy: the noise is shaped by the data, so its covariance tells of "
@@ -196,7 +198,7 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
     success = SuccessBound(
         success=success_from_profile(lambda e: float(shift_divergence(("hockey-stick", e), worst))),
         prior=0.5,
-        task=f"whether the model is the real one or that of {names[loosest]!r}",
+        task=f"whether the model came from the real input or from the reference “{names[loosest]}”",
         law=LAW,
         evidence="theorem",
         assumptions=ASSUMPTIONS,
@@ -231,7 +233,9 @@ def _together(
         members = np.flatnonzero(place == number)
         first = references.names[int(members[0])]
         last = references.names[int(members[-1])]
-        names.append(first if members.size == 1 else f"each of {members.size:,}: {first} … {last}")
+        names.append(
+            first if members.size == 1 else f"any one of {members.size:,} ({first} … {last})"
+        )
         counts.append(int(members.size))
         most.append(int(taken[members].max()))
     return tuple(names), tuple(counts), values, np.asarray(most, dtype=np.int64)
@@ -240,7 +244,7 @@ def _together(
 def _read(description: Mapping[str, Any]) -> TrainingRelease:
     fields = {name: value for name, value in description.items() if name not in BESIDE}
     form = Form.from_dict(description["form"])
-    return TrainingRelease(
+    release = TrainingRelease(
         **{
             **fields,
             "references": tuple(map(str, fields["references"])),
@@ -253,3 +257,26 @@ def _read(description: Mapping[str, Any]) -> TrainingRelease:
             "notes": tuple(fields["notes"]),
         }
     )
+    _check(release)
+    return release
+
+
+def _check(release: TrainingRelease) -> None:
+    """Refuse a description whose certificate is not that of its budgets.
+
+    Raises:
+        ValueError: names what contradicts what.
+    """
+    count = len(release.references)
+    if not (len(release.counts) == release.squared.size == release.taken.size == count > 0):
+        raise ValueError("description.references: expected one budget and count for each of them")
+    if not (np.isfinite(release.squared).all() and (release.squared > 0.0).all()):
+        raise ValueError("description.squared: expected μ² > 0 for every reference")
+    if (release.taken > release.participations).any():
+        raise ValueError("description.taken: expected no more rounds than participations")
+    if release.seed is not None and not release.reproducible:
+        raise ValueError("description.reproducible: expected true beside a seed, got false")
+    if release.guarantees != certified(release.references, release.squared, release.delta):
+        raise ValueError("description.guarantees: expected what the budgets certify, got another")
+    if NOT_PRIVACY not in release.notes:
+        raise ValueError("description.notes: expected what the guarantee is not, got no such note")

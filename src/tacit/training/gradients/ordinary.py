@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from tacit._ground.checks import Array

@@ -1,0 +1,113 @@
+"""Training beside references: what is published is no farther from them than certified."""
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.attacks import audit_one_run, coins
+from tacit.guarantees import GaussianDP, Indistinguishability, SuccessBound
+from tacit.training import Indistinguishable, References
+from tests.training.runs import flat, gradients, run_of, task
+
+from .registry import certifies
+
+REFERENCES, SQUARED = 5, 0.7
+QUICK, DRAWS = 1_200, 10_000
+# of the largest of five squared distances, each χ² of the estimated covariance
+SIGMAS = 5.0
+
+
+def published(count, gram, halved=1.0, seed=0):
+    """Updates of a model of 19 parameters, drawn ``count`` times from the same start."""
+    model, inputs, targets = task(seed)
+    groups = np.arange(10) % REFERENCES
+    rows = gradients(model, inputs, targets)
+    differences = np.array([rows[groups == g].sum(axis=0) for g in range(REFERENCES)]) / 10
+    run = run_of(model, REFERENCES, rounds=count, mu=np.sqrt(SQUARED * count), gram=gram)
+    start, found = flat(model), []
+    for _ in range(count):
+        run.step((inputs, targets), groups)
+        found.append((start - flat(model) - rows.mean(axis=0)) * halved)
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), model.parameters())
+    return np.array(found), differences
+
+
+def farthest(noise, differences):
+    """Largest squared distance z'Σ̂⁻¹z over the references, Σ̂ from what was published."""
+    basis = np.linalg.qr(differences.T)[0]
+    spread = np.atleast_2d(np.cov(noise @ basis, rowvar=False))
+    moved = differences @ basis
+    return float(np.einsum("ij,ij->i", moved, np.linalg.solve(spread, moved.T).T).max())
+
+
+@certifies(Indistinguishability, SuccessBound)
+@pytest.mark.parametrize("gram", ["exact", "forward", "none"])
+@pytest.mark.parametrize("count", [QUICK, pytest.param(DRAWS, marks=pytest.mark.thorough)])
+def test_the_noise_published_keeps_every_reference_within_its_distance(count, gram):
+    noise, differences = published(count, gram)
+    # of z'Σ̂⁻¹z, whose law is SQUARED·N/χ²: relative deviation √(2/N)
+    slack = SIGMAS * np.sqrt(2.0 / count)
+    assert farthest(noise, differences) <= SQUARED * (1.0 + slack)
+    # and half of it is found out
+    assert farthest(0.5 * noise, differences) > SQUARED * (1.0 + slack)
+
+
+@certifies(SuccessBound)
+def test_rounds_that_build_on_each_other_stay_within_the_success_certified():
+    """The best test of one reference: its likelihood ratio, summed over adaptive rounds."""
+    told, rounds, trials = [], 6, 250
+    for number in range(trials):
+        model, inputs, targets = task(1)
+        groups = np.arange(10) % REFERENCES
+        run = run_of(model, REFERENCES, rounds=rounds, mu=1.5)
+        statistic = total = 0.0
+        for _ in range(rounds):
+            before, rows = flat(model), gradients(model, inputs, targets)
+            run.step((inputs, targets), groups)
+            noise = before - flat(model) - rows.mean(axis=0)
+            differences = np.array([rows[groups == g].sum(axis=0) for g in range(5)]) / 10
+            statistic += _ratio(noise, differences, 1.5**2 / rounds)
+            total += 1.0
+        told.append(statistic)
+        assert total == rounds
+        bound = run.release().form.headline.success
+    # guess U where the ratio is above half: right with probability Φ(μ/2) at most
+    right = np.mean(np.array(told) < 0.5 * 1.5**2)
+    error = np.sqrt(bound * (1 - bound) / trials)
+    assert right <= bound + 5 * error
+    assert right >= bound - 5 * error
+
+
+def _ratio(noise, differences, squared):
+    """⟨Σ⁻¹z, e⟩ of reference 0, Σ the least noise, designed here by its dual."""
+    from tacit.design import worst_case
+
+    covariance = worst_case(differences, np.full(5, squared), rtol=1e-9).covariance
+    basis = np.linalg.qr(differences.T)[0]
+    inner = basis.T @ covariance.to_dense() @ basis
+    return float(differences[0] @ basis @ np.linalg.solve(inner, basis.T @ noise))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_audit_of_one_run_refutes_half_of_the_noise_and_not_the_whole(seed):
+    """A thousand canaries, orthogonal in gradient space; whoever scores them knows the noise."""
+    count = 1_000
+    rows = np.linalg.qr(np.random.default_rng(seed).normal(size=(count, count)))[0]
+    canaries = torch.from_numpy(rows)
+    inside = coins(count, seed)
+    model = torch.nn.Linear(count, 1, bias=False).double()
+    run = Indistinguishable(
+        model, torch.optim.SGD(model.parameters(), lr=1.0), References.leave_out(count),
+        loss=lambda module, inputs, _: module(inputs)[:, 0], mu=1.0, rounds=1, gram="none", rng=seed,
+    )  # fmt: skip
+    before = model.weight.detach().clone()
+    run.step((canaries, canaries), range(count), inside=inside)
+    update = (before - model.weight.detach()).numpy()[0]
+    learned = rows[inside].sum(axis=0) / count
+    bound = GaussianDP(
+        mu=1.0, adjacency="one canary", evidence="theorem", assumptions=(), source="-"
+    )
+    for noise, level, refuted in ((1.0, 1 - 1e-6, False), (0.5, 0.95, True)):
+        scores = rows @ (learned + noise * (update - learned))
+        audit = audit_one_run(scores, inside, top=150, bottom=150, delta=1e-5, confidence=level)
+        assert audit.refuted(bound) == refuted
