@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.nn import functional
 from torch import Tensor
+from torch.nn import functional
 
 from tacit.training.gradients.contributions import (
     Contribution,
