@@ -47,12 +47,11 @@ def losses_of(loss: Loss, model: nn.Module, inputs: Any, targets: Any, count: in
         raise ValueError(f"loss: expected one loss per example, shape ({count},), got {got}")
     if not losses.is_floating_point():
         raise ValueError(f"loss: expected floating-point losses, got {losses.dtype}")
-    finite = torch.isfinite(losses.detach())
+    values = losses.detach()
+    finite = torch.isfinite(values)
     if not bool(finite.all()):
         where = int(torch.argmin(finite.to(torch.uint8)))
-        raise ValueError(
-            f"loss: expected finite losses, got {float(losses.detach()[where])} at {where}"
-        )
+        raise ValueError(f"loss: expected finite losses, got {float(values[where])} at {where}")
     return losses
 
 

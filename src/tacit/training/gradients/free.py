@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -53,7 +54,8 @@ def free_gradients(
     if drawn_from is None:
         try:
             # the fused kernels of attention have no rule of vmap
-            with sdpa_kernel(SDPBackend.MATH):
+            with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
                 return _vectorised(model, loss, batch, parameters, count)
         except RuntimeError:
             # no rule of vmap covers some function of the model

@@ -65,7 +65,8 @@ class Gramian:
     def result(self) -> Array:
         """Return the whole sum, symmetric."""
         self._flush()
-        return self.total
+        whole: Array = (self.total + self.total.T) / 2
+        return whole
 
 
 def _outer(columns: Tensor) -> Array:

@@ -181,7 +181,9 @@ def _reached(end: Any, names: Mapping[int, str], without: Any) -> set[str]:
 def _at_the_last_layer(losses: Tensor, last: LastLinear) -> Tensor:
     """Return P = ∂ℓ/∂(output of the last linear layer)."""
     if last.output is None or not last.output.requires_grad or not losses.requires_grad:
-        raise ValueError('gram: expected "exact" or "none" for a model without a linear layer')
+        raise ValueError(
+            'gram: expected "exact" or "none" for a model without a linear layer of its examples'
+        )
     found = torch.autograd.grad(losses.sum(), last.output, retain_graph=True, allow_unused=True)[0]
     return torch.zeros_like(last.output) if found is None else found.contiguous()
 
