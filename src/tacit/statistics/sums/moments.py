@@ -181,43 +181,42 @@ def _pairs_of(word: str) -> Name:
 
 
 def _sums(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    return np.array([totals.total(place, conditions) for place in places])
+    return np.stack([totals.total(place, conditions) for place in places], axis=-1)
 
 
 def _means(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    return np.array([totals.mean(place, conditions) for place in places])
+    return np.stack([totals.mean(place, conditions) for place in places], axis=-1)
 
 
 def _second(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    return np.array(
-        [
-            totals.raw_product(first, second, conditions)
-            for place, first in enumerate(places)
-            for second in places[place:]
-        ]
-    )
+    found = [
+        totals.raw_product(first, second, conditions)
+        for place, first in enumerate(places)
+        for second in places[place:]
+    ]
+    return np.stack(found, axis=-1)
 
 
 def _variances(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    count = totals.divisor(conditions)
-    unbiased = count / max(count - 1.0, 1.0)
+    count = totals.divisor(conditions)[..., None]
+    unbiased = count / np.maximum(count - 1.0, 1.0)
     values = [
         totals.product(place, place, conditions) - totals.moved(place, conditions) ** 2
         for place in places
     ]
-    return np.maximum(np.array(values) * unbiased, 0.0)
+    return np.maximum(np.stack(values, axis=-1) * unbiased, 0.0)
 
 
 def _covariances(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    matrix = totals.covariance(places, conditions)
-    triangle: Array = matrix[np.triu_indices(len(places))]
-    return triangle
+    rows, columns = np.triu_indices(len(places))
+    return np.asarray(totals.covariance(places, conditions)[..., rows, columns])
 
 
 def _correlations(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
     matrix = totals.covariance(places, conditions)
-    deviations = np.sqrt(np.diagonal(matrix))
-    sizes = np.outer(deviations, deviations)
+    deviations = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
+    rows, columns = np.triu_indices(len(places), 1)
+    sizes = deviations[..., rows] * deviations[..., columns]
     with np.errstate(divide="ignore", invalid="ignore"):
-        correlations = np.where(sizes > 0.0, matrix / sizes, 0.0)
-    return np.clip(correlations[np.triu_indices(len(places), 1)], -1.0, 1.0)
+        correlations = np.where(sizes > 0.0, matrix[..., rows, columns] / sizes, 0.0)
+    return np.clip(correlations, -1.0, 1.0)
