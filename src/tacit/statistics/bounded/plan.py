@@ -19,7 +19,7 @@ from tacit.statistics.sums.totals import GridValues
 # Rows at random within the bounds, on which what noise costs is judged: never the table's own.
 NOMINAL_SAMPLE, NOMINAL_ROWS = 512, 1000
 # Simulated errors about each of the sums that noisy ones may have come from.
-SIMULATED, PLAUSIBLE = 400, 7
+SIMULATED, PLAUSIBLE = 400, 8
 ATTACKER = "likelihood ratio, told every other row"
 ATTACKED_ROWS = 1000
 
@@ -131,8 +131,8 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
     """Return the errors (d,) of the numbers, from noisy sums alone.
 
     Standard deviations of numbers that are linear in the sums. Of others ±1.96 of them holds 95%
-    of simulated errors about each of several sums that the noisy ones may have come from: about
-    all of these, as the true ones are hidden.
+    of simulated errors about each of several sums that the noisy ones may have come from, and 95%
+    of the numbers of many such sums: the true ones are hidden, and among those that rows can have.
     """
     exact = np.zeros(len(added.query.names))
     if drawn is not None:
@@ -140,12 +140,16 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
         if added.query.linear:
             return exact
     source = np.random.default_rng(0)
-    plausible = np.vstack([sums, sums + noise.sample(PLAUSIBLE, source)])
+    scales = np.sqrt(np.diagonal(noise.covariance))
+    sources = sums + noise.sample(SIMULATED, source)
+    restored = added.restored(sources)
+    # squares alone are lifted, so that the difference is the same without the offsets
+    sources += added.query.possible(restored, added.centres, drawn, scales) - restored
+    numbers = added.finish(sources, drawn)
+    found = [deviations(numbers - added.finish(sums, drawn))]
     simulated = noise.sample(SIMULATED, source)
-    found = []
-    for middle in plausible:
-        gaps = added.finish(middle + simulated, drawn) - added.finish(middle, drawn)
-        found.append(deviations(gaps))
+    for middle, clean in zip(sources[:PLAUSIBLE], numbers, strict=False):
+        found.append(deviations(added.finish(middle + simulated, drawn) - clean))
     widest = np.max(found, axis=0)
     return np.where(added.query.linear_numbers & (drawn is not None), exact, widest)
 

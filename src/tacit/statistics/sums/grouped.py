@@ -69,6 +69,12 @@ class Several(BoundStatistic):
         """Which of the numbers are linear in the sums, (d,)."""
         return np.concatenate([part.linear_numbers for part in self.parts])
 
+    def possible(self, totals: Totals, scales: Array) -> Array:
+        """Return sums near those given that are possible for all."""
+        for part in self.parts:
+            totals = replace(totals, sums=part.possible(totals, scales))
+        return totals.sums
+
     def within(self, condition: Condition, label: str) -> Several:
         """Return all of the rows that meet a condition."""
         return Several(tuple(part.within(condition, label) for part in self.parts))

@@ -17,6 +17,9 @@ Conditions: TypeAlias = tuple[Condition, ...]
 Compute: TypeAlias = Callable[[Totals, tuple[int, ...], Conditions], Array]
 Name: TypeAlias = Callable[[Sequence[str]], tuple[str, ...]]
 
+# Of sums that are possible, in deviations of the noise in a variance.
+LEAST_VARIANCE = 0.1
+
 
 @dataclass(frozen=True)
 class BoundMoments(BoundStatistic):
@@ -69,6 +72,22 @@ class BoundMoments(BoundStatistic):
     def value(self, totals: Totals) -> Array:
         """Return the numbers."""
         return self.compute(totals, self.columns, self.conditions)
+
+    def possible(self, totals: Totals, scales: Array) -> Array:
+        """Return sums whose covariances are positive: variances are lifted, in units of noise."""
+        if abs(self.order) != 2:
+            return totals.sums
+        together = [self.columns] if self.order == 2 else [(one,) for one in self.columns]
+        sums = totals.sums.copy()
+        for columns in together:
+            squares = [totals.terms[term(self.conditions, (one, one))] for one in columns]
+            count = totals.divisor(self.conditions)[..., None]
+            noise = np.maximum(scales[squares], np.finfo(float).tiny) / count
+            matrix = totals.central(columns, self.conditions)
+            roots = np.sqrt(noise)
+            least = np.linalg.eigvalsh(matrix / (roots[..., :, None] * roots[..., None, :]))[..., :1]
+            sums[..., squares] += np.maximum(LEAST_VARIANCE - least, 0.0) * noise * count
+        return sums
 
     def within(self, condition: Condition, label: str) -> BoundMoments:
         """Return the same of the rows that meet a condition."""

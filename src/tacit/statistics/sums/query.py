@@ -114,6 +114,19 @@ class SumQuery:
         """
         return self.statistic.value(Totals(self._places, sums, centres, drawn, bounds))
 
+    def possible(
+        self, sums: Array, centres: Array, drawn: float | None, scales: Array
+    ) -> Array:
+        """Return sums (…, k) near those given which rows can have, as far as numbers tell.
+
+        Args:
+            sums: (…, k), noisy.
+            centres: (p,) what was taken from the columns.
+            drawn: as for ``finish``.
+            scales: (k,) standard deviations of the noise.
+        """
+        return self.statistic.possible(Totals(self._places, sums, centres, drawn), scales)
+
     def __call__(self, rows: Array) -> Array:
         """Return the numbers of some rows themselves, (d,)."""
         centres = rows.mean(axis=0)

@@ -133,6 +133,16 @@ class BoundStatistic(ABC):
         """Which of the numbers are linear in the sums, (d,)."""
         return np.full(len(self.names()), self.linear)
 
+    def possible(self, totals: Totals, scales: Array) -> Array:
+        """Return sums (…, k) near those given which rows can have; the same where that is open.
+
+        Args:
+            totals: noisy sums.
+            scales: (k,) standard deviations of their noise.
+        """
+        del scales
+        return totals.sums
+
     @abstractmethod
     def within(self, condition: Condition, label: str) -> BoundStatistic:
         """Return the same statistic of the rows that meet a condition, and its names with it."""

@@ -138,6 +138,14 @@ class Totals:
 
     def covariance(self, columns: Sequence[int], conditions: Sequence[Condition] = ()) -> Array:
         """Return covariances of some columns (…, p, p), with n − 1; no variance is negative."""
+        count = self.divisor(conditions)[..., None, None]
+        matrix = self.central(columns, conditions) * (count / np.maximum(count - 1.0, 1.0))
+        places = np.arange(len(columns))
+        matrix[..., places, places] = np.maximum(matrix[..., places, places], 0.0)
+        return matrix
+
+    def central(self, columns: Sequence[int], conditions: Sequence[Condition] = ()) -> Array:
+        """Return means of products less products of means (…, p, p), as noise has them."""
         size = len(columns)
         count = self.divisor(conditions)[..., None, None]
         singles = [self.terms[term(conditions, (column,))] for column in columns]
@@ -146,11 +154,7 @@ class Totals:
         ).reshape(size, size)
         means = self.sums[..., singles] / count[..., 0]
         products = self.sums[..., pairs] / count
-        matrix = products - means[..., :, None] * means[..., None, :]
-        matrix *= count / np.maximum(count - 1.0, 1.0)
-        places = np.arange(size)
-        matrix[..., places, places] = np.maximum(matrix[..., places, places], 0.0)
-        return matrix
+        return np.asarray(products - means[..., :, None] * means[..., None, :])
 
     def _sum(self, conditions: Sequence[Condition], *factors: int) -> Array:
         return np.asarray(self.sums[..., self.terms[term(conditions, factors)]])
