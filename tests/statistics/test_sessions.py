@@ -1,5 +1,6 @@
 """Sessions: prices before anything is asked, budgets, files that survive restarts and kills."""
 
+import base64
 import json
 import os
 import signal
@@ -205,3 +206,35 @@ def test_a_damaged_session_file_is_refused_by_name(tmp_path, field, value, said)
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match=said):
         Session(rows, success=0.6, path=path, progress=False)
+
+
+@pytest.mark.parametrize("protect", OPTIONS)
+@pytest.mark.parametrize(
+    ("field", "values", "kind"),
+    [
+        ("drawn", [10**9], np.int64),
+        ("drawn", [-1], np.int64),
+        ("drawn", [0, 0], np.int64),
+        ("members", [[0, 1], [2, 3]], np.int64),
+        ("bounds", [[1.0], [0.0]], np.float64),
+        ("bounds", [[np.nan] * 100] * 2, np.float64),
+        ("bounds", [[1.0] * 100, [0.0] * 100], np.float64),
+    ],
+)
+def test_what_a_session_keeps_is_what_its_promise_draws(protect, field, values, kind, tmp_path):
+    path = tmp_path / "kept.session"
+    opened(protect, path)
+    content = json.loads(path.read_text())
+    array = np.array(values, dtype=kind)
+    packed = base64.b64encode(array.tobytes()).decode()
+    content[field] = {"shape": list(array.shape), "base64": packed}
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"^session\.(drawn|members|bounds): expected"):
+        opened(protect, path)
+
+
+def test_a_price_that_double_precision_cannot_hold_is_refused():
+    with pytest.raises(ValueError, match="^mu: expected a μ of at least 1e-50"):
+        opened("rows", success=None, mu=1e-200)
+    with pytest.raises(ValueError, match="^spend: expected a μ of at least 1e-50"):
+        opened("rows").price("mean", spend=1e-200)

@@ -19,12 +19,15 @@ def show(
     json: Json = None,
     force: Force = False,
 ) -> None:
-    """Print any stored release in ten lines: what it is, what it guarantees, what attacks got."""
-    from tacit.releases import load
+    """Print any stored release in ten lines: what it is, what it guarantees, what attacks got.
+
+    A file whose parts contradict each other is refused, as by the gate.
+    """
+    from tacit.gate.consistency import consistent_form
     from tacit.report.words import lines, verdict
 
     output = json_output(json, force, {"RELEASE": release})
-    form = load(release)
+    form = consistent_form(release, partial=True)
     conclusion = verdict(form)
     console = output.console
     style = "bold" if conclusion.kind == "bounded" else "bold red"

@@ -44,11 +44,12 @@ UNREAD = (STATES,)
 ROUNDING = 1e-9
 
 
-def consistent_form(source: Any) -> Form:
+def consistent_form(source: Any, *, partial: bool = False) -> Form:
     """Return the form of a release; of a file or dictionary, what it lets one recompute agrees.
 
     Args:
         source: as ``tacit.load`` takes it.
+        partial: whether one is taken as it is that lacks what its details are worked out from.
 
     Raises:
         ValueError: as ``tacit.load``, or two parts of the file contradict each other.
@@ -62,10 +63,13 @@ def consistent_form(source: Any) -> Form:
     _check_void(form)
     reader = READERS.get(str(content.get("format", content.get("kind"))))
     if reader is None:
-        _check_format(content)
+        if not partial:
+            _check_format(content)
         return form
     design = content.get("design")
     if isinstance(design, Mapping) and design.get("covariance", "") is None:
+        if partial:
+            return form
         raise ValueError(
             "release: expected the covariance of its design, which a large page leaves out; give "
             "the release's JSON"

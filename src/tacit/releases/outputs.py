@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
 
 SMALLEST_SPREAD, LARGEST_SPREAD = 1e-120, 1e120
 LARGEST_SHOWN = 1e300
+
+
+def check_spread(outputs: Array) -> npt.NDArray[np.bool_]:
+    """Return which of the numbers (K, d) are the same in all outputs, (d,).
+
+    Raises:
+        ValueError: the outputs spread so far, or so little, that their squares leave the range
+            of double precision.
+    """
+    still = (outputs == outputs[0]).all(axis=0)
+    with np.errstate(over="ignore"):
+        spread = float(np.abs(outputs - outputs[0]).max())
+        lowest = float(np.ptp(outputs[:, ~still], axis=0).min(initial=np.inf))
+    if spread > LARGEST_SPREAD or lowest < SMALLEST_SPREAD:
+        beyond = spread if spread > LARGEST_SPREAD else lowest
+        raise ValueError(
+            f"query: expected outputs that spread over {SMALLEST_SPREAD:g} to {LARGEST_SPREAD:g}, "
+            f"got {beyond:.3g}: choose other units"
+        )
+    return np.asarray(still)
 
 
 def output_covariance(outputs: Array, shares: Array | None = None) -> tuple[Array, Array, float]:
@@ -22,19 +43,10 @@ def output_covariance(outputs: Array, shares: Array | None = None) -> tuple[Arra
     moment is larger still, so the rounding of the mean is on the safe side.
 
     Raises:
-        ValueError: the outputs spread so far, or so little, that their squares leave the range
-            of double precision.
+        ValueError: as ``check_spread``.
     """
     count, size = outputs.shape
-    still = (outputs == outputs[0]).all(axis=0)
-    with np.errstate(over="ignore"):
-        spread = float(np.abs(outputs - outputs[0]).max())
-        lowest = float(np.ptp(outputs[:, ~still], axis=0).min(initial=np.inf))
-    if spread > LARGEST_SPREAD or lowest < SMALLEST_SPREAD:
-        raise ValueError(
-            f"query: expected outputs that spread over {SMALLEST_SPREAD:g} to {LARGEST_SPREAD:g}, "
-            f"got {min(spread, lowest):.3g}: choose other units"
-        )
+    still = check_spread(outputs)
     middle = outputs.mean(axis=0) if shares is None else shares @ outputs
     mean = np.where(still, outputs[0], middle)
     centred = outputs - mean

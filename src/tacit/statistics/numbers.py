@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, overload
@@ -49,10 +50,11 @@ class NumbersRelease(Release):
     Attributes:
         values: (d,) the numbers to publish, projected on what is possible.
         names: d labels.
-        errors: (d,) standard deviations of the noise in them.
+        errors: (d,) standard deviations of the noise in them; where they are not linear in what is
+            noisy, 95% of errors are within ±1.96 of these.
         sampling: (d,) their standard deviations over pools and draws from them (of a query that
-            does not add up: over draws), rounded up to two digits; None where they may not be
-            known.
+            does not add up: over draws), rounded up to two digits, NaN where a few rows make most
+            of one; None where they may not be known.
         protect: the promise, ``"rows"`` or ``"table"``; ``"draw"`` in a session.
         guarantees: what is certified: the success, what it follows from, and what is said beside.
         secret: what is protected.
@@ -91,7 +93,7 @@ class NumbersRelease(Release):
 
     @property
     def standard_errors(self) -> Array:
-        """Standard errors (d,) of what the rows were drawn from: sampling and noise together.
+        """Standard errors (d,) of what the rows were drawn from: sampling and noise; or NaN.
 
         For coefficients of least squares these are robust to unequal variances, as they rest on
         every row's influence.
@@ -107,9 +109,12 @@ class NumbersRelease(Release):
         """Return an interval for each number, (d, 2), by the normal law of the errors.
 
         Args:
-            coverage: how often the intervals hold the truth, in (0, 1).
+            coverage: how often the intervals hold the truth, in (0, 1); of numbers that are not
+                linear in what is noisy, errors are set so that it is right at 95%, and beyond it
+                they may be wider than the normal law says.
             sampling: whether it speaks of what the rows were drawn from, and so has the sampling
-                error too; otherwise of the statistic of the rows that were drawn.
+                error too; otherwise of the statistic of the rows that were drawn. NaN where the
+                sampling error is.
 
         Raises:
             ValueError: the sampling error is asked for and is not known.
@@ -134,7 +139,7 @@ class NumbersRelease(Release):
                     self.names,
                     self.values.tolist(),
                     self.errors.tolist(),
-                    [None] * len(self.names) if self.sampling is None else self.sampling.tolist(),
+                    self._known_sampling or [None] * len(self.names),
                     strict=True,
                 )
             ),
@@ -146,6 +151,13 @@ class NumbersRelease(Release):
             created=self.created,
         )
 
+    @property
+    def _known_sampling(self) -> list[float | None] | None:
+        """Sampling errors, None where there is none."""
+        if self.sampling is None:
+            return None
+        return [None if math.isnan(one) else one for one in self.sampling.tolist()]
+
     def _attacks(self) -> tuple[Attack, ...]:
         return () if self.attack is None else (attack_of(self.attack, self.membership.task),)
 
@@ -156,7 +168,7 @@ class NumbersRelease(Release):
                 "values": self.values.tolist(),
                 "names": list(self.names),
                 "errors": self.errors.tolist(),
-                "sampling": None if self.sampling is None else self.sampling.tolist(),
+                "sampling": self._known_sampling,
                 "intervals": [number.intervals() for number in self.form.numbers],
                 "protect": self.protect,
                 "membership": self.guarantees[0].to_dict(),
@@ -222,8 +234,13 @@ def _deviations(name: Literal["errors"], values: Any, size: int) -> Array: ...
 @overload
 def _deviations(name: Literal["sampling"], values: Any, size: int) -> Array | None: ...
 def _deviations(name: str, values: Any, size: int) -> Array | None:
-    if values is None and name == "sampling":
-        return None
+    if name == "sampling":
+        if values is None:
+            return None
+        known = [one is not None for one in values] if isinstance(values, list) else []
+        if not all(known):
+            filled = [0.0 if one is None else one for one in values]
+            return np.where(known, _deviations("errors", filled, size), np.nan)
     deviations = vector(f"description.{name}", values, size=size)
     non_negative(f"description.{name}", deviations.min(initial=0.0))
     return deviations

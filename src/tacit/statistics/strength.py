@@ -17,6 +17,8 @@ from tacit.divergences import shift_divergence
 # The noise of a design keeps its budget up to this, and so does its reading in double precision.
 SLACK = 1e-8
 LARGEST_MU = 2.0**10
+# Squares of what rows add, in units of the noise, stay within double precision.
+SMALLEST_MU = 1e-50
 BISECTIONS = 80
 # Steps down, relative, from what double precision finds to what is certified.
 FIRST_STEP = 2.0**-46
@@ -81,10 +83,10 @@ def gaussian_mu(
             f"got {found}"
         )
     if mu is not None:
-        return positive("mu", mu)
+        return checked_mu("mu", positive("mu", mu))
     if rho is not None:
         # the square root is rounded to nearest
-        return math.sqrt(2.0 * positive("rho", rho)) * (1.0 - 2.0**-51)
+        return checked_mu("rho", math.sqrt(2.0 * positive("rho", rho)) * (1.0 - 2.0**-51))
     if success is not None:
         blind = max(prior, 1.0 - prior)
         limit = in_interval("success", success, blind, 1.0, open_low=True, open_high=True)
@@ -96,6 +98,17 @@ def gaussian_mu(
     least = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
     near = _near(lambda value: _hockey_stick(loss, value) <= least)
     return _largest(near, lambda value: shift_divergence(("hockey-stick", loss), value) <= least)
+
+
+def checked_mu(name: str, mu: float) -> float:
+    """Return a μ that noise can be computed for.
+
+    Raises:
+        ValueError: it is so small that noise leaves double precision; the message has the name.
+    """
+    if mu < SMALLEST_MU:
+        raise ValueError(f"{name}: expected a μ of at least {SMALLEST_MU:g}, got {mu:.3g}")
+    return mu
 
 
 def _hockey_stick(epsilon: float, mu: float) -> float:

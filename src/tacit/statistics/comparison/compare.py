@@ -179,7 +179,8 @@ def _standing(name: str, protect: str, prepared: Any, count: int, spread: Array 
     bound = prepared.membership
     used = count if protect == "table" else count // 2
     independent = _independent(prepared, count, spread)
-    known = getattr(prepared.plan, "sampling", None)
+    plan = prepared.plan
+    known = plan.spread.deviations if isinstance(plan, SumPlan) else getattr(plan, "sampling", None)
     return Standing(
         name=name,
         protect=protect,

@@ -65,7 +65,7 @@ def _of_sums(
         inside.append(fallen[:, group] == place)
     noisy = np.concatenate(sums) + plan.noise.sample(count, source)
     drawn = float(len(members))
-    releases = np.stack([plan.query.finish(row, plan.centres, drawn) for row in noisy])
+    releases = plan.query.finish(noisy, plan.centres, drawn)
     return releases, np.concatenate(inside)
 
 
@@ -77,7 +77,7 @@ def _of_a_table(
     inside = source.random((count, len(rows))) < 0.5
     sums = values.sum(axis=0) - (~inside).astype(float) @ values[rows]
     noisy = sums + plan.noise.sample(count, source)
-    return np.stack([plan.added.finish(row, None) for row in noisy]), inside
+    return plan.added.finish(noisy, None), inside
 
 
 def _of_a_callable(

@@ -12,6 +12,7 @@ from tacit._ground.random import uniform_index
 from tacit.attacks import MembershipAttack, membership_attack, swap_attack
 from tacit.design.base import Design
 from tacit.information.concentration import confidence_share
+from tacit.releases.outputs import check_spread
 from tacit.statistics.pairs import Pairing
 from tacit.statistics.queries import Query
 from tacit.statistics.rows.coins import Halves, swaps_of
@@ -180,6 +181,8 @@ class _BySwaps:
         outputs, fresh = swaps_of(
             task.query, task.rows, task.pairing, task.simulations, task.source, **task.options
         )
+        if not (self.swaps.any() or fresh.any()):
+            raise _constant(task.pilot_draws + task.simulations)
         law = dense(self.shape.covariance)
         scale = certified_scale(self.swaps, fresh, law, task.success, task.failure)
         return task.plan(
@@ -194,6 +197,8 @@ class _ByFamily:
         self.task = task
         halves = declared_halves(task.pairing, task.simulations, task.source)
         outputs = simulate(task.query, task.rows, halves, **task.options)
+        if check_spread(outputs).all():
+            raise _constant(len(halves))
         self.family = family_of(halves, outputs, prices_of(task.cost, outputs))
         self.size = expected_scale(self.family, task.success, PILOT_RELEASES, task.source)
         self.price = self.family.price * self.size
@@ -211,6 +216,13 @@ class _ByFamily:
             swaps=None,
             outputs=family.outputs,
         )
+
+
+def _constant(draws: int) -> ValueError:
+    return ValueError(
+        "query: expected numbers that change with the rows drawn, got the same for all of "
+        f"{draws:,} simulated draws: a number that does not depend on them needs no release"
+    )
 
 
 def callable_plan(
@@ -246,6 +258,9 @@ def callable_plan(
         source: of the simulation.
         workers: processes.
         progress: whether to show a bar.
+
+    Raises:
+        ValueError: numbers that never change, or so much or little that squares overflow.
     """
     options: dict[str, Any] = {"workers": workers, "progress": progress}
     task = _Task(query, rows, pairing, success, cost, simulations, confidence, source, options)

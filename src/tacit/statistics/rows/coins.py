@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
+from tacit.releases.outputs import check_spread
 from tacit.statistics.pairs import Pairing
 from tacit.statistics.pairs.pairing import Indices
 from tacit.statistics.queries import Query
@@ -76,8 +77,13 @@ def swaps_of(
     workers: int | None,
     progress: bool | None,
 ) -> tuple[Array, Array]:
-    """Return outputs (m, d) of m draws, and by how much each flip moves them, (m, P, d)."""
+    """Return outputs (m, d) of m draws, and by how much each flip moves them, (m, P, d).
+
+    Raises:
+        ValueError: outputs whose squares leave the range of double precision.
+    """
     flips = Flips(pairing, thrown(draws, len(pairing), source))
     outputs = simulate(query, rows, flips, workers=workers, progress=progress)
+    check_spread(outputs)
     found = outputs.reshape(draws, len(pairing) + 1, -1)
     return found[:, 0], found[:, 1:] - found[:, :1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,14 @@ from tacit.attacks import MembershipAttack, group_attack
 from tacit.statistics.least_noise import SumNoise, distinct, least_noise
 from tacit.statistics.pairs import Pairing, nearest
 from tacit.statistics.rows.cost import Frame, frame_of
-from tacit.statistics.spread import two_digits_up
+from tacit.statistics.rows.errors import Sampling, noise_errors, sampling_errors
 from tacit.statistics.sums.query import SumQuery
 from tacit.statistics.sums.totals import GridValues, on_grid
 
 # Rows that add many more numbers than they have: neighbours are looked up in the rows.
 WIDE = 2.0
-# Simulated errors of the numbers, and simulated draws about which they are: where numbers are not
-# linear, as quantiles are, errors differ from draw to draw.
-SIMULATED, SIMULATED_DRAWS = 400, 8
-NORMAL_95, NORMAL_68_SHARE = 1.959963984540054, 0.6826894921370859
+# Simulated errors by which noises of several shapes are compared.
+COMPARED = 400
 ATTACKED_ROWS = 2000
 
 
@@ -36,8 +35,7 @@ class SumPlan:
         centres: (p,) what was taken from the columns.
         frame: the query near what the pool gives.
         noise: on the sums.
-        errors: (d,) standard deviations of the noise in the numbers; where these are not linear in
-            the sums, the largest over simulated draws of what ±1.96 holds 95% of errors with.
+        errors: (d,) of the numbers, as ``noise_errors`` has them.
     """
 
     query: SumQuery
@@ -48,20 +46,15 @@ class SumPlan:
     noise: SumNoise = field(repr=False)
     errors: Array
 
+    @cached_property
+    def spread(self) -> Sampling:
+        """How much the numbers vary over pools and draws from them."""
+        return sampling_errors(self.query, self.pairing, self.values, self.frame, self.centres)
+
     @property
     def sampling(self) -> Array:
-        """Standard deviations of the numbers over pools and draws from them, rounded up.
-
-        With ψ a row's influence on a number, the sum of ``ψ`` over the rows drawn varies by the
-        coins, ``Σ_g Var_g ψ`` over groups, and by the pool, ``P² Var ψ / N``. Rows that are alike
-        share groups, so that it is less than ``P Var ψ`` of as many rows at random.
-        """
-        influence = self.values.values @ self.frame.jacobian.T
-        grouped = influence[self.pairing.members]
-        coins = grouped.var(axis=1).sum(axis=0)
-        pool = grouped.reshape(-1, influence.shape[1]).var(axis=0)
-        share = len(self.pairing) / self.pairing.group_size
-        return two_digits_up(np.sqrt(coins + share * pool))
+        """Standard deviations of the numbers over pools and draws, NaN where they are not known."""
+        return np.where(self.spread.known, self.spread.deviations, np.nan)
 
     def draw(self, rng: RandomSource) -> tuple[Array, Array]:
         """Throw the coins, draw the noise, return numbers and errors; no coin outlives this."""
@@ -135,11 +128,10 @@ def sum_plan(
         inside = exact[np.sort(pairing.members, axis=None)]
         frame = frame_of(query, inside, centres, max(drawn, 1), cost)
     swaps = pairing.swaps(exact)
-    noise, errors = best_noise(
+    noise = best_noise(
         query, frame, distinct(swaps) if query.counting else swaps, mu, centres, len(pairing)
     )
-    if errors is None:
-        errors = errors_over_draws(query, pairing, values, noise, centres)
+    errors = noise_errors(query, pairing, values, noise, frame, centres)
     return SumPlan(query, pairing, values, centres, frame, noise, errors)
 
 
@@ -162,58 +154,26 @@ def _nearest(
 
 def best_noise(
     query: SumQuery, frame: Frame, swaps: Array, mu: float, centres: Array, drawn: int
-) -> tuple[SumNoise, Array | None]:
-    """Return the noise under which the numbers err least, and their errors, (d,).
+) -> SumNoise:
+    """Return the noise under which the numbers err least.
 
-    The errors are standard deviations where the numbers are linear in the sums, None elsewhere:
-    there the best is what errs least in simulations near what the pool gives.
+    Where these are not linear in the sums the best is what errs least in simulations near what
+    the pool gives.
     """
     best: tuple[float, SumNoise] | None = None
+    clean = query.finish(frame.middle, centres, float(drawn))
     for cost in frame.costs:
         noise = least_noise(swaps, mu, cost)
         if query.linear or noise.design is None:
-            covariance = noise.covariance
-            variances = np.einsum("ij,jk,ik->i", frame.jacobian, covariance, frame.jacobian)
-            return noise, np.sqrt(np.maximum(variances, 0.0))
-        gaps = simulated_errors(query, frame.middle, noise, centres, float(drawn))
+            return noise
+        noisy = frame.middle + noise.sample(COMPARED, np.random.default_rng(0))
+        gaps = query.finish(noisy, centres, float(drawn)) - clean
         weighed = gaps**2 @ frame.weights if frame.weights.ndim == 1 else _weighed(gaps, frame)
         typical = float(np.median(weighed))
         if best is None or typical < best[0]:
             best = (typical, noise)
     assert best is not None
-    return best[1], None
-
-
-def errors_over_draws(
-    query: SumQuery, pairing: Pairing, values: GridValues, noise: SumNoise, centres: Array
-) -> Array:
-    """Return the largest deviations of simulated errors about any of some simulated draws, (d,).
-
-    The draws are simulated from the pool alone, and all of them are given the same noise, so that
-    deviations differ by the draw and not by chance.
-    """
-    source = np.random.default_rng(1)
-    found = []
-    for _ in range(SIMULATED_DRAWS):
-        total = values.total(pairing.draw(source))
-        gaps = simulated_errors(query, total, noise, centres, float(len(pairing)))
-        found.append(simulated_deviations(gaps))
-    return np.asarray(np.max(found, axis=0))
-
-
-def simulated_errors(
-    query: SumQuery, middle: Array, noise: SumNoise, centres: Array, drawn: float
-) -> Array:
-    """Return what simulated noise does to the numbers, (n, d)."""
-    clean = query.finish(middle, centres, drawn)
-    simulated = noise.sample(SIMULATED, np.random.default_rng(0))
-    return np.stack([query.finish(middle + error, centres, drawn) - clean for error in simulated])
-
-
-def simulated_deviations(gaps: Array) -> Array:
-    """Return deviations of which ±1.96 hold 95% of simulated errors, and ±1 hold 68%, (d,)."""
-    ends = np.quantile(np.abs(gaps), [NORMAL_68_SHARE, 0.95], axis=0)
-    return np.asarray(np.maximum(ends[0], ends[1] / NORMAL_95))
+    return best[1]
 
 
 def _weighed(gaps: Array, frame: Frame) -> Array:

@@ -41,6 +41,10 @@ AS_IT_IS = (
     "noise on sums is divided by what numbers divide by, such as small variances: the query as it "
     'is, method="swaps", may need several times less, with confidence in place of the theorem'
 )
+FEW_ROWS = (
+    "no sampling error is told where a few rows of the pool make most of it, as under heavy tails "
+    "or in small pools: "
+)
 PROJECTED = (
     "values are projected on what is possible (means within declared bounds, no negative count or "
     "variance, correlations within ±1, counts that rise), which is post-processing"
@@ -174,9 +178,13 @@ def pairing_notes(plan: SumPlan, cost: Any) -> tuple[str, ...]:
         notes.append(f"the same whatever is drawn, released without noise: {', '.join(still[:20])}")
     if not (plan.query.linear and not plan.query.counting):
         notes.append(PROJECTED)
-    wide = not plan.query.linear and bool((plan.errors > plan.sampling).any())
+    spread = plan.spread
+    wide = not plan.query.linear and bool((plan.errors > spread.deviations).any())
     if wide and size == PAIR:
         notes.append(AS_IT_IS)
+    few = [name for name, known in zip(plan.query.names, spread.known, strict=True) if not known]
+    if few:
+        notes.append(FEW_ROWS + ", ".join(few[:20]))
     if cost is None or isinstance(cost, str):
         notes.append(f"cost of noise: {cost or 'relative'}")
     return tuple(notes)

@@ -14,6 +14,7 @@ from tacit.conversions import success_from_information
 from tacit.covariance import Covariance
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.guarantees.base import Guarantee
+from tacit.releases.outputs import check_spread
 from tacit.statistics.bounded import workflow as tables
 from tacit.statistics.bounded.contributions import contributions
 from tacit.statistics.bounded.plan import table_plan
@@ -282,7 +283,7 @@ class OfDraw(Promise):
         """Return the query at ``spend`` nats."""
         resolved = query_of(query, self.columns, self.rows, target)
         outputs = self._run(query, target)
-        live = (outputs != outputs[0]).any(axis=0)
+        live = ~check_spread(outputs)
         plan = _OfDraw(
             outputs,
             live,

@@ -51,6 +51,31 @@ class Found:
             return fair_choices(len(self.members), self.sides, rng).astype(np.int64)
         return np.array([uniform_index(self.sides, rng)], dtype=np.int64)
 
+    def check(self, stored: Kept) -> None:
+        """Refuse a file that does not hold what this promise keeps.
+
+        Raises:
+            ValueError: it does not; the message names the field.
+        """
+        groups, weights = len(self.members), self.bounds.shape[1]
+        count = groups or min(self.sides, 1)
+        drawn, bounds = stored.drawn, stored.bounds
+        if drawn.shape != (count,) or ((drawn < 0) | (drawn >= self.sides)).any():
+            raise ValueError(
+                f"session.drawn: expected {count} numbers from 0 to {self.sides - 1}, got others"
+                if count
+                else "session.drawn: expected none, as all rows of a table are used, got some"
+            )
+        if len(stored.members) != groups:
+            raise ValueError(
+                f"session.members: expected {groups} groups, got {len(stored.members)}"
+            )
+        ordered = bounds.shape == (2, weights) and bool((bounds[0] <= bounds[1]).all())
+        if not (ordered and np.isfinite(bounds).all()):
+            raise ValueError(
+                f"session.bounds: expected (2, {weights}) ends of weights in order, got others"
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Opening:
@@ -79,9 +104,6 @@ class Opening:
         else:
             method = stored.declared.get("pairing", "")
             pairing = Pairing(stored.members.astype(np.intp), len(self.rows), str(method))
-            inside = (stored.drawn >= 0) & (stored.drawn < pairing.group_size)
-            if stored.drawn.shape != (len(pairing),) or not inside.all():
-                raise ValueError("session.drawn: expected one row of every group, got others")
         budget = self.strength.mu_for(1.0 / pairing.group_size)
         promise = ByPairs(
             self.rows, self.columns, pairing, self.declared.levels, self.cost, self.progress

@@ -34,7 +34,7 @@ from tacit.statistics.promises import PROMISES, Declared, refuse
 from tacit.statistics.sessions.asked import Asked
 from tacit.statistics.sessions.kept import Kept, read_kept
 from tacit.statistics.sessions.opening import Opening
-from tacit.statistics.strength import Strength
+from tacit.statistics.strength import Strength, checked_mu
 from tacit.statistics.workflow import checked_pool
 
 
@@ -157,6 +157,7 @@ class Session:
             self._write()
         else:
             _check_same(stored.declared, said)
+            found.check(stored)
             self._kept = self._taken_up(stored)
 
     def __repr__(self) -> str:
@@ -241,6 +242,8 @@ class Session:
             spend = self.budget * (sqrt(part) if self._promise.squares else part)
             spend *= 1.0 - 2.0**-50
         charge = positive("spend", spend)
+        if self._promise.squares:
+            checked_mu("spend", charge)
         self._check(charge)
         return Offer(self, self._promise.ask(query, target, charge, kept), kept)
 

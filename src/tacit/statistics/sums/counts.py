@@ -270,14 +270,15 @@ class BoundQuantiles(BoundStatistic):
 
     def value(self, totals: Totals) -> Array:
         """Return the points where the counts, made to rise, reach the levels."""
-        count = totals.divisor(self.conditions)
+        count = totals.divisor(self.conditions)[..., None]
         found = []
         for cells, grid in zip(self._cells, self.grids, strict=True):
             shares = np.clip(rising(totals.counts(cells)) / count, 0.0, 1.0)
             # a hair of slope, so that a level reached along a flat piece has one answer
             shares = shares + 1e-12 * np.arange(len(grid))
-            found += np.interp(self.levels, shares, grid).tolist()
-        return np.array(found)
+            points = [np.interp(self.levels, one, grid) for one in shares.reshape(-1, len(grid))]
+            found.append(np.reshape(points, (*shares.shape[:-1], len(self.levels))))
+        return np.concatenate(found, axis=-1)
 
     def within(self, condition: Condition, label: str) -> BoundQuantiles:
         """Return the same quantiles of the rows that meet a condition."""
@@ -317,6 +318,6 @@ def increasing(name: str, values: Sequence[float]) -> tuple[float, ...]:
 
 
 def rising(counts: Array) -> Array:
-    """Return numbers that never decrease, between the running maximum and the minimum ahead."""
-    ahead = np.minimum.accumulate(counts[::-1])[::-1]
-    return np.asarray(0.5 * (np.maximum.accumulate(counts) + ahead))
+    """Return (…, k) that never decrease, between the running maximum and the minimum ahead."""
+    ahead = np.minimum.accumulate(counts[..., ::-1], axis=-1)[..., ::-1]
+    return np.asarray(0.5 * (np.maximum.accumulate(counts, axis=-1) + ahead))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array
 from tacit.statistics.sums.counts import bins
@@ -61,7 +62,18 @@ class Several(BoundStatistic):
 
     def value(self, totals: Totals) -> Array:
         """Return the numbers of all."""
-        return np.concatenate([part.value(totals) for part in self.parts])
+        return np.concatenate([part.value(totals) for part in self.parts], axis=-1)
+
+    @property
+    def linear_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are linear in the sums, (d,)."""
+        return np.concatenate([part.linear_numbers for part in self.parts])
+
+    def possible(self, totals: Totals, scales: Array) -> Array:
+        """Return sums near those given that are possible for all."""
+        for part in self.parts:
+            totals = replace(totals, sums=part.possible(totals, scales))
+        return totals.sums
 
     def within(self, condition: Condition, label: str) -> Several:
         """Return all of the rows that meet a condition."""

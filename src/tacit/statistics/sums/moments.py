@@ -17,6 +17,9 @@ Conditions: TypeAlias = tuple[Condition, ...]
 Compute: TypeAlias = Callable[[Totals, tuple[int, ...], Conditions], Array]
 Name: TypeAlias = Callable[[Sequence[str]], tuple[str, ...]]
 
+# Of sums that are possible, in deviations of the noise in a variance.
+LEAST_VARIANCE = 0.1
+
 
 @dataclass(frozen=True)
 class BoundMoments(BoundStatistic):
@@ -69,6 +72,22 @@ class BoundMoments(BoundStatistic):
     def value(self, totals: Totals) -> Array:
         """Return the numbers."""
         return self.compute(totals, self.columns, self.conditions)
+
+    def possible(self, totals: Totals, scales: Array) -> Array:
+        """Return sums whose covariances are positive: variances are lifted, in units of noise."""
+        if abs(self.order) != 2:
+            return totals.sums
+        together = [self.columns] if self.order == 2 else [(one,) for one in self.columns]
+        sums = totals.sums.copy()
+        for columns in together:
+            squares = [totals.terms[term(self.conditions, (one, one))] for one in columns]
+            count = totals.divisor(self.conditions)[..., None]
+            noise = np.maximum(scales[squares], np.finfo(float).tiny) / count
+            matrix = totals.central(columns, self.conditions)
+            roots = np.sqrt(noise)
+            least = np.linalg.eigvalsh(matrix / (roots[..., :, None] * roots[..., None, :]))[..., :1]
+            sums[..., squares] += np.maximum(LEAST_VARIANCE - least, 0.0) * noise * count
+        return sums
 
     def within(self, condition: Condition, label: str) -> BoundMoments:
         """Return the same of the rows that meet a condition."""
@@ -181,43 +200,42 @@ def _pairs_of(word: str) -> Name:
 
 
 def _sums(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    return np.array([totals.total(place, conditions) for place in places])
+    return np.stack([totals.total(place, conditions) for place in places], axis=-1)
 
 
 def _means(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    return np.array([totals.mean(place, conditions) for place in places])
+    return np.stack([totals.mean(place, conditions) for place in places], axis=-1)
 
 
 def _second(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    return np.array(
-        [
-            totals.raw_product(first, second, conditions)
-            for place, first in enumerate(places)
-            for second in places[place:]
-        ]
-    )
+    found = [
+        totals.raw_product(first, second, conditions)
+        for place, first in enumerate(places)
+        for second in places[place:]
+    ]
+    return np.stack(found, axis=-1)
 
 
 def _variances(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    count = totals.divisor(conditions)
-    unbiased = count / max(count - 1.0, 1.0)
+    count = totals.divisor(conditions)[..., None]
+    unbiased = count / np.maximum(count - 1.0, 1.0)
     values = [
         totals.product(place, place, conditions) - totals.moved(place, conditions) ** 2
         for place in places
     ]
-    return np.maximum(np.array(values) * unbiased, 0.0)
+    return np.maximum(np.stack(values, axis=-1) * unbiased, 0.0)
 
 
 def _covariances(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
-    matrix = totals.covariance(places, conditions)
-    triangle: Array = matrix[np.triu_indices(len(places))]
-    return triangle
+    rows, columns = np.triu_indices(len(places))
+    return np.asarray(totals.covariance(places, conditions)[..., rows, columns])
 
 
 def _correlations(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
     matrix = totals.covariance(places, conditions)
-    deviations = np.sqrt(np.diagonal(matrix))
-    sizes = np.outer(deviations, deviations)
+    deviations = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
+    rows, columns = np.triu_indices(len(places), 1)
+    sizes = deviations[..., rows] * deviations[..., columns]
     with np.errstate(divide="ignore", invalid="ignore"):
-        correlations = np.where(sizes > 0.0, matrix / sizes, 0.0)
-    return np.clip(correlations[np.triu_indices(len(places), 1)], -1.0, 1.0)
+        correlations = np.where(sizes > 0.0, matrix[..., rows, columns] / sizes, 0.0)
+    return np.clip(correlations, -1.0, 1.0)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array
 from tacit.statistics.sums.counts import Count, CumulativeCounts, Histogram, Quantiles, TwoWayTable
@@ -77,6 +78,11 @@ class SumQuery:
         """Whether the numbers are linear in the sums when the number of rows is known."""
         return self.statistic.linear
 
+    @cached_property
+    def linear_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are, (d,)."""
+        return self.statistic.linear_numbers
+
     @property
     def counting(self) -> bool:
         """Whether rows add zeros and ones only."""
@@ -98,7 +104,7 @@ class SumQuery:
         *,
         bounds: tuple[Array, Array] | None = None,
     ) -> Array:
-        """Return the numbers (d,) that follow from the sums (k,): post-processing.
+        """Return the numbers (…, d) that follow from the sums (…, k): post-processing.
 
         Args:
             sums: over the rows drawn, noisy or not.
@@ -107,6 +113,19 @@ class SumQuery:
             bounds: declared (lowest, highest) of the columns, (p,) each, that means stay within.
         """
         return self.statistic.value(Totals(self._places, sums, centres, drawn, bounds))
+
+    def possible(
+        self, sums: Array, centres: Array, drawn: float | None, scales: Array
+    ) -> Array:
+        """Return sums (…, k) near those given which rows can have, as far as numbers tell.
+
+        Args:
+            sums: (…, k), noisy.
+            centres: (p,) what was taken from the columns.
+            drawn: as for ``finish``.
+            scales: (k,) standard deviations of the noise.
+        """
+        return self.statistic.possible(Totals(self._places, sums, centres, drawn), scales)
 
     def __call__(self, rows: Array) -> Array:
         """Return the numbers of some rows themselves, (d,)."""

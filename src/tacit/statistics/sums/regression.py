@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array, integer
 from tacit.statistics.sums.moments import BoundMoments, Conditions
@@ -69,13 +68,14 @@ class PrincipalComponents(Statistic):
         count = integer("count", self.count, minimum=1, maximum=len(places))
 
         def compute(totals: Totals, chosen: tuple[int, ...], conditions: Conditions) -> Array:
-            values, axes = scipy_linalg.eigh(totals.covariance(chosen, conditions))
-            largest = np.argsort(-values, kind="stable")[:count]
-            parts = [np.maximum(values[largest], 0.0)]
-            for place in largest:
-                axis = axes[:, place]
-                parts.append(axis * np.sign(axis[np.abs(axis).argmax()]))
-            return np.concatenate(parts)
+            values, axes = np.linalg.eigh(totals.covariance(chosen, conditions))
+            largest = np.argsort(-values, axis=-1, kind="stable")[..., :count]
+            variances = np.maximum(np.take_along_axis(values, largest, axis=-1), 0.0)
+            shown = np.take_along_axis(axes, largest[..., None, :], axis=-1)
+            longest = np.abs(shown).argmax(axis=-2)[..., None, :]
+            shown = shown * np.sign(np.take_along_axis(shown, longest, axis=-2))
+            flat = np.swapaxes(shown, -1, -2).reshape(*variances.shape[:-1], -1)
+            return np.concatenate([variances, flat], axis=-1)
 
         def names(shown: Sequence[str]) -> tuple[str, ...]:
             numbers = range(1, count + 1)
@@ -89,16 +89,18 @@ class PrincipalComponents(Statistic):
 
 def _coefficients(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
     matrix = totals.covariance(places, conditions)
-    deviations = np.sqrt(np.diagonal(matrix))
+    deviations = np.sqrt(np.diagonal(matrix, axis1=-2, axis2=-1))
     scales = np.where(deviations > 0.0, deviations, 1.0)
-    correlations = matrix / np.outer(scales, scales)
-    values, axes = scipy_linalg.eigh(correlations[:-1, :-1])
+    correlations = matrix / (scales[..., :, None] * scales[..., None, :])
+    values, axes = np.linalg.eigh(correlations[..., :-1, :-1])
     # noise may leave a direction without variance, or with a negative one
-    kept = values > SMALLEST_SHARE * max(float(values[-1]), SMALLEST_SHARE)
-    slopes = (axes[:, kept] / values[kept]) @ (axes[:, kept].T @ correlations[:-1, -1])
-    slopes = slopes * scales[-1] / scales[:-1]
-    means = np.array([totals.mean(place, conditions) for place in places])
-    return np.append(slopes, means[-1] - means[:-1] @ slopes)
+    kept = values > SMALLEST_SHARE * np.maximum(values[..., -1:], SMALLEST_SHARE)
+    inverse = np.divide(1.0, values, out=np.zeros_like(values), where=kept)
+    along = inverse * np.einsum("...ij,...i->...j", axes, correlations[..., :-1, -1])
+    slopes = np.einsum("...ij,...j->...i", axes, along) * scales[..., -1:] / scales[..., :-1]
+    means = np.stack([totals.mean(place, conditions) for place in places], axis=-1)
+    intercept = means[..., -1:] - (means[..., :-1] * slopes).sum(axis=-1, keepdims=True)
+    return np.concatenate([slopes, intercept], axis=-1)
 
 
 def _coefficient_names(labels: Sequence[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array
 from tacit.statistics.sums.terms import Condition, Term
@@ -126,6 +127,21 @@ class BoundStatistic(ABC):
     @abstractmethod
     def value(self, totals: Totals) -> Array:
         """Return the numbers, projected on what is possible."""
+
+    @property
+    def linear_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are linear in the sums, (d,)."""
+        return np.full(len(self.names()), self.linear)
+
+    def possible(self, totals: Totals, scales: Array) -> Array:
+        """Return sums (…, k) near those given which rows can have; the same where that is open.
+
+        Args:
+            totals: noisy sums.
+            scales: (k,) standard deviations of their noise.
+        """
+        del scales
+        return totals.sums
 
     @abstractmethod
     def within(self, condition: Condition, label: str) -> BoundStatistic:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
+
+# Terms that are asked for again and again, while errors are simulated.
+REMEMBERED = 2**14
 
 
 @dataclass(frozen=True, order=True)
@@ -88,6 +91,11 @@ class Term:
 
 def term(conditions: Sequence[Condition] = (), factors: Sequence[int] = ()) -> Term:
     """Return the term with conditions and factors in their order."""
+    return _term(tuple(conditions), tuple(factors))
+
+
+@lru_cache(REMEMBERED)
+def _term(conditions: tuple[Condition, ...], factors: tuple[int, ...]) -> Term:
     return Term(tuple(sorted(set(conditions))), tuple(sorted(factors)))
 
 

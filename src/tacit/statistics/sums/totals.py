@@ -71,9 +71,11 @@ def on_grid(values: Array) -> GridValues:
 class Totals:
     """Sums over the rows drawn, noisy or not, from which statistics are computed.
 
+    Several are several sets of sums, along leading axes that all results have.
+
     Attributes:
         terms: place of every term.
-        sums: (k,).
+        sums: (…, k).
         centres: (p,) what was taken from the columns.
         drawn: number of rows, where it is public; None where the noisy count stands for it.
         bounds: (lowest, highest) of the columns where declared, (p,) each.
@@ -85,45 +87,46 @@ class Totals:
     drawn: float | None
     bounds: tuple[Array, Array] | None = None
 
-    def count(self, conditions: Sequence[Condition] = ()) -> float:
+    def count(self, conditions: Sequence[Condition] = ()) -> Array:
         """Return how many rows meet the conditions; noisy, and maybe negative."""
         if not conditions and self.drawn is not None:
-            return self.drawn
-        return float(self.sums[self.terms[term(conditions)]])
+            return np.full(self.sums.shape[:-1], self.drawn)
+        return self._sum(conditions)
 
     def counts(self, terms: Sequence[Term]) -> Array:
-        """Return how many rows meet the conditions of each term, noisy."""
+        """Return how many rows meet the conditions of each term, noisy, (…, terms)."""
         public = self.drawn is not None
-        places = [self.terms[one] if one.conditions or not public else -1 for one in terms]
-        return np.where(np.array(places) < 0, self.drawn or 0.0, self.sums[places])
+        places = np.array(
+            [self.terms[one] if one.conditions or not public else -1 for one in terms]
+        )
+        return np.where(places < 0, self.drawn or 0.0, self.sums[..., places])
 
-    def divisor(self, conditions: Sequence[Condition] = ()) -> float:
+    def divisor(self, conditions: Sequence[Condition] = ()) -> Array:
         """Return the count as something to divide by: at least 1."""
-        return max(self.count(conditions), 1.0)
+        return np.maximum(self.count(conditions), 1.0)
 
-    def moved(self, column: int, conditions: Sequence[Condition] = ()) -> float:
+    def moved(self, column: int, conditions: Sequence[Condition] = ()) -> Array:
         """Return the mean of ``x − c`` of a column."""
-        place = self.terms[term(conditions, (column,))]
-        return float(self.sums[place]) / self.divisor(conditions)
+        return np.asarray(self._sum(conditions, column) / self.divisor(conditions))
 
-    def mean(self, column: int, conditions: Sequence[Condition] = ()) -> float:
+    def mean(self, column: int, conditions: Sequence[Condition] = ()) -> Array:
         """Return the mean of a column, within its bounds where they are declared."""
-        mean = float(self.centres[column]) + self.moved(column, conditions)
+        mean: Array = self.centres[column] + self.moved(column, conditions)
         if self.bounds is None:
             return mean
-        return min(max(mean, float(self.bounds[0][column])), float(self.bounds[1][column]))
+        return np.clip(mean, self.bounds[0][column], self.bounds[1][column])
 
-    def total(self, column: int, conditions: Sequence[Condition] = ()) -> float:
+    def total(self, column: int, conditions: Sequence[Condition] = ()) -> Array:
         """Return the sum of a column."""
-        place = self.terms[term(conditions, (column,))]
-        return float(self.centres[column]) * self.count(conditions) + float(self.sums[place])
+        return np.asarray(
+            self.centres[column] * self.count(conditions) + self._sum(conditions, column)
+        )
 
-    def product(self, first: int, second: int, conditions: Sequence[Condition] = ()) -> float:
+    def product(self, first: int, second: int, conditions: Sequence[Condition] = ()) -> Array:
         """Return the mean of the product of two columns, both less their centres."""
-        place = self.terms[term(conditions, (first, second))]
-        return float(self.sums[place]) / self.divisor(conditions)
+        return np.asarray(self._sum(conditions, first, second) / self.divisor(conditions))
 
-    def raw_product(self, first: int, second: int, conditions: Sequence[Condition] = ()) -> float:
+    def raw_product(self, first: int, second: int, conditions: Sequence[Condition] = ()) -> Array:
         """Return the mean of the product of two columns."""
         left, right = float(self.centres[first]), float(self.centres[second])
         return (
@@ -134,14 +137,24 @@ class Totals:
         )
 
     def covariance(self, columns: Sequence[int], conditions: Sequence[Condition] = ()) -> Array:
-        """Return the covariance matrix of some columns, with n − 1; no variance is negative."""
-        size = len(columns)
-        means = np.array([self.moved(column, conditions) for column in columns])
-        products = np.empty((size, size))
-        for i in range(size):
-            for j in range(i, size):
-                products[i, j] = products[j, i] = self.product(columns[i], columns[j], conditions)
-        count = self.divisor(conditions)
-        matrix = (products - np.outer(means, means)) * (count / max(count - 1.0, 1.0))
-        np.fill_diagonal(matrix, np.maximum(np.diagonal(matrix), 0.0))
+        """Return covariances of some columns (…, p, p), with n − 1; no variance is negative."""
+        count = self.divisor(conditions)[..., None, None]
+        matrix = self.central(columns, conditions) * (count / np.maximum(count - 1.0, 1.0))
+        places = np.arange(len(columns))
+        matrix[..., places, places] = np.maximum(matrix[..., places, places], 0.0)
         return matrix
+
+    def central(self, columns: Sequence[int], conditions: Sequence[Condition] = ()) -> Array:
+        """Return means of products less products of means (…, p, p), as noise has them."""
+        size = len(columns)
+        count = self.divisor(conditions)[..., None, None]
+        singles = [self.terms[term(conditions, (column,))] for column in columns]
+        pairs = np.array(
+            [[self.terms[term(conditions, (a, b))] for b in columns] for a in columns]
+        ).reshape(size, size)
+        means = self.sums[..., singles] / count[..., 0]
+        products = self.sums[..., pairs] / count
+        return np.asarray(products - means[..., :, None] * means[..., None, :])
+
+    def _sum(self, conditions: Sequence[Condition], *factors: int) -> Array:
+        return np.asarray(self.sums[..., self.terms[term(conditions, factors)]])

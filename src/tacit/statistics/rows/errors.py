@@ -1,0 +1,160 @@
+"""How far numbers that follow from noisy sums may be off: simulated under the laws they have."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from tacit._ground.checks import Array
+from tacit.statistics.least_noise import SumNoise
+from tacit.statistics.pairs import Pairing
+from tacit.statistics.rows.cost import Frame
+from tacit.statistics.spread import two_digits_up
+from tacit.statistics.sums.query import SumQuery
+from tacit.statistics.sums.totals import GridValues
+
+# Simulated releases of errors, and of sampling; draws at which errors hold on their own.
+SIMULATED, RESAMPLED, DRAWS = 2000, 1000, 8
+# Numbers that are added up for simulated draws, and of simulated noise; and draws at least.
+LARGEST_WORK, LARGEST_NOISE, FEWEST = 2**26, 2**22, 40
+LEVEL = 0.95
+# Degrees of freedom with which a sampling error is told (docs/explanation/intervals.md).
+LEAST_FREEDOM = 8.0
+NORMAL_95, NORMAL_68_SHARE = 1.959963984540054, 0.6826894921370859
+
+
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """How much numbers vary over pools and draws from them.
+
+    Attributes:
+        deviations: (d,) standard deviations.
+        known: (d,) whether many rows make them; where few do, as under heavy tails or in small
+            pools, the error of a number that is not linear in the sums may be much larger.
+    """
+
+    deviations: Array
+    known: npt.NDArray[np.bool_]
+
+
+def noise_errors(
+    query: SumQuery,
+    pairing: Pairing,
+    values: GridValues,
+    noise: SumNoise,
+    frame: Frame,
+    centres: Array,
+) -> Array:
+    """Return errors (d,) with which ``value ± 1.96 error`` holds the number of the rows drawn.
+
+    Standard deviations of numbers that are linear in the sums. Of others the error of a release,
+    by its coins and its noise, is one more of N + 1 exchangeable ones of which N are simulated, so
+    that the ``⌈0.95 (N + 1)⌉``-th smallest of these is exceeded 1 time in 20 at most. It is
+    enlarged to what holds 95% of simulated errors at each of some draws, so that few draws have
+    less on their own. All follows from the pool alone.
+
+    Source: order statistics of exchangeable numbers, as in Monte Carlo tests (Barnard, 1963).
+    """
+    influence = frame.jacobian @ noise.covariance
+    exact = np.sqrt(np.maximum(np.einsum("ij,ij->i", influence, frame.jacobian), 0.0))
+    if query.linear or noise.design is None:
+        return np.asarray(exact)
+    drawn, source = float(len(pairing)), np.random.default_rng(0)
+    totals = _totals(pairing, values, np.random.default_rng(1))
+    clean = query.finish(totals, centres, drawn)
+    gaps = [
+        query.finish(totals + noise.sample(len(totals), source), centres, drawn) - clean
+        for _ in range(-(-SIMULATED // len(totals)))
+    ]
+    found = [deviations(np.concatenate(gaps))]
+    # the same noise at every draw, so that these differ by the draw and not by chance
+    errors = noise.sample(min(max(LARGEST_NOISE // len(totals.T), FEWEST), SIMULATED), source)
+    for total, number in zip(totals[:DRAWS], clean, strict=False):
+        found.append(deviations(query.finish(total + errors, centres, drawn) - number))
+    return np.asarray(np.where(query.linear_numbers, exact, np.max(found, axis=0)))
+
+
+def sampling_errors(
+    query: SumQuery,
+    pairing: Pairing,
+    values: GridValues,
+    frame: Frame,
+    centres: Array,
+) -> Sampling:
+    """Return how much the numbers vary over pools and draws from them, rounded up.
+
+    With ψ a row's influence on a number, the sum of ``ψ`` over the rows drawn varies by the
+    coins, ``Σ_g Var_g ψ`` over groups, and by the pool, ``P² Var ψ / N``. Rows that are alike
+    share groups, so that it is less than ``P Var ψ`` of as many rows at random. Numbers that are
+    not linear in the sums are simulated: rows drawn by coins weigh Γ(k, 1/k) each, of variance
+    1/k, as pools vary that have k rows for each drawn (Rubin's bootstrap, 1981).
+
+    All are as much larger as Student's law of ν degrees of freedom reaches beyond the normal law,
+    ``ν = 2N/(κ − 1)`` by the kurtosis κ of the influences, N − 1 at most (Satterthwaite, 1946).
+    """
+    members = pairing.members
+    influence = (values.values @ frame.jacobian.T)[members]
+    coins = influence.var(axis=1).sum(axis=0)
+    rows = influence.reshape(members.size, -1)
+    rows = rows - rows.mean(axis=0)
+    pool = np.square(rows).sum(axis=0) / (members.size - 1)
+    found = np.sqrt(coins + len(members) / pairing.group_size * pool)
+    if not query.linear:
+        simulated = _resampled(query, pairing, values, frame, centres)
+        found = np.where(query.linear_numbers, found, simulated)
+    freedom = _freedom(rows)
+    factor = stats.t.ppf(0.5 + 0.5 * LEVEL, freedom) / NORMAL_95
+    known = query.linear_numbers | (freedom >= LEAST_FREEDOM)
+    return Sampling(two_digits_up(found * factor), known)
+
+
+def deviations(gaps: Array) -> Array:
+    """Return deviations (d,) of which ±1.96 hold 95% of errors (n, d), and ±1 hold 68%."""
+    sizes = np.sort(np.abs(gaps), axis=0)
+    count = len(sizes)
+    ends = [
+        sizes[min(math.ceil(share * (count + 1)), count) - 1] for share in (NORMAL_68_SHARE, LEVEL)
+    ]
+    return np.asarray(np.maximum(ends[0], ends[1] / NORMAL_95))
+
+
+def _totals(pairing: Pairing, values: GridValues, source: np.random.Generator) -> Array:
+    """Return sums over simulated draws, (n, k)."""
+    work = len(pairing) * values.integers.shape[1]
+    draws = min(max(LARGEST_WORK // max(work, 1), DRAWS), SIMULATED)
+    return np.stack([values.total(pairing.draw(source)) for _ in range(draws)])
+
+
+def _resampled(
+    query: SumQuery, pairing: Pairing, values: GridValues, frame: Frame, centres: Array
+) -> Array:
+    """Return deviations (d,) about the pool's own numbers of those of weighed draws."""
+    source, shape = np.random.default_rng(2), float(pairing.group_size)
+    added, drawn = values.values, len(pairing)
+    work = drawn * added.shape[1]
+    count = min(max(LARGEST_WORK // max(work, 1), FEWEST), RESAMPLED)
+    sums = np.empty((count, added.shape[1]))
+    for place in range(count):
+        weights = source.gamma(shape, 1.0 / shape, drawn)
+        sums[place] = (weights / weights.mean()) @ added[pairing.draw(source)]
+    middle = query.finish(frame.middle, centres, float(drawn))
+    return deviations(query.finish(sums, centres, float(drawn)) - middle)
+
+
+def _freedom(influence: Array) -> Array:
+    """Return ν of each number, (d,), from 1 to N − 1.
+
+    Args:
+        influence: (N, d), each column with mean 0.
+    """
+    count = len(influence)
+    squares = np.square(influence)
+    variances = squares.mean(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.square(squares).mean(axis=0) / variances**2 - 1.0
+        freedom = np.where(excess > 0.0, 2.0 * count / excess, count - 1.0)
+    return np.asarray(np.clip(freedom, 1.0, count - 1.0))
