@@ -91,6 +91,31 @@ def test_references_that_are_all_equal_to_the_batch_cost_nothing(way):
     assert found.runs == 0
 
 
+def test_the_way_is_chosen_by_what_the_model_allows():
+    assert found_by(problem("transformer"), LEAVE_ONE_OUT).way == "vmap"
+    assert found_by(problem("cnn"), LEAVE_ONE_OUT).way == "processes"
+
+
+class Neighbours(torch.nn.Module):
+    """Every example is told the mean of its batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+
+    def forward(self, inputs):
+        return (inputs + 0.01 * inputs.mean(dim=0)) @ self.weight
+
+
+def test_a_model_that_mixes_examples_is_run_on_the_subsets():
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(8, 3).double(), torch.randn(8).double()
+    parts = (Neighbours(), lambda m, x, y: (m(x) - y).square(), inputs, targets)
+    found = found_by(parts, LEAVE_ONE_OUT)
+    assert found.way == "processes"
+    assert_close(found.differences, naive(*parts, LEAVE_ONE_OUT, 3, OPTIMIZERS["momentum"])[1])
+
+
 def test_one_example_of_one_group_reruns_its_group_alone():
     membership = np.ones((1, 8), dtype=bool)
     membership[0, 5] = False
@@ -116,7 +141,6 @@ def test_batch_normalisation_is_trained_on_the_subsets_and_its_statistics_stay()
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_dropout_draws_from_the_same_seed_in_every_run(groups):
-    """Kept whole with other rows masked, the same masks give z = 0; the naive loop replays them."""
     parts = problem("dropout")
     torch.manual_seed(7)
     state = torch.get_rng_state()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from tacit.training.local.plan import (
     sub_groups,
 )
 from tacit.training.local.runs import Factory, Problem, States, run
-from tacit.training.local.stacked import obstacle, stacked
+from tacit.training.local.stacked import is_slow, obstacle, stacked
 from tacit.training.settings import WAYS
 
 
@@ -88,8 +89,9 @@ def local_differences(
             does to them.
         groups: L, from 1 to B.
         way: ``"vmap"``, all references at once, which needs a model that draws nothing and mixes
-            no examples and an optimiser that works entry by entry; ``"processes"``; ``"loop"``;
-            ``"auto"``, the first that is possible. They agree to rounding.
+            no examples and an optimiser that works entry by entry; ``"processes"``; ``"loop"``.
+            They agree to rounding. ``"auto"`` is the first where it is possible, but not for
+            convolutions on a CPU, which it slows; else the second, or the third off the CPU.
 
     Returns:
         The outcome and the differences.
@@ -132,8 +134,8 @@ def local_differences(
     used, outcomes = _reference_runs(problem, parts, begun, asked)
     differences = np.zeros((len(rows), real.size))
     for part, whole, found in zip(parts, reals, outcomes, strict=True):
-        differs = part.run >= 0
-        differences[differs] += (found - whole)[part.run[differs]] / len(parts)
+        for row, end in enumerate(found):
+            differences[part.run == row] += (end - whole) / len(parts)
     _leave(model, ended)
     differences.flags.writeable = False
     return LocalOutcome(
@@ -159,13 +161,13 @@ def _real_runs(
 
 def _reference_runs(
     problem: Problem, parts: list[SubGroup], begun: list[States], asked: str
-) -> tuple[str, list[Array]]:
-    """Return the way taken and, for every sub-group, (k, d) where its runs ended."""
-    if asked in ("auto", "vmap"):
+) -> tuple[str, list[list[Array]]]:
+    """Return the way taken and, for every sub-group, where each of its runs ended."""
+    if asked == "vmap" or (asked == "auto" and not is_slow(problem.model)):
         reason = obstacle(problem)
         if reason is None:
             try:
-                return "vmap", [_all(problem, part) for part in parts]
+                return "vmap", [list(chain(*stacked(problem, part))) for part in parts]
             except (RuntimeError, NotImplementedError) as error:
                 reason = f"torch.func.vmap says {str(error).strip().splitlines()[0]}"
         if asked == "vmap":
@@ -180,15 +182,9 @@ def _reference_runs(
         threads=torch.get_num_threads() if alone else 1,
         progress=False,
     )
-    ends = np.cumsum([len(part.kept) for part in parts])[:-1]
-    width = problem.flat().size
-    rows = np.array(found).reshape(len(items), width)
-    return "loop" if alone else "processes", np.split(rows, ends)
-
-
-def _all(problem: Problem, part: SubGroup) -> Array:
-    width = sum(one.numel() for one in trainable_parameters(problem.model).values())
-    return np.concatenate([np.empty((0, width)), *stacked(problem, part)])
+    ends = iter(found)
+    outcomes = [list(islice(ends, len(part.kept))) for part in parts]
+    return "loop" if alone else "processes", outcomes
 
 
 def _one(

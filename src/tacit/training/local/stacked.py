@@ -36,7 +36,9 @@ from tacit.training.local.runs import Problem, check_finite, made, taken
 
 # They change every entry by its own gradients alone, so a stack of tensors is many optimisers.
 ELEMENTWISE = (SGD, Adam, AdamW, NAdam, RAdam, Adamax, RMSprop, Adagrad, Adadelta, Rprop, ASGD)
-REFERENCES_TOGETHER = 32
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# their activations are in memory at once
+EXAMPLES_TOGETHER = 1024
 # between the losses of a batch and of its halves, relative, in units of the precision
 LOST = 2.0**14
 
@@ -80,13 +82,20 @@ def obstacle(problem: Problem) -> str | None:
     return "the model changes its buffers" if changed else None
 
 
+def is_slow(model: nn.Module) -> bool:
+    """Whether stacking costs more than it saves: convolutions with many weights on a CPU."""
+    folded = any(isinstance(one, CONVOLUTIONS) for one in model.modules())
+    return folded and all(one.device.type == "cpu" for one in model.parameters())
+
+
 def stacked(problem: Problem, group: SubGroup) -> Iterator[Array]:
     """Return the parameters after the runs of a sub-group, some rows at a time, in order."""
     problem.reset()
     inputs = taken(problem.inputs, group.examples, problem.size)
     targets = taken(problem.targets, group.examples, problem.size)
-    for start in range(0, len(group.kept), REFERENCES_TOGETHER):
-        yield _together(problem, inputs, targets, group.kept[start : start + REFERENCES_TOGETHER])
+    rows = max(1, EXAMPLES_TOGETHER // group.examples.size)
+    for start in range(0, len(group.kept), rows):
+        yield _together(problem, inputs, targets, group.kept[start : start + rows])
 
 
 def _together(problem: Problem, inputs: Any, targets: Any, kept: Booleans) -> Array:
