@@ -23,7 +23,6 @@ import torch
 from rich.console import Console
 from tests.training.networks import Transformer, losses, resnet20
 from torch import Tensor, nn
-from torch.nn import functional
 
 from tacit.design import Design
 from tacit.training import noisy_coefficients, per_example

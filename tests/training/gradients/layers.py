@@ -72,6 +72,13 @@ def attention(batch_first: bool) -> nn.Module:
     return Through(call, attend=nn.MultiheadAttention(6, 2, batch_first=batch_first))
 
 
+def encoder() -> nn.Module:
+    return nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True), 2,
+        mask_check=False,
+    )  # fmt: skip
+
+
 def class_token() -> nn.Module:
     def call(self: nn.Module, values: Tensor) -> Tensor:
         whole = torch.cat([self.token.expand(len(values), -1, -1), values], dim=1)
@@ -142,6 +149,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
     "fixed batch norm": (fixed_batch_norm, lambda: vectors(2, 5, 5)),
     "attention": (lambda: attention(True), lambda: vectors(5, 6)),
     "attention, sequence first": (lambda: attention(False), lambda: vectors(5, 6)),
+    "encoder": (encoder, lambda: vectors(5, 6)),
     "class token": (class_token, lambda: vectors(5, 4)),
     "positions": (positions, tokens),
     "weight norm": (

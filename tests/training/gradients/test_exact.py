@@ -9,8 +9,12 @@ pytest.importorskip("torch")
 
 import torch
 from torch import nn
+from torch.nn import functional
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from tacit.training import noisy_coefficients, per_example
+from tacit.training.gradients.batches import frozen_parameters, trainable_parameters
+from tacit.training.gradients.exact import recorded_losses
 from tests.training.gradients.layers import CASES, case, curved
 from tests.training.gradients.naive import (
     captured_gradients,
@@ -74,7 +78,8 @@ def test_differences_and_noise_covariance(name):
 
 LAST_LINEAR = {
     "linear", "linear of rank 3", "linear of rank 4", "class token", "positions", "weight norm",
-    "tied", "twice", "as many positions as examples", "frozen parts", "resnet20", "transformer",
+    "tied", "twice", "encoder", "as many positions as examples", "frozen parts", "resnet20",
+    "transformer",
 }  # fmt: skip
 
 
@@ -93,6 +98,59 @@ def test_weighted_without_gradients(name, gram, micro_batch):
     found.check()
     found.weighted(weights)
     assert relative(written(model), weights @ expected) < 2e-6
+
+
+FREE = {
+    "instance norm", "transposed convolution", "class token", "sequence first", "recurrent",
+    "weight norm", "uneven padding",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - FREE))
+def test_rules_cover_what_is_common(name):
+    model, inputs, targets = case(name)
+    assert not free_parameters(model, curved, inputs, targets)
+
+
+def free_parameters(model, loss, inputs, targets):
+    parameters = trainable_parameters(model)
+    with frozen_parameters(parameters):
+        _, recorder = recorded_losses(model, loss, (inputs, targets), len(targets), parameters)
+    return recorder.free
+
+
+def gpt2():
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=50, n_positions=16, n_embd=16, n_layer=2, n_head=2,
+                   resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    )  # fmt: skip
+
+
+def llama():
+    return LlamaForCausalLM(
+        LlamaConfig(vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                    num_attention_heads=2, num_key_value_heads=1)
+    )  # fmt: skip
+
+
+def next_tokens(model, inputs, targets):
+    logits = model(input_ids=inputs, use_cache=False).logits
+    flat = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    return flat.view(len(targets), -1).mean(dim=1)
+
+
+@pytest.mark.parametrize("make", [gpt2, llama])
+@pytest.mark.parametrize("length", [6, 9])
+def test_language_models(make, length):
+    torch.manual_seed(0)
+    model = make()
+    inputs, targets = torch.randint(0, 50, (2, 6, length))
+    assert not free_parameters(model, next_tokens, inputs, targets)
+    expected = naive_gradients(model, next_tokens, inputs, targets)
+    found = per_example(model, next_tokens, inputs, targets)
+    found.check()
+    assert relative(found.gram, expected @ expected.T) < 1e-6
+    assert relative(captured_gradients(model, found), expected) < 1e-6
 
 
 def test_the_last_layer_alone_has_its_exact_gram():
