@@ -227,3 +227,15 @@ def test_what_a_terminal_obeys_is_not_printed(tmp_path: Path, tacit: Tacit) -> N
     assert wrong.code == 2
     for text in (done.out, done.err, wrong.out, wrong.err):
         assert not {"\x1b", "\x07"} & set(text)
+
+
+def test_a_file_that_contradicts_itself_is_not_shown(
+    data: Path, tmp_path: Path, tacit: Tacit
+) -> None:
+    out = tmp_path / "o.json"
+    assert tacit(*mean(data, "--success", "0.6", "--no-attack", "--json", out)).code == 0
+    content = json.loads(out.read_text())
+    content["values"][0] += 1.0
+    out.write_text(json.dumps(content))
+    refused(tacit("show", out), "contradicts itself")
+    refused(tacit("gate", out, "--max-success", "0.6"), "contradicts itself")

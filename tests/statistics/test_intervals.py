@@ -1,9 +1,13 @@
 """Intervals of released numbers: 95% of them hold the truth, over noise, and over pools."""
 
+import json
+import math
+
 import numpy as np
 import pytest
 
-from tacit.statistics import prepare, privatize
+from tacit.gate import check_release
+from tacit.statistics import NumbersRelease, prepare, privatize
 from tacit.statistics.sums import LeastSquares, Mean
 
 QUERIES = (
@@ -73,3 +77,112 @@ def test_the_interval_with_sampling_holds_what_the_rows_were_drawn_from(
         )
     assert (held / pools >= 0.9).all()
     assert (held / pools <= 0.995).all()
+
+
+def hard_table(law, count, rng):
+    """Columns a, c, g and b = a/2 + e: heavy tails, skewness, or a and c almost the same."""
+    draw = {
+        "normal": rng.normal,
+        "t3": lambda size: rng.standard_t(3, size),
+        "lognormal": lambda size: rng.lognormal(0.0, 1.0, size),
+        "collinear": rng.normal,
+    }[law]
+    a, c, e = (draw(size=count) for _ in range(3))
+    c = a + 1e-2 * c if law == "collinear" else c
+    return np.column_stack([a, c, rng.permutation(np.arange(count) % 2), 0.5 * a + e])
+
+
+NOT_LINEAR = (
+    "correlation", "std+variance", "std by g", "covariance", "least-squares",
+    "principal-components:1", "quantiles:0.25,0.5",
+)  # fmt: skip
+
+
+def held_by_noise(query, law, count, success, releases, rng):
+    """Shares of releases, coins and noise anew, whose interval holds the rows drawn."""
+    plan = prepare(
+        query, hard_table(law, count, rng), success=success, columns=list("acgb"), attack=False,
+        progress=False,
+    ).plan  # fmt: skip
+    held = []
+    for _ in range(releases):
+        drawn = plan.pairing.draw(rng)
+        clean = plan.query.finish(plan.values.total(drawn), plan.centres, float(len(drawn)))
+        gap = np.abs(plan.at(drawn, rng) - clean)
+        held.append(gap <= 1.959964 * plan.errors + 1e-12 * np.abs(clean))
+    return np.mean(held, axis=0)
+
+
+@pytest.mark.parametrize("law", ["t3", "lognormal", "collinear"])
+@pytest.mark.parametrize("query", NOT_LINEAR)
+def test_intervals_hold_under_hard_laws_in_small_tables(query, law):
+    releases = 400
+    held = held_by_noise(query, law, 12, 0.7, releases, np.random.default_rng(11))
+    assert (held >= 0.95 - 5.0 * math.sqrt(0.95 * 0.05 / releases)).all()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("law", ["normal", "t3", "lognormal", "collinear"])
+@pytest.mark.parametrize("query", NOT_LINEAR)
+def test_intervals_hold_in_tables_of_every_size_and_strength(query, law):
+    for count in (4, 8, 12, 40, 200):
+        for success in (0.55, 0.7, 0.95):
+            rng = np.random.default_rng([19, count])
+            held = [held_by_noise(query, law, count, success, 100, rng) for _ in range(10)]
+            assert (np.mean(held, axis=0) >= 0.93).all(), (count, success)
+
+
+@pytest.mark.parametrize("query", ["correlation", "std", "least-squares", "covariance"])
+@pytest.mark.parametrize("success", [0.55, 0.95])
+def test_intervals_of_a_table_hold_where_noise_is_larger_than_the_numbers(query, success):
+    rng, releases = np.random.default_rng(13), 60
+    rows = hard_table("normal", 40, rng)[:, [0, 1, 3]]
+    plan = prepare(
+        query, rows, protect="table", bounds=[(-4.0, 4.0)] * 3, success=success, attack=False
+    ).plan
+    clean = plan.added.finish(plan.values.total(np.arange(40)), None)
+    held = []
+    for _ in range(releases):
+        numbers, errors = plan.draw(rng)
+        held.append(np.abs(numbers - clean) <= 1.959964 * errors)
+    assert (np.mean(held, axis=0) >= 0.95 - 5.0 * math.sqrt(0.95 * 0.05 / releases)).all()
+
+
+def test_sums_are_finished_together_as_one_by_one():
+    rows = hard_table("normal", 60, np.random.default_rng(4))
+    query = "+".join([*NOT_LINEAR, "mean+sum+count+second-moments", "cumulative:a:-1,0,1"])
+    plan = prepare(
+        query, rows, success=0.7, columns=list("acgb"), attack=False, progress=False
+    ).plan
+    sums = plan.values.total(plan.pairing.draw(1)) + plan.noise.sample(6, np.random.default_rng(2))
+    together = plan.query.finish(sums.reshape(2, 3, -1), plan.centres, 30.0)
+    single = [plan.query.finish(one, plan.centres, 30.0) for one in sums]
+    np.testing.assert_allclose(together.reshape(6, -1), single, rtol=1e-9, atol=1e-9)
+
+
+def test_a_sampling_error_that_few_rows_make_is_not_told():
+    rows = hard_table("normal", 60, np.random.default_rng(4))[:, [0, 1]]
+    rows[7, 0] = 1e4
+    release = privatize("mean+std", rows, success=0.7, attack=False, progress=False)
+    assert np.isnan(release.sampling).tolist() == [False, False, True, False]
+    assert np.isnan(release.intervals(sampling=True)[2]).all()
+    assert any(note.endswith("small pools: std[x0]") for note in release.notes)
+    content = json.loads(json.dumps(release.to_dict()))
+    assert content["sampling"][2] is None
+    assert content["intervals"][2]["with_sampling"] is None
+    assert content["intervals"][3]["with_sampling"] is not None
+    assert NumbersRelease.from_dict(content).to_dict() == release.to_dict()
+    assert check_release(content, max_success=0.71).passed
+
+
+def test_nearly_collinear_columns_have_the_sampling_error_of_their_coefficients():
+    """Var of slopes is σ²/(n ε²/2)-like: large because the rows do not tell them apart."""
+    rng = np.random.default_rng(5)
+    a = rng.normal(size=200)
+    rows = np.column_stack([a, a + 1e-3 * rng.normal(size=200), a + rng.normal(size=200)])
+    plan = prepare("least-squares", rows, success=0.95, attack=False, progress=False).plan
+    # homoscedastic least squares on n = 100 rows at random: an upper end for matched pairs
+    design = np.column_stack([rows[:, :2], np.ones(200)])
+    classic = np.sqrt(np.diagonal(np.linalg.inv(design.T @ design)) * 2.0)
+    ratio = plan.spread.deviations[:2] / classic[:2]
+    assert ((ratio > 0.6) & (ratio < 1.5)).all()

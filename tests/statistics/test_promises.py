@@ -252,3 +252,26 @@ def test_a_seed_repeats_the_release_and_voids_it():
     assert first.reproducible
     assert any("VOID" in line for line in first.form.all_assumptions)
     assert not check_release(first, max_success=0.9).passed
+
+
+@pytest.mark.parametrize("method", ["swaps", "family"])
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (lambda rows: rows.sum() * 1e300, "expected outputs that spread over"),
+        (lambda rows: rows.sum() * 1e-300, "expected outputs that spread over"),
+        (lambda rows: 3.0, "expected numbers that change with the rows drawn"),
+    ],
+)
+def test_a_query_that_never_changes_or_leaves_double_precision_is_refused(method, query, said):
+    rows = np.random.default_rng(0).normal(size=(12, 2))
+    with pytest.raises(ValueError, match=f"^query: {said}"):
+        prepare(query, rows, success=0.7, method=method, simulations=50, progress=False)
+
+
+@pytest.mark.parametrize("strength", [{"mu": 1e-200}, {"rho": 1e-300}])
+@pytest.mark.parametrize("promise", [{}, {"protect": "table", "bounds": [(-4.0, 4.0)] * 2}])
+def test_a_strength_that_noise_cannot_be_computed_for_is_refused(strength, promise):
+    rows = np.random.default_rng(0).normal(size=(12, 2))
+    with pytest.raises(ValueError, match=f"^{next(iter(strength))}: expected a μ of at least"):
+        prepare("mean", rows, **strength, **promise, progress=False)

@@ -234,7 +234,7 @@ def test_what_a_session_keeps_is_what_its_promise_draws(protect, field, values, 
 
 
 def test_a_price_that_double_precision_cannot_hold_is_refused():
-    with pytest.raises(ValueError, match="^mu: expected a μ of at least 1e-50"):
+    with pytest.raises(ValueError, match=r"^mu: expected a μ of at least 1e-50"):
         opened("rows", success=None, mu=1e-200)
-    with pytest.raises(ValueError, match="^spend: expected a μ of at least 1e-50"):
+    with pytest.raises(ValueError, match=r"^spend: expected a μ of at least 1e-50"):
         opened("rows").price("mean", spend=1e-200)

@@ -85,7 +85,9 @@ class BoundMoments(BoundStatistic):
             noise = np.maximum(scales[squares], np.finfo(float).tiny) / count
             matrix = totals.central(columns, self.conditions)
             roots = np.sqrt(noise)
-            least = np.linalg.eigvalsh(matrix / (roots[..., :, None] * roots[..., None, :]))[..., :1]
+            least = np.linalg.eigvalsh(matrix / (roots[..., :, None] * roots[..., None, :]))[
+                ..., :1
+            ]
             sums[..., squares] += np.maximum(LEAST_VARIANCE - least, 0.0) * noise * count
         return sums
 

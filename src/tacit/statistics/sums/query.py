@@ -114,9 +114,7 @@ class SumQuery:
         """
         return self.statistic.value(Totals(self._places, sums, centres, drawn, bounds))
 
-    def possible(
-        self, sums: Array, centres: Array, drawn: float | None, scales: Array
-    ) -> Array:
+    def possible(self, sums: Array, centres: Array, drawn: float | None, scales: Array) -> Array:
         """Return sums (…, k) near those given which rows can have, as far as numbers tell.
 
         Args:

@@ -20,6 +20,9 @@ SMALLEST_SHARE = 1e-10
 class LeastSquares(Statistic):
     """Coefficients of ``target = intercept + columns · coefficients``, by least squares.
 
+    Columns that move together to one part in 10⁵ have coefficients of least length; short of that
+    these are what the rows say, and their sampling error is as large as rows leave them open.
+
     Attributes:
         target: name of the column explained; the last when None.
         columns: names of those that explain it; all others when None.
