@@ -39,10 +39,10 @@ KINDS = {
     "labels": ARRAYS | {"Mapping[str, ArrayLike] | None"},
     "differences": ARRAYS
     | {"ArrayLike | Iterable[ArrayLike] | Callable[[], Iterator[ArrayLike]] | None"},
-    "references": {"tuple[str, ...]", "Sequence[str] | None"},
+    "references": {"tuple[str, ...]", "Sequence[str] | None", "References"},
 }
 # Squared distances, which nothing but a design or a divergence between references takes.
-SQUARED = {"tacit", "tacit.accounting.published", "tacit.design"}
+SQUARED = {"tacit", "tacit.accounting.published", "tacit.design", "tacit.training"}
 
 
 def signatures() -> Iterator[tuple[str, str, inspect.Signature]]:

@@ -8,7 +8,14 @@ import torch
 
 from tacit.accounting import gaussian_shift
 from tacit.ledger import Ledger
-from tacit.training import Indistinguishable, References, ReferenceSpentError, TrainingRelease
+from tacit.training import (
+    Indistinguishable,
+    LocalSteps,
+    References,
+    ReferenceSpentError,
+    TrainingRelease,
+    local_differences,
+)
 
 from .runs import flat, gradients, run_of, squares, task
 
@@ -216,3 +223,26 @@ def test_frozen_foreign_and_forgotten_parameters_of_the_optimiser_are_named():
 def test_bad_arguments_are_refused(options):
     with pytest.raises(ValueError, match=r"mu|gram|rounds|participations|rng|ledger"):
         run_of(task()[0], **options)
+
+
+@pytest.mark.parametrize("groups", [1, 5])
+def test_local_steps_are_those_of_the_optimiser_and_noise_in_the_span(groups):
+    model, inputs, targets = task()
+    start, names = flat(model), np.arange(10) % 5
+    local = LocalSteps(
+        steps=3, optimizer=lambda p: torch.optim.SGD(p, lr=0.1), groups=groups, way="loop"
+    )
+    found = local_differences(
+        model, squares, inputs, targets, names != np.arange(5)[:, None],
+        steps=3, optimizer=local.optimizer, groups=groups, way="loop",
+    )  # fmt: skip
+    run = Indistinguishable(
+        model, None, References.leave_out(5), loss=squares, mu=2.0, rounds=3, local=local
+    )
+    run.step((inputs, targets), names)
+    noise = flat(model) - np.asarray(found.parameters, dtype=float)
+    rest = noise - np.linalg.lstsq(found.differences.T, noise, rcond=None)[0] @ found.differences
+    assert np.linalg.norm(noise) > 0.0
+    assert np.linalg.norm(rest) < 1e-9 * np.linalg.norm(noise)
+    assert not np.allclose(found.parameters, start)
+    assert run.release().method == "3 local steps"

@@ -8,6 +8,8 @@ from .gradients.noise import noisy_coefficients as noisy_coefficients
 from .gradients.verification import verify_examples as verify_examples
 from .indistinguishable import Indistinguishable as Indistinguishable
 from .indistinguishable import Round as Round
+from .local.differences import LocalOutcome as LocalOutcome
+from .local.differences import local_differences as local_differences
 from .references import References as References
 from .release import TrainingRelease as TrainingRelease
 from .settings import LocalSteps as LocalSteps

@@ -45,7 +45,7 @@ class Round:
         number: rounds applied so far, this one included.
         loss: mean loss of the real batch before the step. It is measured on the data without
             noise: it is for whoever trains, and no part of the release.
-        references: how many references the round was told apart from.
+        taking_part: how many references differ from the real input in the round.
         energy: E‖noise‖² of what was added to the mean gradient or the parameters, by the Gram
             matrix known; None without one.
         gap: certified relative distance of the energy from the least possible.
@@ -53,7 +53,7 @@ class Round:
 
     number: int
     loss: float | None
-    references: int
+    taking_part: int
     energy: float | None
     gap: float | None
 
@@ -348,7 +348,7 @@ class Indistinguishable:
         return Round(
             number=self._applied,
             loss=loss,
-            references=indices.size,
+            taking_part=indices.size,
             energy=energy,
             gap=None if design is None else design.gap,
         )
