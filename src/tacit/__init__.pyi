@@ -19,6 +19,7 @@ from . import models as models
 from . import releases as releases
 from . import report as report
 from . import statistics as statistics
+from . import training as training
 from .accounting.curves.calibration import calibrate as calibrate
 from .design.listed.solver import worst_case as worst_case
 from .gate import GateResult as GateResult

@@ -19,7 +19,9 @@ from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
 from tacit.training.account import Account, budgets
 from tacit.training.checks import check_optimizer, check_unchanged
+from tacit.training.gradients.batches import shapes_of
 from tacit.training.gradients.capture import per_example
+from tacit.training.gradients.verification import verify_examples
 from tacit.training.journal import Journal
 from tacit.training.noise import RoundNoise, add_isotropic, isotropic_noise, round_noise
 from tacit.training.parameters import (
@@ -148,6 +150,7 @@ class Indistinguishable:
         self._seed = None if rng is None else integer("rng", rng, minimum=0, maximum=None)
         self._purse = Purse(ledger, secret, references.names, found, reproducible=rng is not None)
         self._charges = self._applied = 0
+        self._verified: set[Any] = set()
         self._energies: list[float] = []
         self._warm: tuple[bytes, Design] | None = None
         self._journal, taken = None, None
@@ -259,6 +262,7 @@ class Indistinguishable:
     def _gradient_round(
         self, inputs: Any, targets: Any, part: Part, allowed: Array, size: int
     ) -> Round:
+        self._verify(inputs, targets)
         before = state_of(self.model)
         capture = per_example(self.model, self.loss, inputs, targets, gram=self.gram)
         check_unchanged(self.model, before)
@@ -283,6 +287,14 @@ class Indistinguishable:
         # by the last layer's Gram matrix alone the energy is not known
         energy = noise.energy if self.gram == "exact" else None
         return self._applied_round(part.indices, energy, noise.design, loss)
+
+    def _verify(self, inputs: Any, targets: Any) -> None:
+        """Hold the first batch of every shape against plain backpropagation."""
+        shapes = shapes_of((inputs, targets))
+        if shapes not in self._verified:
+            exact = self.gram == "exact"
+            verify_examples(self.model, self.loss, inputs, targets, exact=exact)
+            self._verified.add(shapes)
 
     def _local_round(self, inputs: Any, targets: Any, part: Part, allowed: Array) -> Round:
         if not part.inside.all():

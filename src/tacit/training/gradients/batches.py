@@ -98,3 +98,14 @@ def replayed(model: nn.Module, states: list[Tensor] | None) -> Iterator[None]:
         for index, state in zip(devices, states[1:], strict=True):
             torch.cuda.set_rng_state(state, index)
         yield
+
+
+def shapes_of(values: Any) -> Any:
+    """Return the shapes of the tensors in any nesting, hashable."""
+    if isinstance(values, Tensor):
+        return tuple(values.shape)
+    if isinstance(values, Mapping):
+        return tuple((name, shapes_of(value)) for name, value in values.items())
+    if isinstance(values, (tuple, list)):
+        return tuple(shapes_of(value) for value in values)
+    return None

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tacit._ground.checks import Array, choice, integer
 from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
 from tacit.compute import available_workers, parallel_map
 from tacit.training.gradients.batches import (
     Loss,
@@ -31,6 +32,7 @@ from tacit.training.local.stacked import is_slow, obstacle, stacked
 from tacit.training.settings import WAYS
 
 
+@short_repr
 @read_only
 @dataclass(frozen=True, kw_only=True)
 class LocalOutcome:
