@@ -121,7 +121,8 @@ class Recorder(TorchFunctionMode):
             return
         per_row = gradient.reshape(self.batch, -1).abs().amax(dim=1)
         per_row[self.only_rows] = 0.0
-        if bool((per_row != 0.0).any()):
+        # a gradient that is no number is refused by its name when it is asked for
+        if bool(((per_row != 0.0) & torch.isfinite(per_row)).any()):
             self.mixed.append(what)
 
     def add(self, key: str | int, contribution: Contribution) -> None:

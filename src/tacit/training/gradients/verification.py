@@ -125,6 +125,8 @@ def _same_gradients(
         length = (
             torch.stack([one.norm() for one in known]).norm() if known else losses.new_zeros(())
         )
+        if not bool(torch.isfinite(length)):
+            raise ValueError("loss: expected finite gradients, got one that is not")
         for name, one in zip(parameters, plain, strict=True):
             missed = (ours[name] if one is None else ours[name] - one).norm()
             if not bool(missed <= _tolerance(losses) * length):
