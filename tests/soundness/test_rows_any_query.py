@@ -92,13 +92,24 @@ def planned(number, way, simulations):
     return plan, function, rows, success
 
 
+def planned_or_refused(number, way, simulations):
+    """A query that no simulated draw moves is refused, and nothing is released of it."""
+    try:
+        return planned(number, way, simulations)
+    except ValueError as refused:
+        assert "numbers that change with the rows drawn" in str(refused)
+        return None, None, None, None
+
+
 @certifies(SuccessBound)
 @every_instance
 def test_the_mean_success_over_every_fall_of_the_coins_is_certified(numbers):
     """All 2^P falls, every flip: at failure 1e-4 none of 1,000 pools may be above."""
     used = []
     for number in numbers:
-        plan, function, rows, success = planned(number, "swaps", 150)
+        plan, function, rows, success = planned_or_refused(number, "swaps", 150)
+        if plan is None:
+            continue
         falls, members = zip(*every_draw(plan.pairing), strict=True)
         outputs = np.array([np.atleast_1d(function(rows[chosen])) for chosen in members])
         # the falls count up in base two: a flip of coin i is ± 2^(P − 1 − i)
@@ -111,7 +122,8 @@ def test_the_mean_success_over_every_fall_of_the_coins_is_certified(numbers):
         exact = ndtr(0.5 * np.linalg.norm(moves @ root.T, axis=2)).mean(axis=0)
         assert exact.max() <= success
         used.append((exact.max() - 0.5) / (success - 0.5))
-    # not by drowning everything
+    # not by drowning everything, or by refusing it
+    assert len(used) > 0.7 * len(numbers)
     assert max(used) > 0.9
     assert np.median(used) > 0.75
 
@@ -124,7 +136,9 @@ def test_the_posterior_over_the_declared_draws_is_certified(numbers, monkeypatch
     monkeypatch.setattr(tacit.statistics.rows.callables, "PILOT_RELEASES", 300)
     used = []
     for number in numbers:
-        plan, _, _, success = planned(number, "family", 24)
+        plan, _, _, success = planned_or_refused(number, "family", 24)
+        if plan is None:
+            continue
         deviation = float(np.sqrt(plan.design.covariance.to_dense()[0, 0]))
         spots, place = np.unique(plan.outputs[:, 0] / deviation, return_inverse=True)
         fallen = plan.halves.fallen.astype(float)
