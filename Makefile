@@ -59,6 +59,7 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.retrieval
 	$(BIN)/python -m benchmarks.fisher
 	$(BIN)/python -m benchmarks.statistics
+	$(BIN)/python -m benchmarks.noisy_step
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py
