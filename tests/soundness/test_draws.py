@@ -12,7 +12,7 @@ from .registry import certifies
 from .swaps import pool
 
 # The first of the instances are run every time, all of them by `make test-thorough`.
-QUICK, INSTANCES = 60, 1000
+QUICK, INSTANCES, CHUNKS = 60, 1000, 5
 RATES = (0.5, 0.5, 0.3)
 # noise for the covariance, and with confidence for the information itself, which takes longer
 METHODS = ("exact", "exact", "exact", "exact", "true-information")
@@ -38,11 +38,20 @@ QUERIES = (first_mean, largest, majority, product)
 
 
 @certifies(SuccessBound, InformationBound)
-@pytest.mark.parametrize("count", [QUICK, pytest.param(INSTANCES, marks=pytest.mark.thorough)])
-def test_success_on_every_row_and_information_are_within_the_certificate(count):
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param(range(QUICK), id="quick"),
+        *(
+            pytest.param(range(chunk, INSTANCES, CHUNKS), marks=pytest.mark.thorough, id=str(chunk))
+            for chunk in range(CHUNKS)
+        ),
+    ],
+)
+def test_success_on_every_row_and_information_are_within_the_certificate(numbers):
     """Small families and one number: the posterior is integrated over the line of releases."""
     told, successes = [], []
-    for number in range(count):
+    for number in numbers:
         rng = np.random.default_rng([71, number])
         rows = pool(rng, int(rng.integers(4, 12)), 2)
         rows /= np.abs(rows).max()
@@ -69,7 +78,7 @@ def test_success_on_every_row_and_information_are_within_the_certificate(count):
             continue
         told.append(nats / budget)
         successes.append((success - 0.5) / (release.membership.success - 0.5))
-    assert len(told) > 0.7 * count
+    assert len(told) > 0.7 * len(numbers)
     # not by drowning everything
     assert np.median(told) > 0.5
     assert max(successes) > 0.5

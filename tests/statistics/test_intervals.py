@@ -125,11 +125,12 @@ def test_intervals_hold_under_hard_laws_in_small_tables(query, law):
 @pytest.mark.parametrize("law", ["normal", "t3", "lognormal", "collinear"])
 @pytest.mark.parametrize("query", NOT_LINEAR)
 def test_intervals_hold_in_tables_of_every_size_and_strength(query, law):
-    for count in (4, 8, 12, 40, 200):
-        for success in (0.55, 0.7, 0.95):
+    tables, releases = 2, 100
+    for count in (4, 40):
+        for success in (0.55, 0.95):
             rng = np.random.default_rng([19, count])
-            held = [held_by_noise(query, law, count, success, 100, rng) for _ in range(10)]
-            least = 0.95 - 5.0 * math.sqrt(0.95 * 0.05 / 1000)
+            held = [held_by_noise(query, law, count, success, releases, rng) for _ in range(tables)]
+            least = 0.95 - 5.0 * math.sqrt(0.95 * 0.05 / (tables * releases))
             assert (np.mean(held, axis=0) >= least).all(), (count, success)
 
 
