@@ -92,6 +92,7 @@ def test_an_adaptive_adversary_stays_within_the_budget(orders, epsilon, delta):
     assert max(free) > delta, "the control, which nobody stops, was to overrun the budget"
 
 
+@pytest.mark.thorough
 @certifies(GaussianDP)
 def test_shifts_chosen_by_what_was_seen_stay_within_mu():
     """Mean of (1 − e^{ε − L})₊ over adaptive Gaussian runs, beside the one shift μ."""

@@ -29,7 +29,7 @@ QUERIES = (
     "least-squares",
 )
 INSTANCES = 1000
-CHUNKS = 10
+CHUNKS, QUICK_CHUNKS = 10, 4
 
 
 def instance(number, group_size=2):
@@ -56,7 +56,13 @@ def instance(number, group_size=2):
 
 
 @certifies(SuccessBound, GaussianDP)
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        pytest.param(chunk, marks=() if chunk < QUICK_CHUNKS else pytest.mark.thorough)
+        for chunk in range(CHUNKS)
+    ],
+)
 def test_no_coin_is_guessed_better_than_certified_whatever_the_others_are(chunk, monkeypatch):
     """1,000 pools: all 2^P outcomes, all flips; the sums move by the swap, to the last bit."""
     # errors that are simulated for the reader have no part in the certificate

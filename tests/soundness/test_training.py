@@ -52,6 +52,7 @@ def test_the_noise_published_keeps_every_reference_within_its_distance(count, gr
     assert farthest(0.5 * noise, differences) > SQUARED * (1.0 + slack)
 
 
+@pytest.mark.thorough
 @certifies(SuccessBound)
 def test_rounds_that_build_on_each_other_stay_within_the_success_certified():
     """The best test of one reference: its likelihood ratio, summed over adaptive rounds."""
