@@ -246,3 +246,166 @@ def test_local_steps_are_those_of_the_optimiser_and_noise_in_the_span(groups):
     assert np.linalg.norm(rest) < 1e-9 * np.linalg.norm(noise)
     assert not np.allclose(found.parameters, start)
     assert run.release().method == "3 local steps"
+
+
+def test_isotropic_noise_covers_a_group_whose_gradients_cancel():
+    model = torch.nn.Linear(3, 1, bias=False)
+    inputs = torch.full((8, 3), 1e-3)
+    inputs[0] = 1e4 * torch.tensor([1.0, 0.7, 0.3])
+    inputs[1] = -inputs[0] + torch.tensor([0.0, 0.1, 0.2])
+    groups = np.array([0, 0, 1, 2, 3, 4, 5, 6])
+    start, found, draws = flat(model), [], 400
+    run = Indistinguishable(
+        model, torch.optim.SGD(model.parameters(), lr=1.0), References.leave_out(7),
+        loss=lambda module, x, _: module(x)[:, 0], mu=np.sqrt(draws), rounds=draws,
+        noise="isotropic", rng=1,
+    )  # fmt: skip
+    for _ in range(draws):
+        run.step((inputs, inputs), groups)
+        found.append(flat(model) - start)
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), model.parameters())
+    moved = (inputs[0].double() + inputs[1].double()).numpy() / 8
+    assert moved @ np.linalg.solve(np.cov(np.array(found).T), moved) <= 1.3
+
+
+class Written(torch.nn.Module):
+    """Writes what it sees into a parameter, in one of three ways."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way = way
+        self.embedding = torch.nn.Embedding(10, 4, max_norm=0.5)
+        self.embedding.weight.requires_grad_(False)
+        self.seen = torch.nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.inner = torch.nn.Linear(4, 3)
+
+    def forward(self, inputs):
+        if self.way == "data":
+            self.inner.bias.data.copy_(inputs.mean() * torch.ones(3))
+        if self.way == "frozen":
+            self.seen.data += inputs.sum()
+        if self.way == "norm":
+            return self.inner(self.embedding(inputs[:, 0].long().abs() % 10) + inputs)
+        return self.inner(inputs)
+
+
+@pytest.mark.parametrize("gram", ["exact", "none"])
+@pytest.mark.parametrize("way", ["data", "frozen", "norm"])
+def test_what_the_forward_pass_writes_is_refused_and_put_back(way, gram):
+    _, inputs, targets = task()
+    torch.manual_seed(0)
+    model = Written(way)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    run = Indistinguishable(
+        model,
+        torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1.0),
+        References.leave_out(5), loss=squares, mu=1.0, rounds=3, gram=gram,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"changed|max_norm|off|buffer"):
+        run.step((inputs.float(), targets.float()), np.arange(10) % 5)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_half_precision_is_refused():
+    with pytest.raises(ValueError, match="bfloat16"):
+        run_of(task()[0].to(torch.bfloat16))
+
+
+def test_a_gradient_left_over_is_not_applied():
+    model, inputs, targets = task()
+    run = run_of(model)
+    squares(model, inputs, targets).sum().backward()
+    model[0].requires_grad_(False)
+    before = flat(model)
+    with pytest.raises(ValueError, match="frozen"):
+        run.step((inputs, targets), np.arange(10) % 5)
+    assert (flat(model) == before).all()
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2])
+def test_weights_that_share_a_batch_are_found_beside_dropout(rate):
+    model, inputs, targets = task()
+    model.append(torch.nn.Dropout(rate))
+    weights = torch.linspace(0.1, 3.0, 10, dtype=torch.float64)
+
+    def shared(module, x, y):
+        return squares(module, x, y[:, :3]) * y[:, 3] / y[:, 3].sum()
+
+    run = Indistinguishable(
+        model, torch.optim.SGD(model.parameters(), lr=1.0), References.leave_out(5),
+        loss=shared, mu=1.0, rounds=3,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"share"):
+        run.step((inputs, torch.cat([targets, weights[:, None]], dim=1)), np.arange(10) % 5)
+
+
+def test_self_attention_with_dropout_is_trained():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+    inputs = torch.randn(6, 5, 8)
+    run = Indistinguishable(
+        layer, torch.optim.SGD(layer.parameters(), lr=0.1), References.leave_out(6),
+        loss=lambda module, x, y: (module(x) - y).square().mean(dim=(1, 2)), mu=1.0, rounds=2,
+    )  # fmt: skip
+    assert run.step((inputs, inputs), range(6)).number == 1
+    assert layer.training
+
+
+def test_statistics_that_an_outcome_leaves_are_refused():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    run = Indistinguishable(model, None, References.leave_out(2), loss=squares, mu=1.0, rounds=2)
+
+    def trained(_):
+        model(torch.randn(6, 4))
+        return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    with pytest.raises(ValueError, match="running_mean"):
+        run.replace(trained)
+    assert (model[1].running_mean == 0).all()
+
+
+def test_a_refused_ledger_gives_back_what_it_reserved(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    names = [f"without example {i}" for i in range(5)]
+    for place, name in enumerate(names):
+        ledger.set_budget(name, mu=0.5 if place == 3 else 1.5)
+    model, inputs, targets = task()
+    run = run_of(model, ledger=ledger, secret={name: name for name in names})
+    for _ in range(3):
+        with pytest.raises(ValueError, match="without example 3"):
+            run.step((inputs, targets), np.arange(10) % 5)
+    ledger.set_budget(names[3], mu=1.5)
+    run.step((inputs, targets), np.arange(10) % 5)
+    run.release()
+
+
+@pytest.mark.parametrize("given", [{"y": None}, (None,), None])
+def test_targets_are_whatever_the_loss_reads(given):
+    model, inputs, targets = task()
+    targeted = {"y": targets} if isinstance(given, dict) else (targets,) if given else None
+
+    def loss(module, x, y):
+        return squares(module, x, targets if y is None else y["y"] if "y" in y else y[0])
+
+    run = Indistinguishable(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), References.leave_out(5),
+        loss=loss if targeted is not None else lambda m, x, _: m(x).square().sum(dim=1),
+        mu=1.0, rounds=3,
+    )  # fmt: skip
+    assert run.step((inputs, targeted), torch.arange(10) % 5).number == 1
+
+
+@pytest.mark.parametrize("membership", [3, None, [[0, 1], [2]], "abc", {}])
+def test_membership_of_another_kind_is_named(membership):
+    model, inputs, targets = task()
+    with pytest.raises(ValueError, match="membership"):
+        run_of(model).step((inputs, targets), membership)
+
+
+def test_a_learning_rate_of_zero_is_refused():
+    model, inputs, targets = task()
+    run = run_of(model)
+    run.optimizer.param_groups[0]["lr"] = 0.0
+    with pytest.raises(ValueError, match="learning rate"):
+        run.step((inputs, targets), np.arange(10) % 5)
+    assert run.left().min() > 0.999999

@@ -113,3 +113,34 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
     with pytest.raises(ValueError, match="another process"):
         two.step((inputs, targets), GROUPS)
     assert two.rounds == 0
+
+
+def test_a_ledger_of_another_process_is_not_left_out(tmp_path):
+    from tacit.ledger import Ledger
+
+    model, inputs, targets = task()
+    run_of(model, rounds=6, checkpoint=tmp_path / "run").step((inputs, targets), GROUPS)
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.set_budget("S", mu=0.01)
+    with pytest.raises(ValueError, match="another ledger"):
+        run_of(task()[0], rounds=6, checkpoint=tmp_path / "run", ledger=ledger, secret="S")
+
+
+def test_a_run_killed_before_its_first_state_is_charged_once(tmp_path):
+    from tacit.ledger import Ledger
+
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.set_budget("S", mu=1.1)
+    model, inputs, targets = task()
+    options = {"rounds": 6, "checkpoint": tmp_path / "run", "ledger": ledger, "secret": "S"}
+    run_of(model, **options).step((inputs, targets), GROUPS)
+    os.remove(tmp_path / "run" / STATE)
+    again, _, _ = task()
+    assert run_of(again, **options).step((inputs, targets), GROUPS).number == 1
+
+
+def test_a_state_of_another_model_is_refused(tmp_path):
+    model, inputs, targets = task()
+    run_of(model, rounds=6, checkpoint=tmp_path).step((inputs, targets), GROUPS)
+    with pytest.raises(ValueError, match="checkpoint: expected the model"):
+        run_of(task(columns=7)[0], rounds=6, checkpoint=tmp_path)

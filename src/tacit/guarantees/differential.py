@@ -379,7 +379,7 @@ class Indistinguishability(Guarantee):
         )
         return (
             f"The release is within a {_divergence_name(self.divergence)} of {number_up(loosest)} "
-            f"of what {many} would have given (loosest: {reference})"
+            f"of what {many} would have given with the same noise (loosest: {reference})"
         )
 
 

@@ -26,6 +26,10 @@ class Reserved(Protocol):
         """Store what was released beside the cost."""
         ...
 
+    def cancel(self) -> None:
+        """Give the cost back: nothing was drawn."""
+        ...
+
 
 class Book(Protocol):
     """What a release spends from, such as ``tacit.Ledger``."""

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from tacit.training.parameters import trainable
 
+# In halves of these the noise would be rounded away beside the parameter.
+PRECISE = (torch.float32, torch.float64)
 
-def check_optimizer(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+
+def check_model(model: Any, loss: Any) -> None:
+    """Check that the model has trainable parameters that noise can be added to, and the loss.
+
+    Raises:
+        ValueError: names the parameter and its type, or the argument.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    if not callable(loss):
+        raise ValueError(f"loss: expected a function, got {type(loss).__name__}")
+    for name, parameter in trainable(model).items():
+        if parameter.dtype not in PRECISE:
+            raise ValueError(
+                f"model: expected float32 or float64 where noise is added, got {parameter.dtype} "
+                f"in {name!r}; train in float32 and convert afterwards"
+            )
+    if not trainable(model):
+        raise ValueError("model: expected a trainable parameter, got none")
+
+
+def check_optimizer(model: torch.nn.Module, optimizer: Any) -> None:
     """Check that the optimiser holds the trainable parameters of the model and nothing else.
 
     Raises:
         ValueError: one is frozen, foreign or left out, or the optimiser calls for the loss again.
     """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        found = type(optimizer).__name__
+        raise ValueError(f"optimizer: expected a torch.optim.Optimizer, got {found}")
+    if not any(float(group.get("lr", 1.0)) for group in optimizer.param_groups):
+        raise ValueError("optimizer: expected a learning rate above 0, got 0: nothing would change")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("optimizer: expected one that reads gradients once, got LBFGS")
     names = {id(p): name for name, p in model.named_parameters()}
@@ -33,15 +61,12 @@ def check_optimizer(model: torch.nn.Module, optimizer: torch.optim.Optimizer) ->
         raise ValueError("optimizer: expected a trainable parameter, got none")
 
 
-def check_unchanged(model: torch.nn.Module, before: Mapping[str, torch.Tensor]) -> None:
-    """Refuse a forward pass that wrote what no noise covers into a buffer.
+def check_moving(model: torch.nn.Module) -> None:
+    """Refuse a step in which no gradient differs from zero.
 
     Raises:
-        ValueError: names the buffer.
+        ValueError: all of them are zero.
     """
-    for name, buffer in model.named_buffers():
-        if name not in before or not torch.equal(buffer, before[name]):
-            raise ValueError(
-                f"model: the forward pass changed the buffer {name!r}, which no noise covers; "
-                "freeze it, or use a layer without running statistics"
-            )
+    found = (p.grad for p in trainable(model).values())
+    if not any(grad is not None and bool(grad.any()) for grad in found):
+        raise ValueError("loss: expected a gradient that is not zero, got zeros only")

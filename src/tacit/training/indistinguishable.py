@@ -18,17 +18,17 @@ from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
 from tacit.training.account import Account, budgets
-from tacit.training.checks import check_optimizer, check_unchanged
-from tacit.training.gradients.batches import shapes_of
+from tacit.training.checks import check_model, check_moving, check_optimizer
+from tacit.training.gradients.batches import batch_size, shapes_of
 from tacit.training.gradients.capture import per_example
 from tacit.training.gradients.verification import verify_examples
 from tacit.training.journal import Journal
 from tacit.training.noise import RoundNoise, add_isotropic, isotropic_noise, round_noise
 from tacit.training.parameters import (
+    Snapshot,
     digest_of,
     digest_of_names,
     flat_outcome,
-    state_of,
     trainable,
     write_flat,
 )
@@ -139,10 +139,13 @@ class Indistinguishable:
         self.noise = choice("noise", noise, NOISES)
         if noise == "isotropic" and gram != "exact":
             raise ValueError(f"gram: expected 'exact' beside isotropic noise, got {gram!r}")
+        check_model(model, loss)
         if optimizer is not None:
             if local is not None:
                 raise ValueError("local: expected None beside optimizer, got both")
             check_optimizer(model, optimizer)
+        if local is not None and not isinstance(local, LocalSteps):
+            raise ValueError(f"local: expected LocalSteps, got {type(local).__name__}")
         self.planned = integer("rounds", rounds, minimum=1)
         times = self.planned if participations is None else participations
         found = budgets(len(references), times, epsilon=epsilon, delta=delta, mu=mu)
@@ -150,7 +153,7 @@ class Indistinguishable:
         self._seed = None if rng is None else integer("rng", rng, minimum=0, maximum=None)
         self._purse = Purse(ledger, secret, references.names, found, reproducible=rng is not None)
         self._charges = self._applied = 0
-        self._verified: set[Any] = set()
+        self._seen: dict[Any, int] = {}
         self._energies: list[float] = []
         self._warm: tuple[bytes, Design] | None = None
         self._journal, taken = None, None
@@ -187,15 +190,16 @@ class Indistinguishable:
             ValueError: the model mixes examples, a gradient is not finite, a parameter has none,
                 nothing would change, or an argument does not fit. Nothing is spent or drawn.
         """
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise ValueError(f"batch: expected (inputs, targets), got {type(batch).__name__}")
         inputs, targets = batch
-        size = integer("batch", len(targets), minimum=1)
-        if not isinstance(membership, (np.ndarray, torch.Tensor)):
-            membership = np.asarray(list(membership))
+        size = batch_size(inputs)
         part = self.references.part(membership, size, inside)
         allowed = self._account.check(part.indices)
+        before = Snapshot(self.model)
         if self.optimizer is None:
-            return self._local_round(inputs, targets, part, allowed)
-        return self._gradient_round(inputs, targets, part, allowed, size)
+            return self._local_round(inputs, targets, part, allowed, before)
+        return self._gradient_round(inputs, targets, part, allowed, before)
 
     def replace(self, outcome: Callable[[int | None], Any]) -> Round:
         """Run one round of anything: replace the parameters by an outcome and its noise.
@@ -214,10 +218,16 @@ class Indistinguishable:
         """
         indices = np.arange(len(self.references))
         allowed = self._account.check(indices)
-        real = flat_outcome(self.model, "outcome(None)", outcome(None))
-        differences = np.stack(
-            [flat_outcome(self.model, f"outcome({i})", outcome(i)) - real for i in indices.tolist()]
-        )
+        before = Snapshot(self.model)
+
+        def one(index: int | None) -> Array:
+            found = flat_outcome(self.model, f"outcome({index})", outcome(index))
+            before.check(trained=True)
+            before.restore()
+            return found
+
+        real = one(None)
+        differences = np.stack([one(index) - real for index in indices.tolist()])
         return self._outcome_round(real, differences, indices, allowed)
 
     def release(
@@ -260,54 +270,65 @@ class Indistinguishable:
         return found
 
     def _gradient_round(
-        self, inputs: Any, targets: Any, part: Part, allowed: Array, size: int
+        self, inputs: Any, targets: Any, part: Part, allowed: Array, before: Snapshot
     ) -> Round:
-        self._verify(inputs, targets)
-        before = state_of(self.model)
-        capture = per_example(self.model, self.loss, inputs, targets, gram=self.gram)
-        check_unchanged(self.model, before)
-        capture.check()
-        changes = part.changes / size
-        known = capture.gram
-        gram = None if known is None else changes @ known @ changes.T
-        noise = self._noise_of(gram, allowed, part.indices)
+        optimizer = self.optimizer
+        assert optimizer is not None
+        check_model(self.model, self.loss)
+        check_optimizer(self.model, optimizer)
+        optimizer.zero_grad(set_to_none=True)
+        try:
+            self._verify(inputs, targets)
+            capture = per_example(self.model, self.loss, inputs, targets, gram=self.gram)
+            capture.check()
+        finally:
+            before.check()
+        changes = part.changes / len(part.inside)
+        noise = self._noise_of(capture.gram, changes, allowed, part.indices)
         drawn = noise.draw(self._source())
-        assert self.optimizer is not None
         try:
             # a gradient that is not finite may only be seen here; nothing leaves before the charge
-            capture.weighted(part.inside / size + changes.T @ drawn)
+            capture.weighted(part.inside / len(part.inside) + changes.T @ drawn)
+            check_moving(self.model)
             if noise.spread > 0.0:
                 add_isotropic(self.model, noise.spread, self._source())
+            before.check()
             self._charge(part.indices)
         except BaseException:
-            self.optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)
             raise
-        self.optimizer.step()
+        optimizer.step()
         loss = float(np.asarray(capture.losses)[part.inside].mean()) if part.inside.any() else None
         # by the last layer's Gram matrix alone the energy is not known
         energy = noise.energy if self.gram == "exact" else None
         return self._applied_round(part.indices, energy, noise.design, loss)
 
     def _verify(self, inputs: Any, targets: Any) -> None:
-        """Hold the first batch of every shape against plain backpropagation."""
-        shapes = shapes_of((inputs, targets))
-        if shapes not in self._verified:
+        """Hold the 1st, 2nd, 4th, 8th … batch of every shape against plain backpropagation."""
+        modes = tuple(module.training for module in self.model.modules())
+        key = (shapes_of((inputs, targets)), modes)
+        count = self._seen.get(key, 0) + 1
+        if count & (count - 1) == 0:
             exact = self.gram == "exact"
             verify_examples(self.model, self.loss, inputs, targets, exact=exact)
-            self._verified.add(shapes)
+        self._seen[key] = count
 
-    def _local_round(self, inputs: Any, targets: Any, part: Part, allowed: Array) -> Round:
+    def _local_round(
+        self, inputs: Any, targets: Any, part: Part, allowed: Array, before: Snapshot
+    ) -> Round:
+        if self.local is None:
+            raise ValueError("optimizer: expected one, or local, for a step on a batch, got none")
         if not part.inside.all():
             raise ValueError("inside: expected all of the batch beside local steps, got less")
         from tacit.training.local.differences import local_differences
 
-        assert self.local is not None
         kept = part.changes == 0.0
         found = local_differences(
             self.model, self.loss, inputs, targets, kept,
             steps=self.local.steps, optimizer=self.local.optimizer,
             groups=self.local.groups, way=self.local.way,
         )  # fmt: skip
+        before.check()
         return self._outcome_round(
             np.asarray(found.parameters, dtype=np.float64), found.differences, part.indices, allowed
         )
@@ -315,26 +336,32 @@ class Indistinguishable:
     def _outcome_round(
         self, real: Array, differences: Array, indices: npt.NDArray[np.intp], allowed: Array
     ) -> Round:
-        noise = self._noise_of(differences @ differences.T, allowed, indices)
-        self._charge(indices)
+        own = np.eye(len(indices))
+        noise = self._noise_of(differences @ differences.T, own, allowed, indices)
         moved = real + noise.draw(self._source()) @ differences
         if noise.spread > 0.0:
             moved = moved + noise.spread * released_normal((real.size,), self._source())
+        self._charge(indices)
         write_flat(self.model, moved)
         return self._applied_round(indices, noise.energy, noise.design, None)
 
     def _noise_of(
-        self, gram: Array | None, allowed: Array, indices: npt.NDArray[np.intp]
+        self, gram: Array | None, changes: Array, allowed: Array, indices: npt.NDArray[np.intp]
     ) -> RoundNoise:
-        size = sum(p.numel() for p in trainable(self.model).values())
-        if self.noise == "isotropic" and gram is not None:
-            return isotropic_noise(gram, allowed, size)
-        found = round_noise(gram, allowed, self._earlier(indices))
+        """Return the noise for differences ``z = M g`` from the Gram matrix of g."""
+        moved = None if gram is None else changes @ gram @ changes.T
+        if self.noise == "isotropic" and gram is not None and moved is not None:
+            size = sum(p.numel() for p in trainable(self.model).values())
+            sums = np.abs(changes) @ np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+            return isotropic_noise(np.diagonal(moved), sums, allowed, size)
+        found = round_noise(moved, allowed, self._earlier(indices))
         self._warm = None if found.design is None else (indices.tobytes(), found.design)
         return found
 
     def _charge(self, indices: npt.NDArray[np.intp]) -> None:
-        """Count the round everywhere, on the disk too, before its noise is drawn."""
+        """Count the round everywhere, on the disk too, before anything of it is applied."""
+        if self._journal is not None:
+            self._journal.check_alone()
         self._purse.reserve()
         if self._journal is not None:
             self._journal.charge(indices)
@@ -382,6 +409,7 @@ class Indistinguishable:
             "participations": int(participations),
             "way": self._way(),
             "seed": self._seed,
+            "ledger": self._purse.declared(),
         }
 
     def _state(self) -> dict[str, Any]:
@@ -395,11 +423,19 @@ class Indistinguishable:
 
     def _take_up(self, journal: Journal) -> None:
         self._charges = journal.charges
+        if journal.charges:
+            self._purse.taken_up()
         state = journal.state()
         if state is None:
             return
-        self.model.load_state_dict(state["model"])
-        if self.optimizer is not None:
-            self.optimizer.load_state_dict(state["optimizer"])
+        before = Snapshot(self.model)
+        try:
+            self.model.load_state_dict(state["model"])
+            if self.optimizer is not None:
+                self.optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):
+            before.restore()
+            raise ValueError(
+                "checkpoint: expected the model and optimizer that it was written for, got others"
+            ) from None
         self._applied, self._energies = state["rounds"], list(state["energies"])
-        self._purse.taken_up()

@@ -1,7 +1,7 @@
 """What survives a crash: every round that was charged, and the state after the last one applied.
 
-A round is written and synced before its noise is drawn. One that is written and was not applied
-when the process died stays charged: its noise may have been seen.
+A round is written and synced before anything of it is applied. One that is written and was not
+applied when the process died stays charged. The folder is the account: a copy of it is another.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tacit._ground.checks import integer
 from tacit._ground.files import absolute, atomic_stream, held, read_bytes, write_text_atomic
 
 DECLARED, CHARGED, STATE = "declared.json", "charged.jsonl", "state.pt"
+FIELDS = {"rounds", "charges", "energies", "model", "optimizer"}
 
 
 class Journal:
@@ -77,10 +78,20 @@ class Journal:
             self._size = stream.tell()
         self._charges.append(entry)
 
+    def check_alone(self) -> None:
+        """Refuse to go on where another process has written meanwhile."""
+        path = self.folder / CHARGED
+        if (path.stat().st_size if path.exists() else 0) != self._size:
+            raise ValueError(f"checkpoint: another process trains in {self.folder}")
+
     def save(self, state: Mapping[str, Any]) -> None:
         """Write the state whole or not at all."""
-        with atomic_stream("checkpoint", self.folder / STATE) as stream:
-            torch.save(dict(state), stream)
+        try:
+            with atomic_stream("checkpoint", self.folder / STATE) as stream:
+                torch.save(dict(state), stream)
+        except RuntimeError as error:
+            # torch says so when the disk is full; the round is charged and applied
+            raise ValueError(f"checkpoint: cannot write {STATE} ({error})") from None
 
     def state(self) -> dict[str, Any] | None:
         """Return the last state that was saved, None before the first."""
@@ -91,13 +102,16 @@ class Journal:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise ValueError(f"checkpoint: {path} is damaged ({type(error).__name__})") from None
+        if not isinstance(state, dict) or set(state) != FIELDS:
+            raise ValueError(f"checkpoint: {path} is damaged (it is no state of a run)")
         rounds = integer("checkpoint.rounds", state["rounds"], minimum=0, maximum=None)
-        if state["charges"] > self.charges or rounds > self.charges:
+        charges = integer("checkpoint.charges", state["charges"], minimum=0, maximum=None)
+        if max(charges, rounds) > self.charges:
             raise ValueError(
-                f"checkpoint: the state is of {state['charges']} charged rounds, got "
-                f"{self.charges} in {CHARGED}"
+                f"checkpoint: the state is of {charges} charged rounds, got {self.charges} in "
+                f"{CHARGED}"
             )
-        return dict(state)
+        return state
 
     def _read(self) -> list[list[int]]:
         path = self.folder / CHARGED

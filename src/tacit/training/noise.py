@@ -14,8 +14,8 @@ from tacit.design.base import Design
 from tacit.training.gradients.noise import draw, step_design
 from tacit.training.parameters import trainable
 
-# By how much a squared norm of float32 gradients may be off, and more.
-FLOAT32_SLACK = 1e-4
+# By how much a squared norm of float32 gradients may be off, as a share of its terms, and more.
+SLACK = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +57,20 @@ def round_noise(gram: Array | None, budgets: Array, warm_start: Design | None = 
     return RoundNoise(design, budgets, 0.0, design.cost if math.isfinite(design.cost) else None)
 
 
-def isotropic_noise(gram: Array, budgets: Array, size: int) -> RoundNoise:
+def isotropic_noise(lengths: Array, sums: Array, budgets: Array, size: int) -> RoundNoise:
     """Return N(0, σ²) in each of ``size`` parameters, σ² = max ‖z_r‖²/g_r: the same certificate.
 
     Args:
-        gram: (k, k) of the differences z_r.
+        lengths: (k,) squared lengths of the differences z_r, with rounding.
+        sums: (k,) Σ_j |M_rj| ‖g_j‖ of what each is a sum of: where the terms cancel, rounding is a
+            share of these and not of the length.
         budgets: (k,) g > 0.
         size: p.
     """
     if budgets.size == 0:
         return RoundNoise(None, budgets, 0.0, 0.0)
-    variance = float((np.diagonal(gram) / budgets).max()) * (1.0 + FLOAT32_SLACK)
+    longest = np.maximum(lengths, 0.0) + SLACK * sums**2
+    variance = float((longest / budgets).max())
     return RoundNoise(None, budgets, math.sqrt(variance), variance * size)
 
 

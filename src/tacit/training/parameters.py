@@ -56,9 +56,51 @@ def write_flat(model: torch.nn.Module, vector: Array) -> None:
             start += parameter.numel()
 
 
-def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return copies of the buffers by their names."""
-    return {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+class Snapshot:
+    """Parameters and buffers as they were, to be held against and put back.
+
+    Args:
+        model: whose state dict is copied.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        self._values = {name: value.detach().clone() for name, value in _tensors(model)}
+
+    def check(self, *, trained: bool = False) -> None:
+        """Put back what changed, and refuse it: no noise covers it.
+
+        Args:
+            trained: whether trainable parameters may change.
+
+        Raises:
+            ValueError: names the parameter or buffer.
+        """
+        free = set(trainable(self._model)) if trained else set()
+        for name, value in _tensors(self._model):
+            known = self._values.get(name)
+            if name in free or (known is not None and _equal(known, value)):
+                continue
+            self.restore()
+            raise ValueError(
+                f"model: the forward pass changed {name!r}, which no noise covers; freeze it, or "
+                "use a layer without running statistics"
+            )
+
+    def restore(self) -> None:
+        """Put everything back."""
+        with torch.no_grad():
+            for name, value in _tensors(self._model):
+                if name in self._values:
+                    value.copy_(self._values[name])
+
+
+def _tensors(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
+def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return first.shape == second.shape and bool(torch.equal(first, second.detach()))
 
 
 def digest_of(model: torch.nn.Module) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -127,7 +127,7 @@ class References:
         return Part(found.astype(np.intp), changes, present)
 
     def _groups(self, membership: Any, size: int) -> npt.NDArray[np.int64]:
-        groups = np.asarray(membership)
+        groups = _plain(membership)
         if groups.dtype == bool or not np.issubdtype(groups.dtype, np.integer):
             raise ValueError(f"membership: expected integers, one group each, got {groups.dtype}")
         if groups.shape != (size,):
@@ -145,10 +145,22 @@ def _inside(inside: Any, size: int) -> npt.NDArray[np.bool_]:
 
 
 def _table(name: str, values: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    table = np.asarray(values)
+    table = _plain(values)
     if table.dtype != bool or table.shape != shape:
         raise ValueError(f"{name}: expected booleans {shape}, got {table.dtype} {table.shape}")
     return table
+
+
+def _plain(values: Any) -> npt.NDArray[Any]:
+    """Return what is no array yet, a range or a tensor say, as one; object where it is none."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    elif isinstance(values, Iterable) and not isinstance(values, (np.ndarray, list, tuple)):
+        values = list(values)
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):
+        return np.asarray(None)
 
 
 def _distinct(name: str, names: list[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, integer, non_negative
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.accounting import gaussian_shift
@@ -20,6 +20,7 @@ from tacit.documents import Envelope
 from tacit.guarantees import Indistinguishability, SuccessBound, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.releases.form import Attack, Form, Release, Use
+from tacit.text import number_up
 from tacit.training.account import Budgets
 from tacit.training.references import References
 
@@ -27,7 +28,7 @@ ENVELOPE = Envelope("tacit.training", 1)
 PUBLISHABLE = ("title", "guarantees", "rounds", "participations", "method", "digest", "created")
 BESIDE = ("form", "provenance")
 # From this many references of one budget on they are named together.
-TOGETHER = 32
+TOGETHER = 1000
 ASSUMPTIONS = (
     "each reference takes part in no more rounds than declared",
     "the data of a round and the references' own randomness do not depend on the noise of that "
@@ -40,6 +41,12 @@ NOT_PRIVACY = (
     "This is no guarantee of privacy: the noise is shaped by the data, so its covariance tells of "
     "them. It says that the model hardly differs from the references' own."
 )
+PUBLISHED = (
+    "The parameters after every round may be published. Losses, energies and gaps of rounds are "
+    "measured on the data without noise and may not."
+)
+# So many references are told one by one.
+TOLD = 20
 LAW = (
     "that the model came with even odds from the real input or from the reference, with the noise "
     "of this run either way,"
@@ -175,7 +182,7 @@ def released(
         digest=digest,
         attacks=attacks,
         use=use,
-        notes=(NOT_PRIVACY, *notes),
+        notes=(NOT_PRIVACY, PUBLISHED, *_each(names, squared, delta), *notes),
         reproducible=seed is not None,
         seed=seed,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -221,6 +228,21 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
     return (success, *told)
 
 
+def _each(names: tuple[str, ...], squared: Array, delta: float | None) -> tuple[str, ...]:
+    """Say what is certified beside each reference, where there are few."""
+    if not 1 < len(names) <= TOLD:
+        return ()
+    distances = np.nextafter(np.sqrt(squared), np.inf).tolist()
+    if delta is None:
+        told = [f"{name} μ = {number_up(one)}" for name, one in zip(names, distances, strict=True)]
+        return (f"Beside each reference: {'; '.join(told)}.",)
+    told = [
+        f"{name} ε = {number_up(gaussian_shift(one).epsilon(delta))}"
+        for name, one in zip(names, distances, strict=True)
+    ]
+    return (f"Beside each reference, at δ = {number_up(delta)}: {'; '.join(told)}.",)
+
+
 def _together(
     references: References, budgets: Budgets, taken: npt.NDArray[np.int64]
 ) -> tuple[tuple[str, ...], tuple[int, ...], Array, npt.NDArray[np.int64]]:
@@ -232,9 +254,8 @@ def _together(
     for number in range(values.size):
         members = np.flatnonzero(place == number)
         first = references.names[int(members[0])]
-        last = references.names[int(members[-1])]
         names.append(
-            first if members.size == 1 else f"any one of {members.size:,} ({first} … {last})"
+            first if members.size == 1 else f"any one of {members.size:,}, such as {first}"
         )
         counts.append(int(members.size))
         most.append(int(taken[members].max()))
@@ -272,11 +293,20 @@ def _check(release: TrainingRelease) -> None:
         raise ValueError("description.references: expected one budget and count for each of them")
     if not (np.isfinite(release.squared).all() and (release.squared > 0.0).all()):
         raise ValueError("description.squared: expected μ² > 0 for every reference")
-    if (release.taken > release.participations).any():
-        raise ValueError("description.taken: expected no more rounds than participations")
+    integer("description.rounds", release.rounds, minimum=1, maximum=None)
+    integer("description.participations", release.participations, minimum=1, maximum=None)
+    for number in release.counts:
+        integer("description.counts", number, minimum=1, maximum=None)
+    if release.energy is not None:
+        non_negative("description.energy", release.energy)
+    if (release.taken < 0).any() or (release.taken > release.participations).any():
+        raise ValueError("description.taken: expected from 0 to as many rounds as participations")
     if release.seed is not None and not release.reproducible:
         raise ValueError("description.reproducible: expected true beside a seed, got false")
     if release.guarantees != certified(release.references, release.squared, release.delta):
         raise ValueError("description.guarantees: expected what the budgets certify, got another")
-    if NOT_PRIVACY not in release.notes:
-        raise ValueError("description.notes: expected what the guarantee is not, got no such note")
+    known = (NOT_PRIVACY, PUBLISHED, *_each(release.references, release.squared, release.delta))
+    if release.notes[: len(known)] != known:
+        raise ValueError(
+            "description.notes: expected what the guarantee is and is not, got other notes"
+        )

@@ -16,6 +16,10 @@ ASSUMPTIONS = (
 )
 
 
+# The same for every reference and run, so that what a source spends adds up.
+ADJACENCY = "the input and a safe reference, with the noise of the run either way"
+
+
 class Purse:
     """Reserves once, whatever happens to the run afterwards.
 
@@ -48,6 +52,13 @@ class Purse:
         self._reservations: list[Reserved] = []
         self._done = ledger is None
 
+    def declared(self) -> Any:
+        """Return where is spent from and under which names, for a run that is taken up again."""
+        if self._ledger is None:
+            return None
+        place = str(getattr(self._ledger, "location", ""))
+        return [place, *(secret for secret, _, _ in self._wanted)]
+
     def taken_up(self) -> None:
         """Say that an earlier process of the same run reserved already."""
         self._done = True
@@ -56,18 +67,27 @@ class Purse:
         """Reserve everything, the first time; all secrets or an error that names the first."""
         if self._done or self._ledger is None:
             return
-        for secret, reference, mu in self._wanted:
-            guarantee = GaussianDP(
-                mu=mu,
-                adjacency=f"the input and the reference {reference!r}",
-                evidence="theorem",
-                assumptions=ASSUMPTIONS,
-                source="dsi, Theorem 3.4",
-            )
-            held = self._ledger.reserve(
-                secret, guarantee, "a training run", reproducible=self._reproducible
-            )
-            self._reservations.append(held)
+        try:
+            for secret, reference, mu in self._wanted:
+                guarantee = GaussianDP(
+                    mu=mu,
+                    adjacency=ADJACENCY,
+                    evidence="theorem",
+                    assumptions=ASSUMPTIONS,
+                    source="dsi, Theorem 3.4",
+                )
+                held = self._ledger.reserve(
+                    secret,
+                    guarantee,
+                    f"a training run beside {reference}",
+                    reproducible=self._reproducible,
+                )
+                self._reservations.append(held)
+        except BaseException:
+            for held in self._reservations:
+                held.cancel()
+            self._reservations = []
+            raise
         for held in self._reservations:
             held.mark_drawn()
         self._done = True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -38,7 +39,7 @@ def verify_examples(
     """Refuse a model whose examples meet, or whose per-example gradients are not what they seem.
 
     For each i in ``examples``: ∂ℓ_i/∂(a layer's output) is exactly zero in every row but i; the
-    losses of half of the batch alone are the same (where nothing random is drawn); and the
+    losses of half of the batch alone are the same (evaluated, where masks are drawn); and the
     captured g_i is the gradient of ℓ_i by plain backpropagation. Structure can hide all three: a
     batch along another dimension, a statistic of the batch, a layer that computes apart from its
     function. Shapes decide what is read as what: verify the first batch of every shape.
@@ -80,9 +81,28 @@ def verify_examples(
                 f"model: the output of {recorder.mixed[0] or 'a layer'} for one example moves the "
                 "loss of another"
             )
-    _same_in_parts(model, loss, batch, count, states)
-    if exact:
-        _same_gradients(model, loss, batch, count, parameters, states, chosen)
+    with _without_draws(model, loss, batch, count, states):
+        _same_in_parts(model, loss, batch, count, states)
+        if exact:
+            _same_gradients(model, loss, batch, count, parameters, states, chosen)
+
+
+@contextmanager
+def _without_draws(
+    model: nn.Module, loss: Loss, batch: Batch, count: int, states: list[Tensor]
+) -> Iterator[None]:
+    """Evaluate a model that draws masks: two passes through it would have two of them."""
+    with torch.no_grad(), replayed(model, states):
+        losses_of(loss, model, *batch, count)
+        draws = not same_states(states, random_states(model))
+    modes = [(module, module.training) for module in model.modules()]
+    if draws:
+        model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 def _same_in_parts(
