@@ -59,9 +59,9 @@ def refused(outcome: Outcome, *parts: str) -> None:
         assert part in outcome.err, outcome.err
 
 
-def write_table(folder: Path) -> Path:
-    """Write 40 rows of three columns of numbers and one of words."""
-    rows = np.random.default_rng(0).normal(size=(40, 3)) * [1.0, 5.0, 0.2]
+def write_table(folder: Path, count: int = 40) -> Path:
+    """Write rows of three columns of numbers and one of words."""
+    rows = np.random.default_rng(0).normal(size=(count, 3)) * [1.0, 5.0, 0.2]
     path = folder / "table.csv"
     lines = ["a,b,c,label"] + [f"{x!r},{y!r},{z!r},red" for x, y, z in rows.tolist()]
     path.write_text("\n".join(lines) + "\n")

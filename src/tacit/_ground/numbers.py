@@ -8,6 +8,8 @@ from fractions import Fraction
 
 # Of a float64: the distance of 1 from the next number.
 EPS = sys.float_info.epsilon
+# Beyond it double precision does not hold every integer.
+LARGEST_EXACT = 2**53
 
 
 def rounded_up(exact: Fraction) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, array, boolean, choice, in_interval
+from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
 from tacit.releases.prepared import Book
 from tacit.statistics.draws import DrawSettings, PreparedStatistic, listed, prepare_draw
@@ -340,11 +341,20 @@ def checked_pool(
 
 
 def _checked_rows(pool: Any) -> Array:
+    _check_exact(pool)
     checked = array("pool", pool, ndim=(1, 2))
     rows = np.ascontiguousarray(checked[:, None] if checked.ndim == 1 else checked)
     if len(rows) < SMALLEST_POOL:
         raise ValueError(f"pool: expected at least {SMALLEST_POOL} rows, got {len(rows)}")
     return rows
+
+
+def _check_exact(pool: Any) -> None:
+    """Refuse an array of integers that double precision does not hold."""
+    if not isinstance(pool, np.ndarray) or pool.dtype.kind not in "iu" or not pool.size:
+        return
+    if int(pool.max()) > LARGEST_EXACT or int(pool.min()) < -LARGEST_EXACT:
+        raise ValueError(f"pool: expected integers within ±2⁵³ = {LARGEST_EXACT:,}, got others")
 
 
 def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import LARGEST_EXACT
 
 Mask = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]
 
-# Beyond it double precision does not hold every integer.
-LARGEST_EXACT = 2**53
 NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity)$"
 INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 # Lower-case spellings of "nothing" in columns of numbers.
@@ -64,16 +64,23 @@ def column_cells(column: Any, decimal: str) -> Cells:
     """Return what an Arrow column holds, text or typed; ``decimal`` is the mark of its texts."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return column_cells(column.cast(kind.value_type), decimal)
+        words = column.dictionary
+        if pa.types.is_string_view(words.type):
+            # as polars has them; nothing takes from these by index
+            words = pa.array(words.to_pylist(), pa.large_string())
+        return column_cells(pc.take(words, column.indices), decimal)
     if pa.types.is_boolean(kind):
         return _typed(column, _floats(column.cast(pa.int8()).cast(pa.float64())))
     if pa.types.is_float64(kind):
         return _typed(column, _floats(column))
     if pa.types.is_integer(kind):
-        far = pc.greater(column, LARGEST_EXACT)
+        numbers = _floats(column.cast(pa.float64(), safe=False))
+        if kind.bit_width < 64:
+            return _typed(column, numbers)
+        far = pc.greater(column, pa.scalar(LARGEST_EXACT, kind))
         if pa.types.is_signed_integer(kind):
-            far = pc.or_(far, pc.less(column, -LARGEST_EXACT))
-        return _typed(column, _floats(column.cast(pa.float64(), safe=False)), mask(far))
+            far = pc.or_(far, pc.less(column, pa.scalar(-LARGEST_EXACT, kind)))
+        return _typed(column, numbers, mask(far))
     # Single precision and decimals are the shortest text that stands for them, as in a CSV file.
     typed = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return _text_cells(column, "." if typed else decimal)
@@ -186,13 +193,15 @@ def _all_numbers(texts: Any) -> Array | None:
 
 
 def _inexact(texts: Any, numbers: Array) -> Mask:
-    """Return which texts are integers beyond ``LARGEST_EXACT``: (n,)."""
+    """Return which texts are numbers beyond ``LARGEST_EXACT`` that lose digits: (n,)."""
     far: Mask = np.isfinite(numbers) & (np.abs(numbers) >= LARGEST_EXACT)
     for place in np.flatnonzero(far).tolist():
         written = texts[place].as_py().strip()
         # 2⁵³ + 1 reads as 2⁵³: only the digits tell
         digits = written.lstrip("+-0") if INTEGER.match(written) else ""
         far[place] = len(digits) > 16 or (digits != "" and int(digits) > LARGEST_EXACT)
+        if INTEGER.match(written.replace(".", "", 1)) and not digits:
+            far[place] = Decimal(written) != Decimal(float(numbers[place]))
     return far
 
 

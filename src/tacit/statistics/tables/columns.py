@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tacit._ground.checks import Array
+from tacit._ground.numbers import LARGEST_EXACT
 from tacit.statistics.tables.cells import (
-    LARGEST_EXACT,
     Cells,
     Mask,
     is_number,

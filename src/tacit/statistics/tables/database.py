@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import pyarrow as pa
 from tacit._ground.lazy import install_with
 from tacit.statistics.tables.typed import ROWS_AT_A_TIME, TypedTable, as_column
 
+# What a statement that only reads begins with, after comments and brackets; writing behind WITH is
+# refused by the connection.
+READING = re.compile(r"(?is)\A(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|values|table)\b")
 SQLITE, DUCKDB = b"SQLite format 3\x00", b"DUCK"
 
 
@@ -51,9 +55,11 @@ def queried(sql: str, database: str | os.PathLike[str] | None, *, show_values: b
 def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
     import sqlalchemy
 
+    if not READING.match(sql):
+        raise _nothing()
     try:
         engine = sqlalchemy.create_engine(url)
-        connection = engine.connect().execution_options(stream_results=True)
+        connection = _read_only(engine).execution_options(stream_results=True)
         result = connection.exec_driver_sql(sql)
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
         raise _failed(error, show_values) from None
@@ -74,6 +80,23 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
     return TypedTable(list(result.keys()), batches())
 
 
+def _read_only(engine: Any) -> Any:
+    """Return a connection that cannot write, where the database knows such a one."""
+    kind, file = engine.dialect.name, engine.url.database
+    if kind == "sqlite":
+        named = file and not file.startswith("file:") and file != ":memory:"
+        if named and not Path(file).is_file():
+            raise ValueError(f"database: no such file: {file}")
+        connection = engine.connect()
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+        return connection
+    options = {"postgresql_readonly": True} if kind == "postgresql" else {}
+    connection = engine.connect().execution_options(**options)
+    if kind in ("mysql", "mariadb"):
+        connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
+    return connection
+
+
 def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
     try:
         import duckdb
@@ -86,6 +109,9 @@ def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
             read_only=path != ":memory:",
             config={"autoinstall_known_extensions": "false"},
         )
+        statements = duckdb.extract_statements(sql)
+        if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+            raise _nothing()
         relation = connection.sql(sql)
         if relation is None:
             raise _nothing()
@@ -110,4 +136,6 @@ def _failed(error: Exception, show_values: bool) -> ValueError:
 
 
 def _nothing() -> ValueError:
-    return ValueError("sql: expected a statement that returns rows, got one that returns none")
+    return ValueError(
+        "sql: expected one statement that reads and returns rows, such as SELECT, got another"
+    )

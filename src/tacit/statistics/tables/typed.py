@@ -60,11 +60,20 @@ def typed_file(content: bytes, label: str) -> TypedTable | None:
 
 def frame(source: Any) -> TypedTable:
     """Return the table of a data frame that exports itself to Arrow; its index is left out."""
+    kind = type(source).__name__
+    if len(getattr(source, "shape", (0, 0))) != 2:
+        raise ValueError(f"data: expected a data frame, got a {kind}; give it as a frame")
     if type(source).__module__.partition(".")[0] == "pandas":
         # its own export makes columns of an index
         columns = [_series(source.iloc[:, place]) for place in range(source.shape[1])]
         return TypedTable(source.columns, [columns])
-    reader = pa.RecordBatchReader.from_stream(source)
+    try:
+        reader = pa.RecordBatchReader.from_stream(source)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise ValueError(
+            f"data: expected columns that Arrow can hold, got a {kind} with others, such as "
+            "integers of 128 bits"
+        ) from None
     return TypedTable(reader.schema.names, (batch.columns for batch in reader))
 
 
