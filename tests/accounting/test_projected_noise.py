@@ -127,6 +127,7 @@ def test_a_column_with_its_length_told_from_the_mechanism(dim, rank, alignment, 
     assert abs(measured - wrong) > 5 * error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dim", "rank", "alignment", "std"), [(6, 3, 0.9, 0.3), (40, 8, 0.97, 0.02)]
 )

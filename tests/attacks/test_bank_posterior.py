@@ -142,6 +142,7 @@ def test_widths_that_differ_are_refused():
         bank_posterior(STATES, np.zeros((2, 3)), [0, 1], GaussianChannel())
 
 
+@pytest.mark.thorough
 def test_the_first_token_and_a_code_of_64_on_the_small_model():
     """Who knows the first token names most of 4,000 prompts by a code that is bounded at 1.6%."""
     torch = pytest.importorskip("torch")

@@ -84,6 +84,7 @@ def test_categorical_decoder_agrees_with_the_exact_information(finite):
     assert finite.cost <= 1.05 * gaussian_information(np.cov(SECRETS.T, bias=True), 0.3).cost
 
 
+@pytest.mark.thorough
 def test_checks_of_a_finite_secret_hold(finite):
     fano, exact = finite.checks
     assert fano.name == "Fano on 'left'"

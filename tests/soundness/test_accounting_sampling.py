@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def test_allocated_records_hold(noise, delta):
         assert truth <= guarantee.delta * (1 + 1e-6) + 1e-14  # of the quadrature
 
 
+@pytest.mark.thorough
 @certifies(ApproximateDP)
 @settings(deadline=None, max_examples=5)
 @given(noise=st.floats(0.3, 10.0), delta=DELTAS)

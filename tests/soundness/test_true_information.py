@@ -60,6 +60,7 @@ def random_secret(seed):
     return outputs, weights / weights.sum(), Dense(frame @ frame.T), exact
 
 
+@pytest.mark.thorough
 @certifies(InformationBound)
 def test_no_more_secrets_beyond_the_bound_than_its_confidence_allows():
     above = below = careless = loose = 0

@@ -82,6 +82,7 @@ def test_errors_are_the_standard_deviations_of_what_is_released():
     assert (np.abs(released - clean) <= 1.96 * errors).mean(axis=0).min() > 0.9
 
 
+@pytest.mark.thorough
 def test_intervals_hold_the_statistic_of_the_rows_drawn_and_of_their_source():
     inside = {False: 0, True: 0}
     trials = 120

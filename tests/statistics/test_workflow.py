@@ -380,6 +380,7 @@ def test_the_release_lies_on_a_grid_far_below_the_noise(pool):
     np.testing.assert_array_equal(release.release / grid, np.round(release.release / grid))
 
 
+@pytest.mark.thorough
 def test_a_large_pool_is_attacked_on_some_of_its_rows():
     rows = np.random.default_rng(4).normal(size=(2500, 1))
     rows[2345] = 1e4
@@ -573,6 +574,7 @@ def outlying_mean(simulations=200, **options):
     )
 
 
+@pytest.mark.thorough
 def test_less_noise_under_the_exact_information_and_the_guarantee_says_how_sure():
     """One row decides the mean: two clusters, where the Gaussian bound asks for too much."""
     release, gaussian = outlying_mean(), outlying_mean(method="exact")

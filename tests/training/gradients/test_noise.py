@@ -147,6 +147,7 @@ def areas(outcomes, z, covariance):
     return np.array(found), 1 / np.sqrt(6 * half)
 
 
+@pytest.mark.thorough
 def test_ten_thousand_steps_stay_within_the_certified_divergence_and_halved_noise_does_not():
     model, inputs, targets, membership = problem()
     z = differences(naive_gradients(model, curved, inputs, targets), membership)
