@@ -48,8 +48,8 @@ PUBLISHED = (
 # So many references are told one by one.
 TOLD = 20
 LAW = (
-    "that the model came with even odds from the real input or from the reference, with the noise "
-    "of this run either way,"
+    "that the model came with even odds from the real input or from the reference “{}”, with the "
+    "noise of this run either way,"
 )
 
 
@@ -205,8 +205,8 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
     success = SuccessBound(
         success=success_from_profile(lambda e: float(shift_divergence(("hockey-stick", e), worst))),
         prior=0.5,
-        task=f"whether the model came from the real input or from the reference “{names[loosest]}”",
-        law=LAW,
+        task="which of the two",
+        law=LAW.format(names[loosest]),
         evidence="theorem",
         assumptions=ASSUMPTIONS,
         source="dsi, Theorem 3.4; the Neyman-Pearson lemma",
