@@ -34,7 +34,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
 
-# The long oracles: quadrature and enumeration at the corners that take seconds each.
+# The long oracles, quadrature and enumeration that take seconds each, and the examples of the pages.
 test-thorough: $(INSTALLED)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --thorough -n auto --dist worksteal $(TEST)
 
@@ -63,6 +63,7 @@ bench: $(BENCH_INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py
+	$(BIN)/python -m pytest --thorough tests/test_examples.py
 
 # The pages, the reference and the gallery as one site: build/site/index.html.
 site: $(INSTALLED_SITE)

@@ -67,6 +67,7 @@ def test_docstring_examples(name):
     assert outcome.failed == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", PAGES)
 def test_page_examples(page, tmp_path, monkeypatch, capsys):
     """Blocks of a page run in order and share their names, in an empty folder."""

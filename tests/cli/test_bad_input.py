@@ -204,6 +204,7 @@ def test_a_wrong_path_never_prints_lines_of_that_file(
     assert [word for word in words if word in done.err.replace(str(tmp_path), "")] == []
 
 
+@pytest.mark.thorough
 def test_a_query_that_returns_no_numbers_is_named(data: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("def broken(rows):\n    return float('nan')\n")
     command = ("statistic", data, "--columns", "a", "--success", "0.6", *QUICK)

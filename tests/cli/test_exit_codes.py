@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_query_that_raises_is_one_sentence_and_its_own_line(folder: Path, workers: str) -> None:
     command = ("statistic", "table.csv", "--columns", "a", "--success", "0.6", "--query")
@@ -57,6 +58,7 @@ def test_a_query_that_leaves_is_a_query_that_failed(folder: Path) -> None:
     assert "SystemExit in leaves (mine.py:13)" in done.err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "part"),
     [

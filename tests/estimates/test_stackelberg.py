@@ -206,6 +206,7 @@ def test_a_seed_fixes_everything_and_torch_is_left_alone():
     assert torch.get_num_threads() == threads
 
 
+@pytest.mark.thorough
 def test_summary_is_strict_json(flawed):
     content = json.loads(json.dumps(flawed.summary(), allow_nan=False))
     assert content["contradicted"] is True

@@ -29,7 +29,7 @@ QUERIES = (
     "least-squares",
 )
 INSTANCES = 1000
-CHUNKS, QUICK_CHUNKS = 10, 4
+CHUNKS, QUICK_CHUNKS = 10, 2
 
 
 def instance(number, group_size=2):

@@ -12,7 +12,7 @@ from tests.training.runs import flat, gradients, run_of, task
 from .registry import certifies
 
 REFERENCES, SQUARED = 5, 0.7
-QUICK, DRAWS = 1_200, 10_000
+QUICK, DRAWS = 800, 10_000
 # of the largest of five squared distances, each χ² of the estimated covariance
 SIGMAS = 5.0
 

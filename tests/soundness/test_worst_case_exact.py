@@ -14,7 +14,7 @@ from tests.soundness.registry import certifies
 
 NIGHTLY = bool(os.environ.get("TACIT_NIGHTLY"))
 DESIGNS, LARGEST = (1000, 40) if NIGHTLY else (500, 9)
-QUICK, DRAWS = 150, 4000
+QUICK, DRAWS = 80, 4000
 
 
 @certifies(Indistinguishability)
