@@ -38,7 +38,7 @@ def random_images(
         rng: seed or generator; the operating system's when None.
 
     Returns:
-        (m, *shape) images and (m,) labels.
+        Images, (m,) and ``shape`` behind it, and (m,) labels.
 
     Raises:
         ValueError: a bad argument.
