@@ -15,6 +15,7 @@ from tacit.cli.console import harmless
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
 from tacit.cli.statistic import commands as statistic
+from tacit.cli.training import group as training
 from tacit.statistics.user_code import QueryError
 
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
@@ -43,6 +44,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(statistic.app, name="statistic")
+app.add_typer(training.app, name="training")
 
 
 def _version(asked: bool) -> None:

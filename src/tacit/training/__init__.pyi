@@ -1,6 +1,7 @@
 """Train a model so that it stays indistinguishable from safe references."""
 
 from .account import ReferenceSpentError as ReferenceSpentError
+from .contribution.workflow import prepare_contribution as prepare_contribution
 from .gradients.base import PerExample as PerExample
 from .gradients.capture import per_example as per_example
 from .gradients.noise import carried_over as carried_over
@@ -10,6 +11,8 @@ from .indistinguishable import Indistinguishable as Indistinguishable
 from .indistinguishable import Round as Round
 from .local.differences import LocalOutcome as LocalOutcome
 from .local.differences import local_differences as local_differences
+from .prepared import PreparedTraining as PreparedTraining
+from .prepared import prepare_training as prepare_training
 from .references import References as References
 from .release import TrainingRelease as TrainingRelease
 from .settings import LocalSteps as LocalSteps

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tacit._ground.checks import Array, choice, integer
+from tacit._ground.checks import Array, boolean, choice, integer
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import short_repr
 from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
-from tacit.training.account import Account, budgets
+from tacit.training.account import Account, Budgets, budgets
 from tacit.training.checks import check_model, check_moving, check_optimizer
 from tacit.training.gradients.batches import batch_size, shapes_of
 from tacit.training.gradients.capture import per_example
@@ -89,6 +89,7 @@ class Indistinguishable:
         ledger: a ``tacit.Ledger``; the whole budget is reserved before the first round is drawn.
         secret: its name there, for the largest μ of the run; or the name for each reference, so
             that what every source spends adds up over runs.
+        no_budget: train though a name has no budget in the ledger and others have one.
         rng: a seed makes the run reproducible, which voids the guarantee.
 
     Raises:
@@ -128,6 +129,7 @@ class Indistinguishable:
         checkpoint: str | os.PathLike[str] | None = None,
         ledger: Book | None = None,
         secret: str | Mapping[str, str] | None = None,
+        no_budget: bool = False,
         rng: int | None = None,
     ) -> None:
         if not isinstance(references, References):
@@ -151,7 +153,10 @@ class Indistinguishable:
         found = budgets(len(references), times, epsilon=epsilon, delta=delta, mu=mu)
         self.delta = None if delta is None else float(np.max(np.asarray(delta, dtype=float)))
         self._seed = None if rng is None else integer("rng", rng, minimum=0, maximum=None)
-        self._purse = Purse(ledger, secret, references.names, found, reproducible=rng is not None)
+        self._purse = Purse(
+            ledger, secret, references.names, found,
+            reproducible=rng is not None, no_budget=boolean("no_budget", no_budget),
+        )  # fmt: skip
         self._charges = self._applied = 0
         self._seen: dict[Any, int] = {}
         self._energies: list[float] = []
@@ -167,6 +172,16 @@ class Indistinguishable:
     def rounds(self) -> int:
         """How many rounds were applied to the model, earlier processes included."""
         return self._applied
+
+    @property
+    def charged(self) -> bool:
+        """Whether any round was charged, earlier processes included."""
+        return self._charges > 0
+
+    @property
+    def budgets(self) -> Budgets:
+        """What every reference was granted."""
+        return self._account.budgets
 
     def left(self) -> Array:
         """Return μ² that each reference has left, (m,)."""

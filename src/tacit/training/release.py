@@ -47,6 +47,8 @@ PUBLISHED = (
 )
 # So many references are told one by one.
 TOLD = 20
+# What whoever is told both laws guesses.
+GUESS = "which of the two"
 LAW = (
     "that the model came with even odds from the real input or from the reference “{}”, with the "
     "noise of this run either way,"
@@ -189,6 +191,15 @@ def released(
     )
 
 
+def promised(
+    references: References, budgets: Budgets, delta: float | None
+) -> tuple[Guarantee, ...]:
+    """Return what a run with these budgets will be certified for, before its first round."""
+    none = np.zeros(len(references), dtype=np.int64)
+    names, _, squared, _ = _together(references, budgets, none)
+    return certified(names, squared, delta)
+
+
 def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tuple[Guarantee, ...]:
     """Return the success beside the loosest reference, and the divergences beside every one.
 
@@ -205,7 +216,7 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
     success = SuccessBound(
         success=success_from_profile(lambda e: float(shift_divergence(("hockey-stick", e), worst))),
         prior=0.5,
-        task="which of the two",
+        task=GUESS,
         law=LAW.format(names[loosest]),
         evidence="theorem",
         assumptions=ASSUMPTIONS,

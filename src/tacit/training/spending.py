@@ -14,10 +14,19 @@ ASSUMPTIONS = (
     "the noise of the run is given: its covariance depends on the data, so this is no differential "
     "privacy",
 )
-
-
 # The same for every reference and run, so that what a source spends adds up.
 ADJACENCY = "the input and a safe reference, with the noise of the run either way"
+
+
+def counted(mu: float) -> GaussianDP:
+    """Return what a ledger counts of a run at distance μ from a reference."""
+    return GaussianDP(
+        mu=mu,
+        adjacency=ADJACENCY,
+        evidence="theorem",
+        assumptions=ASSUMPTIONS,
+        source="dsi, Theorem 3.4",
+    )
 
 
 class Purse:
@@ -29,6 +38,7 @@ class Purse:
         names: of the references.
         budgets: of the run.
         reproducible: whether a seed fixes the noise.
+        no_budget: reserve though a name has no budget and others have one.
 
     Raises:
         ValueError: a ledger without a secret, a secret without a ledger, or one that is missing.
@@ -42,12 +52,13 @@ class Purse:
         budgets: Budgets,
         *,
         reproducible: bool,
+        no_budget: bool = False,
     ) -> None:
         if (ledger is None) != (secret is None):
             raise ValueError("ledger, secret: expected both or none")
         if ledger is not None and not hasattr(ledger, "reserve"):
             raise ValueError(f"ledger: expected a tacit.Ledger, got {type(ledger).__name__}")
-        self._ledger, self._reproducible = ledger, reproducible
+        self._ledger, self._reproducible, self._no_budget = ledger, reproducible, no_budget
         self._wanted = [] if secret is None else _wanted(secret, names, budgets)
         self._reservations: list[Reserved] = []
         self._done = ledger is None
@@ -69,18 +80,12 @@ class Purse:
             return
         try:
             for secret, reference, mu in self._wanted:
-                guarantee = GaussianDP(
-                    mu=mu,
-                    adjacency=ADJACENCY,
-                    evidence="theorem",
-                    assumptions=ASSUMPTIONS,
-                    source="dsi, Theorem 3.4",
-                )
                 held = self._ledger.reserve(
                     secret,
-                    guarantee,
+                    counted(mu),
                     f"a training run beside {reference}",
                     reproducible=self._reproducible,
+                    no_budget=self._no_budget,
                 )
                 self._reservations.append(held)
         except BaseException:

@@ -1,0 +1,13 @@
+"""``tacit training`` and its commands."""
+
+from __future__ import annotations
+
+import typer
+
+from tacit.cli.training import contribution
+
+app = typer.Typer(
+    help="Train so that the model hardly differs from one without any single source.",
+    no_args_is_help=True,
+)
+app.command("contribution")(contribution.contribution)

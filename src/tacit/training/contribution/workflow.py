@@ -1,0 +1,266 @@
+"""Sources with budgets: train, certify each one's influence, measure it, release the model."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from tacit._ground.checks import Array, boolean, integer
+from tacit._ground.reprs import shown
+from tacit.attacks.intervals import proportion_interval
+from tacit.compute.progress import progress_bar
+from tacit.guarantees.base import texts
+from tacit.measured import Interval
+from tacit.releases.form import Use
+from tacit.text import percent_up
+from tacit.training.contribution.influence import CONFIDENCE, influences, mean_of, presence
+from tacit.training.contribution.runs import Examples, Loss, Task
+from tacit.training.contribution.schedule import Indices, Schedule
+from tacit.training.indistinguishable import Indistinguishable
+from tacit.training.prepared import PreparedTraining, prepare_training
+from tacit.training.references import References
+from tacit.training.release import GUESS, TrainingRelease
+
+# Influence is measured source by source up to so many.
+MEASURED = 20
+
+
+def prepare_contribution(
+    model: torch.nn.Module,
+    data: Sequence[Any],
+    sources: Sequence[str],
+    *,
+    held_out: Sequence[Any],
+    loss: Loss,
+    optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer],
+    epsilon: float | Mapping[str, float],
+    delta: float,
+    passes: int = 1,
+    batch: int = 64,
+    order: int = 0,
+    gram: str = "exact",
+    noise: str = "optimal",
+    influence: bool = True,
+    repeats: int = 4,
+    attack: bool = True,
+    attacked: int = 20,
+    checkpoint: str | os.PathLike[str] | None = None,
+    notes: Sequence[str] = (),
+    rng: int | None = None,
+    progress: bool = False,
+) -> PreparedTraining:
+    """Certify a training run in which no source moves the model beyond its own budget.
+
+    Reference i is the same data without source i. What a source may do is its ε; what it does is
+    measured by training again without it: ``E ln p(held out | all) − E ln p(held out | without)``.
+
+    Args:
+        model: trained in place when the release is drawn.
+        data: (inputs, targets), n examples.
+        sources: (n,) the name of each example's source.
+        held_out: (inputs, targets) that nothing is learned from, known to everybody.
+        loss: ``loss(model, inputs, targets)`` → −ln p of each example, nats.
+        optimizer: makes the optimiser of a list of parameters.
+        epsilon: ε > 0 of every source, or of each by its name.
+        delta: δ in (0, 1).
+        passes: over the data, >= 1.
+        batch: B, examples in a round.
+        order: seed of the shuffles; it must not depend on the data.
+        gram: what the noise is shaped by, as in `Indistinguishable`.
+        noise: ``"optimal"`` or ``"isotropic"``.
+        influence: whether to train again without each source, with and without noise.
+        repeats: pairs of noisy runs for each source's influence, >= 2.
+        attack: whether to attack the source of the largest budget.
+        attacked: noisy runs with it and as many without, an even number >= 4.
+        checkpoint: folder that survives a crash.
+        notes: what a reader should know beside.
+        rng: a seed voids the guarantee.
+        progress: whether to show the measurements' progress.
+
+    Returns:
+        The prepared run; ``draw()`` trains, measures and returns the `TrainingRelease`.
+
+    Raises:
+        ValueError: an argument is outside its range; the message never names a source of the data.
+
+    Example:
+        >>> torch = __import__("torch")
+        >>> _ = torch.manual_seed(0)
+        >>> x, y = torch.randn(60, 2), torch.randint(0, 2, (60,))
+        >>> prepared = prepare_contribution(
+        ...     torch.nn.Linear(2, 2), (x[:40], y[:40]), ["Ada", "Bob"] * 20,
+        ...     held_out=(x[40:], y[40:]), epsilon={"Ada": 4.0, "Bob": 1.0}, delta=1e-5, batch=20,
+        ...     loss=lambda m, x, y: torch.nn.functional.cross_entropy(m(x), y, reduction="none"),
+        ...     optimizer=lambda p: torch.optim.SGD(p, lr=0.1), repeats=2, attacked=4,
+        ... )
+        >>> prepared.draw().references
+        ('without Ada', 'without Bob')
+
+    Source: dsi, Sec. 5.3 and Theorem 3.4.
+    """
+    inputs, kept_out = _examples("data", data), _examples("held_out", held_out)
+    names, groups = _grouped(sources, len(inputs[0]))
+    each = _budgets(epsilon, names)
+    schedule = Schedule(
+        count=len(inputs[0]),
+        batch=integer("batch", batch, minimum=1),
+        passes=integer("passes", passes, minimum=1),
+        order=integer("order", order, minimum=0),
+    )
+    pairs = integer("repeats", repeats, minimum=2)
+    trials = integer("attacked", attacked, minimum=4)
+    if trials % 2:
+        raise ValueError(f"attacked: expected an even number, got {trials}")
+    options: dict[str, Any] = {
+        "epsilon": each, "delta": delta, "rounds": schedule.rounds,
+        "participations": schedule.participations(groups), "gram": gram, "noise": noise,
+    }  # fmt: skip
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    if not callable(optimizer):
+        raise ValueError(f"optimizer: expected a function, got {type(optimizer).__name__}")
+    task = Task(
+        model=copy.deepcopy(model), optimizer=optimizer, loss=loss, data=inputs, held_out=kept_out,
+        groups=groups, references=References.leave_out(names), schedule=schedule, options=options,
+    )  # fmt: skip
+    measured = (
+        pairs if boolean("influence", influence) else 0,
+        trials if boolean("attack", attack) else 0,
+    )
+
+    def fit(run: Indistinguishable) -> TrainingRelease:
+        for number in range(run.rounds, schedule.rounds):
+            examples = schedule.examples(number)
+            run.step(task.batch(examples), groups[examples])
+        return _released(run, task, names, each, measured, tuple(notes), progress)
+
+    return prepare_training(
+        model, optimizer(model.parameters()), task.references,
+        loss=loss, fit=fit, checkpoint=checkpoint, rng=rng,
+        description=f"a model trained on {len(names):,} sources", **options,
+    )  # fmt: skip
+
+
+def _released(
+    run: Indistinguishable,
+    task: Task,
+    names: tuple[str, ...],
+    each: Array,
+    measured: tuple[int, int],
+    beside: tuple[str, ...],
+    progress: bool,
+) -> TrainingRelease:
+    pairs, trials = measured
+    told = names[:MEASURED] if pairs else ()
+    # U and each source left out: once without noise, and once for every pair
+    total = (len(told) + 1) * (pairs + 1) * bool(told) + 2 * trials
+    likelihoods = task.likelihoods(run.model, task.held_out)
+    use = [
+        Use(
+            name="held-out log-likelihood", unit="nats", better="higher",
+            measured=mean_of(likelihoods),
+        ),
+        *_accuracy(task, run.model),
+    ]  # fmt: skip
+    attacks = []
+    with progress_bar(total, "training again", shown=progress) as advance:
+        if told:
+            use += influences(task, told, range(pairs), advance)
+        if trials:
+            loosest = int(np.argmax(each))
+            attacks.append(presence(task, loosest, names[loosest], GUESS, range(trials), advance))
+    return run.release(
+        f"a model trained on {len(names):,} sources",
+        use=use,
+        attacks=attacks,
+        notes=(*_notes(run, names, pairs), *beside),
+    )
+
+
+def _accuracy(task: Task, model: torch.nn.Module) -> list[Use]:
+    """Return the share of held-out examples named right, where targets are classes."""
+    inputs, targets = task.held_out
+    if targets.ndim != 1 or targets.dtype.is_floating_point:
+        return []
+    with torch.no_grad():
+        given = model(inputs)
+    if given.ndim != 2:
+        return []
+    hits, count = int((given.argmax(dim=1) == targets).sum()), len(targets)
+    low, high = proportion_interval(hits, count, CONFIDENCE)
+    found = Interval(value=hits / count, low=low, high=high, confidence=CONFIDENCE)
+    return [Use(name="held-out accuracy", unit="share", better="higher", measured=found)]
+
+
+def _notes(run: Indistinguishable, names: tuple[str, ...], pairs: int) -> list[str]:
+    """Say what each budget means for the model's accuracy, and what influence was measured."""
+    shifts = 2.0 * stats.norm.cdf(run.budgets.mu / 2.0) - 1.0
+    most = [f"{name} {percent_up(shift)}" for name, shift in zip(names, shifts.tolist(), strict=True)]
+    notes = [
+        "With the noise of this run either way, the expected share of right answers on any fixed "
+        "examples differs with and without a source by at most (2Φ(μ/2) − 1): "
+        f"{'; '.join(most[:MEASURED])}.",
+        "Held-out examples are taken as known to everybody: the certificate does not speak of what "
+        "was chosen by them.",
+    ]
+    if pairs:
+        notes.append(
+            f"Influences come from further runs ({pairs} pairs of fresh noise a source, and one "
+            "without noise); they are measured on the data and may not be published."
+        )
+    return notes
+
+
+def _examples(name: str, examples: Sequence[Any]) -> Examples:
+    if not isinstance(examples, (tuple, list)) or len(examples) != 2:
+        raise ValueError(f"{name}: expected (inputs, targets), got {type(examples).__name__}")
+    found = [part if isinstance(part, torch.Tensor) else _tensor(name, part) for part in examples]
+    for what, part in zip(("inputs", "targets"), found, strict=True):
+        if part.ndim == 0 or len(part) == 0:
+            raise ValueError(f"{name}: expected examples, got none in {what}")
+        if part.is_floating_point() and not bool(torch.isfinite(part).all()):
+            raise ValueError(f"{name}: expected finite {what}, got NaN or infinite ones")
+    if len(found[0]) != len(found[1]):
+        raise ValueError(
+            f"{name}: expected a target for each input, got {len(found[0])} and {len(found[1])}"
+        )
+    return found[0], found[1]
+
+
+def _tensor(name: str, values: ArrayLike) -> torch.Tensor:
+    found = np.asarray(values)
+    if found.dtype.kind in "iu":
+        return torch.from_numpy(found.astype(np.int64))
+    try:
+        return torch.from_numpy(found.astype(np.float32))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: expected numbers, got {found.dtype}") from None
+
+
+def _grouped(sources: Sequence[str], count: int) -> tuple[tuple[str, ...], Indices]:
+    held = texts("sources", list(sources))
+    if len(held) != count:
+        raise ValueError(f"sources: expected {count} names, one an example, got {len(held)}")
+    names, groups = np.unique(np.array(held, dtype=object).astype(str), return_inverse=True)
+    if names.size < 2:
+        raise ValueError("sources: expected at least 2, got 1")
+    return tuple(names.tolist()), groups.astype(np.intp)
+
+
+def _budgets(epsilon: Any, names: tuple[str, ...]) -> Array:
+    if not isinstance(epsilon, Mapping):
+        return np.full(len(names), float(epsilon))
+    unknown = sorted(set(epsilon) - set(names), key=str)
+    if unknown:
+        raise ValueError(f"epsilon: expected sources of the data, got {shown(unknown[0])}")
+    missing = len(set(names) - set(epsilon))
+    if missing:
+        raise ValueError(f"epsilon: expected every source, got none for {missing} of {len(names)}")
+    return np.array([float(epsilon[name]) for name in names])
