@@ -11,6 +11,8 @@ from tacit.releases.contradiction import refuted
 from tacit.text import beside, percent, percent_up, significant, significant_up
 
 NUMBERS_PER_LINE = 4
+# Measurements of use told in one line.
+USES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +81,16 @@ def lines(form: Form) -> list[tuple[str, str]]:
         for attack in sorted(form.attacks, key=lambda attack: -attack.success.value)[:1]
     ]
     if form.use:
-        told.append(
-            ("use", "; ".join(f"{use.name} {use_words(form, use.name)}" for use in form.use))
-        )
+        told.append(("use", _use(form)))
     told.append(("noise", form.method))
     told.append(("made", _made(form)))
     return first + told[:7]
+
+
+def _use(form: Form) -> str:
+    named = [f"{use.name} {use_words(form, use.name)}" for use in form.use[:USES]]
+    more = len(form.use) - USES
+    return "; ".join(named) + (f"; {more} more in the report" if more > 0 else "")
 
 
 def _released(form: Form) -> list[tuple[str, str]]:

@@ -15,6 +15,10 @@ from tacit.cli.training.flags import TrainingFlags
 if TYPE_CHECKING:
     from tacit.cli.training.tabular import Problem
 
+# Every row in every round: a source's part of the gradient then differs by what it teaches, not by
+# which of its rows were drawn.
+PASSES, RATE = 10, 0.3
+
 
 @grouped
 def contribution(
@@ -69,10 +73,10 @@ def contribution(
         problem.sources,
         held_out=problem.held_out,
         loss=problem.loss,
-        optimizer=problem.optimizer(flags.rate),
+        optimizer=problem.optimizer(RATE if flags.rate is None else flags.rate),
         epsilon=_budgets(budget, flags.epsilon, problem),
         delta=flags.delta,
-        passes=flags.passes,
+        passes=PASSES if flags.passes is None else flags.passes,
         batch=flags.batch,
         gram=flags.gram,
         noise=flags.noise,

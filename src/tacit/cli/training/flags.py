@@ -18,9 +18,15 @@ class TrainingFlags(Drawing):
         float, typer.Option(help="ε of the whole run beside each reference, with --delta.")
     ] = 4.0
     delta: Annotated[float, typer.Option(help="δ, with --epsilon.")] = 1e-5
-    passes: Annotated[int, typer.Option(help="Passes over the data.")] = 1
-    batch: Annotated[int, typer.Option(help="Examples in a round.")] = 64
-    rate: Annotated[float, typer.Option(help="Learning rate.")] = 0.1
+    passes: Annotated[
+        int | None, typer.Option(help="Passes over the data; the command's own when left out.")
+    ] = None
+    batch: Annotated[
+        int | None, typer.Option(help="Examples in a round; the command's own when left out.")
+    ] = None
+    rate: Annotated[
+        float | None, typer.Option(help="Learning rate; the command's own when left out.")
+    ] = None
     gram: Annotated[
         str,
         typer.Option(
@@ -41,5 +47,5 @@ class TrainingFlags(Drawing):
         super().__post_init__()
         if self.ledger is not None and self.secret is None:
             raise ValueError("--secret: expected the name that --ledger counts under, got none")
-        if not 0.0 < self.rate < float("inf"):
+        if self.rate is not None and not 0.0 < self.rate < float("inf"):
             raise ValueError(f"--rate: expected a finite number above 0, got {self.rate:g}")

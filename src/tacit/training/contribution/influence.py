@@ -52,7 +52,7 @@ def influences(
         for values, way in ((alone, "without noise"), (pairs, "with noise")):
             told.append(
                 Use(
-                    name=f"influence of {name} on held-out log-likelihood, {way}",
+                    name=f"influence of {name} {way}",
                     unit="nats",
                     better="higher",
                     measured=mean_of(values),

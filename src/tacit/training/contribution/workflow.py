@@ -43,7 +43,7 @@ def prepare_contribution(
     epsilon: float | Mapping[str, float],
     delta: float,
     passes: int = 1,
-    batch: int = 64,
+    batch: int | None = None,
     order: int = 0,
     gram: str = "exact",
     noise: str = "optimal",
@@ -71,7 +71,7 @@ def prepare_contribution(
         epsilon: ε > 0 of every source, or of each by its name.
         delta: δ in (0, 1).
         passes: over the data, >= 1.
-        batch: B, examples in a round.
+        batch: B, examples in a round; all of them when left out, which is least noisy.
         order: seed of the shuffles; it must not depend on the data.
         gram: what the noise is shaped by, as in `Indistinguishable`.
         noise: ``"optimal"`` or ``"isotropic"``.
@@ -110,7 +110,7 @@ def prepare_contribution(
     each = _budgets(epsilon, names)
     schedule = Schedule(
         count=len(inputs[0]),
-        batch=integer("batch", batch, minimum=1),
+        batch=len(inputs[0]) if batch is None else integer("batch", batch, minimum=1),
         passes=integer("passes", passes, minimum=1),
         order=integer("order", order, minimum=0),
     )
@@ -201,8 +201,8 @@ def _accuracy(task: Task, model: torch.nn.Module) -> list[Use]:
 
 def _notes(run: Indistinguishable, names: tuple[str, ...], pairs: int) -> list[str]:
     """Say what each budget means for the model's accuracy, and what influence was measured."""
-    shifts = 2.0 * stats.norm.cdf(run.budgets.mu / 2.0) - 1.0
-    most = [f"{name} {percent_up(shift)}" for name, shift in zip(names, shifts.tolist(), strict=True)]
+    shifts = (2.0 * stats.norm.cdf(run.budgets.mu / 2.0) - 1.0).tolist()
+    most = [f"{name} {percent_up(shift)}" for name, shift in zip(names, shifts, strict=True)]
     notes = [
         "With the noise of this run either way, the expected share of right answers on any fixed "
         "examples differs with and without a source by at most (2Φ(μ/2) − 1): "

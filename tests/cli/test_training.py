@@ -1,0 +1,93 @@
+"""``tacit training``: from a table to a model that no source moves beyond its budget."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from tacit.ledger import Ledger
+from tests.cli_runner import Tacit, in_process, refused
+
+QUICK = ("--batch", 30, "--no-influence", "--attacked", 4)
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture
+def mills(tmp_path):
+    source = np.random.default_rng(0)
+    path = tmp_path / "mills.csv"
+    rows = ["mill,kind,length,width"]
+    for i in range(80):
+        length, width = source.normal(size=2)
+        rows.append(f"mill {i % 4},{'long' if length > 0 else 'round'},{length:.4f},{width:.4f}")
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def asked(data, *more):
+    return ("training", "contribution", data, "--source", "mill", "--label", "kind", *QUICK, *more)
+
+
+def test_a_model_is_trained_stored_shown_and_gated(mills, tmp_path, tacit):
+    out, page, book = tmp_path / "r.json", tmp_path / "r.html", tmp_path / "book.db"
+    saved = tmp_path / "model.safetensors"
+    done = tacit(
+        *asked(mills, "--budget", "mill 2=0.5", "--json", out, "--report", page, "--save", saved),
+        *("--ledger", book, "--secret", "mills"),
+    )
+    assert done.code == 0, done.err
+    content = json.loads(out.read_text(encoding="utf-8"))
+    assert content["references"] == [f"without mill {i}" for i in range(4)]
+    assert content["squared"][2] < content["squared"][0]
+    assert max(Ledger(book).spent("mills").gaussian.values()) >= content["squared"][0] ** 0.5
+    with safe_open(saved, "np") as model:
+        assert set(model.keys()) == {"weight", "bias"}
+        assert [name for name, _, _ in json.loads(model.metadata()["features"])] == [
+            "length",
+            "width",
+        ]
+    assert "no guarantee of privacy" in page.read_text(encoding="utf-8")
+    assert any("held-out accuracy" in row for row in tacit("show", out).out.splitlines())
+    assert tacit("gate", out, "--max-success", "0.9").code == 0
+    assert tacit("gate", out, "--max-success", "0.5").code == 1
+
+
+def test_a_dry_run_tells_the_guarantee_and_writes_nothing(mills, tmp_path, tacit):
+    done = tacit(*asked(mills, "--dry-run", "--checkpoint", tmp_path / "run"))
+    assert done.code == 0, done.err
+    assert "with the noise of this run either way" in done.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mills.csv"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--source", "farm"), "farm"),
+        (("--label", "mill", "--category", "kind"), "--label: expected another column"),
+        (("--budget", "mill 9=2"), "--budget: expected SOURCE=EPSILON"),
+        (("--budget", "mill 1=two"), "--budget: expected a number"),
+        (("--epsilon", "-1"), "epsilon"),
+        (("--epsilon", "nan"), "epsilon"),
+        (("--rate", "0"), "--rate: expected"),
+        (("--held-out", "1.5"), "--held-out"),
+        (("--noise", "loud"), "noise: expected"),
+        (("--ledger", "b.db"), "--secret: expected the name"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(mills, tmp_path, monkeypatch, tacit, more, said):
+    monkeypatch.chdir(tmp_path)
+    refused(tacit(*asked(mills, *more)), said)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mills.csv"]
+
+
+def test_a_cell_that_is_no_number_is_placed_and_not_repeated(tmp_path, tacit):
+    path = tmp_path / "bad.csv"
+    path.write_text("mill,kind,length\na,x,1\nb,y,nan\na,x,secretive\nb,y,2\n", encoding="utf-8")
+    done = tacit(*asked(path))
+    refused(done, "line 4, column 3")
+    assert "secretive" not in done.err

@@ -1,0 +1,208 @@
+"""Sources with budgets: what is trained, certified, measured and refused."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from tacit import Ledger
+from tacit.training import Indistinguishable, References, prepare_contribution
+from tacit.training.contribution.influence import best_threshold, mean_of
+from tacit.training.contribution.schedule import Schedule
+
+SOURCES = ("Ada", "Bob", "Cem")
+
+
+def loss(model, inputs, classes):
+    return torch.nn.functional.cross_entropy(model(inputs), classes, reduction="none")
+
+
+def optimizer(parameters):
+    return torch.optim.SGD(parameters, lr=0.5, momentum=0.9)
+
+
+def task(flipped=None):
+    """Two classes by one direction, three sources; one of them may have its labels turned."""
+    torch.manual_seed(0)
+    inputs = torch.randn(120, 4, dtype=torch.float64)
+    classes = (inputs[:, 0] > 0).long()
+    sources = [SOURCES[i % 3] for i in range(90)]
+    data = classes[:90].clone()
+    if flipped is not None:
+        theirs = torch.tensor([name == flipped for name in sources])
+        data = torch.where(theirs, 1 - data, data)
+    return torch.nn.Linear(4, 2).double(), (inputs[:90], data), sources, (inputs[90:], classes[90:])
+
+
+def prepared(flipped=None, **options):
+    model, data, sources, held_out = task(flipped)
+    given = {
+        "loss": loss, "optimizer": optimizer, "epsilon": 4.0, "delta": 1e-5, "batch": 30,
+        "influence": False, "attack": False, **options,
+    }  # fmt: skip
+    return model, prepare_contribution(model, data, sources, held_out=held_out, **given)
+
+
+def test_every_example_comes_once_a_pass_in_an_order_of_its_own():
+    schedule = Schedule(count=11, batch=4, passes=2, order=3)
+    turns = [np.concatenate([schedule.examples(t * 3 + i) for i in range(3)]) for t in range(2)]
+    assert schedule.rounds == 6
+    assert all(sorted(turn.tolist()) == list(range(11)) for turn in turns)
+    assert turns[0].tolist() != turns[1].tolist()
+    groups = np.array([0] * 10 + [1])
+    assert schedule.participations(groups) == 6
+    assert (
+        Schedule(count=11, batch=4, passes=2, order=3).participations(groups * 0 - groups) == 2 * 3
+    )
+
+
+def test_the_budget_of_each_source_is_its_own_and_told_before():
+    budgets = {"Ada": 4.0, "Bob": 1.0, "Cem": 2.0}
+    model, found = prepared(epsilon=budgets)
+    before = copy.deepcopy(model.state_dict())
+    told = found.guarantees
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    release = found.draw()
+    assert release.guarantees == told
+    assert release.references == ("without Ada", "without Bob", "without Cem")
+    alone = prepared(epsilon=1.0)[1].guarantees[0].success
+    assert alone < release.guarantees[0].success
+    assert release.squared[1] < release.squared[2] < release.squared[0]
+    with pytest.raises(ValueError, match="drawn already"):
+        found.draw()
+
+
+def test_noise_and_batches_are_those_of_the_loop_by_hand():
+    model, found = prepared(rng=5, passes=2)
+    hand = copy.deepcopy(model)
+    found.draw()
+    inputs, classes = task()[1]
+    groups = np.arange(90) % 3
+    schedule = Schedule(count=90, batch=30, passes=2, order=0)
+    run = Indistinguishable(
+        hand, optimizer(hand.parameters()), References.leave_out(SOURCES), loss=loss,
+        epsilon=4.0, delta=1e-5, rounds=6, rng=5,
+    )  # fmt: skip
+    for number in range(6):
+        chosen = schedule.examples(number)
+        run.step((inputs[chosen], classes[chosen]), groups[chosen])
+    for one, other in zip(model.parameters(), hand.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_source_that_lies_has_negative_influence_and_less_with_noise():
+    _, found = prepared("Bob", influence=True, repeats=3, passes=4, epsilon=1.0)
+    use = {one.name: one.measured for one in found.draw().use}
+    plain = use["influence of Bob without noise"]
+    assert plain.high < 0.0
+    assert use["influence of Ada without noise"].low > 0.0
+    assert "held-out accuracy" in use
+
+
+def test_influence_without_noise_is_that_of_two_trainings():
+    _, found = prepared(influence=True, repeats=2)
+    use = {one.name: one.measured.value for one in found.draw().use}
+    model, (inputs, classes), _, held_out = task()
+    scores = []
+    for left_out in (None, 2):
+        one = copy.deepcopy(model)
+        steps = optimizer(one.parameters())
+        for number in range(3):
+            chosen = Schedule(count=90, batch=30, passes=1, order=0).examples(number)
+            weights = torch.from_numpy((chosen % 3 != (-1 if left_out is None else left_out)) / 30)
+            steps.zero_grad()
+            (loss(one, inputs[chosen], classes[chosen]) * weights).sum().backward()
+            steps.step()
+        scores.append(-float(loss(one, *held_out).mean().detach()))
+    expected = scores[0] - scores[1]
+    assert use["influence of Cem without noise"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_attack_is_no_better_than_the_certificate():
+    _, found = prepared(attack=True, attacked=8, epsilon=1.0)
+    release = found.draw()
+    (attack,) = release.attacks
+    assert attack.trials == 8
+    assert attack.task == release.guarantees[0].task
+    assert attack.success.low <= release.guarantees[0].success
+
+
+def test_an_attack_on_a_run_without_noise_to_speak_of_wins():
+    _, found = prepared("Bob", attack=True, attacked=12, epsilon=1e4)
+    release = found.draw()
+    assert release.attacks[0].success.value > 0.8
+
+
+def test_a_refusal_of_the_ledger_leaves_the_run_to_be_drawn(tmp_path):
+    book = Ledger(tmp_path / "book.db")
+    book.set_budget("sources", mu=0.1)
+    _, found = prepared()
+    with pytest.raises(ValueError, match="budget"):
+        found.draw(ledger=book, secret="sources")
+    assert found.draw().rounds == 3
+
+
+def test_a_run_goes_on_from_its_checkpoint(tmp_path):
+    book = Ledger(tmp_path / "book.db")
+    _, whole = prepared(checkpoint=tmp_path / "run")
+    torn = whole.begin(ledger=book, secret="s", no_budget=False)
+    inputs, classes = task()[1]
+    chosen = Schedule(count=90, batch=30, passes=1, order=0).examples(0)
+    torn.step((inputs[chosen], classes[chosen]), chosen % 3)
+    release = prepared(checkpoint=tmp_path / "run")[1].draw(ledger=book, secret="s")
+    assert release.rounds == 3
+    assert max(book.spent("s").gaussian.values()) == pytest.approx(
+        float(np.sqrt(release.squared.max())), rel=1e-9
+    )
+
+
+def test_the_interval_of_a_mean_is_students():
+    values = np.array([1.0, 2.0, 4.0])
+    found = mean_of(values)
+    expected = stats.t.interval(0.95, 2, loc=7 / 3, scale=stats.sem(values))
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
+def test_the_best_threshold_parts_two_samples_either_way():
+    low, high = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    assert best_threshold(low, high) == (2.5, True)
+    assert best_threshold(high, low) == (2.5, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"epsilon": {"Ada": 1.0, "Bob": 1.0}}, "epsilon: expected every source, got none for 1"),
+        ({"epsilon": {"Zoe": 1.0}}, "epsilon: expected sources of the data"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"passes": 0}, "passes: expected"),
+        ({"batch": 0}, "batch: expected"),
+        ({"repeats": 1}, "repeats: expected"),
+        ({"attacked": 5}, "attacked: expected an even number"),
+        ({"optimizer": None}, "optimizer: expected a function"),
+        ({"held_out": (torch.randn(3, 4), torch.zeros(2))}, "held_out: expected a target"),
+        (
+            {"held_out": (torch.full((2, 4), float("nan")), torch.zeros(2))},
+            "held_out: expected fin",
+        ),
+    ],
+)
+def test_bad_arguments_are_named(options, sentence):
+    model, data, sources, held_out = task()
+    given = {
+        "held_out": held_out, "loss": loss, "optimizer": optimizer, "epsilon": 1.0, "delta": 1e-5,
+        **options,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=sentence):
+        prepare_contribution(model, data, sources, **given)
+
+
+def test_sources_must_be_two_and_one_an_example():
+    model, data, sources, held_out = task()
+    given = {"held_out": held_out, "loss": loss, "optimizer": optimizer, "epsilon": 1.0}
+    for names, sentence in ((["Ada"] * 90, "at least 2"), (sources[:-1], "expected 90 names")):
+        with pytest.raises(ValueError, match=f"sources: .*{sentence}"):
+            prepare_contribution(model, data, names, delta=1e-5, **given)
