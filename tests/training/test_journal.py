@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from tacit import Ledger
 from tacit.training.journal import CHARGED, STATE
 
 from .runs import flat, run_of, task
@@ -46,6 +47,20 @@ def test_a_kill_loses_no_charge(tmp_path, place, charged):
         run.step((inputs, targets), GROUPS)
     with pytest.raises(ValueError, match="spent"):
         run.step((inputs, targets), GROUPS)
+
+
+def test_the_ledger_entry_of_a_run_taken_up_is_committed_at_its_end(tmp_path):
+    ledger = Ledger(tmp_path / "book.db")
+    model, inputs, targets = task()
+    given = {"rounds": 2, "checkpoint": tmp_path / "run", "ledger": ledger, "secret": "s"}
+    run_of(model, **given).step((inputs, targets), GROUPS)
+    assert ledger.spent("s").open == 1
+    again = run_of(task()[0], **given)
+    again.step((inputs, targets), GROUPS)
+    again.release()
+    assert (ledger.spent("s").open, ledger.spent("s").releases) == (0, 1)
+    assert run_of(task()[0], **given).release().rounds == 2
+    assert ledger.spent("s").releases == 1
 
 
 def test_a_seeded_run_never_draws_the_same_noise_twice(tmp_path):

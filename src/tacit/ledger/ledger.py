@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tacit._ground.checks import boolean
+from tacit._ground.checks import boolean, integer
 from tacit.guarantees import Guarantee
 from tacit.ledger.account import Account
 from tacit.ledger.chain import ADVICE, Page, append, check_head, lock_page, now, read_page
@@ -254,6 +254,18 @@ class Ledger:
             # the names it may be a misspelling of are sought while no other process waits
             raise NoBudgetError(name, self.near(name), error.budgeted) from None
         return Reservation(self._store, number, name)
+
+    def reserved(self, number: int, secret: str) -> Reservation:
+        """Return a reservation that an earlier process made, to be committed or cancelled.
+
+        Args:
+            number: ``Reservation.number``.
+            secret: the name that it counts against.
+
+        Raises:
+            ValueError: a bad argument; what the ledger does not have is refused when it is used.
+        """
+        return Reservation(self._store, integer("number", number, minimum=0), _secret(secret))
 
     def _spend(
         self, secret: str, charges: Sequence[Charge], row: dict[str, Any], no_budget: bool

@@ -18,6 +18,16 @@ Drawn = TypeVar("Drawn", bound=Release)
 class Reserved(Protocol):
     """A cost that is counted already, for one release."""
 
+    @property
+    def number(self) -> int:
+        """Its place in the ledger."""
+        ...
+
+    @property
+    def status(self) -> str:
+        """Return "reserved", "drawn", "committed" or "cancelled"."""
+        ...
+
     def mark_drawn(self) -> None:
         """Say that the noise is drawn from here on."""
         ...
@@ -44,6 +54,10 @@ class Book(Protocol):
         no_budget: bool = False,
     ) -> Reserved:
         """Count the cost of a release that is about to be drawn, or refuse."""
+        ...
+
+    def reserved(self, number: int, secret: str) -> Reserved:
+        """Return what an earlier process reserved."""
         ...
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tacit._ground.checks import integer
 from tacit._ground.files import absolute, atomic_stream, held, read_bytes, write_text_atomic
 
 DECLARED, CHARGED, STATE = "declared.json", "charged.jsonl", "state.pt"
+RESERVED = "reserved.json"
 FIELDS = {"rounds", "charges", "energies", "model", "optimizer"}
 
 
@@ -77,6 +78,21 @@ class Journal:
             os.fsync(stream.fileno())
             self._size = stream.tell()
         self._charges.append(entry)
+
+    def reserve(self, numbers: Sequence[int]) -> None:
+        """Write where in a ledger the run is counted."""
+        text = documents.dumps(list(numbers), name="numbers")
+        write_text_atomic("checkpoint", self.folder / RESERVED, text)
+
+    def reserved(self) -> list[int]:
+        """Return where in a ledger the run is counted; nothing where it is in none."""
+        path = self.folder / RESERVED
+        if not path.exists():
+            return []
+        found = documents.loads(read_bytes("checkpoint", path), name="checkpoint")
+        if not isinstance(found, list):
+            raise ValueError(f"checkpoint: {RESERVED} is damaged")
+        return [integer("checkpoint.reserved", one, minimum=0, maximum=None) for one in found]
 
     def check_alone(self) -> None:
         """Refuse to go on where another process has written meanwhile."""

@@ -29,6 +29,10 @@ def counted(mu: float) -> GaussianDP:
     )
 
 
+# What a release is called in the ledger when its record is there.
+COMMITTED = "committed"
+
+
 class Purse:
     """Reserves once, whatever happens to the run afterwards.
 
@@ -70,9 +74,27 @@ class Purse:
         place = str(getattr(self._ledger, "location", ""))
         return [place, *(secret for secret, _, _ in self._wanted)]
 
-    def taken_up(self) -> None:
-        """Say that an earlier process of the same run reserved already."""
+    @property
+    def numbers(self) -> list[int]:
+        """Places in the ledger of what is reserved and not yet committed."""
+        return [held.number for held in self._reservations]
+
+    def taken_up(self, numbers: Sequence[int]) -> None:
+        """Go on with what an earlier process of the same run reserved.
+
+        Args:
+            numbers: its places in the ledger.
+
+        Raises:
+            ValueError: the ledger has no such release.
+        """
         self._done = True
+        if self._ledger is not None and len(numbers) == len(self._wanted):
+            held = [
+                self._ledger.reserved(number, secret)
+                for number, (secret, _, _) in zip(numbers, self._wanted, strict=True)
+            ]
+            self._reservations = [one for one in held if one.status != COMMITTED]
 
     def reserve(self) -> None:
         """Reserve everything, the first time; all secrets or an error that names the first."""
