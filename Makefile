@@ -7,6 +7,9 @@ BENCH_INSTALLED := $(VENV)/.installed-bench
 INSTALLED_SERVICES := $(VENV)/.installed-services
 INSTALLED_SITE := $(VENV)/.installed-site
 
+# Bytecode is kept whatever the environment says: every process would compile Tacit and its tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # glibc gives blocks of this size back after every use; keeping them makes training a tenth faster.
 export MALLOC_MMAP_THRESHOLD_ := 4294967296
 export MALLOC_TRIM_THRESHOLD_ := 8589934592

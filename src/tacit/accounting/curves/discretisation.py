@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
@@ -73,6 +72,9 @@ class LossMasses:
     @cached_property
     def _relative(self) -> Array:
         """R_j = Σ_{k >= j} p_k exp(ℓ_j − ℓ_k)."""
+        # takes longer to import than all else that accounting needs
+        from scipy.signal import lfilter
+
         decay = math.exp(-self.step)
         sums: Array = lfilter([1.0], [1.0, -decay], self.masses[::-1])[::-1]
         return sums
