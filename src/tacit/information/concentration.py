@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 
 from tacit._ground.checks import Array, as_float, in_interval, vector
 from tacit._ground.numbers import EPS
@@ -13,6 +15,8 @@ from tacit._ground.numbers import EPS
 # Relative to the bet that is best when the pilot's moments are right; e-values may be averaged.
 BET_FACTORS = (1.0, 0.25, 0.05)
 BISECTIONS = 200
+# How near the end is known before the halvings, relative to it.
+BRACKET = 1e-8
 SMALLEST_SAMPLE = 2
 
 
@@ -151,21 +155,36 @@ def _bets(pilot: Array, count: int, log_level: float) -> Array:
 def _least_unrejected(values: Array, bets: Array, log_level: float) -> float:
     """Return the smallest m >= 0 whose averaged wealth is at most 1/δ, rounded down."""
     slack = 4.0 * EPS * values.size
+    # Wealth falls as m rises: all up to the first are rejected, none from the second on.
+    most_rejected, least_kept = -math.inf, math.inf
 
-    def rejected(mean: float) -> bool:
-        wealth = []
-        for bet in bets:
-            if bet * mean >= 1.0:
-                wealth.append(-math.inf)
-                continue
-            wealth.append(float(np.log1p(bet * (values - mean)).sum()))
+    @cache
+    def excess(mean: float) -> float:
+        nonlocal most_rejected, least_kept
+        beyond = values - mean
+        wealth = [
+            float(np.log1p(bet * beyond).sum()) if bet * mean < 1.0 else -math.inf for bet in bets
+        ]
         # Rounding of the sum is against the rejection.
         total = float(np.logaddexp.reduce(np.asarray(wealth))) - math.log(len(bets))
-        return total - slack > log_level
+        found = total - slack - log_level
+        if found > 0.0:
+            most_rejected = max(most_rejected, mean)
+        else:
+            least_kept = min(least_kept, mean)
+        return found
+
+    def rejected(mean: float) -> bool:
+        return mean <= most_rejected or (mean < least_kept and excess(mean) > 0.0)
 
     low, high = 0.0, float(values.mean())
     if not rejected(low):
         return 0.0
+    if -math.inf < excess(high) < 0.0:
+        # a few steps to the end, which spare most of the halvings a pass over the values
+        end = brentq(excess, low, high, xtol=BRACKET * high, rtol=BRACKET)
+        for beside in (1.0 - 2.0 * BRACKET, 1.0 + 2.0 * BRACKET):
+            rejected(beside * end)
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         if not low < middle < high or high - low <= 1e-7 * high:
