@@ -221,13 +221,9 @@ def test_a_flag_of_a_neighbour_names_the_right_one(data: Path, tacit: Tacit) -> 
     refused(done, "--epsilon", "--success or --mi-budget")
 
 
-def test_bad_input_in_a_real_process(data: Path, tmp_path: Path) -> None:
+def test_bad_input_in_a_real_process(data: Path) -> None:
     command = ("statistic", data, "--query", "mean", "--columns", "a")
     refused(subprocess_tacit(*command, "--success", "0.4"), "success")
-    refused(subprocess_tacit("statistics"), "statistics")
-    refused(
-        subprocess_tacit("gate", tmp_path / "none.json", "--max-success", "0.6"), "no such file"
-    )
 
 
 @pytest.mark.parametrize(

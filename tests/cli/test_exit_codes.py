@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runner import QUICK, refused, subprocess_tacit, write_table
+from tests.cli_runner import QUICK, in_process, refused, subprocess_tacit, write_table
 
 FULL = Path("/dev/full")
 MIDDLE = """import json
@@ -126,17 +126,21 @@ def test_a_closed_pipe_is_no_threshold(folder: Path, command: tuple[str, ...]) -
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_every_value_is_printed_and_no_file_is_replaced(folder: Path) -> None:
+def test_every_value_is_printed_and_no_file_is_replaced(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    tacit = in_process(capsys)
     command = ("statistic", "table.csv", "--query", "mean+std+covariance", "--columns", "a,b,c")
     command += ("--success", "0.6", "--no-attack", *QUICK)
-    done = subprocess_tacit(*command, "--json", "o.json", "--report", "r.html", cwd=folder)
+    done = tacit(*command, "--json", "o.json", "--report", "r.html")
     assert done.code == 0, done.err
     for name in ("mean[c]", "std[a]", "cov[a,a]", "cov[c,c]"):
         assert f"{name} = " in done.out
     assert "more" not in done.out.partition("guarantee")[0]
-    shown = subprocess_tacit("show", "o.json", cwd=folder)
+    shown = tacit("show", "o.json")
     assert "cov[c,c] = " in shown.out
     before = (folder / "o.json").read_bytes(), (folder / "r.html").read_bytes()
-    refused(subprocess_tacit(*command, "--json", "o.json", cwd=folder), "--json", "--force")
-    refused(subprocess_tacit(*command, "--report", "r.html", cwd=folder), "--report", "--force")
+    refused(tacit(*command, "--json", "o.json"), "--json", "--force")
+    refused(tacit(*command, "--report", "r.html"), "--report", "--force")
     assert before == ((folder / "o.json").read_bytes(), (folder / "r.html").read_bytes())

@@ -10,7 +10,7 @@ import pytest
 
 from tacit.ledger import Ledger
 from tacit.statistics import NumbersRelease, fingerprint
-from tests.cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
+from tests.cli_runner import QUICK, Tacit, in_process, refused, write_table
 
 BOUNDS = ("--bounds", "a=-4:4,b=-20:20")
 
@@ -206,14 +206,16 @@ def test_the_promises_side_by_side(data: Path, tmp_path: Path, tacit: Tacit) -> 
     assert "no promise about the table" in without.out
 
 
-def test_a_file_named_compare_is_a_file(data: Path, tmp_path: Path) -> None:
+def test_a_file_named_compare_is_a_file(
+    data: Path, tmp_path: Path, tacit: Tacit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     data.rename(tmp_path / "compare")
     rest = ("--query", "mean", "--columns", "a", "--success", "0.6", "--dry-run")
-    assert subprocess_tacit("statistic", "./compare", *rest, cwd=tmp_path).code == 0
-    last = subprocess_tacit("statistic", *rest, "compare", cwd=tmp_path)
+    assert tacit("statistic", "./compare", *rest).code == 0
+    last = tacit("statistic", *rest, "compare")
     assert last.code == 0, last.err
-    missing = subprocess_tacit("statistic", "compare", cwd=tmp_path)
-    refused(missing, "--query")
+    refused(tacit("statistic", "compare"), "--query")
 
 
 def test_what_a_terminal_obeys_is_not_printed(tmp_path: Path, tacit: Tacit) -> None:

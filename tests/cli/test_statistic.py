@@ -25,7 +25,7 @@ def data(tmp_path: Path) -> Path:
     return write_table(tmp_path)
 
 
-def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path) -> None:
+def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path, tacit: Tacit) -> None:
     done = subprocess_tacit(
         *("statistic", data.name, "--query", "mean", "--columns", "a,b", "--success", "0.55"),
         *(
@@ -70,8 +70,8 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path) -> None:
     assert entry.guarantee == release.guarantee
     assert entry.record is not None
     assert entry.record["release"] == release.release.tolist()
-    assert subprocess_tacit("gate", "out.json", "--max-success", "0.55", cwd=tmp_path).code == 0
-    crossed = subprocess_tacit("gate", "out.json", "--max-success", "0.51", cwd=tmp_path)
+    assert tacit("gate", tmp_path / "out.json", "--max-success", "0.55").code == 0
+    crossed = tacit("gate", tmp_path / "out.json", "--max-success", "0.51")
     assert crossed.code == 1
     assert "crossed: success bound" in crossed.out
 
