@@ -168,7 +168,8 @@ def test_the_stored_model_predicts_docstrings_it_never_saw():
     score = perplexity(model.network, unseen, model.context)
     # Other versions of the packages have other docstrings, some of which it has seen.
     assert score <= 1.25 * model.recipe["held_out_perplexity"]
-    shuffled = unseen[torch.randperm(len(unseen), generator=torch.Generator().manual_seed(0))]
+    order = torch.randperm(len(unseen), generator=torch.Generator().manual_seed(0))
+    shuffled = unseen[order[: len(unseen) // 10]]
     assert perplexity(model.network, shuffled, model.context) > 10 * score
 
 

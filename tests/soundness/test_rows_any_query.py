@@ -108,7 +108,7 @@ def test_the_mean_success_over_every_fall_of_the_coins_is_certified(numbers):
     """All 2^P falls, every flip: at failure 1e-4 none of 1,000 pools may be above."""
     used = []
     for number in numbers:
-        plan, function, rows, success = planned_or_refused(number, "swaps", 150)
+        plan, function, rows, success = planned_or_refused(number, "swaps", 100)
         if plan is None:
             continue
         falls, members = zip(*every_draw(plan.pairing), strict=True)

@@ -15,8 +15,8 @@ from tacit.statistics.sessions.posterior import Posterior
 from .registry import certifies
 from .swaps import pool
 
-# The first of the sessions are run every time, all of them by `make test-thorough`.
-QUICK, SESSIONS, CHUNKS = 30, 1000, 5
+# Three answers each; the first are run every time, all of them by `make test-thorough`.
+QUICK, SESSIONS, CHUNKS = 30, 400, 5
 QUERIES = ("mean", "sum", "std", "histogram:x0:-1,0,1", "second-moments", "median")
 
 every_session = pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_the_noise_published_keeps_every_reference_within_its_distance(count, gr
 @certifies(SuccessBound)
 def test_rounds_that_build_on_each_other_stay_within_the_success_certified():
     """The best test of one reference: its likelihood ratio, summed over adaptive rounds."""
-    told, rounds, trials = [], 6, 250
+    told, rounds, trials = [], 4, 250
     for number in range(trials):
         model, inputs, targets = task(1)
         groups = np.arange(10) % REFERENCES
