@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
+from tacit.hidden_states.audit import sweep as tacit_sweep  # noqa: E402
 from tests.cli.small_model import CUT, WORDS, write_model, write_texts  # noqa: E402
 from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
 
@@ -84,8 +85,16 @@ def test_a_release_holds_no_clean_state_and_is_attacked(
 
 
 def test_geometry_sweep_and_codebook_speak_json(
-    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = []
+    mapped = tacit_sweep.parallel_map
+
+    def counted(*given: object, **more: object) -> object:
+        asked.append(more["workers"])
+        return mapped(*given, **more)
+
+    monkeypatch.setattr(tacit_sweep, "parallel_map", counted)
     measured = tacit(
         "hidden", "geometry", "--layer", "1", *given, "--calibration", "300", "--json", "-"
     )
@@ -94,9 +103,12 @@ def test_geometry_sweep_and_codebook_speak_json(
     sizes = ("--bank", "200", "--calibration", "300")
     swept = tacit(
         "hidden", "sweep", "--layers", "1", "--mechanisms", "isotropic,argmax", "--kl-budgets",
-        "0.1", "--codewords", "8", "--measured", "80", *given, *sizes, "--json", "-",
+        "0.1", "--codewords", "8", "--measured", "80", *given, *sizes, "--workers", "2",
+        "--json", "-",
     )  # fmt: skip
     assert swept.code == 0, swept.err
+    assert asked == [2]
+    assert "read by whoever holds the release alone (protocol B)" in swept.err
     # noise is read in three ways, the likeliest token in two
     assert len(json.loads(swept.out)) == 5
     out = tmp_path / "book.safetensors"
@@ -283,6 +295,7 @@ def test_a_prompt_that_is_too_long_is_named_by_its_line(
         (("hidden", "geometry", "--layer", "1", "--wrong", "2"), ("--wrong",)),
         (("hidden", "geometry", "--layer", "1", "--calibration", "0"), ("--calibration",)),
         (("hidden", "sweep", "--layers", "1,x"), ("--layers",)),
+        (("hidden", "sweep", "--layers", "1", "--workers", "0"), ("--workers", "1")),
         (("audit", "model", "--layer", "1", "--codewords", "a"), ("--codewords",)),
         (
             ("hidden", "release", "--layer", "1", "--kl-budget", "nan", "--out", "x.safetensors"),

@@ -44,6 +44,11 @@ LeastCell = Annotated[
     int, typer.Option(help="Calibration prompts that a codeword is the average of at least.")
 ]
 Out = Annotated[str, typer.Option(help="Safetensors file to write.")]
+# Whom a release is for, by protocol.
+READERS = {
+    "A": "also holds the clean earlier positions (protocol A)",
+    "B": "holds the release alone (protocol B)",
+}
 
 
 @app.command()
@@ -107,6 +112,10 @@ def sweep(
     out: Annotated[
         str | None, typer.Option(help="JSON lines to write, and to resume from.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes with a model each; when left out, only this one."),
+    ] = None,
     json: Json = None,
     force: Force = False,
     *,
@@ -114,6 +123,8 @@ def sweep(
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
     output = json_output(json, force, {"--texts": source.texts, "--out": out})
+    if workers is not None:
+        integer("--workers", workers, minimum=1)
     levels = listed("--layers", layers, int)
     budgets = listed("--kl-budgets", kl_budgets, float)
     targets = listed("--epsilons", epsilons, float)
@@ -136,13 +147,14 @@ def sweep(
             sizes=sizes_of(measured),
             out=out,
             rng=source.seed,
+            workers=workers,
             progress=progress,
         )
     output.write([point.to_dict() for point in points])
     console = output.console
     counts = ", ".join(
-        f"{sum(point.in_middle for point in read)} of {len(read)} under protocol {protocol}"
-        for protocol in ("A", "B")
+        f"{sum(point.in_middle for point in read)} of {len(read)} read by whoever {known}"
+        for protocol, known in READERS.items()
         if (read := [point for point in points if point.protocol == protocol])
     )
     console.print(Text(f"In the middle that is said to be empty: {counts}.", "bold"))

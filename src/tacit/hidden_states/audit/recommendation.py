@@ -173,7 +173,11 @@ def _gains(chosen: Point) -> str:
 def _why_none(every: list[Point], wish: Wish) -> tuple[str, ...]:
     read = [point for point in every if point.protocol == wish.protocol]
     if not read:
-        return (f"No release was read under protocol {wish.protocol}.",)
+        whose = {
+            "A": "by whoever also holds the clean earlier positions",
+            "B": "by whoever holds the release alone",
+        }[wish.protocol]
+        return (f"No release was read {whose} (protocol {wish.protocol}).",)
     known = [point for point in read if wish.releases == 1 or point.bound is not None]
     if not known:
         return (f"No theorem bounds {wish.releases} releases about one prompt of those measured.",)

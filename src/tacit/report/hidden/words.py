@@ -90,10 +90,13 @@ def _kept(chosen: Point) -> str:
         lost += f", median {median}, 95% quantile {tail}"
     if chosen.protocol == "B":
         return (
-            f"the release alone gives the model’s next token for {kept} of prompts (protocol B, "
+            f"the release alone gives the model’s next token for {kept} of prompts (protocol B; "
             f"{lost})"
         )
-    return f"the model’s next token stays the same for {kept} of prompts (protocol A, {lost})"
+    return (
+        f"the model’s next token stays the same for {kept} of prompts (protocol A: the earlier "
+        f"positions are clean; {lost})"
+    )
 
 
 def words(point: Point) -> str:
