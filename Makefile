@@ -17,7 +17,7 @@ export MALLOC_TRIM_THRESHOLD_ := 8589934592
 # Bytecode is compiled at the end, on all cores: pip would do it on one.
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 define COMPILE
-@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
+@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib src >/dev/null 2>&1 || true
 endef
 
 # The CPU build of torch where its index answers, before anything that depends on torch can pull a
