@@ -26,13 +26,13 @@ from tacit.training.poisoning.sources import Sources, cross_entropy
 DELTA, TARGET = 1e-5, 0
 FULL = {
     "train": 20_000, "public": 10_000, "passes": 4, "test": 1_000, "sources": [10, 20, 40],
-    "rounds": 30, "batch": 300, "rate": 0.05, "public_rate": 0.05, "momentum": 0.9, "angle": 90.0,
+    "rounds": 30, "batch": 300, "rate": 0.03, "public_rate": 0.05, "momentum": 0.9, "angle": 90.0,
     "epsilons": [4.0, 8.0], "triggers": ["blended", "low-frequency"], "alpha": 0.4, "norm": 6.0,
-    "frequencies": 4, "seeds": 3, "isotropic": [10.0, 25.0, 60.0, 150.0],
+    "frequencies": 4, "seeds": {"optimal": 3, "reference": 2}, "isotropic": [10.0, 30.0, 90.0],
 }  # fmt: skip
 FAST = {
     **FULL, "train": 400, "public": 200, "passes": 1, "test": 200, "sources": [4], "rounds": 3,
-    "batch": 40, "epsilons": [8.0], "seeds": 1, "isotropic": [16.0, 64.0],
+    "batch": 40, "epsilons": [8.0], "seeds": {"optimal": 1, "reference": 1}, "isotropic": [16.0, 64.0],
 }  # fmt: skip
 
 
@@ -116,7 +116,7 @@ class Poisoning:
         first = 100 * (way == "reference")
         return [
             self._row(trigger, count, way, seed=first + seed, **options)
-            for seed in range(self.sizes["seeds"])
+            for seed in range(self.sizes["seeds"][way])
         ]
 
     def _ladder(self, count: int) -> list[tuple[float, float]]:

@@ -1,15 +1,17 @@
 """Training beside references: what is published is no farther from them than certified."""
 
+from math import erf
+
 import numpy as np
 import pytest
 import torch
 
 from tacit.attacks import audit_one_run, coins
 from tacit.guarantees import GaussianDP, Indistinguishability, SuccessBound
-from tacit.training import Indistinguishable, References
+from tacit.training import Indistinguishable, References, bounded_success, robust_aggregate
 from tests.training.runs import flat, gradients, run_of, task
 
-from .registry import certifies
+from .registry import bounds, certifies
 
 REFERENCES, SQUARED = 5, 0.7
 QUICK, DRAWS = 800, 10_000
@@ -50,6 +52,44 @@ def test_the_noise_published_keeps_every_reference_within_its_distance(count, gr
     assert farthest(noise, differences) <= SQUARED * (1.0 + slack)
     # and half of it is found out
     assert farthest(0.5 * noise, differences) > SQUARED * (1.0 + slack)
+
+
+@certifies(Indistinguishability, SuccessBound)
+@pytest.mark.parametrize("noise", ["optimal", "isotropic"])
+@pytest.mark.parametrize("count", [QUICK, pytest.param(DRAWS, marks=pytest.mark.thorough)])
+def test_the_noise_of_a_robust_aggregate_keeps_every_source_within_its_distance(noise, count):
+    model, _, _ = task(0)
+    start = flat(model)
+    sources = np.random.default_rng(3).normal(size=(REFERENCES, start.size)) + 0.5
+    sources[0] *= -4.0
+    gradient, differences = robust_aggregate(sources, angle=70.0)
+    options = {"rounds": count, "mu": np.sqrt(SQUARED * count), "noise": noise}
+    run, found = run_of(model, REFERENCES, **options), []
+    for _ in range(count):
+        run.update(gradient, differences)
+        found.append(start - flat(model) - gradient)
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), model.parameters())
+    slack = SIGMAS * np.sqrt(2.0 / count)
+    assert farthest(np.array(found), differences) <= SQUARED * (1.0 + slack)
+    assert farthest(0.5 * np.array(found), differences) > SQUARED * (1.0 + slack)
+
+
+@bounds(bounded_success)
+@pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
+def test_no_event_is_likelier_under_the_shift_than_the_bound_on_attack_success(mu):
+    """Unions of intervals of the line, their probabilities by the error function."""
+    source = np.random.default_rng(0)
+    for _ in range(300):
+        ends = np.sort(source.normal(0.5 * mu, 2.0 + mu, size=6))
+        reference, real = (
+            sum(0.5 * (erf((b - at) / 2**0.5) - erf((a - at) / 2**0.5)) for a, b in ends.reshape(3, 2))
+            for at in (0.0, mu)
+        )
+        assert real <= bounded_success(reference, mu) + 1e-12
+    # and the half line reaches it
+    cut = 0.3
+    tails = [0.5 * (1.0 - erf((cut - at) / 2**0.5)) for at in (0.0, mu)]
+    assert tails[1] == pytest.approx(bounded_success(tails[0], mu), rel=1e-9)
 
 
 @pytest.mark.thorough

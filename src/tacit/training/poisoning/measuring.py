@@ -11,6 +11,7 @@ import torch
 from scipy import stats
 
 from tacit._ground.checks import in_interval, positive
+from tacit._ground.numbers import EPS
 from tacit.attacks.intervals import chernoff_interval, proportion_interval
 from tacit.measured import Interval
 from tacit.training.poisoning.sources import Images, LabelledImages, check_target
@@ -19,6 +20,8 @@ from tacit.training.poisoning.triggers import Trigger
 CONFIDENCE = 0.95
 # Images of one forward pass.
 AT_ONCE = 500
+# Units in the last place by which Φ and its inverse may be off together.
+ROUNDING = 64.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ def measured(
 
 
 def bounded_success(reference: float, mu: float) -> float:
-    """Return the largest attack success beside a reference: ``Φ(Φ⁻¹(p) + μ)``.
+    """Return the largest attack success beside a reference, ``Φ(Φ⁻¹(p) + μ)``, rounded up.
 
     Both are averages over the noise: p of the model that the reference without the malicious
     source gives with the noise of this run, the bound of the model that is released.
@@ -99,7 +102,8 @@ def bounded_success(reference: float, mu: float) -> float:
     Source: Dong, Roth and Su (2022), Theorem 2.7: no test has more power at its level.
     """
     level = in_interval("reference", reference, 0.0, 1.0)
-    return float(stats.norm.cdf(stats.norm.ppf(level) + positive("mu", mu)))
+    found = float(stats.norm.cdf(stats.norm.ppf(level) + positive("mu", mu)))
+    return min(1.0, found * (1.0 + ROUNDING * EPS))
 
 
 def mean_over_noise(shares: Sequence[float]) -> Interval:

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from tacit._ground.checks import boolean, integer
+from tacit._ground.checks import boolean, in_interval, integer
 from tacit.compute.progress import progress_bar
 from tacit.releases.form import Attack, Use
 from tacit.text import percent, percent_up
+from tacit.training.checks import check_model
 from tacit.training.indistinguishable import Indistinguishable
 from tacit.training.poisoning.aggregation import ANGLE
 from tacit.training.poisoning.measuring import (
@@ -112,15 +113,16 @@ def prepare_poisoning(
 
     Source: dsi, Sec. 5.2, App. F.3 and Algorithm 2.
     """
-    if not isinstance(model, torch.nn.Module):
-        raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    check_model(model, cross_entropy)
     if not callable(optimizer):
         raise ValueError(f"optimizer: expected a function, got {type(optimizer).__name__}")
+    if angle is not None:
+        in_interval("angle", angle, 0.0, 180.0, open_low=True)
+    _check_fit(model, data, test, trigger, target)
     held = Sources(
         data=data, count=sources, batch=batch, malicious=malicious, trigger=trigger, target=target,
         order=order,
     )  # fmt: skip
-    _check_fit(model, data, test, trigger, target)
     steps = integer("iterations", iterations, minimum=1)
     rounds = max(1, held.a_pass * integer("passes", passes, minimum=1) // steps)
     training = PoisonedTraining(
