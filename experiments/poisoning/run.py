@@ -32,7 +32,8 @@ FULL = {
 }  # fmt: skip
 FAST = {
     **FULL, "train": 400, "public": 200, "passes": 1, "test": 200, "sources": [4], "rounds": 3,
-    "batch": 40, "epsilons": [8.0], "seeds": {"optimal": 1, "reference": 1}, "isotropic": [16.0, 64.0],
+    "batch": 40, "epsilons": [8.0], "seeds": {"optimal": 1, "reference": 1},
+    "isotropic": [16.0, 64.0],
 }  # fmt: skip
 
 

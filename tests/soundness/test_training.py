@@ -82,7 +82,10 @@ def test_no_event_is_likelier_under_the_shift_than_the_bound_on_attack_success(m
     for _ in range(300):
         ends = np.sort(source.normal(0.5 * mu, 2.0 + mu, size=6))
         reference, real = (
-            sum(0.5 * (erf((b - at) / 2**0.5) - erf((a - at) / 2**0.5)) for a, b in ends.reshape(3, 2))
+            sum(
+                0.5 * (erf((b - at) / 2**0.5) - erf((a - at) / 2**0.5))
+                for a, b in ends.reshape(3, 2)
+            )
             for at in (0.0, mu)
         )
         assert real <= bounded_success(reference, mu) + 1e-12

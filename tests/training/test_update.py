@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.training import Indistinguishable, ReferenceSpentError, References
+from tacit.training import Indistinguishable, References, ReferenceSpentError
 from tests.training.runs import flat, run_of, squares, task
 
 NAMES = References.leave_out(["Ada", "Bob", "Cem"])
@@ -97,9 +97,7 @@ def test_a_run_is_taken_up_where_it_stopped(tmp_path):
     for _ in range(2):
         again.update(gradient, differences)
     whole, _, _ = task()
-    alone = Indistinguishable(
-        whole, momentum(whole), NAMES, loss=squares, mu=1.0, rounds=4, rng=1
-    )
+    alone = Indistinguishable(whole, momentum(whole), NAMES, loss=squares, mu=1.0, rounds=4, rng=1)
     for _ in range(4):
         alone.update(gradient, differences)
     np.testing.assert_allclose(flat(model), flat(whole), rtol=1e-12)

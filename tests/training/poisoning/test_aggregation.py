@@ -9,7 +9,7 @@ from tacit.training.poisoning.aggregation import robust_mean
 
 
 def nearest(gradient, mean, degrees):
-    """The vector of the same norm within the cone that is nearest, by optimisation on the sphere."""
+    """The nearest vector of the same norm within the cone, by optimisation on the sphere."""
     length, direction = np.linalg.norm(gradient), mean / np.linalg.norm(mean)
     least = np.cos(np.radians(degrees))
     if gradient @ direction >= least * length:

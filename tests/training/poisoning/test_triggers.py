@@ -33,7 +33,8 @@ def test_a_blended_trigger_mixes():
         trigger.apply(images), 0.75 * images + trigger.pattern, rtol=1e-6, atol=1e-6
     )
     colours = trigger.pattern / 0.25
-    assert 0.0 <= colours.min() and colours.max() <= 1.0
+    assert colours.min() >= 0.0
+    assert colours.max() <= 1.0
     assert np.unique(colours[0]).size == 4
 
 

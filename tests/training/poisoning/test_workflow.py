@@ -8,8 +8,8 @@ from scipy import stats
 from tacit.documents import dumps, loads
 from tacit.training import (
     LabelledImages,
-    Trigger,
     TrainingRelease,
+    Trigger,
     blended,
     bounded_success,
     prepare_poisoning,
@@ -36,9 +36,7 @@ def test_success_and_accuracy_of_a_model_known_by_construction():
     found = measured(Backdoored(), data, trigger, 0)
     assert (found.accuracy.value, found.success.value, found.images) == (1.0, 0.0, 20)
     assert found.success.high == pytest.approx(1 - 0.025 ** (1 / 20))
-    poisoned = measured(
-        Backdoored(), data, Trigger(name="low-frequency", pattern=lit, kept=1.0), 0
-    )
+    poisoned = measured(Backdoored(), data, Trigger(name="low-frequency", pattern=lit, kept=1.0), 0)
     assert (poisoned.accuracy.value, poisoned.success.value) == (1.0, 1.0)
     assert poisoned.success.low == pytest.approx(0.025 ** (1 / 20))
 
@@ -71,7 +69,9 @@ def prepared(**options):
         "test": images(30, seed=1), "trigger": blended(SHAPE, alpha=0.5), "target": 1, "sources": 4,
         "optimizer": descent(), "epsilon": 4.0, "delta": 1e-5, "batch": 16, "repeats": 2, **options,
     }  # fmt: skip
-    return prepare_poisoning(given.pop("model", None) or linear(), given.pop("data", images()), **given)
+    return prepare_poisoning(
+        given.pop("model", None) or linear(), given.pop("data", images()), **given
+    )
 
 
 def test_a_release_says_what_was_measured_and_what_bounds_it():
@@ -130,7 +130,10 @@ def test_a_run_is_taken_up(tmp_path):
         ({"sources": 1}, "sources"),
         ({"sources": 100}, "sources: expected at most one"),
         ({"trigger": blended((3, 8, 8))}, "images: expected"),
-        ({"test": LabelledImages(np.zeros((4, 1, 4, 4)), np.arange(4) % 3)}, "test: expected images"),
+        (
+            {"test": LabelledImages(np.zeros((4, 1, 4, 4)), np.arange(4) % 3)},
+            "test: expected images",
+        ),
         ({"data": "images"}, "data: expected LabelledImages"),
         ({"model": linear(classes=2)}, "model: expected 3 scores"),
         ({"model": torch.nn.Flatten()}, "model"),

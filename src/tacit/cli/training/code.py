@@ -25,7 +25,8 @@ def function_of(flag: str, named: str) -> Callable[..., Any]:
     if not path.is_file():
         raise ValueError(f"{flag}: there is no file {place}")
     described = importlib.util.spec_from_file_location(path.stem, path)
-    assert described is not None and described.loader is not None
+    assert described is not None
+    assert described.loader is not None
     module = importlib.util.module_from_spec(described)
     try:
         described.loader.exec_module(module)

@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ def problem_of(path: str, model: str | None, *, public: int, rate: float) -> Ima
     apart = integer("--public", public, minimum=0)
     if apart >= len(learned):
         raise ValueError(
-            f"--public: expected fewer than the {len(learned):,} images to learn from, got {apart:,}"
+            f"--public: expected fewer than the {len(learned):,} images there are, got {apart:,}"
         )
     order = np.random.default_rng(SEED).permutation(len(learned))
     data, classes = learned.some(order[apart:]), max(learned.classes, test.classes)
@@ -166,7 +167,7 @@ def _decoded(
     try:
         found = [
             np.asarray(Image.open(io.BytesIO(content[start:end])).convert("RGB"))
-            for start, end in zip(places[:-1], places[1:], strict=True)
+            for start, end in pairwise(places)
         ]
         stacked = np.stack(found)
     except (OSError, ValueError):

@@ -56,9 +56,7 @@ def robust_aggregate(
     return whole @ rows, (np.stack(without) - whole) @ rows
 
 
-def robust_mean(
-    gradients: ArrayLike, *, angle: float | None = ANGLE, clip: bool = True
-) -> Array:
+def robust_mean(gradients: ArrayLike, *, angle: float | None = ANGLE, clip: bool = True) -> Array:
     """Return the aggregate of `robust_aggregate` alone, (p,), of one gradient or more.
 
     Args:

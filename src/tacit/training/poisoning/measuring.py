@@ -14,8 +14,8 @@ from tacit._ground.checks import in_interval, positive
 from tacit._ground.numbers import EPS
 from tacit.attacks.intervals import chernoff_interval, proportion_interval
 from tacit.measured import Interval
-from tacit.training.poisoning.sources import Images, LabelledImages, check_target
-from tacit.training.poisoning.triggers import Trigger
+from tacit.training.poisoning.sources import LabelledImages, check_target
+from tacit.training.poisoning.triggers import Images, Trigger
 
 CONFIDENCE = 0.95
 # Images of one forward pass.
@@ -43,7 +43,7 @@ class Outcome:
 def measured(
     model: torch.nn.Module, test: LabelledImages, trigger: Trigger, target: int
 ) -> Outcome:
-    """Return clean accuracy and attack success of a model, each with Clopper and Pearson's interval.
+    """Return clean accuracy and attack success of a model, with Clopper and Pearson's intervals.
 
     The intervals speak of this model on further images of the same kind, not of another draw of
     its noise.

@@ -14,7 +14,7 @@ from tacit.training.indistinguishable import Indistinguishable
 from tacit.training.parameters import flat_outcome, trainable, write_flat, write_gradient
 from tacit.training.poisoning.aggregation import robust_aggregate, robust_mean
 from tacit.training.poisoning.network import Optimizers
-from tacit.training.poisoning.sources import Sources, cross_entropy, source_gradients
+from tacit.training.poisoning.sources import Sources, source_gradients
 from tacit.training.references import References
 
 

@@ -77,8 +77,9 @@ class LabelledImages:
 
     def floats(self, examples: Any) -> Images:
         """Return some images in 0 … 1."""
-        found = self.images[examples]
-        return found if found.dtype == np.float32 else found.astype(np.float32) / np.float32(255.0)
+        found = self.images[examples].astype(np.float32)
+        scale = np.float32(255.0 if self.images.dtype == np.uint8 else 1.0)
+        return np.asarray(found / scale)
 
     def some(self, examples: Any) -> LabelledImages:
         """Return some examples."""
@@ -119,7 +120,7 @@ class Sources:
         sources = integer("sources", self.count, minimum=2, maximum=None)
         if sources > len(self.data):
             raise ValueError(
-                f"sources: expected at most one for each of {len(self.data)} examples, got {sources}"
+                f"sources: expected at most one for each of {len(self.data)} images, got {sources}"
             )
         integer("batch", self.batch, minimum=1)
         integer("malicious", self.malicious, minimum=0, maximum=sources - 1)
@@ -194,7 +195,9 @@ def source_gradients(
             parts = []
             for name, part in zip(wanted, found, strict=True):
                 if part is None:
-                    raise ValueError(f"model: expected a gradient of every parameter, got none of {name!r}")
+                    raise ValueError(
+                        f"model: expected a gradient of every parameter, got none of {name!r}"
+                    )
                 parts.append(part.reshape(-1))
             rows.append(torch.cat(parts).to(torch.float64).numpy())
     finally:

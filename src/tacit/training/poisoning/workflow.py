@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -30,6 +29,10 @@ from tacit.training.prepared import PreparedTraining, prepare_training
 from tacit.training.release import TrainingRelease
 
 TASK = "the target class on test images with the trigger"
+UNPUBLISHED = (
+    "What was measured without noise and in further runs is measured on the data and may not be "
+    "published."
+)
 
 
 def prepare_poisoning(
@@ -194,7 +197,7 @@ def _released(
         f"a classifier of images from {training.sources.count:,} sources, one poisoned on purpose",
         attacks=attacks,
         use=use,
-        notes=(*found, _aggregated(training), *beside),
+        notes=(*found, _aggregated(training), UNPUBLISHED, *beside),
     )
 
 
