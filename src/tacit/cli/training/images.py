@@ -38,7 +38,7 @@ class ImageProblem:
         model: trained on the public images alone.
         data: of the sources.
         test: of nobody.
-        optimizer: makes gradient descent with momentum.
+        rate: learning rate.
         fingerprint: SHA-256 of the file.
         notes: what a reader of the release should know.
     """

@@ -12,6 +12,7 @@ from tacit.cli.output import new_file
 from tacit.cli.publishing import Destination, tell_prepared
 from tacit.cli.training.flags import TrainingFlags
 
+RATE, PASSES, BATCH = 0.05, 1, 400
 Images = Annotated[
     str,
     typer.Argument(
@@ -78,7 +79,8 @@ def poisoning(
         raise ValueError(f"--gram: expected exact beside aggregated gradients, got {flags.gram!r}")
     destination = Destination.checked(flags, data, None, spends=GAUSSIAN_DP)
     saved = new_file("--save", flags.save, flags.force)
-    problem = problem_of(data, model, public=public, rate=flags.rate)
+    rate = RATE if flags.rate is None else flags.rate
+    problem = problem_of(data, model, public=public, rate=rate)
     shape = problem.shape
     prepared = prepare_poisoning(
         problem.model,
@@ -92,8 +94,8 @@ def poisoning(
         optimizer=problem.optimizer,
         epsilon=flags.epsilon,
         delta=flags.delta,
-        passes=flags.passes,
-        batch=flags.batch,
+        passes=PASSES if flags.passes is None else flags.passes,
+        batch=BATCH if flags.batch is None else flags.batch,
         iterations=iterations,
         angle=angle,
         noise=flags.noise,
