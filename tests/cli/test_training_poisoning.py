@@ -1,4 +1,4 @@
-"""``tacit training poisoning``: from an .npz of images to a release that says what a trigger does."""
+"""``tacit training poisoning``: from an .npz of images to what a trigger does."""
 
 import io
 import json
@@ -87,7 +87,8 @@ def test_train_and_test_arrays_and_a_model_of_ones_own(tmp_path, tacit):
     code.write_text(
         "import torch\n\n\ndef make(channels, classes):\n    return torch.nn.Sequential("
         "torch.nn.Flatten(), torch.nn.Linear(64 * channels, classes))\n\n\n"
-        "def broken(channels, classes):\n    return channels / 0\n\n\ndef none(*sizes):\n    pass\n",
+        "def broken(channels, classes):\n    return channels / 0\n\n\n"
+        "def none(*sizes):\n    pass\n",
         encoding="utf-8",
     )
     out = tmp_path / "r.json"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, array, boolean, choice, integer
 from tacit._ground.random import released_normal
@@ -246,7 +247,7 @@ class Indistinguishable:
         differences = np.stack([one(index) - real for index in indices.tolist()])
         return self._outcome_round(real, differences, indices, allowed)
 
-    def update(self, value: Any, differences: Any) -> Round:
+    def update(self, value: Any, differences: ArrayLike) -> Round:
         """Run one round of an update that was computed elsewhere, with its differences.
 
         Whatever made them, such as a robust aggregate of sources, is covered: the noise is added

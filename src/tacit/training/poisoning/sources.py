@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 
 from tacit._ground.checks import Array, integer
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
 from tacit.training.parameters import Snapshot, trainable
 from tacit.training.poisoning.triggers import Images, Trigger
 
@@ -26,6 +28,8 @@ def cross_entropy(
     return torch.nn.functional.cross_entropy(model(inputs), labels, reduction="none")
 
 
+@short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class LabelledImages:
     """Images and their classes.
