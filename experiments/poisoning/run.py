@@ -28,7 +28,7 @@ FULL = {
     "train": 20_000, "public": 10_000, "passes": 4, "test": 1_000, "sources": [10, 20, 40],
     "rounds": 30, "batch": 300, "rate": 0.03, "public_rate": 0.05, "momentum": 0.9, "angle": 90.0,
     "epsilons": [4.0, 8.0], "triggers": ["blended", "low-frequency"], "alpha": 0.4, "norm": 6.0,
-    "frequencies": 4, "seeds": {"optimal": 3, "reference": 2}, "isotropic": [10.0, 30.0, 90.0],
+    "frequencies": 4, "seeds": {"optimal": 3, "reference": 4}, "isotropic": [3.0, 5.5, 10.0, 30.0],
 }  # fmt: skip
 FAST = {
     **FULL, "train": 400, "public": 200, "passes": 1, "test": 200, "sources": [4], "rounds": 3,

@@ -158,7 +158,7 @@ def _verdicts(cells: list[Cell]) -> Iterator[tuple[str, str, str, str]]:
         ]
         yield (
             f"at equal accuracy the least noise defends better than isotropic, {trigger}",
-            f"{theirs[0]:.1f}% against {theirs[1]:.1f}% on average, so {_word(theirs[0] < theirs[1])}",
+            f"{theirs[0]:.1f}% against {theirs[1]:.1f}%: {_word(theirs[0] < theirs[1])}",
             f"{own[0]:.1f}% against {own[1]:.1f}%", _word(own[0] < own[1]),
         )  # fmt: skip
     ratios = [cell.ways["matched"]["epsilon"] / cell.epsilon for cell in cells]

@@ -8,7 +8,16 @@ import torch
 
 from tacit.attacks import audit_one_run, coins
 from tacit.guarantees import GaussianDP, Indistinguishability, SuccessBound
-from tacit.training import Indistinguishable, References, bounded_success, robust_aggregate
+from tacit.training import (
+    Indistinguishable,
+    References,
+    blended,
+    bounded_success,
+    robust_aggregate,
+)
+from tacit.training.poisoning.runs import PoisonedTraining
+from tacit.training.poisoning.sources import Sources, cross_entropy
+from tests.training.poisoning.problems import SHAPE, descent, images, linear
 from tests.training.runs import flat, gradients, run_of, task
 
 from .registry import bounds, certifies
@@ -93,6 +102,32 @@ def test_no_event_is_likelier_under_the_shift_than_the_bound_on_attack_success(m
     cut = 0.3
     tails = [0.5 * (1.0 - erf((cut - at) / 2**0.5)) for at in (0.0, mu)]
     assert tails[1] == pytest.approx(bounded_success(tails[0], mu), rel=1e-9)
+
+
+@pytest.mark.thorough
+@certifies(SuccessBound)
+@pytest.mark.parametrize(("noise", "refuted"), [(1.0, False), (0.5, True)])
+def test_who_knows_both_trainings_hardly_tells_whether_the_source_was_there(noise, refuted):
+    """Adaptive rounds on poisoned sources, of U and of a reference, told apart by a projection."""
+    mu, runs = 1.5, 160
+    plan = PoisonedTraining(
+        model=linear(), optimizer=descent(), rounds=3, iterations=1, angle=60.0, clip=True,
+        sources=Sources(data=images(), count=4, batch=16, trigger=blended(SHAPE), target=1),
+        options={"loss": cross_entropy, "rounds": 3, "mu": mu / noise},
+    )  # fmt: skip
+    direction = flat(plan.without_noise()) - flat(plan.without_noise(left_out=0))
+    real, reference = (
+        np.array([flat(plan.with_noise(left_out=left_out, seed=2 * i + side)) for i in range(runs)])
+        @ direction
+        for left_out, side in ((None, 0), (0, 1))
+    )
+    # three deviations of either share
+    error = 3 * 0.5 / runs**0.5
+    excess = [
+        (real > cut).mean() - bounded_success(min(1.0, (reference > cut).mean() + error), mu)
+        for cut in np.sort(reference)[::8]
+    ]
+    assert (max(excess) > error) == refuted
 
 
 @pytest.mark.thorough

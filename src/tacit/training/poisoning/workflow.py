@@ -213,12 +213,11 @@ def _bound(
         f"The certificate bounds the attack success averaged over the noise by Φ(Φ⁻¹(p) + μ), "
         f"μ = {mu:.3g}, p that of the model which the reference “{name}” gives with the noise of "
         f"this run; it bounds neither p nor the success of one draw. In {len(references)} runs of "
-        f"that reference p was {percent(mean.value)} on average (95% interval over the noise up to "
-        f"{percent_up(mean.high)}), for which the bound is "
-        f"{percent_up(bounded_success(mean.value, mu))} (up to "
-        f"{percent_up(bounded_success(mean.high, mu))}): an estimate, as p is one. p is not the "
-        "success against a clean training: noise shaped by the poisoned gradients moves that "
-        "model along them too."
+        f"that reference p was {percent(mean.value)} on average on the test images, at most "
+        f"{percent_up(mean.high)} with 95% confidence over the noise, for which the bound is "
+        f"{percent_up(bounded_success(mean.high, mu))}; at the average measured it would be "
+        f"{percent_up(bounded_success(mean.value, mu))}, an estimate. p is not the success against "
+        "a clean training: noise shaped by the poisoned gradients moves that model along them too."
     )
 
 
