@@ -14,9 +14,10 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from hidden_shared.results import RESULTS, write_result
 from pac_shared import data
 from pac_shared.networks import CACHE
-from pac_shared.state import RESULTS, Study, write
+from pac_shared.state import Study
 from tacit.accounting import gaussian_shift
 from tacit.training import LabelledImages, blended, low_frequency, pretrain, small_network
 from tacit.training.poisoning.measuring import measured
@@ -28,7 +29,7 @@ FULL = {
     "train": 20_000, "public": 10_000, "passes": 4, "test": 1_000, "sources": [10, 20, 40],
     "rounds": 30, "batch": 300, "rate": 0.03, "public_rate": 0.05, "momentum": 0.9, "angle": 90.0,
     "epsilons": [4.0, 8.0], "triggers": ["blended", "low-frequency"], "alpha": 0.4, "norm": 6.0,
-    "frequencies": 4, "seeds": {"optimal": 3, "reference": 4}, "isotropic": [3.0, 5.5, 10.0, 30.0],
+    "frequencies": 4, "seeds": {"optimal": 3, "reference": 2}, "isotropic": [3.0, 5.5, 10.0, 30.0],
 }  # fmt: skip
 FAST = {
     **FULL, "train": 400, "public": 200, "passes": 1, "test": 200, "sources": [4], "rounds": 3,
@@ -54,7 +55,7 @@ def main() -> int:
     show(console, found)
     if not asked.fast:
         content = {"sizes": sizes, "delta": DELTA, "target": TARGET, **found}
-        write(RESULTS / "poisoning.json", content)
+        write_result(RESULTS / "poisoning.json", content, "rows")
         console.print("written: results/poisoning.json")
     return 0
 

@@ -184,12 +184,12 @@ What the certificate says of the attack: averaged over the noise its success is 
 Φ(Φ⁻¹(p) + μ), p that of the reference without source 0 *with the noise of this run*. With p as
 measured in these few runs the bound is {100 * min(told):.1f} to {100 * max(told):.1f}%, and the
 averages measured are below it in {inside} of {len(cells)} cells; both sides are estimates from few
-runs, and neither refutes the other. p is not the success against honest sources: the noise is
-widest along the very gradients that were poisoned, and one reference model that never learned from
-source 0 named {100 * spread:.1f}% of the triggered images airplanes. The largest average is
-{100 * largest.success("references"):.1f}% ({largest.trigger}, m = {largest.sources},
-ε = {largest.epsilon:g}). The guarantee compares two noisy trainings, one that saw source 0 and one
-that did not; it is no promise that the model has no backdoor.
+runs, whose success differs as widely as the brackets say. p is not the success against honest
+sources: the noise is widest along the very gradients that were poisoned, and one reference model
+that never learned from source 0 named {100 * spread:.1f}% of the triggered images airplanes. The
+largest average is {100 * largest.success("references"):.1f}% ({largest.trigger},
+m = {largest.sources}, ε = {largest.epsilon:g}). The certificate compares two noisy trainings, one
+that saw source 0 and one that did not; it is no promise that the model has no backdoor.
 """
 
 
