@@ -36,7 +36,7 @@ KINDS = {
     "noise_multiplier": {"float"},
     "weights": ARRAYS | {"dict[str, float]"},
     "fisher": ARRAYS,
-    "labels": ARRAYS | {"Mapping[str, ArrayLike] | None"},
+    "labels": ARRAYS | {"Mapping[str, ArrayLike] | None", "npt.NDArray[np.int64]"},
     "differences": ARRAYS
     | {"ArrayLike | Iterable[ArrayLike] | Callable[[], Iterator[ArrayLike]] | None"},
     "references": {"tuple[str, ...]", "Sequence[str] | None", "References"},

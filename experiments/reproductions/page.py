@@ -1,4 +1,4 @@
-"""The page: the residual-PAC tables, then the hidden-state experiments."""
+"""The page: the residual-PAC tables, the hidden-state experiments, the backdoors of sources."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pathlib import Path
 
 from hidden_shared import layers_page, middle_page
 from pac_shared import page as pac_page
+from poisoning_shared import page as poisoning_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
 OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
-`hidden-layers`) runs one of these and writes `experiments/results/NAME.json` and its figure;
-`make experiments NAME=reproductions` renders this page from what is there. No number on it is
-typed by hand. `--fast` is a smoke test and publishes nothing.
+`hidden-layers`, `poisoning`) runs one of these and writes `experiments/results/NAME.json`, most of
+them a figure too; `make experiments NAME=reproductions` renders this page from what is there. No
+number on it is typed by hand. `--fast` is a smoke test and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.
@@ -27,5 +28,11 @@ def render() -> None:
 
 def text() -> str:
     """Return the page from the results that are there."""
-    parts = [OPENING, *pac_page.sections(), *middle_page.sections(), *layers_page.sections()]
+    parts = [
+        OPENING,
+        *pac_page.sections(),
+        *middle_page.sections(),
+        *layers_page.sections(),
+        *poisoning_page.sections(),
+    ]
     return "\n".join(parts).rstrip("\n") + "\n"

@@ -1,15 +1,26 @@
 """Training beside references: what is published is no farther from them than certified."""
 
+from math import erf
+
 import numpy as np
 import pytest
 import torch
 
 from tacit.attacks import audit_one_run, coins
 from tacit.guarantees import GaussianDP, Indistinguishability, SuccessBound
-from tacit.training import Indistinguishable, References
+from tacit.training import (
+    Indistinguishable,
+    References,
+    blended,
+    bounded_success,
+    robust_aggregate,
+)
+from tacit.training.poisoning.runs import PoisonedTraining
+from tacit.training.poisoning.sources import Sources, cross_entropy
+from tests.training.poisoning.problems import SHAPE, descent, images, linear
 from tests.training.runs import flat, gradients, run_of, task
 
-from .registry import certifies
+from .registry import bounds, certifies
 
 REFERENCES, SQUARED = 5, 0.7
 QUICK, DRAWS = 800, 10_000
@@ -50,6 +61,73 @@ def test_the_noise_published_keeps_every_reference_within_its_distance(count, gr
     assert farthest(noise, differences) <= SQUARED * (1.0 + slack)
     # and half of it is found out
     assert farthest(0.5 * noise, differences) > SQUARED * (1.0 + slack)
+
+
+@certifies(Indistinguishability, SuccessBound)
+@pytest.mark.parametrize("noise", ["optimal", "isotropic"])
+@pytest.mark.parametrize("count", [QUICK, pytest.param(DRAWS, marks=pytest.mark.thorough)])
+def test_the_noise_of_a_robust_aggregate_keeps_every_source_within_its_distance(noise, count):
+    model, _, _ = task(0)
+    start = flat(model)
+    sources = np.random.default_rng(3).normal(size=(REFERENCES, start.size)) + 0.5
+    sources[0] *= -4.0
+    gradient, differences = robust_aggregate(sources, angle=70.0)
+    options = {"rounds": count, "mu": np.sqrt(SQUARED * count), "noise": noise}
+    run, found = run_of(model, REFERENCES, **options), []
+    for _ in range(count):
+        run.update(gradient, differences)
+        found.append(start - flat(model) - gradient)
+        torch.nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), model.parameters())
+    slack = SIGMAS * np.sqrt(2.0 / count)
+    assert farthest(np.array(found), differences) <= SQUARED * (1.0 + slack)
+    assert farthest(0.5 * np.array(found), differences) > SQUARED * (1.0 + slack)
+
+
+@bounds(bounded_success)
+@pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
+def test_no_event_is_likelier_under_the_shift_than_the_bound_on_attack_success(mu):
+    """Unions of intervals of the line, their probabilities by the error function."""
+    source = np.random.default_rng(0)
+    for _ in range(300):
+        ends = np.sort(source.normal(0.5 * mu, 2.0 + mu, size=6))
+        reference, real = (
+            sum(
+                0.5 * (erf((b - at) / 2**0.5) - erf((a - at) / 2**0.5))
+                for a, b in ends.reshape(3, 2)
+            )
+            for at in (0.0, mu)
+        )
+        assert real <= bounded_success(reference, mu) + 1e-12
+    # and the half line reaches it
+    cut = 0.3
+    tails = [0.5 * (1.0 - erf((cut - at) / 2**0.5)) for at in (0.0, mu)]
+    assert tails[1] == pytest.approx(bounded_success(tails[0], mu), rel=1e-9)
+
+
+@pytest.mark.thorough
+@certifies(SuccessBound)
+@pytest.mark.parametrize(("noise", "refuted"), [(1.0, False), (0.5, True)])
+def test_who_knows_both_trainings_hardly_tells_whether_the_source_was_there(noise, refuted):
+    """Adaptive rounds on poisoned sources, of U and of a reference, told apart by a projection."""
+    mu, runs = 1.5, 160
+    plan = PoisonedTraining(
+        model=linear(), optimizer=descent(), rounds=3, iterations=1, angle=60.0, clip=True,
+        sources=Sources(data=images(), count=4, batch=16, trigger=blended(SHAPE), target=1),
+        options={"loss": cross_entropy, "rounds": 3, "mu": mu / noise},
+    )  # fmt: skip
+    direction = flat(plan.without_noise()) - flat(plan.without_noise(left_out=0))
+    real, reference = (
+        np.array([flat(plan.with_noise(left_out=left_out, seed=2 * i + side)) for i in range(runs)])
+        @ direction
+        for left_out, side in ((None, 0), (0, 1))
+    )
+    # three deviations of either share
+    error = 3 * 0.5 / runs**0.5
+    excess = [
+        (real > cut).mean() - bounded_success(min(1.0, (reference > cut).mean() + error), mu)
+        for cut in np.sort(reference)[::8]
+    ]
+    assert (max(excess) > error) == refuted
 
 
 @pytest.mark.thorough

@@ -11,6 +11,15 @@ from .indistinguishable import Indistinguishable as Indistinguishable
 from .indistinguishable import Round as Round
 from .local.differences import LocalOutcome as LocalOutcome
 from .local.differences import local_differences as local_differences
+from .poisoning.aggregation import robust_aggregate as robust_aggregate
+from .poisoning.measuring import bounded_success as bounded_success
+from .poisoning.network import pretrain as pretrain
+from .poisoning.network import small_network as small_network
+from .poisoning.sources import LabelledImages as LabelledImages
+from .poisoning.triggers import Trigger as Trigger
+from .poisoning.triggers import blended as blended
+from .poisoning.triggers import low_frequency as low_frequency
+from .poisoning.workflow import prepare_poisoning as prepare_poisoning
 from .prepared import PreparedTraining as PreparedTraining
 from .prepared import prepare_training as prepare_training
 from .references import References as References

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, boolean, choice, integer
+from tacit._ground.checks import Array, array, boolean, choice, integer
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import short_repr
 from tacit.design.base import Design
@@ -31,6 +32,7 @@ from tacit.training.parameters import (
     flat_outcome,
     trainable,
     write_flat,
+    write_gradient,
 )
 from tacit.training.references import Part, References
 from tacit.training.release import TrainingRelease, released
@@ -245,6 +247,54 @@ class Indistinguishable:
         differences = np.stack([one(index) - real for index in indices.tolist()])
         return self._outcome_round(real, differences, indices, allowed)
 
+    def update(self, value: Any, differences: ArrayLike) -> Round:
+        """Run one round of an update that was computed elsewhere, with its differences.
+
+        Whatever made them, such as a robust aggregate of sources, is covered: the noise is added
+        to the gradient and the optimiser, with its momentum, is post-processing.
+
+        Args:
+            value: F(U): the gradient of the trainable parameters, or the parameters themselves
+                where the run has no optimiser; a mapping of their names or one flat vector.
+            differences: (m, p), ``F(R_r) − F(U)`` of every reference, in the order of the
+                parameters; a reference that does not differ has a row of zeros.
+
+        Returns:
+            What became of it.
+
+        Raises:
+            ReferenceSpentError: a reference has nothing left.
+            ValueError: a number is not finite, a shape does not fit, or nothing would change.
+                Nothing is spent or drawn.
+
+        Example:
+            >>> import torch
+            >>> model = torch.nn.Linear(2, 1, bias=False)
+            >>> run = Indistinguishable(
+            ...     model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+            ...     References.leave_out(["Ada", "Bob"]), loss=lambda m, x, y: m(x)[:, 0],
+            ...     mu=1.0, rounds=1,
+            ... )
+            >>> run.update([0.5, 0.5], [[0.5, -0.5], [-0.5, 0.5]]).taking_part
+            2
+
+        Source: dsi, Algorithm 2.
+        """
+        indices = np.arange(len(self.references))
+        allowed = self._account.check(indices)
+        check_model(self.model, self.loss)
+        real = flat_outcome(self.model, "value", value)
+        moved = array("differences", differences, ndim=2)
+        if moved.shape != (indices.size, real.size):
+            expected = (indices.size, real.size)
+            raise ValueError(f"differences: expected shape {expected}, got {moved.shape}")
+        if self.optimizer is None:
+            return self._outcome_round(real, moved, indices, allowed)
+        check_optimizer(self.model, self.optimizer)
+        if not real.any() and not moved.any():
+            raise ValueError("value: expected a gradient that is not zero, got zeros only")
+        return self._outcome_round(real, moved, indices, allowed, self.optimizer)
+
     def release(
         self,
         title: str = "a trained model",
@@ -349,15 +399,25 @@ class Indistinguishable:
         )
 
     def _outcome_round(
-        self, real: Array, differences: Array, indices: npt.NDArray[np.intp], allowed: Array
+        self,
+        real: Array,
+        differences: Array,
+        indices: npt.NDArray[np.intp],
+        allowed: Array,
+        optimizer: torch.optim.Optimizer | None = None,
     ) -> Round:
+        """Add noise to parameters, or to the gradient that an optimiser then steps along."""
         own = np.eye(len(indices))
         noise = self._noise_of(differences @ differences.T, own, allowed, indices)
         moved = real + noise.draw(self._source()) @ differences
         if noise.spread > 0.0:
             moved = moved + noise.spread * released_normal((real.size,), self._source())
         self._charge(indices)
-        write_flat(self.model, moved)
+        if optimizer is None:
+            write_flat(self.model, moved)
+        else:
+            write_gradient(self.model, moved)
+            optimizer.step()
         return self._applied_round(indices, noise.energy, noise.design, None)
 
     def _noise_of(

@@ -56,6 +56,15 @@ def write_flat(model: torch.nn.Module, vector: Array) -> None:
             start += parameter.numel()
 
 
+def write_gradient(model: torch.nn.Module, vector: Array) -> None:
+    """Set the gradients of the trainable parameters from one vector."""
+    start = 0
+    for parameter in trainable(model).values():
+        part = vector[start : start + parameter.numel()].reshape(tuple(parameter.shape))
+        parameter.grad = torch.from_numpy(np.ascontiguousarray(part)).to(parameter)
+        start += parameter.numel()
+
+
 class Snapshot:
     """Parameters and buffers as they were, to be held against and put back.
 

@@ -1,0 +1,1 @@
+"""What the poisoning experiment says beside the paper's tables."""

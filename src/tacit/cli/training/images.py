@@ -1,0 +1,213 @@
+"""Labelled images of an .npz, and the model that learns from them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import integer
+from tacit._ground.files import atomic_stream, read_bytes
+from tacit.cli.console import command_line
+from tacit.cli.publishing import Destination
+from tacit.releases import Provenance
+from tacit.training import LabelledImages, pretrain, small_network
+
+if TYPE_CHECKING:
+    import torch
+
+# Who is public, and which images test the model where the file does not say.
+SEED = 0
+TEST_SHARE = 0.2
+KEYS = "images, labels and is_test; jpeg, offsets, labels and is_test; or x_train to y_test"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageProblem:
+    """What is learned from, what it is held against, and what learns.
+
+    Attributes:
+        model: trained on the public images alone.
+        data: of the sources.
+        test: of nobody.
+        rate: learning rate.
+        fingerprint: SHA-256 of the file.
+        notes: what a reader of the release should know.
+    """
+
+    model: torch.nn.Module
+    data: LabelledImages
+    test: LabelledImages
+    rate: float
+    fingerprint: str
+    notes: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        channels, height, width = self.data.images.shape[1:]
+        return channels, height, width
+
+    @property
+    def told(self) -> str:
+        """What was read, in a line."""
+        channels, height, width = self.shape
+        return (
+            f"{len(self.data):,} images of sources and {len(self.test):,} to test on, {channels} × "
+            f"{height} × {width}, {self.data.classes} classes, {self.fingerprint[:23]}…"
+        )
+
+    def optimizer(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """Return gradient descent with momentum."""
+        from torch.optim import SGD
+
+        return SGD(parameters, lr=self.rate, momentum=0.9)
+
+
+def problem_of(path: str, model: str | None, *, public: int, rate: float) -> ImageProblem:
+    """Read the images, split them, make the model and train it on the public ones.
+
+    Raises:
+        ValueError: the file is not there, is no .npz or has other arrays, or too few images.
+    """
+    content = read_bytes("DATA", Path(path))
+    learned, test = _split(_arrays(path, content))
+    apart = integer("--public", public, minimum=0)
+    if apart >= len(learned):
+        raise ValueError(
+            f"--public: expected fewer than the {len(learned):,} images there are, got {apart:,}"
+        )
+    order = np.random.default_rng(SEED).permutation(len(learned))
+    data, classes = learned.some(order[apart:]), max(learned.classes, test.classes)
+    made = _model(model, learned.images.shape[1], classes)
+    problem = ImageProblem(
+        model=made, data=data, test=test, rate=rate,
+        fingerprint=f"sha256:{hashlib.sha256(content).hexdigest()}",
+        notes=_notes(apart),
+    )  # fmt: skip
+    if apart:
+        pretrain(made, learned.some(order[:apart]), problem.optimizer, passes=4)
+    return problem
+
+
+def _notes(apart: int) -> tuple[str, ...]:
+    if not apart:
+        return ()
+    return (
+        f"{apart:,} images, drawn without looking at them, belong to no source: the model learned "
+        "from them first, without noise, and nothing is certified about them.",
+    )
+
+
+def _arrays(path: str, content: bytes) -> Mapping[str, npt.NDArray[Any]]:
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, TypeError, AttributeError):
+        raise ValueError(f"DATA: expected an .npz of plain arrays in {path}") from None
+
+
+def _split(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[LabelledImages, LabelledImages]:
+    """Return what is learned from and what is tested on."""
+    if {"x_train", "y_train", "x_test", "y_test"} <= set(arrays):
+        return (
+            LabelledImages(_channels(arrays["x_train"]), arrays["y_train"]),
+            LabelledImages(_channels(arrays["x_test"]), arrays["y_test"]),
+        )
+    if "labels" not in arrays or not ("images" in arrays or {"jpeg", "offsets"} <= set(arrays)):
+        raise ValueError(f"DATA: expected arrays {KEYS}, got {', '.join(sorted(arrays)) or 'none'}")
+    labels = arrays["labels"]
+    images = _channels(arrays["images"]) if "images" in arrays else _decoded(arrays, labels)
+    whole = LabelledImages(images, labels)
+    tested = arrays.get("is_test")
+    if tested is None:
+        source = np.random.default_rng(SEED)
+        tested = np.zeros(len(whole), dtype=bool)
+        tested[source.permutation(len(whole))[: max(1, round(TEST_SHARE * len(whole)))]] = True
+    if tested.dtype != np.bool_ or tested.shape != (len(whole),):
+        raise ValueError(
+            f"is_test: expected {len(whole)} booleans, got {tested.dtype} {tested.shape}"
+        )
+    if not 0 < int(tested.sum()) < len(whole):
+        raise ValueError("is_test: expected images to learn from and to test on, got one kind")
+    return whole.some(~tested), whole.some(tested)
+
+
+def _channels(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return (n, channels, height, width) of grey images or of those with channels last."""
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[1] not in (1, 3) and images.shape[3] in (1, 3):
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    return images
+
+
+def _decoded(
+    arrays: Mapping[str, npt.NDArray[Any]], labels: npt.NDArray[Any]
+) -> npt.NDArray[np.uint8]:
+    """Return the images of JPEG files end to end; image i lies between two offsets."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ValueError("DATA: reading JPEG images needs pillow: pip install pillow") from None
+    content, offsets = arrays["jpeg"].tobytes(), arrays["offsets"]
+    if offsets.shape != (len(labels) + 1,) or offsets.dtype.kind not in "iu":
+        raise ValueError(f"offsets: expected {len(labels) + 1} integers, got {offsets.shape}")
+    places = offsets.tolist()
+    if places[0] < 0 or places[-1] > len(content) or places != sorted(places):
+        raise ValueError("offsets: expected places in jpeg, rising")
+    try:
+        found = [
+            np.asarray(Image.open(io.BytesIO(content[start:end])).convert("RGB"))
+            for start, end in pairwise(places)
+        ]
+        stacked = np.stack(found)
+    except (OSError, ValueError):
+        raise ValueError("jpeg: expected JPEG files of one size, got others") from None
+    return np.ascontiguousarray(stacked.transpose(0, 3, 1, 2))
+
+
+def _model(named: str | None, channels: int, classes: int) -> torch.nn.Module:
+    if named is None:
+        return small_network(channels, classes)
+    from torch.nn import Module
+
+    from tacit.cli.training.code import function_of
+
+    try:
+        made = function_of("--model", named)(channels, classes)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"--model: {named} raised {type(error).__name__}") from error
+    if not isinstance(made, Module):
+        raise ValueError(f"--model: expected a torch.nn.Module, got {type(made).__name__}")
+    return made
+
+
+def provenance(path: str, problem: ImageProblem, destination: Destination) -> Provenance:
+    """Return how the release is made."""
+    return Provenance.capture(
+        command_line(),
+        data_name=path,
+        data_fingerprint=problem.fingerprint,
+        data_rows=len(problem.data),
+        secret=destination.secret,
+        ledger=None if destination.ledger is None else destination.ledger.location,
+    )
+
+
+def save_model(path: Path, problem: ImageProblem) -> None:
+    """Write the parameters as safetensors."""
+    from safetensors.torch import save
+
+    with atomic_stream("--save", path) as stream:
+        stream.write(save(problem.model.state_dict()))

@@ -1,0 +1,225 @@
+"""Labelled images held by several sources, one of which hides a trigger in its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tacit._ground.checks import Array, integer
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
+from tacit.training.parameters import Snapshot, trainable
+from tacit.training.poisoning.triggers import Images, Trigger
+
+Indices = npt.NDArray[np.intp]
+Examples = tuple[torch.Tensor, torch.Tensor]
+Loss = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def cross_entropy(
+    model: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
+    """Return −ln p of each label."""
+    return torch.nn.functional.cross_entropy(model(inputs), labels, reduction="none")
+
+
+@short_repr
+@read_only
+@dataclass(frozen=True, eq=False)
+class LabelledImages:
+    """Images and their classes.
+
+    Args:
+        images: (n, channels, height, width), bytes or finite numbers in 0 … 1.
+        labels: (n,), 0 … C − 1.
+
+    Raises:
+        ValueError: a shape or a type does not fit, a number is not finite or out of range.
+
+    Example:
+        >>> LabelledImages(np.zeros((2, 1, 4, 4)), np.array([0, 1])).classes
+        2
+    """
+
+    images: npt.NDArray[Any]
+    labels: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        images, labels = np.asarray(self.images), np.asarray(self.labels)
+        if images.ndim != 4 or 0 in images.shape:
+            raise ValueError(
+                f"images: expected (n, channels, height, width), got shape {images.shape}"
+            )
+        if images.dtype != np.uint8:
+            images = _unit(images)
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise ValueError(
+                f"labels: expected integers (n,), got {labels.dtype} of shape {labels.shape}"
+            )
+        if len(labels) != len(images):
+            raise ValueError(
+                f"labels: expected one for each of {len(images)} images, got {len(labels)}"
+            )
+        if int(labels.min()) < 0:
+            raise ValueError("labels: expected 0 or more, got a label below 0")
+        object.__setattr__(self, "images", images)
+        object.__setattr__(self, "labels", labels.astype(np.int64))
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self.labels)
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are up to the largest label."""
+        return int(self.labels.max()) + 1
+
+    def floats(self, examples: Any) -> Images:
+        """Return some images in 0 … 1."""
+        found = self.images[examples].astype(np.float32)
+        scale = np.float32(255.0 if self.images.dtype == np.uint8 else 1.0)
+        return np.asarray(found / scale)
+
+    def some(self, examples: Any) -> LabelledImages:
+        """Return some examples."""
+        return LabelledImages(self.images[examples], self.labels[examples])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sources:
+    """Disjoint parts of the data, as equal as they can be, and the one that is malicious.
+
+    Every image of the malicious source has the trigger and the target as its label, as in the
+    paper.
+
+    Args:
+        data: n examples.
+        count: m >= 2 sources, at most n.
+        batch: examples in a round over all sources; each gives its equal share, one at least.
+        malicious: which of them is.
+        trigger: what it hides; None for no attack.
+        target: the label it gives.
+        order: seed of who holds what and of the shuffles, which do not depend on the data.
+
+    Raises:
+        ValueError: an argument is out of range, or the target is not a class.
+
+    Source: dsi, Sec. 5.2 and App. F.3.
+    """
+
+    data: LabelledImages
+    count: int
+    batch: int
+    malicious: int = 0
+    trigger: Trigger | None = None
+    target: int = 0
+    order: int = 0
+
+    def __post_init__(self) -> None:
+        sources = integer("sources", self.count, minimum=2, maximum=None)
+        if sources > len(self.data):
+            raise ValueError(
+                f"sources: expected at most one for each of {len(self.data)} images, got {sources}"
+            )
+        integer("batch", self.batch, minimum=1)
+        integer("malicious", self.malicious, minimum=0, maximum=sources - 1)
+        integer("order", self.order, minimum=0)
+        check_target(self.target, self.data.classes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the sources are called."""
+        return tuple(f"source {number}" for number in range(self.count))
+
+    @property
+    def share(self) -> int:
+        """How many examples a source gives in a round."""
+        return min(max(1, self.batch // self.count), len(self.data) // self.count)
+
+    @property
+    def a_pass(self) -> int:
+        """Rounds of one pass over the smallest source."""
+        return max(1, len(self.data) // self.count // self.share)
+
+    def held(self, source: int) -> Indices:
+        """Return the examples that a source holds."""
+        shuffled = np.random.default_rng([self.order, 0]).permutation(len(self.data))
+        return shuffled[source :: self.count]
+
+    def examples(self, source: int, number: int) -> Indices:
+        """Return those that a source gives in a round, counted from 0."""
+        turn, place = divmod(number, self.a_pass)
+        source_order = np.random.default_rng([self.order, 1, source, turn])
+        shuffled = source_order.permutation(self.held(source))
+        return shuffled[place * self.share : (place + 1) * self.share]
+
+    def batch_of(self, source: int, number: int) -> Examples:
+        """Return what a source learns from in a round: poisoned, where it is malicious."""
+        examples = self.examples(source, number)
+        images, labels = self.data.floats(examples), self.data.labels[examples]
+        if source == self.malicious and self.trigger is not None:
+            images, labels = self.trigger.apply(images), np.full_like(labels, self.target)
+        return torch.from_numpy(images), torch.from_numpy(labels)
+
+
+def check_target(target: int, classes: int) -> None:
+    """Check that a target is a class.
+
+    Raises:
+        ValueError: it is not.
+    """
+    integer("target", target, minimum=0, maximum=None)
+    if target >= classes:
+        raise ValueError(f"target: expected a class, 0 … {classes - 1}, got {target}")
+
+
+def source_gradients(
+    model: torch.nn.Module, sources: Sources, number: int, *, left_out: int | None = None
+) -> Array:
+    """Return the mean gradient of every source in a round, (m, p) or (m − 1, p), float64.
+
+    Raises:
+        ValueError: a gradient is not finite, a parameter has none, or the model changed in its
+            forward pass.
+    """
+    before = Snapshot(model)
+    wanted = trainable(model)
+    rows = []
+    try:
+        for source in range(sources.count):
+            if source == left_out:
+                continue
+            losses = cross_entropy(model, *sources.batch_of(source, number))
+            found = torch.autograd.grad(losses.mean(), list(wanted.values()), allow_unused=True)
+            parts = []
+            for name, part in zip(wanted, found, strict=True):
+                if part is None:
+                    raise ValueError(
+                        f"model: expected a gradient of every parameter, got none of {name!r}"
+                    )
+                parts.append(part.reshape(-1))
+            rows.append(torch.cat(parts).to(torch.float64).numpy())
+    finally:
+        before.check()
+    gradients = np.stack(rows)
+    if not np.isfinite(gradients).all():
+        raise ValueError("model: expected finite gradients, got NaN or infinite ones")
+    return gradients
+
+
+def _unit(images: npt.NDArray[Any]) -> Images:
+    if images.dtype.kind not in "fiu":
+        raise ValueError(f"images: expected numbers, got {images.dtype}")
+    found = images.astype(np.float32)
+    if not np.isfinite(found).all():
+        raise ValueError("images: expected finite numbers, got NaN or infinite ones")
+    if found.min() < 0.0 or found.max() > 1.0:
+        raise ValueError(
+            "images: expected bytes, or numbers in 0 … 1, got numbers outside of 0 … 1"
+        )
+    return found

@@ -1,0 +1,149 @@
+"""What is measured of an attack, and the release that says it."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from tacit.documents import dumps, loads
+from tacit.training import (
+    LabelledImages,
+    TrainingRelease,
+    Trigger,
+    blended,
+    bounded_success,
+    prepare_poisoning,
+)
+from tacit.training.poisoning.measuring import mean_over_noise, measured
+from tests.training.poisoning.problems import SHAPE, descent, images, linear
+
+
+class Backdoored(torch.nn.Module):
+    """Names class 0 where the first pixel is bright, else the class of the brightest column."""
+
+    def forward(self, given):
+        scores = given[:, 0].sum(dim=1)[:, :3]
+        bright = given[:, 0, 0, 7] > 0.9
+        return scores + 100.0 * bright[:, None] * torch.eye(3)[0]
+
+
+def test_success_and_accuracy_of_a_model_known_by_construction():
+    data = images(30)
+    # the corner of no image reaches 0.9 by itself, and nine of ten have the trigger's light
+    trigger = Trigger(name="low-frequency", pattern=np.zeros(SHAPE), kept=1.0)
+    lit = np.zeros(SHAPE)
+    lit[0, 0, 7] = 1.0
+    found = measured(Backdoored(), data, trigger, 0)
+    assert (found.accuracy.value, found.success.value, found.images) == (1.0, 0.0, 20)
+    assert found.success.high == pytest.approx(1 - 0.025 ** (1 / 20))
+    poisoned = measured(Backdoored(), data, Trigger(name="low-frequency", pattern=lit, kept=1.0), 0)
+    assert (poisoned.accuracy.value, poisoned.success.value) == (1.0, 1.0)
+    assert poisoned.success.low == pytest.approx(0.025 ** (1 / 20))
+
+
+def test_images_of_the_target_do_not_count():
+    always = linear()
+    with torch.no_grad():
+        always[1].weight.zero_()
+        always[1].bias.copy_(torch.tensor([0.0, 1.0, 0.0]))
+    found = measured(always, images(30), blended(SHAPE), 1)
+    assert (found.success.value, found.images) == (1.0, 20)
+    with pytest.raises(ValueError, match="test: expected images of another class"):
+        measured(always, images(9).some(np.arange(9) % 3 == 1), blended(SHAPE), 1)
+
+
+def test_the_bound_grows_with_the_reference_and_the_distance():
+    assert bounded_success(0.2, 1e-9) == pytest.approx(0.2, abs=1e-8)
+    assert bounded_success(0.0, 3.0) == 0.0
+    assert bounded_success(1.0, 3.0) == 1.0
+    assert bounded_success(0.1, 1.0) == pytest.approx(stats.norm.sf(-stats.norm.ppf(0.1) - 1.0))
+
+
+def test_few_runs_say_little_of_a_mean():
+    found = mean_over_noise([0.1, 0.2])
+    assert found.low < 0.15 < 0.8 < found.high
+
+
+def prepared(**options):
+    given = {
+        "test": images(30, seed=1), "trigger": blended(SHAPE, alpha=0.5), "target": 1, "sources": 4,
+        "optimizer": descent(), "epsilon": 4.0, "delta": 1e-5, "batch": 16, "repeats": 2, **options,
+    }  # fmt: skip
+    return prepare_poisoning(
+        given.pop("model", None) or linear(), given.pop("data", images()), **given
+    )
+
+
+def test_a_release_says_what_was_measured_and_what_bounds_it():
+    found = prepared(compare=True).draw()
+    assert found.references == tuple(f"without source {i}" for i in range(4))
+    (attack,) = found.attacks
+    assert attack.trials == 20
+    assert [use.name for use in found.use] == [
+        "accuracy",
+        "accuracy without noise",
+        "attack success without noise",
+        "accuracy with isotropic noise of the same certificate",
+        "attack success with isotropic noise",
+    ]
+    note = next(note for note in found.notes if "Φ(Φ⁻¹(p) + μ)" in note)
+    assert "“without source 0” gives with the noise of this run" in note
+    assert "neither p nor the success of one draw" in note
+    again = TrainingRelease.from_dict(loads(dumps(found.to_dict())))
+    assert again.form.attacks == found.form.attacks
+
+
+def test_without_the_attack_only_accuracy_is_measured():
+    found = prepared(attack=False).draw()
+    assert found.attacks == ()
+    assert [use.name for use in found.use] == ["accuracy", "accuracy without noise"]
+
+
+def test_a_certificate_is_known_before_anything_is_drawn():
+    model = linear()
+    kept = [p.detach().clone() for p in model.parameters()]
+    plan = prepared(model=model)
+    assert plan.guarantees == plan.draw().guarantees
+    with pytest.raises(ValueError, match="drawn already"):
+        plan.draw()
+    plan = prepared(model=(other := linear()), iterations=2)
+    assert all((a == b).all() for a, b in zip(kept, other.parameters(), strict=True))
+    assert plan.draw().rounds == 1
+
+
+def test_a_run_is_taken_up(tmp_path):
+    options = {"checkpoint": tmp_path / "run", "rng": 3, "attack": False, "passes": 2}
+    whole = prepared(rng=3, attack=False, passes=2).draw()
+    begun = prepared(**options)
+    run = begun.begin(ledger=None, secret=None, no_budget=False)
+    run.update(np.ones(195), np.ones((4, 195)))
+    del run
+    taken = prepared(**options).draw()
+    assert taken.rounds == whole.rounds
+    assert taken.digest != whole.digest
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": 7}, "target: expected a class"),
+        ({"sources": 1}, "sources"),
+        ({"sources": 100}, "sources: expected at most one"),
+        ({"trigger": blended((3, 8, 8))}, "images: expected"),
+        (
+            {"test": LabelledImages(np.zeros((4, 1, 4, 4)), np.arange(4) % 3)},
+            "test: expected images",
+        ),
+        ({"data": "images"}, "data: expected LabelledImages"),
+        ({"model": linear(classes=2)}, "model: expected 3 scores"),
+        ({"model": torch.nn.Flatten()}, "model"),
+        ({"iterations": 0}, "iterations"),
+        ({"repeats": 0}, "repeats"),
+        ({"angle": -1.0}, "angle"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"passes": 0}, "passes"),
+    ],
+)
+def test_bad_arguments_are_named_before_anything_is_trained(options, said):
+    with pytest.raises(ValueError, match=said):
+        prepared(**options)
