@@ -8,7 +8,6 @@ from .gradients.noise import carried_over as carried_over
 from .gradients.noise import noisy_coefficients as noisy_coefficients
 from .gradients.verification import verify_examples as verify_examples
 from .indistinguishable import Indistinguishable as Indistinguishable
-from .indistinguishable import Round as Round
 from .local.differences import LocalOutcome as LocalOutcome
 from .local.differences import local_differences as local_differences
 from .poisoning.aggregation import robust_aggregate as robust_aggregate
@@ -24,4 +23,5 @@ from .prepared import PreparedTraining as PreparedTraining
 from .prepared import prepare_training as prepare_training
 from .references import References as References
 from .release import TrainingRelease as TrainingRelease
+from .rounds import Round as Round
 from .settings import LocalSteps as LocalSteps

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,52 +13,29 @@ from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, array, boolean, choice, integer
 from tacit._ground.random import released_normal
-from tacit._ground.reprs import short_repr
 from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
 from tacit.training.account import Account, Budgets, budgets
 from tacit.training.checks import check_model, check_moving, check_optimizer
-from tacit.training.gradients.batches import batch_size, shapes_of
+from tacit.training.gradients.batches import batch_size
 from tacit.training.gradients.capture import per_example
-from tacit.training.gradients.verification import verify_examples
-from tacit.training.journal import Journal
-from tacit.training.noise import RoundNoise, add_isotropic, isotropic_noise, round_noise
+from tacit.training.gradients.verification import Verified
+from tacit.training.journal import Journal, restore
+from tacit.training.noise import Shaped, add_isotropic
 from tacit.training.parameters import (
     Snapshot,
     digest_of,
     digest_of_names,
     flat_outcome,
-    trainable,
     write_flat,
     write_gradient,
 )
 from tacit.training.references import Part, References
 from tacit.training.release import TrainingRelease, released
+from tacit.training.rounds import Round
 from tacit.training.settings import GRAMS, NOISES, LocalSteps
 from tacit.training.spending import Purse
-
-
-@short_repr
-@dataclass(frozen=True, kw_only=True)
-class Round:
-    """What became of one round.
-
-    Attributes:
-        number: rounds applied so far, this one included.
-        loss: mean loss of the real batch before the step. It is measured on the data without
-            noise: it is for whoever trains, and no part of the release.
-        taking_part: how many references differ from the real input in the round.
-        energy: E‖noise‖² of what was added to the mean gradient or the parameters, by the Gram
-            matrix known; None without one.
-        gap: certified relative distance of the energy from the least possible.
-    """
-
-    number: int
-    loss: float | None
-    taking_part: int
-    energy: float | None
-    gap: float | None
 
 
 class Indistinguishable:
@@ -160,9 +136,9 @@ class Indistinguishable:
             reproducible=rng is not None, no_budget=boolean("no_budget", no_budget),
         )  # fmt: skip
         self._charges = self._applied = 0
-        self._seen: dict[Any, int] = {}
+        self._batches = Verified(exact=self.gram == "exact")
         self._energies: list[float] = []
-        self._warm: tuple[bytes, Design] | None = None
+        self._shaped = Shaped(self.noise, model)
         self._journal, taken = None, None
         if checkpoint is not None:
             self._journal = Journal(checkpoint, self._declared(found.squared, times))
@@ -343,13 +319,13 @@ class Indistinguishable:
         check_optimizer(self.model, optimizer)
         optimizer.zero_grad(set_to_none=True)
         try:
-            self._verify(inputs, targets)
+            self._batches.verify(self.model, self.loss, inputs, targets)
             capture = per_example(self.model, self.loss, inputs, targets, gram=self.gram)
             capture.check()
         finally:
             before.check()
         changes = part.changes / len(part.inside)
-        noise = self._noise_of(capture.gram, changes, allowed, part.indices)
+        noise = self._shaped.noise(capture.gram, changes, allowed, part.indices)
         drawn = noise.draw(self._source())
         try:
             # a gradient that is not finite may only be seen here; nothing leaves before the charge
@@ -367,16 +343,6 @@ class Indistinguishable:
         # by the last layer's Gram matrix alone the energy is not known
         energy = noise.energy if self.gram == "exact" else None
         return self._applied_round(part.indices, energy, noise.design, loss)
-
-    def _verify(self, inputs: Any, targets: Any) -> None:
-        """Hold the 1st, 2nd, 4th, 8th … batch of every shape against plain backpropagation."""
-        modes = tuple(module.training for module in self.model.modules())
-        key = (shapes_of((inputs, targets)), modes)
-        count = self._seen.get(key, 0) + 1
-        if count & (count - 1) == 0:
-            exact = self.gram == "exact"
-            verify_examples(self.model, self.loss, inputs, targets, exact=exact)
-        self._seen[key] = count
 
     def _local_round(
         self, inputs: Any, targets: Any, part: Part, allowed: Array, before: Snapshot
@@ -408,7 +374,7 @@ class Indistinguishable:
     ) -> Round:
         """Add noise to parameters, or to the gradient that an optimiser then steps along."""
         own = np.eye(len(indices))
-        noise = self._noise_of(differences @ differences.T, own, allowed, indices)
+        noise = self._shaped.noise(differences @ differences.T, own, allowed, indices)
         moved = real + noise.draw(self._source()) @ differences
         if noise.spread > 0.0:
             moved = moved + noise.spread * released_normal((real.size,), self._source())
@@ -419,19 +385,6 @@ class Indistinguishable:
             write_gradient(self.model, moved)
             optimizer.step()
         return self._applied_round(indices, noise.energy, noise.design, None)
-
-    def _noise_of(
-        self, gram: Array | None, changes: Array, allowed: Array, indices: npt.NDArray[np.intp]
-    ) -> RoundNoise:
-        """Return the noise for differences ``z = M g`` from the Gram matrix of g."""
-        moved = None if gram is None else changes @ gram @ changes.T
-        if self.noise == "isotropic" and gram is not None and moved is not None:
-            size = sum(p.numel() for p in trainable(self.model).values())
-            sums = np.abs(changes) @ np.sqrt(np.maximum(np.diagonal(gram), 0.0))
-            return isotropic_noise(np.diagonal(moved), sums, allowed, size)
-        found = round_noise(moved, allowed, self._earlier(indices))
-        self._warm = None if found.design is None else (indices.tobytes(), found.design)
-        return found
 
     def _charge(self, indices: npt.NDArray[np.intp]) -> None:
         """Count the round everywhere, on the disk too, before anything of it is applied."""
@@ -469,10 +422,6 @@ class Indistinguishable:
             gap=None if design is None else design.gap,
         )
 
-    def _earlier(self, indices: npt.NDArray[np.intp]) -> Design | None:
-        same = self._warm is not None and self._warm[0] == indices.tobytes()
-        return self._warm[1] if same and self._warm is not None else None
-
     def _way(self) -> str:
         if self.optimizer is not None:
             shape = "isotropic noise" if self.noise == "isotropic" else f"{self.gram} Gram matrix"
@@ -505,14 +454,5 @@ class Indistinguishable:
         state = journal.state()
         if state is None:
             return
-        before = Snapshot(self.model)
-        try:
-            self.model.load_state_dict(state["model"])
-            if self.optimizer is not None:
-                self.optimizer.load_state_dict(state["optimizer"])
-        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):
-            before.restore()
-            raise ValueError(
-                "checkpoint: expected the model and optimizer that it was written for, got others"
-            ) from None
+        restore(self.model, self.optimizer, state)
         self._applied, self._energies = state["rounds"], list(state["energies"])

@@ -19,6 +19,7 @@ import torch
 from tacit import documents
 from tacit._ground.checks import integer
 from tacit._ground.files import absolute, atomic_stream, held, read_bytes, write_text_atomic
+from tacit.training.parameters import Snapshot
 
 DECLARED, CHARGED, STATE = "declared.json", "charged.jsonl", "state.pt"
 RESERVED = "reserved.json"
@@ -168,3 +169,23 @@ def _check_same(found: Any, declared: Mapping[str, Any]) -> None:
     for name in sorted({*found, *declared}):
         if found.get(name) != declared.get(name):
             raise ValueError(f"checkpoint: the folder holds a run with another {name}")
+
+
+def restore(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, state: Mapping[str, Any]
+) -> None:
+    """Put a stored state into a model and its optimiser, into both or neither.
+
+    Raises:
+        ValueError: it was written for others.
+    """
+    before = Snapshot(model)
+    try:
+        model.load_state_dict(state["model"])
+        if optimizer is not None:
+            optimizer.load_state_dict(state["optimizer"])
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError):
+        before.restore()
+        raise ValueError(
+            "checkpoint: expected the model and optimizer that it was written for, got others"
+        ) from None

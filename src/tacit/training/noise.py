@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from tacit._ground.checks import Array
@@ -80,3 +81,39 @@ def add_isotropic(model: torch.nn.Module, spread: float, rng: np.random.Generato
         assert parameter.grad is not None
         noise = released_normal((parameter.numel(),), rng).reshape(tuple(parameter.shape)) * spread
         parameter.grad += torch.from_numpy(noise).to(parameter.grad.dtype)
+
+
+class Shaped:
+    """Chooses the noise of every round, one after the other.
+
+    Args:
+        kind: ``"optimal"`` or ``"isotropic"``.
+        model: whose parameters it is added to.
+    """
+
+    def __init__(self, kind: str, model: torch.nn.Module) -> None:
+        self._kind, self._model = kind, model
+        self._warm: tuple[bytes, Design] | None = None
+
+    def noise(
+        self, gram: Array | None, changes: Array, allowed: Array, indices: npt.NDArray[np.intp]
+    ) -> RoundNoise:
+        """Return the noise for differences ``z = M g`` from the Gram matrix of g.
+
+        Args:
+            gram: (B, B) of g; None where it is not known.
+            changes: M, (k, B).
+            allowed: (k,) squared distances.
+            indices: (k,) the references; where they are those of the round before, its design is
+                the start.
+        """
+        moved = None if gram is None else changes @ gram @ changes.T
+        if self._kind == "isotropic" and gram is not None and moved is not None:
+            size = sum(p.numel() for p in trainable(self._model).values())
+            sums = np.abs(changes) @ np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+            return isotropic_noise(np.diagonal(moved), sums, allowed, size)
+        same = self._warm is not None and self._warm[0] == indices.tobytes()
+        earlier = self._warm[1] if same and self._warm is not None else None
+        found = round_noise(moved, allowed, earlier)
+        self._warm = None if found.design is None else (indices.tobytes(), found.design)
+        return found
