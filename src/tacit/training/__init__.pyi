@@ -11,6 +11,12 @@ from .indistinguishable import Indistinguishable as Indistinguishable
 from .indistinguishable import Round as Round
 from .local.differences import LocalOutcome as LocalOutcome
 from .local.differences import local_differences as local_differences
+from .memorisation.bound import exposure_bound as exposure_bound
+from .memorisation.canaries import Canaries as Canaries
+from .memorisation.exposure import Exposures as Exposures
+from .memorisation.exposure import exact_memorisation as exact_memorisation
+from .memorisation.exposure import exposures as exposures
+from .memorisation.workflow import prepare_memorisation as prepare_memorisation
 from .prepared import PreparedTraining as PreparedTraining
 from .prepared import prepare_training as prepare_training
 from .references import References as References
