@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from tacit.cli.training import contribution
+from tacit.cli.training import contribution, memorisation
 
 app = typer.Typer(
     help="Train so that the model hardly differs from one without any single source.",
     no_args_is_help=True,
 )
 app.command("contribution")(contribution.contribution)
+app.command("memorisation")(memorisation.memorisation)
