@@ -14,6 +14,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import page
+
 from pac_shared.state import RESULTS, Study, write
 from tacit.attacks import coins
 from tacit.models import docstring_corpus, load
@@ -25,6 +27,7 @@ from tacit.training.memorisation.schedule import CanarySchedule
 from tacit.training.memorisation.workflow import Task
 
 DELTA, SEED = 1e-5, 0
+SIDES = ("learned", "left out")
 FULL = {
     "sequences": 320, "unseen": 128, "length": 24, "canaries": 32, "batch": 32, "passes": 3,
     "rate": 3e-4, "samples": 32, "copies": [1, 5, 10], "epsilons": [2.0, 4.0, 6.0],
@@ -39,11 +42,15 @@ def main() -> int:
     """Run every row, write the JSON, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="smoke test: nothing is stored")
+    parser.add_argument("--page", action="store_true", help="tell the rows that are done")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     sizes = FAST if asked.fast else FULL
     console = Console(width=None if sys.stdout.isatty() else 132)
     kept = Study("memorisation", {"sizes": sizes, "delta": DELTA, "fast": asked.fast})
+    if asked.page:
+        page.insert(list(kept.rows.values()))
+        return 0
     rows = [
         kept.row(f"{copies} {epsilon}", lambda v=copies, e=epsilon: row(v, e, sizes))
         for copies in sizes["copies"]
@@ -52,7 +59,8 @@ def main() -> int:
     show(console, rows)
     if not asked.fast:
         write(RESULTS / "memorisation.json", {"sizes": sizes, "delta": DELTA, "rows": rows})
-        console.print("written: results/memorisation.json")
+        page.insert(rows)
+        console.print("written: results/memorisation.json and its page")
     return 0
 
 
@@ -103,15 +111,15 @@ def row(copies: int, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, 
         "rounds": schedule.rounds,
         "in": int(inside.sum()),
         "perplexity": found.perplexity.to_dict(),
-        "bits": {side: _of(told, f"exposure of canaries {side}") for side in SIDES},
+        "bits": {side: told.get(f"exposure of canaries {side}") for side in SIDES},
         "recovered": {
-            side: _of(told, f"({copies}, 4)-exposure of canaries {side}") for side in SIDES
+            side: told.get(f"({copies}, 4)-exposure of canaries {side}") for side in SIDES
         },
         "likelihood ratio": {
             "learned": _ratio(found, inside), "left out": _ratio(found, ~inside),
         },
         "exact": {
-            side: _of(told, f"({plan.prompt}, 5)-exact memorisation of {side} sequences")
+            side: told.get(f"({plan.prompt}, 5)-exact memorisation of {side} sequences")
             for side in ("learned", "unseen")
         },
         "bound": None
@@ -121,13 +129,6 @@ def row(copies: int, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, 
         "audit": audit.to_dict(),
         "guessed": attacks[0].success.to_dict(),
     }  # fmt: skip
-
-
-SIDES = ("learned", "left out")
-
-
-def _of(told: dict[str, Any], name: str) -> Any:
-    return told.get(name)
 
 
 def _ratio(found: Memorisation, chosen: Any) -> float:

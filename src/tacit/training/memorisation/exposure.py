@@ -189,7 +189,7 @@ def exact_memorisation(
     start = integer("prompt", prompt, minimum=1, maximum=most)
     found = []
     with measuring(network):
-        for rows in sequences.split(max(1, TOKENS_TOGETHER // sequences.shape[1])):
+        for rows in torch.split(sequences, max(1, TOKENS_TOGETHER // sequences.shape[1])):
             logits: Any = network(input_ids=rows[:, : start + after - 1], use_cache=False).logits
             likeliest = logits[:, start - 1 :].argmax(dim=-1)
             found.append((likeliest == rows[:, start : start + after]).all(dim=1).numpy())

@@ -44,7 +44,7 @@ def losses(network: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor
     with measuring(network):
         found = [
             loss(network, *rows)
-            for rows in zip(inputs.split(size), targets.split(size), strict=True)
+            for rows in zip(torch.split(inputs, size), torch.split(targets, size), strict=True)
         ]
     return np.asarray(torch.cat(found).double().numpy())
 

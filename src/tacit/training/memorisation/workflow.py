@@ -15,6 +15,7 @@ from tacit.accounting import gaussian_shift
 from tacit.attacks import coins
 from tacit.compute.progress import progress_bar
 from tacit.models import LanguageModel
+from tacit.releases.form import Attack
 from tacit.training.indistinguishable import Indistinguishable
 from tacit.training.memorisation.canaries import MOST, Canaries
 from tacit.training.memorisation.language import Loss, losses, sequence_loss
@@ -242,7 +243,8 @@ def _released(
     found = Memorisation.of(
         run.model, task.canaries, task.learned, task.unseen, plan, rng=MEASURING
     )
-    mu, delta, attacks = float(run.budgets.mu.max()), run.delta, []
+    mu, delta = float(run.budgets.mu.max()), run.delta
+    attacks: list[Attack] = []
     told = found.notes(task.inside, mu)
     if before is not None and delta is not None:
         audit, attacks = guessed(before - task.losses(run.model), task.inside, delta)
