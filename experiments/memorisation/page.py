@@ -36,7 +36,7 @@ def insert(rows: list[dict[str, Any]]) -> None:
 
 def _told(rows: list[dict[str, Any]]) -> list[str]:
     head = (
-        "| v | ε | perplexity | bits, learned | bits, left out | 4 of 6, learned | 4 of 6, left out "
+        "| v | ε | perplexity | bits in | bits out | 4 of 6 in | 4 of 6 out "
         "| at most | published: perplexity, bits |"
     )
     lines = [head, "|---" * 9 + "|", *(_line(row) for row in rows)]

@@ -59,6 +59,7 @@ def test_exposures_are_those_of_enumeration(sharp):
     assert sum(laws[0].values()) == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 def test_both_estimates_are_right_in_the_mean_of_few_draws():
     model = network(sharp=1.0)
     canaries = Canaries.drawn(1, encode, digits=2, rng=3)
