@@ -108,7 +108,7 @@ class Memorisation:
             inside: (m,) which canaries were learned from.
         """
         plan = self.plan
-        told = [_use("perplexity of unseen sequences", "1", self.perplexity)]
+        told = [_use("perplexity of unseen sequences", "tokens", self.perplexity)]
         for side, chosen in (("learned", inside), ("left out", ~inside)):
             if not chosen.any():
                 continue
