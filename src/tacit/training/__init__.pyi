@@ -10,6 +10,12 @@ from .gradients.verification import verify_examples as verify_examples
 from .indistinguishable import Indistinguishable as Indistinguishable
 from .local.differences import LocalOutcome as LocalOutcome
 from .local.differences import local_differences as local_differences
+from .memorisation.bound import exposure_bound as exposure_bound
+from .memorisation.canaries import Canaries as Canaries
+from .memorisation.exposure import Exposures as Exposures
+from .memorisation.exposure import exact_memorisation as exact_memorisation
+from .memorisation.exposure import exposures as exposures
+from .memorisation.workflow import prepare_memorisation as prepare_memorisation
 from .poisoning.aggregation import robust_aggregate as robust_aggregate
 from .poisoning.measuring import bounded_success as bounded_success
 from .poisoning.network import pretrain as pretrain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tacit.cli.training import contribution, poisoning
+from tacit.cli.training import contribution, memorisation, poisoning
 
 app = typer.Typer(
     help="Train so that the model hardly differs from one without any single source.",
@@ -12,3 +12,4 @@ app = typer.Typer(
 )
 app.command("contribution")(contribution.contribution)
 app.command("poisoning")(poisoning.poisoning)
+app.command("memorisation")(memorisation.memorisation)

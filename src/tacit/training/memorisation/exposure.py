@@ -1,0 +1,209 @@
+"""How much of a secret comes out of a language model, and how high it ranks there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import special
+
+from tacit._ground.checks import Array, RandomSource, generator, integer
+from tacit.training.memorisation.canaries import SIDES, Canaries
+
+TOKENS_TOGETHER = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Exposures:
+    """What was measured of every canary.
+
+    Attributes:
+        recovered: (m,) probability that at least c digits come out right; an unbiased estimate.
+        bits: (m,) log2(10^d) − log2(rank) of the secret among all 10^d; rank is estimated.
+        nats: (m,) −ln of the likelihood of the secret, exact.
+    """
+
+    recovered: Array
+    bits: Array
+    nats: Array
+
+
+def exposures(
+    network: torch.nn.Module,
+    canaries: Canaries,
+    *,
+    least: int = 4,
+    samples: int = 32,
+    rng: RandomSource = None,
+) -> Exposures:
+    """Measure how far each secret comes out behind its prompt.
+
+    Digits follow the model's law q, each in proportion to the likelihoods of the ten digit tokens
+    after the prompt and the digits before. Recovery ``P(>= c of d digits are right)`` is a mean
+    over N secrets of q, the last digit summed instead of drawn. The rank is
+    ``1 + Σ_s 1{q(s) > q(secret)}``, estimated without bias from N secrets of q and N uniform ones,
+    each weighted by ``2/(q(s) + 10^−d)``, which no secret of few or of many rivals makes large.
+
+    Args:
+        network: a causal ``transformers`` model.
+        canaries: m of them.
+        least: c digits that must be right.
+        samples: N for each canary.
+        rng: seed or generator of the draws.
+
+    Returns:
+        Recovery, exposure in bits and −ln likelihood, (m,) each.
+
+    Raises:
+        ValueError: an argument is outside its range.
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> sizes = {"vocab_size": 128, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": 48}
+        >>> network = GPT2LMHeadModel(GPT2Config(**sizes))
+        >>> canaries = Canaries.drawn(2, lambda text: [ord(c) for c in text], rng=0)
+        >>> found = exposures(network, canaries, least=1, samples=64, rng=0)
+        >>> bool((abs(found.recovered - (1 - 0.9**6)) < 0.2).all())
+        True
+
+    Source: Carlini et al. (2019), Sec. 4.3; dsi, Sec. 5.1.
+    """
+    digits = canaries.secrets.shape[1]
+    wanted = integer("least", least, minimum=1, maximum=digits)
+    count = integer("samples", samples, minimum=2)
+    source = generator(rng)
+    with measuring(network):
+        rows = [
+            _one(network, prompt, secret, canaries.symbols, wanted, count, source)
+            for prompt, secret in zip(canaries.prompts, canaries.secrets, strict=True)
+        ]
+    recovered, bits, nats = np.array(rows).T
+    return Exposures(recovered=recovered, bits=bits, nats=nats)
+
+
+def _one(
+    network: Any,
+    prompt: tuple[int, ...],
+    secret: npt.NDArray[np.int64],
+    symbols: npt.NDArray[np.int64],
+    least: int,
+    count: int,
+    source: np.random.Generator,
+) -> tuple[float, float, float]:
+    digits = secret.size
+    # the secret itself, N secrets of the model's law and N uniform ones
+    drawn = np.empty((1 + 2 * count, digits), dtype=np.int64)
+    drawn[0] = secret
+    drawn[1 + count :] = source.integers(SIDES, size=(count, digits))
+    likelihood = np.zeros(len(drawn))
+    last = np.zeros((count, SIDES))
+    for place, logs in enumerate(_digit_laws(network, prompt, drawn, symbols)):
+        laws = logs[1 : 1 + count]
+        drawn[1 : 1 + count, place] = _chosen(laws, source)
+        likelihood += np.take_along_axis(logs, drawn[:, place, None], axis=1)[:, 0]
+        last = laws
+    own = drawn[1 : 1 + count]
+    right = (own[:, :-1] == secret[:-1]).sum(axis=1)
+    finish = np.exp(last[:, secret[-1]])
+    recovered = float(((right >= least) + (right == least - 1) * finish).mean())
+    return recovered, _bits(drawn, likelihood, digits), -float(likelihood[0])
+
+
+def _digit_laws(
+    network: Any,
+    prompt: tuple[int, ...],
+    drawn: npt.NDArray[np.int64],
+    symbols: npt.NDArray[np.int64],
+) -> Iterator[Array]:
+    """Yield ln q of the ten digits for every row, place by place, as its digits are filled in."""
+    from transformers import DynamicCache
+
+    kept = DynamicCache(config=network.config)
+    tokens = torch.from_numpy(symbols)
+    given = torch.tensor([prompt])
+    for place in range(drawn.shape[1]):
+        logits = network(input_ids=given, past_key_values=kept, use_cache=True).logits[:, -1]
+        logs = special.log_softmax(logits[:, tokens].double().numpy(), axis=1)
+        if place == 0:
+            logs = np.repeat(logs, len(drawn), axis=0)
+            kept.batch_repeat_interleave(len(drawn))
+        yield logs
+        given = tokens[torch.from_numpy(drawn[:, place])][:, None]
+
+
+def _chosen(laws: Array, source: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw one digit of each row's law."""
+    gumbel = source.gumbel(size=laws.shape)
+    return np.asarray((laws + gumbel).argmax(axis=1), dtype=np.int64)
+
+
+def _bits(drawn: npt.NDArray[np.int64], likelihood: Array, digits: int) -> float:
+    """Return log2(10^d) − log2(rank) of the first row by the others."""
+    others, own = likelihood[1:], likelihood[0]
+    # the secret itself, drawn again, is no rival, whatever rounding makes of its likelihood
+    rivals = (others > own) & (drawn[1:] != drawn[0]).any(axis=1)
+    total = float(SIDES**digits)
+    weights = 2.0 / (np.exp(others) + 1.0 / total)
+    rank = 1.0 + min(float((rivals * weights).mean()), total - 1.0)
+    return math.log2(total) - math.log2(rank)
+
+
+def exact_memorisation(
+    network: torch.nn.Module, sequences: torch.Tensor, *, prompt: int, following: int
+) -> npt.NDArray[np.bool_]:
+    """Return which sequences' next c tokens come out greedily after their first k.
+
+    They do where each of the c tokens is the likeliest after what stands before it, so one pass
+    over the sequences decides it.
+
+    Args:
+        network: a causal ``transformers`` model.
+        sequences: (n, T) tokens.
+        prompt: k tokens that are given, >= 1.
+        following: c tokens that must follow, k + c <= T.
+
+    Raises:
+        ValueError: an argument is outside its range.
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> sizes = {"vocab_size": 50, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": 16}
+        >>> network = GPT2LMHeadModel(GPT2Config(**sizes))
+        >>> exact_memorisation(network, torch.arange(16)[None], prompt=8, following=5).shape
+        (1,)
+
+    Source: Tirumala et al. (2022); dsi, Sec. 5.1.
+    """
+    if sequences.ndim != 2:
+        raise ValueError(f"sequences: expected shape (n, T), got {tuple(sequences.shape)}")
+    after = integer("following", following, minimum=1)
+    most = sequences.shape[1] - after
+    if most < 1:
+        raise ValueError(f"following: expected fewer than the {sequences.shape[1]}, got {after}")
+    start = integer("prompt", prompt, minimum=1, maximum=most)
+    found = []
+    with measuring(network):
+        for rows in torch.split(sequences, max(1, TOKENS_TOGETHER // sequences.shape[1])):
+            logits: Any = network(input_ids=rows[:, : start + after - 1], use_cache=False).logits
+            likeliest = logits[:, start - 1 :].argmax(dim=-1)
+            found.append((likeliest == rows[:, start : start + after]).all(dim=1).numpy())
+    return np.concatenate(found)
+
+
+@contextmanager
+def measuring(network: torch.nn.Module) -> Iterator[None]:
+    """Hold a model in evaluation mode and without gradients."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
