@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy import special, stats
+from scipy import special
 
 from tacit._ground.checks import Array, in_interval, integer, vector
 
@@ -98,8 +98,8 @@ def proportion_interval(hits: int, trials: int, confidence: float) -> tuple[floa
     found = integer("hits", hits, minimum=0, maximum=count)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     tail = (1.0 - level) / 2.0
-    low = 0.0 if found == 0 else float(stats.beta.ppf(tail, found, count - found + 1))
-    high = 1.0 if found == count else float(stats.beta.isf(tail, found + 1, count - found))
+    low = 0.0 if found == 0 else float(special.betaincinv(found, count - found + 1, tail))
+    high = 1.0 if found == count else float(special.betainccinv(found + 1, count - found, tail))
     return low, high
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from tacit._ground.checks import RandomSource, generator, in_interval, integer, vector
 from tacit._ground.random import fair_choices
@@ -323,7 +323,7 @@ def _check_coins(inside: npt.NDArray[np.bool_]) -> None:
     """Refuse coins that are in or out far more often than fair coins are."""
     count = int(inside.sum())
     fewer = min(count, inside.size - count)
-    if 2.0 * stats.binom.cdf(fewer, inside.size, 0.5) < UNFAIR:
+    if 2.0 * special.bdtr(fewer, inside.size, 0.5) < UNFAIR:
         raise ValueError(
             f"members: expected independent fair coins, got {count} of {inside.size} in"
         )

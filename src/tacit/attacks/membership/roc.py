@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, vector
 from tacit.attacks.intervals import chernoff_interval, proportion_interval
@@ -173,8 +173,9 @@ def truth_values(name: str, values: Any, shape: tuple[int, ...]) -> npt.NDArray[
 
 
 def _area(members: Array, others: Array) -> float:
-    ranks = stats.rankdata(np.concatenate([members, others]))
-    wins = ranks[: members.size].sum() - members.size * (members.size + 1) / 2.0
+    ordered = np.sort(others)
+    # a tie is half a win
+    wins = 0.5 * sum(np.searchsorted(ordered, members, side).sum() for side in ("left", "right"))
     return float(min(1.0, max(0.0, wins / (members.size * others.size))))
 
 
@@ -208,7 +209,7 @@ def _operating_point(members: Array, others: Array, rate: float, level: float) -
     largest_first = np.sort(others)[::-1]
     position = np.arange(1, count + 1)
     # P(S > j-th largest) has the law Beta(j, n + 1 − j), and is smaller still where scores tie.
-    below = stats.beta.cdf(rate, position, count + 1 - position)
+    below = special.betainc(position, count + 1 - position, rate)
     low, high = 0.0, 1.0
     strict = np.flatnonzero(below >= 1.0 - quarter)
     if strict.size:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from tacit._ground.checks import Array
 from tacit.statistics.least_noise import SumNoise
@@ -107,7 +107,7 @@ def sampling_errors(
         simulated = _resampled(query, pairing, values, frame, centres)
         found = np.where(query.linear_numbers, found, simulated)
     freedom = _freedom(rows)
-    factor = stats.t.ppf(0.5 + 0.5 * LEVEL, freedom) / NORMAL_95
+    factor = special.stdtrit(freedom, 0.5 + 0.5 * LEVEL) / NORMAL_95
     known = query.linear_numbers | (freedom >= LEAST_FREEDOM)
     return Sampling(two_digits_up(found * factor), known)
 
