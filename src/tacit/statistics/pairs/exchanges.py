@@ -117,9 +117,7 @@ class _Groups:
         gains = longest[index, best] < spans * (1.0 - LEAST_GAIN)
         places, columns = np.divmod(best, entering.shape[2])
         taken, given = entering[index, places, columns], partners[index, places, columns]
-        return [
-            (int(places[i]), int(taken[i]), int(given[i])) if gains[i] else None for i in index
-        ]
+        return [(int(places[i]), int(taken[i]), int(given[i])) if gains[i] else None for i in index]
 
     def _make(self, group: int, place: int, taken: int, partner: int) -> None:
         given = int(self.members[group, place])

@@ -216,4 +216,3 @@ def _text_bits(texts: Sequence[str]) -> Bits:
 def _spelled(text: str) -> str:
     # most texts have one spelling already
     return text if text.isascii() and "\r" not in text else plain_text(text)
-

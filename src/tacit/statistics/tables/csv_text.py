@@ -208,7 +208,6 @@ def _fields(header: str, delimiter: str) -> list[str]:
 def _line_breaks(column: Any) -> Any:
     """Return how many lines each cell runs over, less one: (n,)."""
     feeds, returns, both = (
-        integers(pc.count_substring(column, mark))
-        for mark in ("\n", "\r", "\r\n")
+        integers(pc.count_substring(column, mark)) for mark in ("\n", "\r", "\r\n")
     )
     return feeds + returns - both
