@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ ROWS_TOGETHER = 2**16
 # The solver keeps budgets to 1e-9; a distance measured by another way may be off by this.
 MEASURED_SLACK = 1e-6
 
-Swaps: TypeAlias = Array | Callable[[], Iterable[Array]]
+Swaps: TypeAlias = Array | Callable[[], Iterator[Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,8 @@ def least_noise(swaps: Swaps, mu: float, cost: Any) -> SumNoise:
         moved = _restricted(swaps, live)
     # SLACK makes up for what the solver and the reading of its noise leave open.
     budget = (mu * (1.0 - SLACK)) ** 2
-    design = worst_case(moved, budget, cost=cost[np.ix_(live, live)])
+    differences: Any = moved
+    design = worst_case(differences, budget, cost=cost[np.ix_(live, live)])
     _check(design.covariance, moved, mu)
     return SumNoise(live, design, mu)
 

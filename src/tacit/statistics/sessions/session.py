@@ -390,6 +390,7 @@ def _answer(session: Session, offer: Offer) -> _Answer:
             *asked.notes,
         ),
         diagnostics={"turn": turn, "spend": asked.spend, "budget": session.budget},
+        limits=asked.limits,
         seed=None if not isinstance(session._rng, (int, np.integer)) else int(session._rng),
         source=session._source,
         session=session,

@@ -12,6 +12,8 @@ import numpy as np
 
 from tacit._ground.checks import Array, vector
 from tacit.statistics.sums.statistic import (
+    NOT_NEGATIVE,
+    Bounds,
     BoundStatistic,
     Columns,
     Statistic,
@@ -54,6 +56,11 @@ class BoundCounts(BoundStatistic):
     def names(self) -> tuple[str, ...]:
         """Return one name for each cell."""
         return tuple(label + self.suffix for label in self.labels)
+
+    def limits(self, bounds: Bounds | None) -> Array:
+        """Return the (lowest, highest) that each count can be, (d, 2)."""
+        del bounds
+        return np.tile(NOT_NEGATIVE, (len(self.cells), 1))
 
     def value(self, totals: Totals) -> Array:
         """Return the counts, none negative, whole on request."""

@@ -83,6 +83,10 @@ class SumQuery:
         """Which of the numbers are, (d,)."""
         return self.statistic.linear_numbers
 
+    def limits(self, bounds: tuple[Array, Array] | None = None) -> Array:
+        """Return the (lowest, highest) that each number can be, (d, 2), as ``BoundStatistic``."""
+        return self.statistic.limits(bounds)
+
     @property
     def counting(self) -> bool:
         """Whether rows add zeros and ones only."""
