@@ -92,6 +92,15 @@ def is_text(kind: Any) -> bool:
     return any(holds(kind) for holds in strings)
 
 
+def odd_kind(kind: Any) -> str | None:
+    """Return what a type holds that is neither numbers nor texts, though it may be stored so."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return f"what its type {kind.extension_name} stands for"
+    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        return "durations"
+    return "dates or times" if pa.types.is_temporal(kind) else None
+
+
 def texts_of(column: Any) -> Any:
     """Return the cells as texts without blanks around, "" where there is none."""
     try:
