@@ -162,6 +162,9 @@ class Destination:
             data_columns=table.columns,
             data_notes=table.notes,
             data_categories={name: kind.levels for name, kind in table.categories.items()},
+            data_observed=tuple(
+                name for name, kind in table.categories.items() if not kind.declared
+            ),
             secret=self.secret,
             ledger=None if self.ledger is None else self.ledger.location,
         )
