@@ -68,7 +68,8 @@ class SumPlan:
     def at(self, drawn: Any, rng: RandomSource) -> Array:
         """Return the numbers for rows that were drawn, with fresh noise."""
         published = self.noise.release(self.values.total(drawn), rng)
-        return self.query.finish(published, self.centres, float(len(self.pairing)))
+        numbers = self.query.finish(published, self.centres, float(len(self.pairing)))
+        return self.query.told(numbers)
 
     def attacked(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
         """Run the attacker who is told every other coin, on the most exposed groups."""
@@ -134,7 +135,7 @@ def sum_plan(
         frame = frame_of(query, inside, centres, max(drawn, 1), cost)
         del inside
     noise = best_noise(query, frame, _swaps(query, values, pairing), mu, centres, len(pairing))
-    errors = noise_errors(query, pairing, values, noise, frame, centres)
+    errors = query.told_errors(noise_errors(query, pairing, values, noise, frame, centres))
     return SumPlan(query, pairing, values, centres, frame, noise, errors)
 
 

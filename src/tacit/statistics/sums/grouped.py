@@ -64,6 +64,11 @@ class Several(BoundStatistic):
         """Return the numbers of all."""
         return np.concatenate([part.value(totals) for part in self.parts], axis=-1)
 
+    @property
+    def rounded(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are rounded to whole ones when they are told, (d,)."""
+        return np.concatenate([part.rounded for part in self.parts])
+
     def limits(self, bounds: Bounds | None) -> Array:
         """Return the (lowest, highest) that each number can be, (d, 2)."""
         return np.concatenate([part.limits(bounds) for part in self.parts])

@@ -136,6 +136,11 @@ class BoundStatistic(ABC):
         """Which of the numbers are linear in the sums, (d,)."""
         return np.full(len(self.names()), self.linear)
 
+    @property
+    def rounded(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are rounded to whole ones when they are told, (d,)."""
+        return np.zeros(len(self.names()), dtype=bool)
+
     def limits(self, bounds: Bounds | None) -> Array:
         """Return the (lowest, highest) that each number can be, (d, 2), infinite where it is open.
 
