@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runner import Tacit, in_process, refused
+from tests.cli_runner import Tacit, in_process, refused, subprocess_tacit
 
 CITIES = ("Bern", "Oslo", "Paris")
 
@@ -69,19 +69,17 @@ def test_a_comparison_leaves_out_the_promise_that_cannot_be_made(
     assert "rows matched" in done.out
 
 
-def test_what_a_query_warns_of_is_one_sentence(
-    tacit: Tacit, people: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_query_warns_of_is_one_sentence(people: Path) -> None:
     people.with_name("warning_query.py").write_text(
         "import warnings\n"
         "def middle(rows):\n"
         "    warnings.warn(f'the first is {rows[0, 0]}')\n"
         "    return rows.mean(axis=0)\n"
     )
-    monkeypatch.chdir(people.parent)
     more = ("--columns", "age", "--query", "warning_query:middle", "--success", "0.6")
-    done = tacit(*asked(people, *more, "--simulations", "50", "--workers", "1"))
-    assert done.code == 0
+    more = (*asked(people, *more), "--simulations", "50", "--workers", "1")
+    done = subprocess_tacit(*more, cwd=people.parent)
+    assert done.code == 0, done.err
     told = [line for line in done.err.splitlines() if "warn" in line]
     assert told == [
         "tacit: query: warning_query:middle warned on simulated rows "
