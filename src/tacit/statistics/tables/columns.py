@@ -114,7 +114,8 @@ def _nothing(cells: Cells) -> Mask:
         kind = kind.value_type
     if not is_text(kind):
         return cells.absent
-    return mask(pc.equal(texts_of(cells.column), ""))
+    # a comparison with a scalar would import pandas
+    return mask(pc.match_substring_regex(texts_of(cells.column), r"\A\z"))
 
 
 def _first(cells: Cells, bad: Any, sentence: str) -> Problem | None:
