@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -238,3 +239,19 @@ def test_a_price_that_double_precision_cannot_hold_is_refused():
         opened("rows", success=None, mu=1e-200)
     with pytest.raises(ValueError, match=r"^spend: expected a μ of at least 1e-50"):
         opened("rows").price("mean", spend=1e-200)
+
+
+def test_sessions_that_open_and_ask_at_once_lose_no_answer(tmp_path):
+    path = tmp_path / "session.json"
+
+    def asked(_):
+        session = opened("rows", path)
+        return [session.ask("mean", share=0.05).values.tolist() for _ in range(2)]
+
+    with ThreadPoolExecutor(4) as several:
+        told = [values for answers in several.map(asked, range(4)) for values in answers]
+    session = opened("rows", path)
+    assert len(session.spends) == len(told) == 8
+    kept = [answer["values"] for answer in session.answers]
+    assert sorted(kept) == sorted(told)
+    assert session.remaining == pytest.approx(session.budget * np.sqrt(1.0 - 8 * 0.05))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +19,7 @@ from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
 from tacit.cli.statistic import commands as statistic
 from tacit.cli.training import group as training
-from tacit.statistics.user_code import QueryError
+from tacit.statistics.user_code import QueryError, QueryWarning
 
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
 PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -75,7 +78,8 @@ def run(arguments: list[str]) -> int:
     closed it; one sentence on standard error tells which.
     """
     try:
-        code = app(arguments, prog_name="tacit", standalone_mode=False)
+        with _warnings_told():
+            code = app(arguments, prog_name="tacit", standalone_mode=False)
         sys.stdout.flush()
     except PARSER_ERROR as error:
         return _refuse(_parser_sentence(error, arguments))
@@ -100,6 +104,23 @@ def run(arguments: list[str]) -> int:
     if code == INTERRUPTED:
         print("tacit: interrupted", file=sys.stderr)
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Print what the caller's own query warned of as one sentence, once."""
+    usual, told = warnings.showwarning, set[str]()
+
+    def tell(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+        if not issubclass(category, QueryWarning):
+            usual(message, category, *rest, **named)
+        elif str(message) not in told:
+            told.add(str(message))
+            print(f"tacit: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = tell
+        yield
 
 
 def _closed() -> int:

@@ -104,9 +104,6 @@ class Destination:
             spends: what a ledger will count the release as, a notion of ``tacit.ledger.notions``.
             certificate: the page to publish, where one was asked for.
         """
-        from tacit._ground.files import check_writable
-        from tacit.ledger import Ledger
-
         report, seed = (flags.report, flags.seed) if isinstance(flags, Drawing) else (None, None)
         if certificate is not None and seed is not None:
             raise ValueError(
@@ -127,6 +124,9 @@ class Destination:
         output = json_output(flags.json, flags.force)
         if flags.ledger is None:
             return Destination(page, public, output, None, None, None, flags.no_budget)
+        from tacit._ground.files import check_writable
+        from tacit.ledger import Ledger
+
         path = ledger_file(flags.ledger)
         if path is not None and not check_writable("--ledger", path).exists():
             # A ledger is made when there is something to write into it.
@@ -138,10 +138,10 @@ class Destination:
 
     def opened(self) -> Destination:
         """Return the same with its ledger made, where there was none yet."""
-        from tacit.ledger import Ledger
-
         if self.location is None or self.ledger is not None:
             return self
+        from tacit.ledger import Ledger
+
         return replace(self, ledger=Ledger(self.location))
 
     def draw(self, prepared: Prepared[Drawn]) -> Drawn:
@@ -162,18 +162,23 @@ class Destination:
             data_columns=table.columns,
             data_notes=table.notes,
             data_categories={name: kind.levels for name, kind in table.categories.items()},
+            data_observed=tuple(
+                name for name, kind in table.categories.items() if not kind.declared
+            ),
             secret=self.secret,
             ledger=None if self.ledger is None else self.ledger.location,
         )
 
     def store(self, release: Release, provenance: Provenance) -> None:
         """Write what the ledger has by now: if a file cannot be written, nothing is lost."""
-        from tacit.report import write_certificate, write_report
-
         self.json.write({**release.to_dict(), "provenance": provenance.to_dict()})
         if self.report is not None:
+            from tacit.report import write_report
+
             write_report(release, self.report, provenance)
         if self.certificate is not None:
+            from tacit.report import write_certificate
+
             write_certificate(release, self.certificate, provenance)
 
     def tell(self) -> None:

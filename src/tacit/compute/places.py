@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import cloudpickle
-import joblib
-from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from tacit._ground.lazy import install_with
 from tacit.compute.remote import Failure, Packed, Task, compute_packed, sendable
@@ -133,6 +131,9 @@ class _Processes:
     workers: int
 
     def results(self, task: Task, batches: Batches) -> Iterator[list[Any]]:
+        import joblib
+        from joblib.externals.loky.process_executor import BrokenProcessPool
+
         done = losses = 0
         while done < len(batches):
             with (

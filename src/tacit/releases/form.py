@@ -34,6 +34,7 @@ class Number:
         error: standard deviation of the noise in it.
         sampling: its standard deviation over random draws of as many rows from what the rows came
             from; None where that may not be known.
+        limits: the (lowest, highest) that it can be, at which intervals end.
 
     Example:
         >>> [round(end, 2) for end in Number(name="mean", value=4.0, error=0.1).interval()]
@@ -44,9 +45,14 @@ class Number:
     value: float
     error: float
     sampling: float | None = None
+    limits: tuple[float, float] = (-math.inf, math.inf)
 
     def __post_init__(self) -> None:
         _text("name", self.name)
+        low, high = (as_float(f"limits of {self.name}", end) for end in self.limits)
+        if not low <= high:
+            raise ValueError(f"limits: expected lowest <= highest of {self.name}, got others")
+        object.__setattr__(self, "limits", (low, high))
         object.__setattr__(self, "value", as_float(f"number {self.name}", self.value))
         object.__setattr__(self, "error", non_negative("error", self.error, allow_inf=True))
         if self.sampling is not None:
@@ -61,13 +67,14 @@ class Number:
         return NORMAL_95 * math.hypot(self.error, self.sampling)
 
     def interval(self, *, sampling: bool = False) -> tuple[float, float]:
-        """Return the 95% interval by the normal law: ``value ± 1.96 sd``.
+        """Return the 95% interval by the normal law, ``value ± 1.96 sd``, within the limits.
 
         Args:
             sampling: whether it speaks of what the rows came from; else of those that were drawn.
         """
-        half = self.half_width(sampling=sampling)
-        return self.value - half, self.value + half
+        half, (lowest, highest) = self.half_width(sampling=sampling), self.limits
+        low, high = self.value - half, self.value + half
+        return min(max(low, lowest), highest), max(min(high, highest), lowest)
 
     def intervals(self) -> dict[str, Any]:
         """Return both intervals, JSON-able; ``with_sampling`` is None where it is not known."""
@@ -79,6 +86,12 @@ class Number:
             if self.sampling is None
             else encoded_ends(self.interval(sampling=True)),
         }
+
+
+def decoded_ends(ends: Any) -> tuple[float, float]:
+    """Return two ends that ``encoded_ends`` wrote."""
+    low, high = (float(decoded(end)) for end in ends)
+    return low, high
 
 
 def encoded_ends(ends: tuple[float, float]) -> list[Any]:

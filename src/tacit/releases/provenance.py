@@ -18,7 +18,8 @@ class Provenance:
     """How a release was made.
 
     ``command`` is the command line or call; ``data_name``, ``data_fingerprint`` (SHA-256),
-    ``data_rows``, ``data_columns``, ``data_categories`` (the levels that codes stand for) and
+    ``data_rows``, ``data_columns``, ``data_categories`` (the levels that codes stand for),
+    ``data_observed`` (those of them whose levels were read from the table and not declared) and
     ``data_notes`` describe the pool; ``created`` is ISO-8601 UTC.
 
     Example:
@@ -37,6 +38,7 @@ class Provenance:
     data_rows: int | None = None
     data_columns: tuple[str, ...] = ()
     data_categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    data_observed: tuple[str, ...] = ()
     data_notes: tuple[str, ...] = ()
     secret: str | None = None
     ledger: str | None = None
@@ -51,6 +53,7 @@ class Provenance:
         data_rows: int | None = None,
         data_columns: tuple[str, ...] = (),
         data_categories: Mapping[str, tuple[str, ...]] | None = None,
+        data_observed: tuple[str, ...] = (),
         data_notes: tuple[str, ...] = (),
         secret: str | None = None,
         ledger: str | None = None,
@@ -68,6 +71,7 @@ class Provenance:
             data_rows=data_rows,
             data_columns=tuple(data_columns),
             data_categories=dict(data_categories or {}),
+            data_observed=tuple(data_observed),
             data_notes=tuple(data_notes),
             secret=secret,
             ledger=ledger,
@@ -80,5 +84,6 @@ class Provenance:
             **asdict(self),
             "data_columns": list(self.data_columns),
             "data_categories": levels,
+            "data_observed": list(self.data_observed),
             "data_notes": list(self.data_notes),
         }

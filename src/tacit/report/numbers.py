@@ -16,12 +16,21 @@ TOLD_DELTA, LARGEST_EPSILON = 1e-6, 1e6
 
 
 def number_words(number: Number) -> str:
-    """Return a number with its 95% intervals, as half widths: of the noise, and with sampling."""
+    """Return a number with its 95% intervals: of the noise, and with sampling."""
     words = f"{number.name} = {beside(number.value, number.error)}"
-    words += f" ± {significant_up(number.half_width(), 2)}" if number.error else " exactly"
+    words += f" {_interval_words(number)}" if number.error else " exactly"
     if number.sampling is None:
         return words
-    return f"{words} (with sampling ± {significant_up(number.half_width(sampling=True), 2)})"
+    return f"{words} (with sampling {_interval_words(number, sampling=True)})"
+
+
+def _interval_words(number: Number, *, sampling: bool = False) -> str:
+    """Return an interval as its half width, or as its ends where it ends at what is possible."""
+    half = number.half_width(sampling=sampling)
+    low, high = number.interval(sampling=sampling)
+    if low > number.value - half or high < number.value + half:
+        return f"[{beside(low, half)}, {beside(high, half)}]"
+    return f"± {significant_up(half, 2)}"
 
 
 def number_lines(numbers: Sequence[Number]) -> list[str]:

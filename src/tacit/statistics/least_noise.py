@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,11 @@ from tacit.design import worst_case
 from tacit.design.base import Design
 from tacit.statistics.strength import SLACK
 
-ROWS_TOGETHER = 2**18
+ROWS_TOGETHER = 2**16
 # The solver keeps budgets to 1e-9; a distance measured by another way may be off by this.
 MEASURED_SLACK = 1e-6
+
+Swaps: TypeAlias = Array | Callable[[], Iterator[Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,29 +64,47 @@ class SumNoise:
         return noise
 
 
-def least_noise(swaps: Array, mu: float, cost: Any) -> SumNoise:
+def least_noise(swaps: Swaps, mu: float, cost: Any) -> SumNoise:
     """Return the noise of least cost under which every swap z has ``zᵀ Σ⁻¹ z <= μ²``.
 
     Args:
-        swaps: (m, k); zero rows and repeated ones do no harm.
+        swaps: (m, k), or a callable that returns blocks of them: nothing is then kept for each of
+            them; zero rows and repeated ones do no harm.
         mu: μ > 0.
         cost: F, (k, k).
     """
-    live = (swaps != 0.0).any(axis=0)
+    live = np.logical_or.reduce([(block != 0.0).any(axis=0) for block in _blocks(swaps)])
     if not live.any():
         return SumNoise(live, None, 0.0)
-    moved = swaps if live.all() else np.ascontiguousarray(swaps[:, live])
+    moved: Swaps = swaps
+    if not live.all():
+        moved = _restricted(swaps, live)
     # SLACK makes up for what the solver and the reading of its noise leave open.
     budget = (mu * (1.0 - SLACK)) ** 2
-    design = worst_case(moved, budget, cost=cost[np.ix_(live, live)])
+    differences: Any = moved
+    design = worst_case(differences, budget, cost=cost[np.ix_(live, live)])
     _check(design.covariance, moved, mu)
     return SumNoise(live, design, mu)
 
 
-def _check(covariance: Covariance, swaps: Array, mu: float) -> None:
-    """Measure every swap by the covariance that will be drawn."""
+def _blocks(swaps: Swaps) -> Iterator[Array]:
+    if callable(swaps):
+        yield from swaps()
+        return
     for start in range(0, len(swaps), ROWS_TOGETHER):
-        farthest = float(np.max(covariance.mahalanobis(swaps[start : start + ROWS_TOGETHER])))
+        yield swaps[start : start + ROWS_TOGETHER]
+
+
+def _restricted(swaps: Swaps, live: npt.NDArray[np.bool_]) -> Swaps:
+    if callable(swaps):
+        return lambda: (block[:, live] for block in swaps())
+    return np.ascontiguousarray(swaps[:, live])
+
+
+def _check(covariance: Covariance, swaps: Swaps, mu: float) -> None:
+    """Measure every swap by the covariance that will be drawn."""
+    for block in _blocks(swaps):
+        farthest = float(np.max(covariance.mahalanobis(block)))
         if farthest > mu**2 * (1.0 + MEASURED_SLACK):
             raise ArithmeticError(
                 f"a swap lies at squared distance {farthest!r} where {mu**2!r} was designed; "

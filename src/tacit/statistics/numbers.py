@@ -18,7 +18,14 @@ from tacit.documents import Envelope
 from tacit.guarantees import SuccessBound
 from tacit.guarantees.base import Guarantee, text, texts
 from tacit.guarantees.reading import guarantee_from_dict, guarantee_of
-from tacit.releases.form import Attack, Form, Number, Release
+from tacit.releases.form import (
+    Attack,
+    Form,
+    Number,
+    Release,
+    decoded_ends,
+    encoded_ends,
+)
 from tacit.statistics.release import attack_of
 
 ENVELOPE = Envelope("tacit.statistic.numbers", 1)
@@ -62,6 +69,8 @@ class NumbersRelease(Release):
         method: how the noise was chosen.
         notes: what a reader should know.
         attack: the strongest attack run on simulated releases; None when none was.
+        limits: (d, 2), the (lowest, highest) that each number can be, infinite where it is open,
+            at which its intervals end; None where nothing is known.
         diagnostics: what the design saw; for the holder of the table, not for publication.
         reproducible: whether a seed fixed the randomness, which voids the guarantee.
         seed: the integer seed, when one was given.
@@ -79,6 +88,7 @@ class NumbersRelease(Release):
     method: str
     notes: tuple[str, ...]
     attack: MembershipAttack | None
+    limits: Array | None
     diagnostics: Mapping[str, Any]
     reproducible: bool
     seed: int | None
@@ -122,7 +132,10 @@ class NumbersRelease(Release):
         level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
         errors = self.standard_errors if sampling else self.errors
         half = float(ndtri(0.5 + 0.5 * level)) * errors
-        return np.stack([self.values - half, self.values + half], axis=1)
+        ends = np.stack([self.values - half, self.values + half], axis=1)
+        if self.limits is None:
+            return ends
+        return np.asarray(np.clip(ends, self.limits[:, :1], self.limits[:, 1:]))
 
     @property
     def form(self) -> Form:
@@ -134,12 +147,13 @@ class NumbersRelease(Release):
             method=self.method,
             guarantees=self.guarantees,
             numbers=tuple(
-                Number(name=name, value=value, error=error, sampling=spread)
-                for name, value, error, spread in zip(
+                Number(name=name, value=value, error=error, sampling=spread, limits=limits)
+                for name, value, error, spread, limits in zip(
                     self.names,
                     self.values.tolist(),
                     self.errors.tolist(),
                     self._known_sampling or [None] * len(self.names),
+                    self._ends,
                     strict=True,
                 )
             ),
@@ -157,6 +171,13 @@ class NumbersRelease(Release):
         if self.sampling is None:
             return None
         return [None if math.isnan(one) else one for one in self.sampling.tolist()]
+
+    @property
+    def _ends(self) -> list[tuple[float, float]]:
+        """What each number can be."""
+        if self.limits is None:
+            return [(-math.inf, math.inf)] * len(self.names)
+        return [(low, high) for low, high in self.limits.tolist()]
 
     def _attacks(self) -> tuple[Attack, ...]:
         return () if self.attack is None else (attack_of(self.attack, self.membership.task),)
@@ -178,6 +199,9 @@ class NumbersRelease(Release):
                 "method": self.method,
                 "notes": list(self.notes),
                 "attack": None if self.attack is None else self.attack.to_dict(),
+                "limits": None
+                if self.limits is None
+                else [encoded_ends(ends) for ends in self._ends],
                 "diagnostics": dict(self.diagnostics),
                 "reproducible": self.reproducible,
                 "seed": self.seed,
@@ -222,11 +246,22 @@ def _read(description: Mapping[str, Any]) -> NumbersRelease:
         method=description["method"],
         notes=texts("description.notes", description["notes"]),
         attack=None if attack is None else MembershipAttack.from_dict(attack),
+        limits=_limits(description.get("limits"), len(names)),
         diagnostics=dict(description["diagnostics"]),
         reproducible=description["reproducible"],
         seed=description["seed"],
         created=description["created"],
     )
+
+
+def _limits(ends: Any, size: int) -> Array | None:
+    """Return what numbers can be, (d, 2); older releases do not say."""
+    if ends is None:
+        return None
+    limits = np.array([decoded_ends(pair) for pair in ends]).reshape(-1, 2)
+    if len(limits) != size or np.isnan(limits).any() or not (limits[:, 0] <= limits[:, 1]).all():
+        raise ValueError("description.limits: expected (lowest, highest) of every number")
+    return limits
 
 
 @overload

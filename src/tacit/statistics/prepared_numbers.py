@@ -42,6 +42,7 @@ class PreparedNumbers(Prepared[NumbersRelease]):
         notes: what a reader should know.
         diagnostics: what the design saw.
         attack: the strongest attack on simulated releases; None when none was run.
+        limits: (d, 2), (lowest, highest) that each number can be; None for anything.
         seed: the integer seed, when one was given.
         source: the generator that the draw uses; None for the operating system's.
     """
@@ -53,6 +54,7 @@ class PreparedNumbers(Prepared[NumbersRelease]):
     notes: tuple[str, ...] = ()
     diagnostics: dict[str, Any] = field(default_factory=dict, repr=False)
     attack: MembershipAttack | None = field(default=None, repr=False)
+    limits: Array | None = field(default=None, repr=False)
     seed: int | None = None
     source: np.random.Generator | None = field(default=None, repr=False)
 
@@ -79,6 +81,7 @@ class PreparedNumbers(Prepared[NumbersRelease]):
             method=self.method,
             notes=(*self.notes, *notes),
             attack=self.attack,
+            limits=self.limits,
             diagnostics=self.diagnostics,
             reproducible=self.reproducible,
             seed=self.seed,

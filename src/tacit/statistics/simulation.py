@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from tacit._ground.checks import Array, plain
 from tacit.compute import parallel_map
 from tacit.statistics.queries import Query
-from tacit.statistics.user_code import query_error
+from tacit.statistics.user_code import QueryWarning, query_error, warning_words
 
 REPEATED_CALLS = 3
 REPEAT_TOLERANCE = 1e-9
@@ -36,10 +37,14 @@ class _Evaluation:
     pool: Array
     family: Candidates
 
-    def __call__(self, candidate: int) -> Array:
+    def __call__(self, candidate: int) -> tuple[Array, str]:
+        """Return the numbers, and what the caller's own code warned of, if anything."""
         rows = self.pool[self.family.members(candidate)]
-        count = len(rows)
-        result = self._call(rows)
+        result, warned = self._call(rows)
+        return self._checked(result, len(rows)), warned
+
+    @staticmethod
+    def _checked(result: Any, count: int) -> Array:
         output = _numbers(result)
         if output is None:
             raise ValueError(
@@ -59,11 +64,13 @@ class _Evaluation:
             )
         return output
 
-    def _call(self, rows: Array) -> Any:
+    def _call(self, rows: Array) -> tuple[Any, str]:
         if not self.query.imported:
-            return self.query.function(rows)
+            return self.query.function(rows), ""
         try:
-            return self.query.function(rows)
+            with warnings.catch_warnings(record=True) as found:
+                result = self.query.function(rows)
+            return result, warning_words(found[0]) if found else ""
         except (Exception, SystemExit) as error:
             where = f" on a candidate of {len(rows)} rows"
             raise query_error(self.query.description, error, where) from error
@@ -102,10 +109,15 @@ def simulate(
             them, or does not give the same numbers when it is called on the same rows again.
     """
     evaluate = _Evaluation(query, pool, family)
-    _check_repeatable(evaluate, evaluate(0), 0)
-    outputs = parallel_map(
+    _check_repeatable(evaluate, evaluate(0)[0], 0)
+    found = parallel_map(
         evaluate, range(len(family)), workers=workers, description="simulating", progress=progress
     )
+    outputs = [output for output, _ in found]
+    warned = next((words for _, words in found if words), None)
+    if warned is not None:
+        sentence = f"query: {query.description} warned on simulated rows ({warned})"
+        warnings.warn(sentence, QueryWarning, stacklevel=2)
     size, shape = outputs[0].size, outputs[0].shape
     for candidate, output in enumerate(outputs):
         if output.shape != shape:
@@ -120,7 +132,7 @@ def simulate(
 
 
 def _check_repeatable(evaluate: _Evaluation, before: Array, candidate: int) -> None:
-    again = evaluate(candidate)
+    again = evaluate(candidate)[0]
     same = again.shape == before.shape
     if same:
         scale = np.abs(before).max(initial=0.0)

@@ -89,6 +89,11 @@ def gaussian_mu(
         return checked_mu("rho", math.sqrt(2.0 * positive("rho", rho)) * (1.0 - 2.0**-51))
     if success is not None:
         blind = max(prior, 1.0 - prior)
+        if isinstance(success, (int, float)) and 0.0 < success <= blind < 1.0:
+            raise ValueError(
+                f"success: expected more than {blind:.4g}, which guessing blind is right where a "
+                f"row is in with probability {prior:.4g}, got {success!r}"
+            )
         limit = in_interval("success", success, blind, 1.0, open_low=True, open_high=True)
         odds = math.log((1.0 - prior) / prior)
         excess = (limit - (1.0 - prior)) / prior

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import traceback
+import warnings
 from pathlib import Path
 
 TACIT = str(Path(__file__).parents[1])
@@ -31,6 +32,22 @@ class QueryError(Exception):
     def __str__(self) -> str:
         """Return the sentence alone."""
         return str(self.args[0])
+
+
+class QueryWarning(UserWarning):
+    """A query named as ``module:function`` warned of something; what it said may quote the table.
+
+    Example:
+        >>> str(QueryWarning("query: mine:middle warned (RuntimeWarning, mine.py:7)"))
+        'query: mine:middle warned (RuntimeWarning, mine.py:7)'
+    """
+
+
+def warning_words(found: warnings.WarningMessage) -> str:
+    """Return the kind of a warning, and the line where it is of the caller's own code."""
+    own = not found.filename.startswith((TACIT, *LIBRARIES))
+    line = f", {_shown(found.filename)}:{found.lineno}" if own else ""
+    return f"{found.category.__name__}{line}"
 
 
 def query_error(description: str, error: BaseException, circumstances: str = "") -> QueryError:

@@ -370,6 +370,9 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
 def as_pool(pool: Any) -> Any:
     """Return a data frame that exports itself to Arrow as a ``Table``, anything else as it is."""
     if not hasattr(pool, "__arrow_c_stream__"):
+        if hasattr(pool, "collect"):
+            kind = type(pool).__name__
+            raise ValueError(f"pool: expected a table, got a {kind}; collect() makes a frame of it")
         return pool
     from tacit.statistics.tables.reading import read_table
 

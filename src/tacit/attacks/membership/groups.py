@@ -15,6 +15,9 @@ from tacit.linalg import default_tolerance
 
 TOLD = "likelihood ratio, told what was drawn of every other group"
 ENTRIES_PER_CHUNK = 4_000_000
+PAIR = 2
+# Posteriors as far from even odds as this are no tie.
+TIE = 1e-12
 
 
 def group_attack(
@@ -123,6 +126,8 @@ def _whitened(values: Array, noise: Covariance) -> Array:
 def _right(white: Array, trials: int, source: np.random.Generator) -> Any:
     """Return (trials, G k): whether each row's guess, in or out, was right."""
     groups, size, _ = white.shape
+    if size == PAIR:
+        return _pairs_right(white, trials, source)
     inner = np.einsum("gjr,glr->gjl", white, white)
     halves = 0.5 * np.einsum("gjj->gj", inner)
     index = np.arange(groups)
@@ -137,11 +142,35 @@ def _right(white: Array, trials: int, source: np.random.Generator) -> Any:
         top = scores.max(axis=2, keepdims=True)
         posterior = np.exp(scores - top)
         posterior /= posterior.sum(axis=2, keepdims=True)
-        tie = np.abs(posterior - 0.5) <= 1e-12
+        tie = np.abs(posterior - 0.5) <= TIE
         lot = source.random((rows, groups, 1)) < 0.5
         # of two rows that look the same one is guessed, not both
         lot = np.where(np.arange(size) == 0, lot, ~lot)
         guess = np.where(tie, lot, posterior > 0.5)
         truth = np.arange(size) == drawn[:, :, None]
         right[start : start + rows] = (guess == truth).reshape(rows, -1)
+    return right
+
+
+def _pairs_right(white: Array, trials: int, source: np.random.Generator) -> Any:
+    """Return the same for pairs, whose rows are both guessed right or both wrong.
+
+    With a flip z the log odds of the row drawn are ``‖z‖²/2 ± zᵀe``, the sign that of the coin.
+    """
+    flips = white[:, 1] - white[:, 0]
+    halves = 0.5 * np.einsum("gr,gr->g", flips, flips)
+    right = np.empty((trials, 2 * len(flips)), dtype=bool)
+    step = max(1, ENTRIES_PER_CHUNK // (2 * len(flips)))
+    for start in range(0, trials, step):
+        rows = min(step, trials - start)
+        odds = source.standard_normal((rows, flips.shape[1])) @ flips.T
+        second = source.integers(2, size=odds.shape, dtype=np.uint8)
+        np.negative(odds, out=odds, where=second == 0)
+        odds += halves
+        found = odds > 0.0
+        # the logistic function has slope 1/4 at even odds
+        tie = np.abs(odds) <= 4.0 * TIE
+        if tie.any():
+            found = np.where(tie, source.random(odds.shape) < 0.5, found)
+        right[start : start + rows, ::2] = right[start : start + rows, 1::2] = found
     return right

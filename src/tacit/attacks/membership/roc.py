@@ -173,12 +173,9 @@ def truth_values(name: str, values: Any, shape: tuple[int, ...]) -> npt.NDArray[
 
 
 def _area(members: Array, others: Array) -> float:
-    _, place, equal = np.unique(
-        np.concatenate([members, others]), return_inverse=True, return_counts=True
-    )
-    # equal scores share the mean of their ranks
-    ranks = (np.cumsum(equal) - 0.5 * (equal - 1))[place]
-    wins = ranks[: members.size].sum() - members.size * (members.size + 1) / 2.0
+    ordered = np.sort(others)
+    # a tie is half a win
+    wins = 0.5 * sum(np.searchsorted(ordered, members, side).sum() for side in ("left", "right"))
     return float(min(1.0, max(0.0, wins / (members.size * others.size))))
 
 

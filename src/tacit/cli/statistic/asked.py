@@ -125,6 +125,8 @@ class Asked:
                     f"{flag}: --protect {self.protect} has none; {INSTEAD[self.protect]}"
                 )
 
+        if self.pairs is not None and self.paired_by is not None and not self.paired_by.strip():
+            raise ValueError(f"--pairs: expected column:NAME, got {self.pairs!r}")
         if (self.epsilon is None) != (self.delta is None):
             given, other = (
                 ("--epsilon", "--delta") if self.delta is None else ("--delta", "--epsilon")
@@ -240,8 +242,17 @@ def check_dropping(protect: str, missing: str, adjacency: str | None) -> None:
         )
 
 
+def check_numbers(name: str | None, categories: Sequence[str] | None, error: ValueError) -> None:
+    """Say what to do where a column of texts was to pair the rows."""
+    named = {one.partition("=")[0].strip() for one in categories or ()}
+    if name is not None and name not in named and f"column {name!r}" in str(error):
+        raise ValueError(f"{error}: --category {name}") from None
+
+
 def unpaired(table: Table, name: str) -> tuple[Table, Any]:
     """Return the table without the column that pairs are formed along, and its values."""
+    from tacit.statistics.tables.words import observed_words
+
     place = table.columns.index(name)
     kept = [column for column in range(len(table.columns)) if column != place]
     rest = replace(
@@ -249,5 +260,6 @@ def unpaired(table: Table, name: str) -> tuple[Table, Any]:
         columns=tuple(table.columns[column] for column in kept),
         rows=table.rows[:, kept].copy(),
         categories={key: kind for key, kind in table.categories.items() if key != name},
+        notes=tuple(note for note in table.notes if note != observed_words(name)),
     )
     return rest, table.rows[:, place]

@@ -10,7 +10,14 @@ import typer
 from tacit._ground.checks import integer
 from tacit.cli.options import grouped
 from tacit.cli.publishing import Destination, Drawing, tell_prepared
-from tacit.cli.statistic.asked import Asked, Query, check_dropping, found_beside, unpaired
+from tacit.cli.statistic.asked import (
+    Asked,
+    Query,
+    check_dropping,
+    check_numbers,
+    found_beside,
+    unpaired,
+)
 from tacit.cli.statistic.comparing import compare
 from tacit.cli.statistic.group import UNNAMED, WithDefault
 from tacit.cli.statistic.telling import tell
@@ -71,9 +78,12 @@ def statistic(
     options = asked.options()
     check_dropping(asked.protect, missing, asked.adjacency)
     found_beside(query)
-    table = reading.read(
-        data, _columns(columns, target, asked), missing=missing, categories=category
-    )
+    wanted = _columns(columns, target, asked)
+    try:
+        table = reading.read(data, wanted, missing=missing, categories=category)
+    except ValueError as error:
+        check_numbers(asked.paired_by, category, error)
+        raise
     table, options["pairs"] = _paired(table, columns, asked)
     destination = Destination.checked(
         drawing,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from tacit._ground.checks import Array, integer
@@ -375,7 +375,7 @@ def _bounded(value: float, interval: tuple[float, float]) -> Interval | None:
 
 def normal_mean(values: Array) -> Interval:
     """Return a mean with its normal interval, not below zero."""
-    error = float(stats.norm.isf((1 - CONFIDENCE) / 2) * values.std(ddof=1) / np.sqrt(values.size))
+    error = float(-special.ndtri((1 - CONFIDENCE) / 2) * values.std(ddof=1) / np.sqrt(values.size))
     mean = max(0.0, float(values.mean()))
     return Interval(mean, max(0.0, mean - error), mean + error)
 

@@ -19,7 +19,8 @@ def render_certificate(release: Release, provenance: Provenance) -> str:
     """Return what may be published of a released statistic as one self-contained HTML page.
 
     It holds the values with their 95% intervals, the promise, what is assumed, and the publishable
-    fields of the release as JSON; no attack, no diagnostics, no fingerprint, no number of rows.
+    fields of the release as JSON; no attack, no diagnostics, no fingerprint, no number of rows, and
+    of categories no level that was not declared: it is a cell of the table.
 
     Args:
         release: of a statistic.
@@ -48,7 +49,12 @@ def render_certificate(release: Release, provenance: Provenance) -> str:
         form=form,
         claim=_claim(form),
         version=provenance.tacit_version,
-        codes=provenance.data_categories,
+        codes={
+            name: levels
+            for name, levels in provenance.data_categories.items()
+            if name not in provenance.data_observed
+        },
+        observed={name: len(provenance.data_categories[name]) for name in provenance.data_observed},
         rows=rows,
         sampled=any(row.sampling for row in rows),
         strength=[*strength_rows(form), *_information(form)],

@@ -108,6 +108,10 @@ class Contributions:
             self.restored(sums), self.centres, drawn, bounds=(self.lows, self.highs)
         )
 
+    def limits(self) -> Array:
+        """Return the (lowest, highest) that each number can be, (d, 2)."""
+        return self.query.limits((self.lows, self.highs))
+
     def restored(self, sums: Array) -> Array:
         """Return sums (k,) or (n, k) of the terms from those without the offsets."""
         return sums + self.offsets * sums[..., self.counts]

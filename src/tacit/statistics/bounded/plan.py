@@ -51,7 +51,7 @@ class TablePlan:
         """Return the numbers, and their errors as the released sums give them."""
         everything = np.arange(len(self.values.integers))
         published = self.noise.release(self.values.total(everything), rng)
-        numbers = self._finish(published)
+        numbers = self.added.query.told(self._finish(published))
         return numbers, _errors(self.added, self.noise, published, self._drawn)
 
     @property
@@ -138,7 +138,7 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
     if drawn is not None:
         exact = _exact_errors(added, noise, drawn)
         if added.query.linear:
-            return exact
+            return added.query.told_errors(exact)
     source = np.random.default_rng(0)
     scales = np.sqrt(np.diagonal(noise.covariance))
     sources = sums + noise.sample(SIMULATED, source)
@@ -151,7 +151,8 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
     for middle, clean in zip(sources[:PLAUSIBLE], numbers, strict=False):
         found.append(deviations(added.finish(middle + simulated, drawn) - clean))
     widest = np.max(found, axis=0)
-    return np.where(added.query.linear_numbers & (drawn is not None), exact, widest)
+    errors = np.where(added.query.linear_numbers & (drawn is not None), exact, widest)
+    return added.query.told_errors(errors)
 
 
 def _exact_errors(added: Contributions, noise: TableNoise, drawn: float) -> Array:

@@ -79,6 +79,7 @@ def prepare_table(
             "mu": mu,
             "noise_power": float(np.square(plan.errors).sum()),
         },
+        limits=added.limits(),
         attack=plan.attacked(integer("attack_trials", attack_trials, minimum=4), source)
         if attack
         else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from tacit.statistics.pairs.pairing import Indices
 NEIGHBOURS = 12
 WORST_GROUPS = 400
 MOST_ROUNDS = 4000
+ENTRIES_PER_CHUNK = 2_000_000
 # An exchange has to shorten the longer of two groups by more than rounding could.
 LEAST_GAIN = 1e-9
 
@@ -69,8 +71,19 @@ class _Groups:
         some = min(WORST_GROUPS, len(self.members))
         worst = np.argpartition(-self.spans, some - 1)[:some]
         worst = worst[np.argsort(-self.spans[worst], kind="stable")]
+        worst = worst[self.spans[worst] > 0.0]
         self._look_up(np.unique(self.members[worst]))
-        return sum(self._improve(int(group)) for group in worst)
+        each = self.size * self.size * (self.size - 1) * self._reach * self.features.shape[1]
+        step = max(1, ENTRIES_PER_CHUNK // each)
+        touched: set[int] = set()
+        for start in range(0, len(worst), step):
+            groups = worst[start : start + step]
+            for group, exchange in zip(groups.tolist(), self._best(groups), strict=True):
+                # what was found for a group that has changed since is for the next round
+                if exchange is not None and touched.isdisjoint((group, exchange[2])):
+                    self._make(group, *exchange)
+                    touched |= {group, exchange[2]}
+        return len(touched) // 2
 
     def _look_up(self, rows: Indices) -> None:
         """Find the neighbours of rows that were not asked for before."""
@@ -79,55 +92,49 @@ class _Groups:
             found = self._tree.query(self._search[new], k=self._reach)[1]
             self._known[new] = self._rows[found.reshape(new.size, self._reach)]
 
-    def _improve(self, group: int) -> bool:
-        """Make the exchange of one row of the group that leaves the shorter longest group."""
-        own = self.members[group]
-        span = self.spans[group]
-        if span == 0.0:
-            return False
-        # Every row x of the group may go; it is exchanged with a neighbour c of the others.
-        leaving, coming = [], []
-        for place in range(self.size):
-            near = self._known[np.delete(own, place)].ravel()
-            coming.append(near)
-            leaving.append(np.full(near.size, place))
-        entering, places = np.concatenate(coming), np.concatenate(leaving)
-        groups = self.group_of[entering]
-        other = (groups != group) & (self.spans[groups] < span)
-        entering, places, groups = entering[other], places[other], groups[other]
-        if not entering.size:
-            return False
-        longest = np.maximum(
-            self._with(own, places, entering),
-            self._with_at(self.members[groups], entering, own[places]),
+    def _best(self, groups: Indices) -> list[tuple[int, int, int] | None]:
+        """Return for each group the exchange of one row that leaves the shorter longest group.
+
+        Every row x of a group may go; it is exchanged with a neighbour c of the others. Returned
+        are the place of x, c, and the group that c comes from; None where nothing gains.
+        """
+        own, spans = self.members[groups], self.spans[groups]
+        kept = np.stack([np.delete(own, place, axis=1) for place in range(self.size)], axis=1)
+        entering = self._known[kept].reshape(len(groups), self.size, -1).astype(np.intp)
+        partners = self.group_of[entering]
+        allowed = (partners != groups[:, None, None]) & (
+            self.spans[partners] < spans[:, None, None]
         )
-        best = int(longest.argmin())
-        if not longest[best] < span * (1.0 - LEAST_GAIN):
-            return False
-        taken, place, partner = int(entering[best]), int(places[best]), int(groups[best])
-        given = int(own[place])
+        kept = kept[:, :, None]
+        nobody = np.zeros(kept.shape, dtype=bool)
+        here = self._span_with(kept, entering, nobody)
+        others = self.members[partners]
+        leaving = np.broadcast_to(own[:, :, None], entering.shape)
+        there = self._span_with(others, leaving, others == entering[..., None])
+        longest = np.where(allowed, np.maximum(here, there), np.inf).reshape(len(groups), -1)
+        best = longest.argmin(axis=1)
+        index = np.arange(len(groups))
+        gains = longest[index, best] < spans * (1.0 - LEAST_GAIN)
+        places, columns = np.divmod(best, entering.shape[2])
+        taken, given = entering[index, places, columns], partners[index, places, columns]
+        return [(int(places[i]), int(taken[i]), int(given[i])) if gains[i] else None for i in index]
+
+    def _make(self, group: int, place: int, taken: int, partner: int) -> None:
+        given = int(self.members[group, place])
         self.members[partner, self.members[partner] == taken] = given
         self.members[group, place] = taken
         self.group_of[taken], self.group_of[given] = group, partner
         self.spans[[group, partner]] = self._spans(np.array([group, partner]))
-        return True
 
-    def _with(self, own: Indices, places: Indices, entering: Indices) -> Array:
-        """Return the span of the group when the row at each place is another."""
-        kept = np.stack([np.delete(own, place) for place in range(self.size)])[places]
-        return self._span_of(kept, entering)
-
-    def _with_at(self, groups: Indices, leaving: Indices, entering: Indices) -> Array:
-        """Return the span of each group (c, k) when the row that leaves is another."""
-        kept = groups[groups != leaving[:, None]].reshape(len(groups), self.size - 1)
-        return self._span_of(kept, entering)
-
-    def _span_of(self, kept: Indices, entering: Indices) -> Array:
-        rows, new = self.features[kept], self.features[entering]
-        gaps = rows - new[:, None]
-        spans = np.einsum("ijk,ijk->ij", gaps, gaps).max(axis=1)
-        for first in range(self.size - 1):
-            for second in range(first + 1, self.size - 1):
-                gap = rows[:, first] - rows[:, second]
-                np.maximum(spans, np.einsum("ij,ij->i", gap, gap), out=spans)
-        return np.asarray(spans)
+    def _span_with(self, rows: Indices, new: Indices, without: npt.NDArray[np.bool_]) -> Array:
+        """Return the span (…) of groups of rows (…, j), but those without, and one that is new."""
+        members = self.features[rows]
+        gaps = members - self.features[new][..., None, :]
+        squared = np.einsum("...jk,...jk->...j", gaps, gaps)
+        spans: Array = np.where(without, 0.0, squared).max(axis=-1)
+        for first, second in combinations(range(rows.shape[-1]), 2):
+            gap = members[..., first, :] - members[..., second, :]
+            apart = np.einsum("...k,...k->...", gap, gap)
+            absent = without[..., first] | without[..., second]
+            spans = np.maximum(spans, np.where(absent, 0.0, apart))
+        return spans

@@ -20,6 +20,7 @@ FLOOR, CURVED_FLOORS = 1e-6, (0.1, 1.0, 0.01)
 # Variance of whether a row is there, where that is not public.
 UNCOUNTED = 0.25
 COSTS = ("relative", "squared")
+ROWS_TOGETHER = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ def frame_of(
         counted: whether n is public; else a count of all rows is noisy like every other sum.
     """
     mean = values.mean(axis=0)
-    covariance = np.atleast_2d(np.cov(values, rowvar=False, bias=True))
+    covariance = _covariance(values, mean)
     if not counted:
         still = np.diagonal(covariance) == 0.0
         covariance = covariance + np.diag(np.where(still, UNCOUNTED * mean**2, 0.0))
@@ -91,6 +92,15 @@ def frame_of(
     shares = (FLOOR,) if query.linear and counted else CURVED_FLOORS
     costs = tuple(weighed + share * floor for share in shares)
     return Frame(jacobian, spread, weights, costs, middle)
+
+
+def _covariance(values: Array, mean: Array) -> Array:
+    """Return the covariance of rows (k, k), some at a time."""
+    summed = np.zeros((mean.size, mean.size))
+    for start in range(0, len(values), ROWS_TOGETHER):
+        gaps = values[start : start + ROWS_TOGETHER] - mean
+        summed += gaps.T @ gaps
+    return summed / len(values)
 
 
 def _weights(cost: Any, spread: Array) -> Array:

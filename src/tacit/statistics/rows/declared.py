@@ -12,7 +12,7 @@ from tacit._ground.checks import Array
 from tacit.design import gaussian_information
 from tacit.statistics.pairs import Pairing
 from tacit.statistics.rows.coins import Halves, thrown
-from tacit.statistics.rows.expected import BET_FACTORS, LARGEST_BET, LOG_SLACK
+from tacit.statistics.rows.expected import LARGEST_BET, LOG_SLACK
 
 SHAPE_NATS = 0.01
 # Grids of sizes that may be certified: where they start, relative to what the pilot expects, and
@@ -20,6 +20,8 @@ SHAPE_NATS = 0.01
 # more than expected may be needed before it is seen to be below what is asked for.
 GRIDS = ((1.1, 1.01), (1.5, 1.01), (3.0, 1.02), (100.0, 1.06), (1e4, 1.1), (1e7, 1.2))
 MOST_STEPS = 60
+# Bets relative to the one that is best where the pilot's moments are right.
+BET_FACTORS = np.array([1.0, 0.4, 2.0])
 PILOT_ROUNDS = 14
 ENTRIES_TOGETHER = 4_000_000
 

@@ -21,6 +21,7 @@ from tacit.statistics.sums.totals import GridValues
 SIMULATED, RESAMPLED, DRAWS = 2000, 1000, 8
 # Numbers that are added up for simulated draws, and of simulated noise; and draws at least.
 LARGEST_WORK, LARGEST_NOISE, FEWEST = 2**26, 2**22, 40
+GROUPS_TOGETHER = 2**14
 LEVEL = 0.95
 # Degrees of freedom with which a sampling error is told (docs/explanation/intervals.md).
 LEAST_FREEDOM = 8.0
@@ -96,17 +97,22 @@ def sampling_errors(
     All are as much larger as Student's law of ν degrees of freedom reaches beyond the normal law,
     ``ν = 2N/(κ − 1)`` by the kurtosis κ of the influences, N − 1 at most (Satterthwaite, 1946).
     """
-    members = pairing.members
-    influence = (values.values @ frame.jacobian.T)[members]
-    coins = influence.var(axis=1).sum(axis=0)
-    rows = influence.reshape(members.size, -1)
-    rows = rows - rows.mean(axis=0)
-    pool = np.square(rows).sum(axis=0) / (members.size - 1)
+    members, numbers = pairing.members, len(frame.jacobian)
+    mean = frame.jacobian @ (values.total(members.ravel()) / members.size)
+    coins, squares, fourths = np.zeros((3, numbers))
+    for start in range(0, len(members), GROUPS_TOGETHER):
+        gaps = values.times(frame.jacobian.T, members[start : start + GROUPS_TOGETHER]) - mean
+        coins += gaps.var(axis=1).sum(axis=0)
+        gaps *= gaps
+        squares += gaps.sum(axis=(0, 1))
+        gaps *= gaps
+        fourths += gaps.sum(axis=(0, 1))
+    pool = squares / (members.size - 1)
     found = np.sqrt(coins + len(members) / pairing.group_size * pool)
     if not query.linear:
         simulated = _resampled(query, pairing, values, frame, centres)
         found = np.where(query.linear_numbers, found, simulated)
-    freedom = _freedom(rows)
+    freedom = _freedom(members.size, squares, fourths)
     factor = special.stdtrit(freedom, 0.5 + 0.5 * LEVEL) / NORMAL_95
     known = query.linear_numbers | (freedom >= LEAST_FREEDOM)
     return Sampling(two_digits_up(found * factor), known)
@@ -134,27 +140,26 @@ def _resampled(
 ) -> Array:
     """Return deviations (d,) about the pool's own numbers of those of weighed draws."""
     source, shape = np.random.default_rng(2), float(pairing.group_size)
-    added, drawn = values.values, len(pairing)
-    work = drawn * added.shape[1]
+    drawn, terms = len(pairing), values.integers.shape[1]
+    work = drawn * terms
     count = min(max(LARGEST_WORK // max(work, 1), FEWEST), RESAMPLED)
-    sums = np.empty((count, added.shape[1]))
+    sums = np.empty((count, terms))
     for place in range(count):
         weights = source.gamma(shape, 1.0 / shape, drawn)
-        sums[place] = (weights / weights.mean()) @ added[pairing.draw(source)]
+        sums[place] = values.weighed(pairing.draw(source), weights / weights.mean())
     middle = query.finish(frame.middle, centres, float(drawn))
     return deviations(query.finish(sums, centres, float(drawn)) - middle)
 
 
-def _freedom(influence: Array) -> Array:
+def _freedom(count: int, squares: Array, fourths: Array) -> Array:
     """Return ν of each number, (d,), from 1 to N − 1.
 
     Args:
-        influence: (N, d), each column with mean 0.
+        count: N, rows.
+        squares: (d,) sums of the squares of their influences, less the mean.
+        fourths: (d,) sums of the fourth powers.
     """
-    count = len(influence)
-    squares = np.square(influence)
-    variances = squares.mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        excess = np.square(squares).mean(axis=0) / variances**2 - 1.0
+        excess = count * fourths / squares**2 - 1.0
         freedom = np.where(excess > 0.0, 2.0 * count / excess, count - 1.0)
     return np.asarray(np.clip(freedom, 1.0, count - 1.0))

@@ -23,18 +23,22 @@ from tacit.linalg import inverse_sqrt_psd, sqrt_psd
 from tacit.statistics.rows.cost import COSTS
 
 SHAPING_ROUNDS = 60
-# Bets relative to the one that is best where the pilot's moments are right.
-BET_FACTORS = np.array([1.0, 0.4, 2.0])
+# Of what a bet may be: its share of what could be lost, and how much the pilot counts in it.
 LARGEST_BET = 0.9
-# Halvings of the size of noise: while its shape is sought, and of what is certified.
-SHAPE_HALVINGS, SCALE_HALVINGS = 26, 50
+PILOT_WEIGHT, LEAST_SQUARE = 0.5, 1e-12
+# Halvings of the size of noise while its shape is sought.
+SHAPE_HALVINGS = 26
+# Sizes that are tried: their ratio near 1, by the number of draws, and powers of two beyond.
+FINEST, COARSENESS = 0.005, 0.5
+HIGHEST, LOWEST = 4.0, 0.5
+FAR_ABOVE = 2.0 ** np.concatenate([np.arange(200.0, 10.0, -8.0), np.arange(10.0, 2.0, -1.0)])
+FAR_BELOW = 2.0 ** np.arange(-2.0, -200.0, -8.0)
 # Distances at which a step still sees how much a pair weighs.
 NEAR, FAR = 1e-12, 20.0
 # Rounding in the sum of m logarithms, against us.
 LOG_SLACK = 1e-9
 # Noise is not made smaller than this, though little or none would do.
 LEAST_SIZE = 1e-3
-WIDEST = 2.0**200
 # Noise on every number on its own: of its variance, and of the whole, or in units of the price.
 FLOOR, STILL = 1e-8, 1e-12
 
@@ -129,53 +133,58 @@ def certified_scale(
 ) -> float:
     """Return t such that under t Σ every pair's mean success is at most s, at the failure given.
 
-    For values ``X = Φ(‖z‖/2√t)`` in [½, 1] and a bet λ fixed by the pilot, ``Π (1 + λ(s − X))``
-    has mean at most 1 where E X >= s: reaching 1/failure refutes that for one pair. The product
-    rises with t, value by value, so that the least t at which all pairs are refuted is found on
-    the same coins: were it too small, the pair whose mean is the last to fall to s would be
-    refuted at the t where it is s, which has probability ``failure`` at most.
+    For values ``X = Φ(‖z‖/2√t)`` in [½, 1] and bets λ_k that draws before the k-th set, the wealth
+    ``Π (1 + λ_k (s − X_k))`` has mean at most 1 where E X >= s: reaching 1/failure refutes that
+    for one pair. As only the wealth at the end counts, each bet is the one that would take it from
+    where it is to 1/failure in the draws that are left.
+
+    The sizes t are tried from the largest down, in an order that is fixed before the draws, and
+    the last one before the first at which some pair is not refuted is taken: were it too small,
+    the first size that is too small was refuted, which has probability ``failure`` at most.
 
     Args:
-        pilot: (m₀, P, d) swaps that only choose the bets.
+        pilot: (m₀, P, d) swaps that only set the first bets.
         fresh: (m, P, d) swaps that nothing was chosen by.
         covariance: Σ.
         success: s in (½, 1).
         failure: probability that any pair's mean is above s.
 
-    Source: Waudby-Smith and Ramdas (2024), Section 4; Bates, Angelopoulos, Lei, Malik and Jordan
-    (2021), Theorem 2.1.
+    Source: Waudby-Smith and Ramdas (2024), Section 4; Voráček and Orabona (2025), the bets.
     """
     draws, pairs, _ = fresh.shape
+    sizes = _sizes(draws)
+    roots = 0.5 / np.sqrt(sizes)[:, None]
     level = -math.log(failure) + LOG_SLACK
-    early = ndtr(0.5 * _measured(pilot, covariance))
-    variance = np.maximum(np.square(early - success).mean(axis=0), 1e-12)
-    best = np.sqrt(2.0 * level / (draws * variance))
-    bets = np.minimum(best[:, None] * BET_FACTORS, LARGEST_BET / (1.0 - success))
-    distances = _measured(fresh, covariance)
-
-    def refuted(scale: float) -> bool:
-        gains = success - ndtr(0.5 * distances / math.sqrt(scale))
-        wealth = np.stack(
-            [np.log1p(bets[:, place] * gains).sum(axis=0) for place in range(BET_FACTORS.size)]
+    largest = LARGEST_BET / (1.0 - success)
+    squares = np.zeros((sizes.size, pairs))
+    early = _measured(pilot, covariance)
+    for distances in early:
+        squares += np.square(success - ndtr(roots * distances))
+    seen = len(early) * PILOT_WEIGHT
+    squares = np.maximum(squares * PILOT_WEIGHT, LEAST_SQUARE * seen)
+    wealth = np.zeros_like(squares)
+    for left, distances in zip(range(draws, 0, -1), _measured(fresh, covariance), strict=True):
+        gains = success - ndtr(roots * distances)
+        wanted = 2.0 * np.maximum(level - wealth, 0.0)
+        bets = np.minimum(np.sqrt(wanted * seen / (left * squares)), largest)
+        wealth += np.log1p(bets * gains)
+        squares += np.square(gains)
+        seen += 1.0
+    refuted = (wealth >= level).all(axis=1)
+    last = int(np.argmin(refuted)) if not refuted.all() else sizes.size
+    if last == 0:
+        raise ValueError(
+            f"simulations: expected enough to certify {success} for {pairs:,} pairs, got "
+            f"{draws:,} draws"
         )
-        total = np.logaddexp.reduce(wealth, axis=0) - math.log(BET_FACTORS.size)
-        return bool((total >= level).all())
+    return float(sizes[last - 1])
 
-    high = 1.0
-    while not refuted(high):
-        high *= 2.0
-        if high > WIDEST:
-            raise ValueError(
-                f"simulations: expected enough to certify {success} for {pairs:,} pairs, got "
-                f"{draws:,} draws"
-            )
-    low = high / 2.0
-    while low > 1.0 / WIDEST and refuted(low):
-        low, high = low / 2.0, low
-    for _ in range(SCALE_HALVINGS):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high
+
+def _sizes(draws: int) -> Array:
+    """Return sizes to try, from the largest down: closest about 1, which the pilot expects."""
+    step = max(FINEST, COARSENESS / math.sqrt(draws))
+    about = HIGHEST * (1.0 + step) ** -np.arange(math.ceil(math.log(HIGHEST / LOWEST) / step))
+    return np.concatenate([FAR_ABOVE, about, FAR_BELOW])
 
 
 def _measured(swaps: Array, covariance: Covariance) -> Array:

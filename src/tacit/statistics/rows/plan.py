@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from tacit._ground.checks import Array, RandomSource
 from tacit.attacks import MembershipAttack, group_attack
-from tacit.statistics.least_noise import SumNoise, distinct, least_noise
+from tacit.statistics.least_noise import SumNoise, Swaps, distinct, least_noise
 from tacit.statistics.pairs import Pairing, nearest
+from tacit.statistics.pairs.pairing import Indices
 from tacit.statistics.rows.cost import Frame, frame_of
 from tacit.statistics.rows.errors import Sampling, noise_errors, sampling_errors
 from tacit.statistics.sums.query import SumQuery
@@ -21,6 +23,9 @@ from tacit.statistics.sums.totals import GridValues, on_grid
 WIDE = 2.0
 # Simulated errors by which noises of several shapes are compared.
 COMPARED = 400
+# Swaps with more numbers than this are read in blocks.
+MANY_ENTRIES = 2**22
+ROWS_TOGETHER = 2**16
 ATTACKED_ROWS = 2000
 
 
@@ -63,30 +68,33 @@ class SumPlan:
     def at(self, drawn: Any, rng: RandomSource) -> Array:
         """Return the numbers for rows that were drawn, with fresh noise."""
         published = self.noise.release(self.values.total(drawn), rng)
-        return self.query.finish(published, self.centres, float(len(self.pairing)))
+        numbers = self.query.finish(published, self.centres, float(len(self.pairing)))
+        return self.query.told(numbers)
 
     def attacked(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
         """Run the attacker who is told every other coin, on the most exposed groups."""
         if self.noise.design is None:
             return None
-        members = self.pairing.members
-        live = self.values.integers[:, self.noise.live], self.values.exponents[self.noise.live]
-        groups = np.ldexp(live[0][members], live[1])
+        members, live = self.pairing.members, self.noise.live
         most = max(1, ATTACKED_ROWS // self.pairing.group_size)
-        chosen = np.arange(len(groups))
-        if len(groups) > most:
-            distances = np.zeros(len(groups))
-            for swaps in self.pairing.differences(np.ldexp(live[0], live[1])):
-                np.maximum(distances, self._distances(swaps), out=distances)
-            chosen = np.sort(np.argsort(-distances, kind="stable")[:most])
+        chosen = np.arange(len(members))
+        if len(members) > most:
+            steps = range(0, len(members), ROWS_TOGETHER)
+            distances = [self._distances(members[at : at + ROWS_TOGETHER]) for at in steps]
+            chosen = np.sort(np.argsort(-np.concatenate(distances), kind="stable")[:most])
+        groups = np.ldexp(self.values.integers[members[chosen]], self.values.exponents)[..., live]
         assert self.noise.law is not None
-        attack = group_attack(groups[chosen], self.noise.law, trials=trials, rng=source)
+        attack = group_attack(groups, self.noise.law, trials=trials, rng=source)
         group, place = divmod(attack.worst_record, self.pairing.group_size)
         return attack.with_record(int(members[chosen[group], place]))
 
-    def _distances(self, swaps: Array) -> Array:
+    def _distances(self, groups: Indices) -> Array:
+        """Return the largest squared distance within each of some groups."""
         assert self.noise.law is not None
-        return np.asarray(self.noise.law.mahalanobis(swaps))
+        added = np.ldexp(self.values.integers[groups], self.values.exponents)[..., self.noise.live]
+        pairs = combinations(range(groups.shape[1]), 2)
+        apart = [self.noise.law.mahalanobis(added[:, a] - added[:, b]) for a, b in pairs]
+        return np.asarray(np.max(apart, axis=0))
 
 
 def sum_plan(
@@ -111,40 +119,42 @@ def sum_plan(
         progress: whether to show a bar.
     """
     centres = np.median(rows, axis=0)
-    added = query.row_values(rows, centres)
-    values = on_grid(added)
-    exact = values.values
+    values = on_grid(query.row_values(rows, centres))
     size = group_size if pairing is None else pairing.group_size
     drawn = len(rows) // size if pairing is None else len(pairing)
-    frame = frame_of(query, exact, centres, max(drawn, 1), cost)
+    frame = frame_of(query, values.values, centres, max(drawn, 1), cost)
     if pairing is None:
-        pairing = _nearest(query, rows, added, frame, size, progress)
+        pairing = _nearest(query, rows, centres, frame, size, progress)
     if pairing.left_out.size:
         # a row that is never drawn sets neither the grid nor the cost
-        added = np.array(added)
+        added = query.row_values(rows, centres)
         added[pairing.left_out] = 0.0
         values = on_grid(added)
-        exact = values.values
-        inside = exact[np.sort(pairing.members, axis=None)]
+        del added
+        inside = values.values[np.sort(pairing.members, axis=None)]
         frame = frame_of(query, inside, centres, max(drawn, 1), cost)
-    swaps = pairing.swaps(exact)
-    noise = best_noise(
-        query, frame, distinct(swaps) if query.counting else swaps, mu, centres, len(pairing)
-    )
-    errors = noise_errors(query, pairing, values, noise, frame, centres)
+        del inside
+    noise = best_noise(query, frame, _swaps(query, values, pairing), mu, centres, len(pairing))
+    errors = query.told_errors(noise_errors(query, pairing, values, noise, frame, centres))
     return SumPlan(query, pairing, values, centres, frame, noise, errors)
 
 
 def _nearest(
     query: SumQuery,
     rows: Array,
-    values: Array,
+    centres: Array,
     frame: Frame,
     size: int,
     progress: bool | None,
 ) -> Pairing:
     """Pair rows that are near in what noise on their sums costs, ``‖F^½ (φ(a) − φ(b))‖``."""
-    features = values @ frame.root
+    # the grid may be coarse beside rows that are not the longest
+    features = np.concatenate(
+        [
+            query.row_values(rows[start : start + ROWS_TOGETHER], centres) @ frame.root
+            for start in range(0, len(rows), ROWS_TOGETHER)
+        ]
+    )
     search = None
     if not query.counting and features.shape[1] > WIDE * query.width:
         spread = rows.std(axis=0)
@@ -152,8 +162,21 @@ def _nearest(
     return nearest(features, group_size=size, scaled=False, search=search, progress=progress)
 
 
+def _swaps(query: SumQuery, values: GridValues, pairing: Pairing) -> Swaps:
+    """Return what a flip of every group may move the sums by, in blocks where they are many."""
+    swaps = np.concatenate(
+        [np.ldexp(gaps, values.exponents) for gaps in pairing.differences(values.integers)]
+    )
+    if query.counting:
+        return distinct(swaps)
+    if swaps.size <= MANY_ENTRIES:
+        return swaps
+    step = MANY_ENTRIES // swaps.shape[1]
+    return lambda: (swaps[start : start + step] for start in range(0, len(swaps), step))
+
+
 def best_noise(
-    query: SumQuery, frame: Frame, swaps: Array, mu: float, centres: Array, drawn: int
+    query: SumQuery, frame: Frame, swaps: Swaps, mu: float, centres: Array, drawn: int
 ) -> SumNoise:
     """Return the noise under which the numbers err least.
 

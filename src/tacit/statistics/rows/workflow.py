@@ -47,7 +47,8 @@ FEW_ROWS = (
 )
 PROJECTED = (
     "values are projected on what is possible (means within declared bounds, no negative count or "
-    "variance, correlations within ±1, counts that rise), which is post-processing"
+    "variance, correlations within ±1, counts that rise), and intervals end there, which is "
+    "post-processing"
 )
 
 
@@ -90,6 +91,7 @@ def prepare_sums(
         method=METHOD,
         notes=pairing_notes(plan, cost),
         diagnostics=diagnostics(plan),
+        limits=query.limits(),
         attack=plan.attacked(integer("attack_trials", attack_trials, minimum=4), source)
         if attack
         else None,

@@ -51,6 +51,7 @@ class Asked:
         guarantee: what this answer alone is certified for, and the ledger counts.
         method: how the noise was chosen.
         notes: what a reader should know.
+        limits: (d, 2), (lowest, highest) that each number can be; None for anything.
     """
 
     description: str
@@ -59,6 +60,7 @@ class Asked:
     guarantee: Guarantee = field(repr=False)
     method: str = field(repr=False)
     notes: tuple[str, ...] = field(repr=False)
+    limits: Array | None = field(default=None, repr=False)
 
     @property
     def spend(self) -> float:
@@ -170,6 +172,7 @@ class ByPairs(Promise):
             guarantee=held,
             method=METHOD,
             notes=pairing_notes(plan, self.cost),
+            limits=plan.query.limits(),
         )
 
     def membership(self, budget: float, *, reproducible: bool) -> SuccessBound:
@@ -235,6 +238,7 @@ class OfTable(Promise):
             guarantee=held,
             method=tables.METHOD,
             notes=tables.table_notes(added, self.columns, len(self.rows), self.adjacency),
+            limits=added.limits(),
         )
 
     def priced(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import sqrt
@@ -140,19 +140,24 @@ class Session:
         self._path = None if path is None else check_writable("path", path)
         self._ledger, self._secret, self._no_budget = ledger, secret, no_budget
         self._rng, self._source = rng, None if rng is None else generator(rng)
-        stored = None if self._path is None else read_kept(self._path)
         opening = Opening(
             rows, labels, declared, strength, mi_budget, pairs, sampling_rate, simulations, cost,
             generator(rng) if self._source is None else self._source, workers, progress,
         )  # fmt: skip
+        with self._held():
+            self._open(opening, {"protect": protect, "pool": _digest(rows, labels)})
+
+    def _open(self, opening: Opening, said: dict[str, Any]) -> None:
+        """Take up the session in the file, or make its secret and the file."""
+        stored = None if self._path is None else read_kept(self._path)
         makers = {"rows": opening.by_pairs, "table": opening.of_table, "draw": opening.of_draw}
-        found = makers[protect](stored)
+        found = makers[self.protect](stored)
         self._promise, self.budget = found.promise, found.budget
-        said = {"protect": protect, "pool": _digest(rows, labels), **found.declared}
+        said = {**said, **found.declared}
         if stored is None:
             self._kept = Kept(
                 said, found.drawn(self._source), found.members, (), found.bounds,
-                is_reproducible(rng),
+                is_reproducible(self._rng),
             )  # fmt: skip
             self._write()
         else:
@@ -271,7 +276,10 @@ class Session:
         Raises:
             ValueError: as ``price``, or a refusal of the ledger; nothing is drawn then.
         """
-        return self.price(query, spend=spend, share=share, error=error, target=target).draw()
+        with self._held():
+            # other processes wait, so that no answer comes between the price and the draw
+            offer = self.price(query, spend=spend, share=share, error=error, target=target)
+            return offer._now()
 
     def _check(self, spend: float) -> None:
         """Refuse a charge that, with all before it, is beyond the budget: exactly."""
@@ -287,9 +295,13 @@ class Session:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the session, with its state as the file has it."""
-        with nullcontext() if self._path is None else held(self._path):
+        with self._held():
             self._refresh()
             yield
+
+    def _held(self) -> AbstractContextManager[None]:
+        """Hold the file against other processes, which may be making it."""
+        return nullcontext() if self._path is None else held(self._path)
 
     def _refresh(self) -> None:
         """Take up what other processes answered."""
@@ -348,10 +360,15 @@ class Offer:
                     "offer: expected no other answer since it was priced, got "
                     f"{session._kept.turn - self._seen.turn}; ask for the price again"
                 )
-            session._check(self.spend)
-            return _answer(session, self).draw(
-                ledger=session._ledger, secret=session._secret, no_budget=session._no_budget
-            )
+            return self._now()
+
+    def _now(self) -> NumbersRelease:
+        """Draw, the session being held and as it was when this was priced."""
+        session = self._session
+        session._check(self.spend)
+        return _answer(session, self).draw(
+            ledger=session._ledger, secret=session._secret, no_budget=session._no_budget
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -390,6 +407,7 @@ def _answer(session: Session, offer: Offer) -> _Answer:
             *asked.notes,
         ),
         diagnostics={"turn": turn, "spend": asked.spend, "budget": session.budget},
+        limits=asked.limits,
         seed=None if not isinstance(session._rng, (int, np.integer)) else int(session._rng),
         source=session._source,
         session=session,

@@ -9,9 +9,12 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit._ground.checks import Array, vector
 from tacit.statistics.sums.statistic import (
+    NOT_NEGATIVE,
+    Bounds,
     BoundStatistic,
     Columns,
     Statistic,
@@ -55,10 +58,19 @@ class BoundCounts(BoundStatistic):
         """Return one name for each cell."""
         return tuple(label + self.suffix for label in self.labels)
 
+    @property
+    def rounded(self) -> npt.NDArray[np.bool_]:
+        """Which of the counts are rounded to whole ones when they are told, (d,)."""
+        return np.full(len(self.cells), self.whole)
+
+    def limits(self, bounds: Bounds | None) -> Array:
+        """Return the (lowest, highest) that each count can be, (d, 2)."""
+        del bounds
+        return np.tile(NOT_NEGATIVE, (len(self.cells), 1))
+
     def value(self, totals: Totals) -> Array:
-        """Return the counts, none negative, whole on request."""
-        counts = np.maximum(totals.counts(self._terms), 0.0)
-        return np.asarray(np.rint(counts) if self.whole else counts)
+        """Return the counts, none negative."""
+        return np.maximum(totals.counts(self._terms), 0.0)
 
     def within(self, condition: Condition, label: str) -> BoundCounts:
         """Return the same counts of the rows that meet a condition."""
@@ -180,8 +192,7 @@ class BoundCumulative(BoundCounts):
 
     def value(self, totals: Totals) -> Array:
         """Return the counts, none negative or less than the one before."""
-        counts = np.maximum(rising(totals.counts(self._terms)), 0.0)
-        return np.rint(counts) if self.whole else counts
+        return np.maximum(rising(totals.counts(self._terms)), 0.0)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array
 from tacit.statistics.sums.counts import bins
-from tacit.statistics.sums.statistic import BoundStatistic, Columns, Statistic
+from tacit.statistics.sums.statistic import Bounds, BoundStatistic, Columns, Statistic
 from tacit.statistics.sums.terms import Condition, Term
 from tacit.statistics.sums.totals import Totals
 
@@ -63,6 +63,15 @@ class Several(BoundStatistic):
     def value(self, totals: Totals) -> Array:
         """Return the numbers of all."""
         return np.concatenate([part.value(totals) for part in self.parts], axis=-1)
+
+    @property
+    def rounded(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are rounded to whole ones when they are told, (d,)."""
+        return np.concatenate([part.rounded for part in self.parts])
+
+    def limits(self, bounds: Bounds | None) -> Array:
+        """Return the (lowest, highest) that each number can be, (d, 2)."""
+        return np.concatenate([part.limits(bounds) for part in self.parts])
 
     @property
     def linear_numbers(self) -> npt.NDArray[np.bool_]:

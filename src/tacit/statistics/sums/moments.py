@@ -9,13 +9,23 @@ from typing import TypeAlias
 import numpy as np
 
 from tacit._ground.checks import Array
-from tacit.statistics.sums.statistic import BoundStatistic, Columns, Statistic, listed
+from tacit.statistics.sums.statistic import (
+    ANYTHING,
+    NOT_NEGATIVE,
+    Bounds,
+    BoundStatistic,
+    Columns,
+    Statistic,
+    listed,
+)
 from tacit.statistics.sums.terms import Condition, Term, term
 from tacit.statistics.sums.totals import Totals
 
 Conditions: TypeAlias = tuple[Condition, ...]
 Compute: TypeAlias = Callable[[Totals, tuple[int, ...], Conditions], Array]
 Name: TypeAlias = Callable[[Sequence[str]], tuple[str, ...]]
+Limits: TypeAlias = list[tuple[float, float]]
+Limit: TypeAlias = Callable[[tuple[int, ...], Bounds | None], Limits]
 
 # Of sums that are possible, in deviations of the noise in a variance.
 LEAST_VARIANCE = 0.1
@@ -34,7 +44,7 @@ class BoundMoments(BoundStatistic):
         straight: whether the numbers are linear in the sums where no condition is set.
         suffix: what stands behind every name.
         conditions: which rows count.
-        raw: whether the sums themselves are asked for, so that the count is needed with them.
+        limit: columns and their declared bounds to what each number can be; None for anything.
     """
 
     columns: tuple[int, ...]
@@ -45,6 +55,7 @@ class BoundMoments(BoundStatistic):
     straight: bool
     suffix: str = ""
     conditions: Conditions = ()
+    limit: Limit | None = None
 
     @property
     def linear(self) -> bool:  # type: ignore[override]
@@ -68,6 +79,12 @@ class BoundMoments(BoundStatistic):
     def names(self) -> tuple[str, ...]:
         """Return the names, with the condition behind each."""
         return tuple(name + self.suffix for name in self.name(self.labels))
+
+    def limits(self, bounds: Bounds | None) -> Array:
+        """Return the (lowest, highest) that each number can be, (d, 2)."""
+        if self.limit is None:
+            return super().limits(bounds)
+        return np.array(self.limit(self.columns, bounds))
 
     def value(self, totals: Totals) -> Array:
         """Return the numbers."""
@@ -108,11 +125,18 @@ class _OfColumns(Statistic):
     columns: Sequence[str] | None = None
 
     def _bound(
-        self, columns: Columns, order: int, compute: Compute, name: Name, *, linear: bool = False
+        self,
+        columns: Columns,
+        order: int,
+        compute: Compute,
+        name: Name,
+        *,
+        linear: bool = False,
+        limit: Limit | None = None,
     ) -> BoundMoments:
         positions = columns.positions(listed(self.columns))
         labels = tuple(columns.names[position] for position in positions)
-        return BoundMoments(positions, labels, order, compute, name, linear)
+        return BoundMoments(positions, labels, order, compute, name, linear, limit=limit)
 
 
 class Sum(_OfColumns):
@@ -128,7 +152,7 @@ class Mean(_OfColumns):
 
     def bound(self, columns: Columns) -> BoundMoments:
         """Return the means of the table's columns."""
-        return self._bound(columns, 1, _means, _each("mean"), linear=True)
+        return self._bound(columns, 1, _means, _each("mean"), linear=True, limit=_declared)
 
 
 class SecondMoments(_OfColumns):
@@ -144,7 +168,7 @@ class Variance(_OfColumns):
 
     def bound(self, columns: Columns) -> BoundMoments:
         """Return the variances of the table's columns."""
-        return self._bound(columns, -2, _variances, _each("variance"))
+        return self._bound(columns, -2, _variances, _each("variance"), limit=_not_negative)
 
 
 class StandardDeviation(_OfColumns):
@@ -156,7 +180,7 @@ class StandardDeviation(_OfColumns):
         def roots(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:
             return np.sqrt(_variances(totals, places, conditions))
 
-        return self._bound(columns, -2, roots, _each("std"))
+        return self._bound(columns, -2, roots, _each("std"), limit=_not_negative)
 
 
 class Covariance(_OfColumns):
@@ -164,7 +188,7 @@ class Covariance(_OfColumns):
 
     def bound(self, columns: Columns) -> BoundMoments:
         """Return the covariances of the table's columns."""
-        return self._bound(columns, 2, _covariances, _triangle("cov"))
+        return self._bound(columns, 2, _covariances, _triangle("cov"), limit=_squares)
 
 
 class Correlation(_OfColumns):
@@ -178,7 +202,28 @@ class Correlation(_OfColumns):
         """
         if len(columns.positions(listed(self.columns))) < 2:
             raise ValueError("query: correlation needs at least two columns, got one")
-        return self._bound(columns, 2, _correlations, _pairs_of("corr"))
+        return self._bound(columns, 2, _correlations, _pairs_of("corr"), limit=_within_one)
+
+
+def _declared(columns: tuple[int, ...], bounds: Bounds | None) -> Limits:
+    return [ANYTHING if bounds is None else (bounds[0][one], bounds[1][one]) for one in columns]
+
+
+def _not_negative(columns: tuple[int, ...], bounds: Bounds | None) -> Limits:
+    del bounds
+    return [NOT_NEGATIVE] * len(columns)
+
+
+def _squares(columns: tuple[int, ...], bounds: Bounds | None) -> Limits:
+    """Return limits of the upper triangle, of which the diagonal is not negative."""
+    del bounds
+    size = len(columns)
+    return [NOT_NEGATIVE if i == j else ANYTHING for i in range(size) for j in range(i, size)]
+
+
+def _within_one(columns: tuple[int, ...], bounds: Bounds | None) -> Limits:
+    del bounds
+    return [(-1.0, 1.0)] * (len(columns) * (len(columns) - 1) // 2)
 
 
 def _each(word: str) -> Name:

@@ -47,6 +47,8 @@ WITH_PARAMETERS = (
     "cumulative",
 )
 BY = " by "
+# Standard deviation of what is lost to whole numbers.
+ROUNDING = 12.0**-0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,19 @@ class SumQuery:
     def linear_numbers(self) -> npt.NDArray[np.bool_]:
         """Which of the numbers are, (d,)."""
         return self.statistic.linear_numbers
+
+    def told(self, numbers: Array) -> Array:
+        """Return numbers (…, d) as they are told: whole where that was asked for."""
+        return np.where(self.statistic.rounded, np.rint(numbers), numbers)
+
+    def told_errors(self, errors: Array) -> Array:
+        """Return errors (d,) of the numbers as they are told: rounding adds a variance of 1/12."""
+        widened = self.statistic.rounded & (errors > 0.0)
+        return np.where(widened, np.hypot(errors, ROUNDING), errors)
+
+    def limits(self, bounds: tuple[Array, Array] | None = None) -> Array:
+        """Return the (lowest, highest) that each number can be, (d, 2), as ``BoundStatistic``."""
+        return self.statistic.limits(bounds)
 
     @property
     def counting(self) -> bool:

@@ -8,8 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit._ground.checks import Array, integer
-from tacit.statistics.sums.moments import BoundMoments, Conditions
-from tacit.statistics.sums.statistic import Columns, Statistic, listed
+from tacit.statistics.sums.moments import BoundMoments, Conditions, Limits
+from tacit.statistics.sums.statistic import (
+    NOT_NEGATIVE,
+    Bounds,
+    Columns,
+    Statistic,
+    listed,
+)
 from tacit.statistics.sums.totals import Totals
 
 # Directions of the columns with less than this share of the largest variance carry no slope.
@@ -87,7 +93,11 @@ class PrincipalComponents(Statistic):
                 *(f"pc{number}[{label}]" for number in numbers for label in shown),
             )
 
-        return BoundMoments(places, labels, 2, compute, names, straight=False)
+        def limit(chosen: tuple[int, ...], bounds: Bounds | None) -> Limits:
+            del bounds
+            return [NOT_NEGATIVE] * count + [(-1.0, 1.0)] * (count * len(chosen))
+
+        return BoundMoments(places, labels, 2, compute, names, straight=False, limit=limit)
 
 
 def _coefficients(totals: Totals, places: tuple[int, ...], conditions: Conditions) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from tacit.statistics.sums.terms import Condition, Term
 from tacit.statistics.sums.totals import Totals
 
 MOST_LEVELS = 1000
+ANYTHING, NOT_NEGATIVE = (-np.inf, np.inf), (0.0, np.inf)
+
+Bounds: TypeAlias = tuple[Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +135,20 @@ class BoundStatistic(ABC):
     def linear_numbers(self) -> npt.NDArray[np.bool_]:
         """Which of the numbers are linear in the sums, (d,)."""
         return np.full(len(self.names()), self.linear)
+
+    @property
+    def rounded(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are rounded to whole ones when they are told, (d,)."""
+        return np.zeros(len(self.names()), dtype=bool)
+
+    def limits(self, bounds: Bounds | None) -> Array:
+        """Return the (lowest, highest) that each number can be, (d, 2), infinite where it is open.
+
+        Args:
+            bounds: (lowest, highest) of the columns where declared, (p,) each.
+        """
+        del bounds
+        return np.tile(ANYTHING, (len(self.names()), 1))
 
     def possible(self, totals: Totals, scales: Array) -> Array:
         """Return sums (…, k) near those given which rows can have; the same where that is open.

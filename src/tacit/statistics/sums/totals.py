@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from tacit.statistics.sums.terms import Condition, Term, term
 
 # Sums of integers below 2⁵² are exact in double precision, in any order.
 EXACT_BITS = 52
+ROWS_TOGETHER = 2**16
 SMALLEST_EXPONENT, LARGEST_EXPONENT = -400, 400
 
 
@@ -36,8 +38,24 @@ class GridValues:
 
     def total(self, rows: Indices) -> Array:
         """Return the exact sum over some rows, (k,)."""
-        summed = self.integers[rows].sum(axis=0)
+        summed = sum(self.integers[some].sum(axis=0) for some in _pieces(rows))
         return np.asarray(np.ldexp(summed, self.exponents))
+
+    def weighed(self, rows: Indices, weights: Array) -> Array:
+        """Return ``Σ w φ`` over some rows, (k,)."""
+        both = zip(_pieces(weights), _pieces(rows), strict=True)
+        summed = sum(some @ self.integers[places] for some, places in both)
+        return np.asarray(np.ldexp(summed, self.exponents))
+
+    def times(self, matrix: Array, rows: Indices) -> Array:
+        """Return ``φ M`` of some rows, (…, r), for rows (…) and M of shape (k, r)."""
+        return np.asarray(self.integers[rows] @ np.ldexp(matrix, self.exponents[:, None]))
+
+
+def _pieces(rows: Any) -> Iterator[Any]:
+    """Yield some rows at a time, none at once where there are none."""
+    for start in range(0, max(len(rows), 1), ROWS_TOGETHER):
+        yield rows[start : start + ROWS_TOGETHER]
 
 
 def on_grid(values: Array) -> GridValues:
@@ -49,8 +67,12 @@ def on_grid(values: Array) -> GridValues:
         ValueError: numbers beyond the range of the grid.
     """
     count = max(len(values), 1)
-    largest = np.abs(values).max(axis=0, initial=0.0)
-    whole = (values == np.rint(values)).all(axis=0) & (largest < 2.0**EXACT_BITS / count)
+    largest = np.zeros(values.shape[1])
+    whole = np.ones(values.shape[1], dtype=bool)
+    for some in _pieces(values):
+        largest = np.maximum(largest, np.abs(some).max(axis=0, initial=0.0))
+        whole &= (some == np.rint(some)).all(axis=0)
+    whole &= largest < 2.0**EXACT_BITS / count
     _, top = np.frexp(largest)
     exponents = top + count.bit_length() - EXACT_BITS
     exponents = np.where(whole | (largest == 0.0), 0, exponents)

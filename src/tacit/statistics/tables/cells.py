@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import LARGEST_EXACT
+from tacit.statistics.tables.buffers import Mask, doubles, flags, integers, mask
 
-Mask = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]
 
 NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity)$"
 INTEGER = re.compile(r"[+-]?[0-9]+\Z")
-# Lower-case spellings of "nothing" in columns of numbers.
-ABSENT = ("", "na", "n/a", "#n/a", "nan", "null")
+# Spellings of "nothing" in columns of numbers.
+ABSENT = r"(?i)\A(na|n/a|#n/a|nan|null)?\z"
 # Words in files, numbers in frames and databases.
 TRUTH = {"true": 1.0, "false": 0.0}
 ABSENT_BITS = np.uint64(2**64 - 1)
@@ -54,8 +54,8 @@ class Cells:
         bits: Bits = (self.numbers + 0.0).view(np.uint64)
         odd = np.isnan(self.numbers) & ~self.absent
         if odd.any():
-            coded = texts_of(self.column).filter(pa.array(odd)).dictionary_encode()
-            bits[odd] = _text_bits(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
+            coded = texts_of(self.column).filter(flags(odd)).dictionary_encode()
+            bits[odd] = _text_bits(coded.dictionary.to_pylist())[integers(coded.indices)]
         bits[self.absent] = ABSENT_BITS
         return bits
 
@@ -70,11 +70,11 @@ def column_cells(column: Any, decimal: str) -> Cells:
             words = pa.array(words.to_pylist(), pa.large_string())
         return column_cells(pc.take(words, column.indices), decimal)
     if pa.types.is_boolean(kind):
-        return _typed(column, _floats(column.cast(pa.int8()).cast(pa.float64())))
+        return _typed(column, doubles(column.cast(pa.int8()).cast(pa.float64())))
     if pa.types.is_float64(kind):
-        return _typed(column, _floats(column))
+        return _typed(column, doubles(column))
     if pa.types.is_integer(kind):
-        numbers = _floats(column.cast(pa.float64(), safe=False))
+        numbers = doubles(column.cast(pa.float64(), safe=False))
         if kind.bit_width < 64:
             return _typed(column, numbers)
         far = pc.greater(column, pa.scalar(LARGEST_EXACT, kind))
@@ -92,6 +92,15 @@ def is_text(kind: Any) -> bool:
     return any(holds(kind) for holds in strings)
 
 
+def odd_kind(kind: Any) -> str | None:
+    """Return what a type holds that is neither numbers nor texts, though it may be stored so."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return f"what its type {kind.extension_name} stands for"
+    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        return "durations"
+    return "dates or times" if pa.types.is_temporal(kind) else None
+
+
 def texts_of(column: Any) -> Any:
     """Return the cells as texts without blanks around, "" where there is none."""
     try:
@@ -100,7 +109,9 @@ def texts_of(column: Any) -> Any:
         # lists, bytes: no text of their own, and Python's is as good as any to tell them apart
         cells = [None if cell is None else str(cell) for cell in column.to_pylist()]
         texts = pa.array(cells, pa.large_string())
-    return pc.utf8_trim_whitespace(pc.fill_null(texts, ""))
+    if texts.null_count:
+        texts = pc.fill_null(texts, "")
+    return pc.utf8_trim_whitespace(texts)
 
 
 def plain_text(text: str) -> str:
@@ -117,12 +128,6 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def mask(flags: Any) -> Mask:
-    """Return an Arrow array of flags, none where it is null."""
-    found: Mask = pc.fill_null(flags, False).to_numpy(zero_copy_only=False)
-    return found
 
 
 class RowBits:
@@ -178,15 +183,16 @@ def _text_cells(column: Any, decimal: str) -> Cells:
         # a point beside a decimal comma would group thousands: no number
         texts = pc.replace_substring(pc.replace_substring(texts, ".", "·"), ",", ".")
     plain = pc.match_substring_regex(texts, NUMBER)
-    numbers = _floats(pc.if_else(plain, texts, None).cast(pa.float64()))
-    absent = mask(pc.is_in(pc.utf8_lower(texts), pa.array(ABSENT, texts.type)))
+    numbers = np.full(len(texts), np.nan)
+    numbers[mask(plain)] = doubles(texts.filter(plain).cast(pa.float64()))
+    absent = mask(pc.match_substring_regex(texts, ABSENT))
     return Cells(column, numbers, absent, _inexact(texts, numbers))
 
 
 def _all_numbers(texts: Any) -> Array | None:
     """Return the texts as numbers; None where one of them is no finite number."""
     try:
-        numbers = _floats(texts.cast(pa.float64()))
+        numbers = doubles(texts.cast(pa.float64()))
     except pa.ArrowInvalid:
         return None
     return numbers if np.isfinite(numbers).all() else None
@@ -219,9 +225,3 @@ def _text_bits(texts: Sequence[str]) -> Bits:
 def _spelled(text: str) -> str:
     # most texts have one spelling already
     return text if text.isascii() and "\r" not in text else plain_text(text)
-
-
-def _floats(column: Any) -> Array:
-    """Return a column of doubles, NaN where it has none; a copy that may be written to."""
-    numbers: Array = np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
-    return numbers

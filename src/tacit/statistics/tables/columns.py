@@ -7,17 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import LARGEST_EXACT
-from tacit.statistics.tables.cells import (
-    Cells,
-    Mask,
-    is_number,
-    is_text,
-    plain_text,
-    texts_of,
-)
+from tacit.statistics.tables.buffers import Mask, integers, mask
+from tacit.statistics.tables.cells import Cells, is_number, is_text, plain_text, texts_of
 from tacit.statistics.tables.table import Category
 
 
@@ -80,7 +75,7 @@ class Codes:
             for level in levels:
                 self._place.setdefault(level, len(self._place))
         places = np.array([self._place.get(level, -1) for level in levels], dtype=np.float64)
-        codes = places[coded.indices.to_numpy()]
+        codes = places[integers(coded.indices)]
         codes[_nothing(cells)] = np.nan
         self._parts.append(codes)
         undeclared = f"expected one of the {len(self._place)} levels declared, got another"
@@ -119,8 +114,8 @@ def _nothing(cells: Cells) -> Mask:
         kind = kind.value_type
     if not is_text(kind):
         return cells.absent
-    found: Mask = texts_of(cells.column).to_numpy(zero_copy_only=False) == ""
-    return found
+    # a comparison with a scalar would import pandas
+    return mask(pc.match_substring_regex(texts_of(cells.column), r"\A\z"))
 
 
 def _first(cells: Cells, bad: Any, sentence: str) -> Problem | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
+from tacit.statistics.tables.buffers import integers
 from tacit.statistics.tables.cells import is_number, plain_text
 from tacit.statistics.tables.decoding import decoded
 
@@ -207,7 +208,6 @@ def _fields(header: str, delimiter: str) -> list[str]:
 def _line_breaks(column: Any) -> Any:
     """Return how many lines each cell runs over, less one: (n,)."""
     feeds, returns, both = (
-        pc.count_substring(column, mark).to_numpy(zero_copy_only=False)
-        for mark in ("\n", "\r", "\r\n")
+        integers(pc.count_substring(column, mark)) for mark in ("\n", "\r", "\r\n")
     )
     return feeds + returns - both

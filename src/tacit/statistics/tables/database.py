@@ -131,6 +131,9 @@ def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
 
 
 def _failed(error: Exception, show_values: bool) -> ValueError:
+    # SQLite's words, and DuckDB's for a file that another process writes
+    if any(sign in str(error) for sign in ("database is locked", "Could not set lock on file")):
+        return ValueError("database: another process holds it; try again when that is done")
     said = f": {error}" if show_values else "; show_values repeats what the database said"
     return ValueError(f"sql: the query failed with {type(error).__name__}{said}")
 

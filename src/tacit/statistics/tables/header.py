@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tacit._ground.checks import Array
-from tacit.statistics.tables.cells import plain_text
+from tacit.statistics.tables.cells import odd_kind, plain_text
 from tacit.statistics.tables.columns import Codes, Numbers, Problem, declared_levels
 from tacit.statistics.tables.typed import TypedTable
 
@@ -74,9 +74,19 @@ class Header:
                 )
 
     def gatherer(self, place: int, column: Any) -> Numbers | Codes:
-        """Return what gathers a column: numbers, or codes where it is a category."""
+        """Return what gathers a column: numbers, or codes where it is a category.
+
+        Raises:
+            ValueError: its type is neither of numbers nor of texts, such as durations.
+        """
         if place in self._levels or pa.types.is_dictionary(column.type):
             return Codes(self._levels.get(place))
+        odd = odd_kind(column.type)
+        if odd is not None:
+            raise ValueError(
+                f"data: {self._column(place)}: expected numbers, got {odd}; give them in a unit, "
+                "such as days, or leave the column out"
+            )
         return Numbers()
 
     def refuse(self, before: int, problem: Problem, place: int) -> NoReturn:

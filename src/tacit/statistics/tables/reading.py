@@ -195,9 +195,10 @@ def _opened(source: Any, encoding: str | None, delimiter: str | None, decimal: s
         _no_text(encoding, delimiter, "a data frame")
         return _Opened(frame(source), "the data frame", None)
     if not isinstance(source, (str, os.PathLike)):
+        hint = "; collect() makes a frame of it" if hasattr(source, "collect") else ""
         raise ValueError(
             "data: expected a path or a data frame of pandas or polars, got "
-            f"{type(source).__name__}"
+            f"{type(source).__name__}{hint}"
         )
     if source == STANDARD_INPUT:
         label, content = "standard input", sys.stdin.buffer.read()
