@@ -16,10 +16,11 @@ PUBLISHED = {
 }  # fmt: skip
 
 
-def insert(rows: list[dict[str, Any]]) -> None:
+def insert(untuned: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     """Put the table and the verdict of these rows between the marks of the page.
 
     Args:
+        untuned: the row of the model as it was before.
         rows: as the study has them.
 
     Raises:
@@ -30,11 +31,11 @@ def insert(rows: list[dict[str, Any]]) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"page: expected the marks of the table in {PAGE.name}, got none")
-    middle = "\n\n".join(["", *_told(rows), ""])
+    middle = "\n\n".join(["", *_told(untuned, rows), ""])
     PAGE.write_text(f"{before}{BEGIN}{middle}{END}{after}", encoding="utf-8")
 
 
-def _told(rows: list[dict[str, Any]]) -> list[str]:
+def _told(untuned: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
     head = (
         "| v | ε | perplexity | bits in | bits out | 4 of 6 in | 4 of 6 out "
         "| at most | published: perplexity, bits |"
@@ -43,7 +44,21 @@ def _told(rows: list[dict[str, Any]]) -> list[str]:
     complete = [
         told for v in sorted({row["copies"] for row in rows}) if (told := _verdict(v, rows))
     ]
-    return ["\n".join(lines), *complete]
+    return ["\n".join(lines), _gained(untuned, rows), *complete]
+
+
+def _gained(untuned: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Say what fine-tuning gains at all: the room that noise can take."""
+    before = untuned["perplexity"]["value"]
+    best = min(row["perplexity"]["value"] for row in rows)
+    bits = [untuned["bits"][side]["value"] for side in ("learned", "left out")]
+    gains = "gains" if best < before else "gains nothing"
+    return (
+        f"Before fine-tuning the perplexity of the unseen sequences is {before:.1f} and the "
+        f"canaries have {bits[0]:.1f} and {bits[1]:.1f} bits by chance. Fine-tuning on so few "
+        f"sequences {gains} (best {best:.1f}), so perplexity tells here what the noise breaks, not "
+        "what it keeps from being learned; the paper's rows are fine-tuned for perplexity."
+    )
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -78,7 +93,7 @@ def _verdict(copies: int, rows: list[dict[str, Any]]) -> str | None:
         f"v = {copies}, from ε = ∞ to {_epsilon(least)}: exposure {bits[0]:.1f} → {bits[1]:.1f} "
         f"bits (published {published[0][1]} → {published[1][1]}), perplexity {costs[0]:.1f} → "
         f"{costs[1]:.1f} (published {published[0][0]} → {published[1][0]}): "
-        f"{'the same directions' if same else 'not the same directions'}."
+        f"{'exposure and perplexity move as published' if same else 'not as published'}."
     )
 
 

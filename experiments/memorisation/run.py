@@ -20,7 +20,7 @@ from pac_shared.state import RESULTS, Study, write
 from tacit.attacks import coins
 from tacit.models import docstring_corpus, load
 from tacit.models.texts.corpus import hold_out
-from tacit.training import Canaries, Indistinguishable, References, exposure_bound
+from tacit.training import Canaries, Indistinguishable, References, bounded_probability
 from tacit.training.memorisation.language import cut, sequence_loss
 from tacit.training.memorisation.measurements import Memorisation, Plan, guessed
 from tacit.training.memorisation.schedule import CanarySchedule
@@ -30,7 +30,7 @@ DELTA, SEED = 1e-5, 0
 SIDES = ("learned", "left out")
 FULL = {
     "sequences": 320, "unseen": 128, "length": 24, "canaries": 32, "batch": 32, "passes": 3,
-    "rate": 3e-4, "samples": 32, "copies": [1, 5, 10], "epsilons": [2.0, 4.0, 6.0],
+    "rate": 3e-4, "samples": 128, "copies": [1, 5, 10], "epsilons": [2.0, 4.0, 6.0],
 }  # fmt: skip
 FAST = {
     **FULL, "sequences": 16, "unseen": 8, "canaries": 4, "batch": 10, "passes": 1, "copies": [1],
@@ -49,8 +49,10 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 132)
     kept = Study("memorisation", {"sizes": sizes, "delta": DELTA, "fast": asked.fast})
     if asked.page:
-        page.insert(list(kept.rows.values()))
+        done = dict(kept.rows)
+        page.insert(done.pop("untuned"), list(done.values()))
         return 0
+    untuned = kept.row("untuned", lambda: row(1, None, {**sizes, "passes": 0}))
     rows = [
         kept.row(f"{copies} {epsilon}", lambda v=copies, e=epsilon: row(v, e, sizes))
         for copies in sizes["copies"]
@@ -58,8 +60,9 @@ def main() -> int:
     ]
     show(console, rows)
     if not asked.fast:
-        write(RESULTS / "memorisation.json", {"sizes": sizes, "delta": DELTA, "rows": rows})
-        page.insert(rows)
+        content = {"sizes": sizes, "delta": DELTA, "untuned": untuned, "rows": rows}
+        write(RESULTS / "memorisation.json", content)
+        page.insert(untuned, rows)
         console.print("written: results/memorisation.json and its page")
     return 0
 
@@ -124,7 +127,7 @@ def row(copies: int, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, 
         },
         "bound": None
         if mu is None or reference is None
-        else exposure_bound(reference.high, mu),
+        else bounded_probability(reference.high, mu),
         "mu": mu,
         "audit": audit.to_dict(),
         "guessed": attacks[0].success.to_dict(),

@@ -10,7 +10,7 @@ from hidden_shared.results import section
 from poisoning_shared.published import NUMBERS, TABLES, printed
 from reproductions.prose import filled, table
 from tacit.accounting import gaussian_shift
-from tacit.training import bounded_success
+from tacit.training import bounded_probability
 
 NAME = "poisoning"
 HOLDS, FAILS = "holds", "does not hold"
@@ -175,7 +175,7 @@ def _bounds(result: dict[str, Any], cells: list[Cell]) -> str:
     told, inside = [], 0
     largest = max(cells, key=lambda cell: cell.success("references"))
     for cell in cells:
-        bound = bounded_success(cell.success("references"), _distance(cell.epsilon, delta))
+        bound = bounded_probability(cell.success("references"), _distance(cell.epsilon, delta))
         inside += cell.success("optimal") <= bound
         told.append(bound)
     spread = max(run["success"][0] for cell in cells for run in cell.ways["references"])

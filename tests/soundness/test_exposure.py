@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tacit.attacks.intervals import proportion_interval
-from tacit.training import Indistinguishable, References, exposure_bound
+from tacit.training import Indistinguishable, References, bounded_probability
 
 from .registry import bounds
 
@@ -38,7 +38,7 @@ def falls():
 
 
 @pytest.mark.thorough
-@bounds(exposure_bound)
+@bounds(bounded_probability)
 def test_a_canary_comes_out_no_more_often_than_its_bound_allows():
     found, coins = falls()
     # an event of one in ten where the canary is out
@@ -47,6 +47,6 @@ def test_a_canary_comes_out_no_more_often_than_its_bound_allows():
         proportion_interval(int(exposed[side].sum()), int(side.sum()), CONFIDENCE)
         for side in (coins, ~coins)
     )
-    assert learned[0] <= exposure_bound(left_out[1], SHIFT)
+    assert learned[0] <= bounded_probability(left_out[1], SHIFT)
     # a third of the shift is found out: the canary does come out more often
-    assert learned[0] > exposure_bound(left_out[1], SHIFT / 3)
+    assert learned[0] > bounded_probability(left_out[1], SHIFT / 3)

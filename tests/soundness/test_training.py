@@ -12,7 +12,7 @@ from tacit.training import (
     Indistinguishable,
     References,
     blended,
-    bounded_success,
+    bounded_probability,
     robust_aggregate,
 )
 from tacit.training.poisoning.runs import PoisonedTraining
@@ -83,7 +83,7 @@ def test_the_noise_of_a_robust_aggregate_keeps_every_source_within_its_distance(
     assert farthest(0.5 * np.array(found), differences) > SQUARED * (1.0 + slack)
 
 
-@bounds(bounded_success)
+@bounds(bounded_probability)
 @pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
 def test_no_event_is_likelier_under_the_shift_than_the_bound_on_attack_success(mu):
     """Unions of intervals of the line, their probabilities by the error function."""
@@ -97,11 +97,11 @@ def test_no_event_is_likelier_under_the_shift_than_the_bound_on_attack_success(m
             )
             for at in (0.0, mu)
         )
-        assert real <= bounded_success(reference, mu) + 1e-12
+        assert real <= bounded_probability(reference, mu) + 1e-12
     # and the half line reaches it
     cut = 0.3
     tails = [0.5 * (1.0 - erf((cut - at) / 2**0.5)) for at in (0.0, mu)]
-    assert tails[1] == pytest.approx(bounded_success(tails[0], mu), rel=1e-9)
+    assert tails[1] == pytest.approx(bounded_probability(tails[0], mu), rel=1e-9)
 
 
 @pytest.mark.thorough
@@ -124,7 +124,7 @@ def test_who_knows_both_trainings_hardly_tells_whether_the_source_was_there(nois
     # three deviations of either share
     error = 3 * 0.5 / runs**0.5
     excess = [
-        (real > cut).mean() - bounded_success(min(1.0, (reference > cut).mean() + error), mu)
+        (real > cut).mean() - bounded_probability(min(1.0, (reference > cut).mean() + error), mu)
         for cut in np.sort(reference)[::8]
     ]
     assert (max(excess) > error) == refuted

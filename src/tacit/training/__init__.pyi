@@ -1,6 +1,7 @@
 """Train a model so that it stays indistinguishable from safe references."""
 
 from .account import ReferenceSpentError as ReferenceSpentError
+from .bounded import bounded_probability as bounded_probability
 from .contribution.workflow import prepare_contribution as prepare_contribution
 from .gradients.base import PerExample as PerExample
 from .gradients.capture import per_example as per_example
@@ -10,14 +11,12 @@ from .gradients.verification import verify_examples as verify_examples
 from .indistinguishable import Indistinguishable as Indistinguishable
 from .local.differences import LocalOutcome as LocalOutcome
 from .local.differences import local_differences as local_differences
-from .memorisation.bound import exposure_bound as exposure_bound
 from .memorisation.canaries import Canaries as Canaries
 from .memorisation.exposure import Exposures as Exposures
 from .memorisation.exposure import exact_memorisation as exact_memorisation
 from .memorisation.exposure import exposures as exposures
 from .memorisation.workflow import prepare_memorisation as prepare_memorisation
 from .poisoning.aggregation import robust_aggregate as robust_aggregate
-from .poisoning.measuring import bounded_success as bounded_success
 from .poisoning.network import pretrain as pretrain
 from .poisoning.network import small_network as small_network
 from .poisoning.sources import LabelledImages as LabelledImages

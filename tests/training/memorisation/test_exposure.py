@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.training import Canaries, exact_memorisation, exposure_bound, exposures
+from tacit.training import Canaries, bounded_probability, exact_memorisation, exposures
 from tacit.training.memorisation.canaries import digit_tokens
 from tests.training.memorisation.letters import ALPHABET, Letters, network, texts
 
@@ -139,11 +139,11 @@ def test_canaries_differ_in_their_prompts_and_do_not_tell_their_secrets():
 def test_the_bound_is_the_power_of_the_best_test_and_no_less(chance, mu):
     # N(0, 1) above its quantile against N(μ, 1) there, by another implementation
     power = stats.norm.sf(stats.norm.isf(chance), loc=mu)
-    assert power <= exposure_bound(chance, mu) <= power * (1 + 1e-9)
+    assert power <= bounded_probability(chance, mu) <= power * (1 + 1e-9)
 
 
 def test_the_bound_has_no_slack_at_its_ends():
-    assert (exposure_bound(0.0, 3.0), exposure_bound(1.0, 3.0)) == (0.0, 1.0)
-    assert exposure_bound(0.3, 0.0) >= 0.3
+    assert (bounded_probability(0.0, 3.0), bounded_probability(1.0, 3.0)) == (0.0, 1.0)
+    assert bounded_probability(0.3, 0.0) >= 0.3
     with pytest.raises(ValueError, match="reference: expected"):
-        exposure_bound(1.1, 1.0)
+        bounded_probability(1.1, 1.0)

@@ -11,7 +11,7 @@ from tacit.training import (
     TrainingRelease,
     Trigger,
     blended,
-    bounded_success,
+    bounded_probability,
     prepare_poisoning,
 )
 from tacit.training.poisoning.measuring import mean_over_noise, measured
@@ -53,10 +53,10 @@ def test_images_of_the_target_do_not_count():
 
 
 def test_the_bound_grows_with_the_reference_and_the_distance():
-    assert bounded_success(0.2, 1e-9) == pytest.approx(0.2, abs=1e-8)
-    assert bounded_success(0.0, 3.0) == 0.0
-    assert bounded_success(1.0, 3.0) == 1.0
-    assert bounded_success(0.1, 1.0) == pytest.approx(stats.norm.sf(-stats.norm.ppf(0.1) - 1.0))
+    assert bounded_probability(0.2, 1e-9) == pytest.approx(0.2, abs=1e-8)
+    assert bounded_probability(0.0, 3.0) == 0.0
+    assert bounded_probability(1.0, 3.0) == 1.0
+    assert bounded_probability(0.1, 1.0) == pytest.approx(stats.norm.sf(-stats.norm.ppf(0.1) - 1.0))
 
 
 def test_few_runs_say_little_of_a_mean():

@@ -39,7 +39,7 @@ def exposures(
     canaries: Canaries,
     *,
     least: int = 4,
-    samples: int = 32,
+    samples: int = 128,
     rng: RandomSource = None,
 ) -> Exposures:
     """Measure how far each secret comes out behind its prompt.
@@ -49,6 +49,8 @@ def exposures(
     over N secrets of q, the last digit summed instead of drawn. The rank is
     ``1 + Σ_s 1{q(s) > q(secret)}``, estimated without bias from N secrets of q and N uniform ones,
     each weighted by ``2/(q(s) + 10^−d)``, which no secret of few or of many rivals makes large.
+    Bits are the logarithm of an estimate: with few samples they err towards too much exposure, by
+    about one bit at 16 bits and N = 256.
 
     Args:
         network: a causal ``transformers`` model.

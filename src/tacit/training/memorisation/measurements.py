@@ -15,8 +15,8 @@ from tacit.attacks.intervals import chernoff_interval, proportion_interval
 from tacit.measured import Interval
 from tacit.releases.form import Attack, Use
 from tacit.text import number_down, number_up, share_nearest, share_up
+from tacit.training.bounded import bounded_probability
 from tacit.training.contribution.influence import CONFIDENCE, mean_of
-from tacit.training.memorisation.bound import exposure_bound
 from tacit.training.memorisation.canaries import Canaries
 from tacit.training.memorisation.exposure import Exposures, exact_memorisation, exposures
 from tacit.training.memorisation.language import losses
@@ -143,7 +143,7 @@ class Memorisation:
             "its secret come out right when digits are drawn behind its prompt, each in proportion "
             "to the model's likelihoods of the ten. Exposure in bits is log2 of the number of "
             "secrets less log2 of the rank, which is estimated from "
-            f"{2 * plan.samples} secrets."
+            f"{2 * plan.samples} secrets and errs towards too many bits."
         ]
         if reference is None:
             return [*told, "No coin left a canary out, so that P0 was not measured."]
@@ -153,9 +153,10 @@ class Memorisation:
             f"probability {share_nearest(low)}, at most P0 = {share_up(high)} (upper end at "
             f"{CONFIDENCE:.0%}), with the noise of this run either way. One that was learned from "
             f"is then exposed with probability at most Φ(Φ⁻¹(P0) + {number_up(mu)}) = "
-            f"{share_up(exposure_bound(high, mu))}, in the mean over canaries. P0 is a "
-            "measurement that takes canaries as independent, though they share a run's noise: the "
-            "bound holds with that confidence and is no theorem."
+            f"{share_up(bounded_probability(high, mu))}, in the mean over canaries. P0 is a "
+            "measurement whose interval takes canaries as independent, though they share a run's "
+            "noise: only as far as they are does the bound hold with that confidence, and it is no "
+            "theorem."
         )
         return told
 

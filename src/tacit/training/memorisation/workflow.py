@@ -122,7 +122,7 @@ def prepare_memorisation(
     digits: int = 6,
     least: int = 4,
     following: int = 5,
-    samples: int = 32,
+    samples: int = 128,
     passes: int = 1,
     batch: int = 32,
     reduction: str = "mean",
@@ -144,7 +144,8 @@ def prepare_memorisation(
 
     Args:
         model: a language model with a tokenizer, its parameters in float32; trained in place in
-            evaluation mode, in which dropout does not act.
+            evaluation mode, in which dropout does not act. Frozen parameters stay as they are; one
+            that is frozen throughout, as ``models.load`` gives it, is trained whole.
         learned: (n, L) tokens to learn from.
         unseen: (u, L) tokens that nothing is learned from, known to everybody.
         optimizer: makes the optimiser of a list of parameters.
@@ -227,7 +228,9 @@ def prepare_memorisation(
                 advance(1)
         return _released(run, task, plan, before, tuple(notes))
 
-    network.eval().requires_grad_(True)
+    network.eval()
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        network.requires_grad_(True)
     return prepare_training(
         network, optimizer(network.parameters()), References.leave_out(names),
         loss=loss, fit=fit, rounds=schedule.rounds, participations=schedule.passes,

@@ -1,4 +1,4 @@
-"""Clean accuracy and attack success on test images, with their intervals, and what bounds them."""
+"""Clean accuracy and attack success on test images, with their intervals."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import stats
 
-from tacit._ground.checks import in_interval, positive
-from tacit._ground.numbers import EPS
 from tacit.attacks.intervals import chernoff_interval, proportion_interval
 from tacit.measured import Interval
 from tacit.training.poisoning.sources import LabelledImages, check_target
@@ -20,8 +17,6 @@ from tacit.training.poisoning.triggers import Images, Trigger
 CONFIDENCE = 0.95
 # Images of one forward pass.
 AT_ONCE = 500
-# Units in the last place by which Φ and its inverse may be off together.
-ROUNDING = 64.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,27 +78,6 @@ def measured(
     return Outcome(
         accuracy=_share(right, len(test)), success=_share(hits, others.size), images=others.size
     )
-
-
-def bounded_success(reference: float, mu: float) -> float:
-    """Return the largest attack success beside a reference, ``Φ(Φ⁻¹(p) + μ)``, rounded up.
-
-    Both are averages over the noise: p of the model that the reference without the malicious
-    source gives with the noise of this run, the bound of the model that is released.
-
-    Args:
-        reference: p in [0, 1].
-        mu: μ > 0 beside that reference.
-
-    Example:
-        >>> round(bounded_success(0.1, 1.0), 4)
-        0.3891
-
-    Source: Dong, Roth and Su (2022), Theorem 2.7: no test has more power at its level.
-    """
-    level = in_interval("reference", reference, 0.0, 1.0)
-    found = float(stats.norm.cdf(stats.norm.ppf(level) + positive("mu", mu)))
-    return min(1.0, found * (1.0 + ROUNDING * EPS))
 
 
 def mean_over_noise(shares: Sequence[float]) -> Interval:

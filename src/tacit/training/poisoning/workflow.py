@@ -12,12 +12,12 @@ from tacit._ground.checks import boolean, in_interval, integer
 from tacit.compute.progress import progress_bar
 from tacit.releases.form import Attack, Use
 from tacit.text import percent, percent_up
+from tacit.training.bounded import bounded_probability
 from tacit.training.checks import check_model
 from tacit.training.indistinguishable import Indistinguishable
 from tacit.training.poisoning.aggregation import ANGLE
 from tacit.training.poisoning.measuring import (
     Outcome,
-    bounded_success,
     mean_over_noise,
     measured,
 )
@@ -215,8 +215,8 @@ def _bound(
         f"this run; it bounds neither p nor the success of one draw. In {len(references)} runs of "
         f"that reference p was {percent(mean.value)} on average on the test images, at most "
         f"{percent_up(mean.high)} with 95% confidence over the noise, for which the bound is "
-        f"{percent_up(bounded_success(mean.high, mu))}; at the average measured it would be "
-        f"{percent_up(bounded_success(mean.value, mu))}, an estimate. p is not the success against "
+        f"{percent_up(bounded_probability(mean.high, mu))}; at the average measured it would be "
+        f"{percent_up(bounded_probability(mean.value, mu))}, an estimate. p is not the success against "
         "a clean training: noise shaped by the poisoned gradients moves that model along them too."
     )
 

@@ -1,4 +1,4 @@
-"""How likely a secret comes out at most, from how likely it does where it was left out."""
+"""How likely anything is at most, from how likely it is beside a reference."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tacit._ground.checks import in_interval, non_negative
 ROUNDING = 1e-12
 
 
-def exposure_bound(reference: float, mu: float) -> float:
+def bounded_probability(reference: float, mu: float) -> float:
     """Bound the probability of an event from its probability under a reference.
 
     ``P(E | U) <= Φ(Φ⁻¹(P0) + μ)``: no test of size P0 between two laws at Gaussian distance μ has
-    more power. It is concave in P0, so it holds for means over canaries too.
+    more power. It is concave in P0, so it holds for means too: over canaries, images or noise.
 
     Args:
-        reference: P0, the probability where the canary was left out, **with the noise of the run
-            either way**; not that of a model without noise.
-        mu: μ >= 0 of the canary.
+        reference: P0, the probability beside it **with the noise of the run either way**;
+            not that of a model without noise.
+        mu: μ >= 0 beside that reference.
 
     Returns:
         The bound, rounded up.
@@ -30,10 +30,10 @@ def exposure_bound(reference: float, mu: float) -> float:
         ValueError: an argument is outside its range.
 
     Example:
-        >>> round(exposure_bound(0.001, 1.0), 4)
+        >>> round(bounded_probability(0.001, 1.0), 4)
         0.0183
 
-    Source: the Neyman-Pearson lemma; dsi, Theorem 3.4.
+    Source: Dong, Roth and Su (2022), Theorem 2.7: no test has more power; dsi, Theorem 3.4.
     """
     chance = in_interval("reference", reference, 0.0, 1.0)
     shift = non_negative("mu", mu)
