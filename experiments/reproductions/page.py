@@ -1,4 +1,4 @@
-"""The page: the residual-PAC tables, then the hidden-state experiments."""
+"""The page: the residual-PAC tables, the hidden-state experiments, training."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from pathlib import Path
 
 from hidden_shared import layers_page, middle_page
 from pac_shared import page as pac_page
+from training_shared import accuracy_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
 OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
-`hidden-layers`) runs one of these and writes `experiments/results/NAME.json` and its figure;
+`hidden-layers`, `indistinguishable-cifar10`) runs one of these and writes `experiments/results/NAME.json` and its figure;
 `make experiments NAME=reproductions` renders this page from what is there. No number on it is
 typed by hand. `--fast` is a smoke test and publishes nothing.
 
@@ -27,5 +28,8 @@ def render() -> None:
 
 def text() -> str:
     """Return the page from the results that are there."""
-    parts = [OPENING, *pac_page.sections(), *middle_page.sections(), *layers_page.sections()]
+    parts = [
+        OPENING, *pac_page.sections(), *middle_page.sections(), *layers_page.sections(),
+        *accuracy_page.sections(),
+    ]  # fmt: skip
     return "\n".join(parts).rstrip("\n") + "\n"

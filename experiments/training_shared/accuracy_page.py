@@ -60,7 +60,7 @@ def story(result: dict[str, Any]) -> str:
     """Return the scale and what is compared."""
     sizes = result["sizes"]
     local = sizes["local"]
-    return f"""A network of three convolutions (34,698 parameters) is trained for one pass over
+    return f"""A network of three convolutions (34,058 parameters) is trained for one pass over
 {sizes["train"]:,} images in batches of {sizes["batch"]}, δ = {result["delta"]:g}; accuracy in
 percent on {sizes["test"]:,} test images, mean ± standard deviation over {len(sizes["seeds"])}
 seeds. Without noise it is {_percent(result["clean"])}. Every way's learning rate is the best at
