@@ -70,9 +70,13 @@ def main() -> int:
             mean = float(np.mean(found[way][str(epsilon)]))
             console.print(f"{way}, ε = {epsilon:g}: {mean:.3f}")
     kept = study("clean", sizes)
+    best = tuned("clean", split, sizes, kept)
     clean = [
-        kept.row(f"{s}", lambda s=s: accuracy("clean", split, sizes, 1.0, s, 0.06, "test"))
-        for s in sizes["seeds"]
+        kept.row(
+            f"{best} {seed}",
+            lambda seed=seed: accuracy("clean", split, sizes, 1.0, seed, best, "test"),
+        )
+        for seed in sizes["seeds"]
     ]
     show(console, found, clean, sizes)
     if not asked.fast and set(asked.ways) == set(WAYS):
