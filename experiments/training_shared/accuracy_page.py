@@ -20,7 +20,8 @@ PRINTED = {
 WORDS = {
     "one step": "one step, optimal noise",
     "isotropic": "one step, isotropic noise of the same certificate",
-    "local steps": "local steps, optimal noise",
+    "one step, fewer images": "one step, optimal noise, fewer images",
+    "local steps": "local steps, optimal noise, fewer images",
     "DP-SGD": "DP-SGD (Opacus)",
 }
 
@@ -65,7 +66,9 @@ def story(result: dict[str, Any]) -> str:
 percent on {sizes["test"]:,} test images, mean ± standard deviation over {len(sizes["seeds"])}
 seeds. Without noise it is {_percent(result["clean"])}. Every way's learning rate is the best at
 ε = 4 on other images, of a grid by thirds that goes on until the best lies inside; DP-SGD clips
-at 1. Local steps: {local["steps"]} steps in {local["groups"]} sub-groups of each batch. Beside
+at 1. Local steps run every image's own training ({local["steps"]} steps in {local["groups"]}
+sub-groups of each batch), so they have the first {sizes["few"]:,} images only, and one step on as
+many stands beside them. Beside
 references each image is left out once, and its budget is spent in the one round in which it
 takes part."""
 
@@ -75,9 +78,9 @@ def verdict(result: dict[str, Any], epsilons: Sequence[float]) -> str:
     ways = result["ways"]
     told = []
     for other in ("isotropic", "local steps", "DP-SGD"):
-        parts = []
+        parts, same = [], "one step, fewer images" if other == "local steps" else "one step"
         for value in epsilons:
-            difference, error = _difference(ways["one step"][str(value)], ways[other][str(value)])
+            difference, error = _difference(ways[same][str(value)], ways[other][str(value)])
             clear = "" if abs(difference) > 2 * error else " (within its error)"
             parts.append(f"{100 * difference:+.1f} ± {100 * error:.1f} at ε = {value:g}{clear}")
         told.append(f"* One step less {WORDS[other]}, points: {', '.join(parts)}.")
