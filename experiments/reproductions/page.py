@@ -1,4 +1,4 @@
-"""The page: the residual-PAC tables, the hidden-state experiments, the backdoors of sources."""
+"""The page: the residual-PAC tables, the hidden-state experiments, training."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 from hidden_shared import layers_page, middle_page
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
+from training_shared import accuracy_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
 OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
-`hidden-layers`, `poisoning`) runs one of these and writes `experiments/results/NAME.json`, most of
-them a figure too; `make experiments NAME=reproductions` renders this page from what is there. No
+`hidden-layers`, `indistinguishable-cifar10`, `poisoning`) runs one of these and writes
+`experiments/results/NAME.json`, most of them a figure too; `make experiments NAME=reproductions` renders this page from what is there. No
 number on it is typed by hand. `--fast` is a smoke test and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
@@ -33,6 +34,7 @@ def text() -> str:
         *pac_page.sections(),
         *middle_page.sections(),
         *layers_page.sections(),
+        *accuracy_page.sections(),
         *poisoning_page.sections(),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"

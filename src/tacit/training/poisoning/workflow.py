@@ -216,8 +216,9 @@ def _bound(
         f"that reference p was {percent(mean.value)} on average on the test images, at most "
         f"{percent_up(mean.high)} with 95% confidence over the noise, for which the bound is "
         f"{percent_up(bounded_probability(mean.high, mu))}; at the average measured it would be "
-        f"{percent_up(bounded_probability(mean.value, mu))}, an estimate. p is not the success against "
-        "a clean training: noise shaped by the poisoned gradients moves that model along them too."
+        f"{percent_up(bounded_probability(mean.value, mu))}, an estimate. p is not the success "
+        "against a clean training: noise shaped by the poisoned gradients moves that model along "
+        "them too."
     )
 
 
