@@ -14,8 +14,9 @@ OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
 `hidden-layers`, `indistinguishable-cifar10`, `poisoning`) runs one of these and writes
-`experiments/results/NAME.json`, most of them a figure too; `make experiments NAME=reproductions` renders this page from what is there. No
-number on it is typed by hand. `--fast` is a smoke test and publishes nothing.
+`experiments/results/NAME.json`, most of them a figure too; `make experiments NAME=reproductions`
+renders this page from what is there. No number on it is typed by hand. `--fast` is a smoke test
+and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.
