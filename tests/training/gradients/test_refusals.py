@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from tacit.training import per_example, verify_examples
+from tacit.training.gradients import verification
 from tests.training.gradients.layers import CASES, Through, case, curved, parameter
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")
@@ -276,3 +277,28 @@ def test_one_example():
     found = per_example(model, curved, torch.randn(1, 4), torch.randn(1, 2))
     assert found.gram.shape == (1, 1)
     verify_examples(model, curved, torch.randn(1, 4), torch.randn(1, 2))
+
+
+@pytest.mark.parametrize("off", [1.0001, 1.5])
+def test_rounding_in_float32_is_forgiven_and_a_wrong_gradient_is_not(monkeypatch, off):
+    ordinary = verification._tolerance
+    # as if float32 had rounded further than it did here
+    monkeypatch.setattr(
+        verification,
+        "_tolerance",
+        lambda losses: 1e-9 if losses.dtype == torch.float32 else ordinary(losses),
+    )
+    model, inputs, targets = nn.Linear(3, 2), torch.randn(6, 3), torch.randn(6, 2)
+
+    def loss(model, inputs, targets):
+        return (model(inputs) - targets).square().sum(dim=1)
+
+    verify_examples(model, loss, inputs, targets)
+    exact = verification.Exact.sums
+
+    def wrong(self, weights):
+        return {name: value * off for name, value in exact(self, weights).items()}
+
+    monkeypatch.setattr(verification.Exact, "sums", wrong)
+    with pytest.raises(ValueError, match="is not the loss's"):
+        verify_examples(model, loss, inputs, targets)
