@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from tacit.cli.training.tabular import problem_of
 from tacit.ledger import Ledger
+from tacit.statistics import read_table
 from tests.cli_runner import Tacit, in_process, refused
 
 QUICK = ("--batch", 30, "--no-influence", "--attacked", 4)
@@ -91,3 +93,31 @@ def test_a_cell_that_is_no_number_is_placed_and_not_repeated(tmp_path, tacit):
     done = tacit(*asked(path))
     refused(done, "line 4, column 3")
     assert "secretive" not in done.err
+
+
+@pytest.mark.parametrize("flags", [("--save", "{}", "--force"), ("--save", "x", "--json", "x")])
+def test_two_outputs_are_never_one_file(mills, tmp_path, monkeypatch, tacit, flags):
+    monkeypatch.chdir(tmp_path)
+    before = mills.read_bytes()
+    refused(tacit(*asked(mills, *(flag.format(mills) for flag in flags))), "expected another file")
+    assert mills.read_bytes() == before
+
+
+def test_a_column_that_is_constant_in_the_held_out_rows_keeps_its_size(mills):
+    text = mills.read_text(encoding="utf-8").splitlines()
+    rows = [f"{line},{'odd' if i == 0 else 0.1}" for i, line in enumerate(text)]
+    mills.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    table = read_table(mills, categories={"mill": None, "kind": None})
+    problem = problem_of(table, "mill", "kind", hidden=0, held_out=0.25)
+    assert float(problem.data[0].abs().max()) < 10.0
+    assert ("odd", pytest.approx(0.1), 1.0) in problem.features
+
+
+def test_a_source_that_is_never_learned_from_is_refused(mills, tacit):
+    with mills.open("a", encoding="utf-8") as stream:
+        stream.writelines(f"rare {i},long,1.0,1.0\n" for i in range(8))
+    refused(tacit(*asked(mills)), "--source: expected every one among the rows to learn from")
+
+
+def test_a_budget_is_given_once(mills, tacit):
+    refused(tacit(*asked(mills, "--budget", "mill 1=1", "--budget", "mill 1=4")), "once")

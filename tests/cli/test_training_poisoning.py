@@ -2,6 +2,7 @@
 
 import io
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -150,3 +151,48 @@ def test_what_is_no_npz_is_refused(tmp_path, tacit):
     path = tmp_path / "text.npz"
     path.write_text("images, labels\n", encoding="utf-8")
     refused(tacit(*asked(path)), "DATA: expected an .npz of plain arrays")
+
+
+def damaged(kind, path):
+    if kind == "text":
+        with zipfile.ZipFile(path, "w") as held:
+            held.writestr("labels", b"no array")
+    elif kind == "huge":
+        with zipfile.ZipFile(path, "w") as held:
+            head = "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 100000000), }"
+            content = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode()
+            held.writestr("images.npy", content)
+    elif kind == "scalar":
+        np.savez(path, jpeg=np.zeros(4, np.uint8), offsets=np.zeros(2, int), labels=np.array(1))
+    else:
+        data = images(12)
+        labels = data.labels.copy()
+        labels[0] = 10**13
+        np.savez(path, images=data.images, labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("text", "DATA: expected an .npz of plain arrays"),
+        ("huge", "DATA: expected an .npz of plain arrays"),
+        ("scalar", "labels: expected shape (n,)"),
+        ("label", "labels: expected 0 … 99,999"),
+    ],
+)
+def test_a_damaged_file_is_one_sentence(tmp_path, tacit, kind, said):
+    path = tmp_path / "bad.npz"
+    damaged(kind, path)
+    refused(tacit(*asked(path)), said)
+
+
+def test_a_model_file_may_have_dataclasses(shapes, tmp_path, tacit):
+    (tmp_path / "mine.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nimport torch\n"
+        "@dataclass\nclass Width:\n    units: int = 3\n"
+        "def build(channels, classes):\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n",
+        encoding="utf-8",
+    )
+    done = tacit(*asked(shapes, "--model", f"{tmp_path / 'mine.py'}:build", "--dry-run"))
+    assert done.code == 0, done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -92,6 +93,7 @@ class Destination:
         *,
         spends: str,
         certificate: str | None = None,
+        others: Mapping[str, str | None] | None = None,
     ) -> Destination:
         """Refuse now what could not be written, or paid for, after the work.
 
@@ -103,6 +105,7 @@ class Destination:
             table: what was read.
             spends: what a ledger will count the release as, a notion of ``tacit.ledger.notions``.
             certificate: the page to publish, where one was asked for.
+            others: files and folders that the command writes beside, by flag.
         """
         report, seed = (flags.report, flags.seed) if isinstance(flags, Drawing) else (None, None)
         if certificate is not None and seed is not None:
@@ -117,6 +120,7 @@ class Destination:
                 "--certificate": absolute_path(certificate),
                 "--json": None if flags.json == "-" else absolute_path(flags.json),
                 "--ledger": None if flags.ledger is None else ledger_file(flags.ledger),
+                **{flag: absolute_path(path) for flag, path in (others or {}).items()},
             }
         )
         page = new_file("--report", report, flags.force)

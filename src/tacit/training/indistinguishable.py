@@ -68,6 +68,7 @@ class Indistinguishable:
         secret: its name there, for the largest μ of the run; or the name for each reference, so
             that what every source spends adds up over runs.
         no_budget: train though a name has no budget in the ledger and others have one.
+        about: names what is trained on what, such as a digest; a checkpoint of another is refused.
         rng: a seed makes the run reproducible, which voids the guarantee.
 
     Raises:
@@ -108,6 +109,7 @@ class Indistinguishable:
         ledger: Book | None = None,
         secret: str | Mapping[str, str] | None = None,
         no_budget: bool = False,
+        about: str | None = None,
         rng: int | None = None,
     ) -> None:
         if not isinstance(references, References):
@@ -136,6 +138,7 @@ class Indistinguishable:
             reproducible=rng is not None, no_budget=boolean("no_budget", no_budget),
         )  # fmt: skip
         self._charges = self._applied = 0
+        self._about = about
         self._batches = Verified(exact=self.gram == "exact")
         self._energies: list[float] = []
         self._shaped = Shaped(self.noise, model)
@@ -152,9 +155,9 @@ class Indistinguishable:
         return self._applied
 
     @property
-    def charged(self) -> bool:
-        """Whether any round was charged, earlier processes included."""
-        return self._charges > 0
+    def charges(self) -> int:
+        """How many rounds were charged, earlier processes and what a crash lost included."""
+        return self._charges
 
     @property
     def budgets(self) -> Budgets:
@@ -436,6 +439,7 @@ class Indistinguishable:
             "way": self._way(),
             "seed": self._seed,
             "ledger": self._purse.declared(),
+            "about": self._about,
         }
 
     def _state(self) -> dict[str, Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from tacit._ground.checks import boolean
 from tacit.releases.prepared import Book, Prepared
 from tacit.training.indistinguishable import Indistinguishable
+from tacit.training.parameters import digest_of
 from tacit.training.references import References
 from tacit.training.release import TrainingRelease, promised
 from tacit.training.settings import LocalSteps
@@ -24,7 +27,7 @@ class PreparedTraining(Prepared[TrainingRelease]):
 
     Attributes:
         begin: makes the run, with ``ledger``, ``secret`` and ``no_budget``.
-        fit: trains from ``run.rounds`` on, measures and returns the release.
+        fit: trains from ``run.charges`` on, measures and returns the release.
     """
 
     begin: Callable[..., Indistinguishable]
@@ -61,7 +64,7 @@ class PreparedTraining(Prepared[TrainingRelease]):
             return self.fit(run)
         except ValueError:
             # what was refused before the first charge may be asked for again
-            self._once.drawn = run.charged
+            self._once.drawn = run.charges > 0
             raise
 
     def _drawn(self) -> TrainingRelease:
@@ -77,6 +80,7 @@ def prepare_training(
     rounds: int,
     fit: Callable[[Indistinguishable], TrainingRelease],
     description: str,
+    about: Sequence[Any] = (),
     epsilon: Any = None,
     delta: Any = None,
     mu: Any = None,
@@ -95,9 +99,12 @@ def prepare_training(
         references: what is safe.
         loss: a loss for each example.
         rounds: T.
-        fit: trains from ``run.rounds`` to T, measures, and returns ``run.release(…)``. The batch
-            of a round must be a function of its number alone, so that a run can be taken up.
+        fit: trains from ``run.charges`` to T, measures, and returns ``run.release(…)``. The batch
+            of a round must be a function of its number alone, so that a run can be taken up; a
+            round that was charged and lost in a crash is passed over.
         description: what is trained, for whoever reads the dry run.
+        about: data and settings that make the run what it is: arrays, tensors, numbers, texts. With
+            them and the model as it is now, a checkpoint of another run is refused.
         epsilon: ε, a number or one for each reference, with ``delta``.
         delta: δ in (0, 1).
         mu: instead of both.
@@ -116,7 +123,7 @@ def prepare_training(
         >>> model, optimizer = torch.nn.Linear(3, 1), None
         >>> data = torch.randn(8, 3), torch.randn(8)
         >>> def fit(run):
-        ...     for _ in range(run.rounds, 2):
+        ...     for _ in range(run.charges, 2):
         ...         run.step(data, range(8))
         ...     return run.release("a regression")
         >>> prepared = prepare_training(
@@ -134,6 +141,7 @@ def prepare_training(
         "participations": participations, "gram": gram, "noise": noise, "local": local, "rng": rng,
     }  # fmt: skip
     trial = Indistinguishable(model, optimizer, references, **given)
+    given["about"] = _fingerprint(model, optimizer, about)
 
     def begin(**spending: Any) -> Indistinguishable:
         return Indistinguishable(
@@ -149,3 +157,26 @@ def prepare_training(
         begin=begin,
         fit=fit,
     )
+
+
+def _fingerprint(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, about: Sequence[Any]
+) -> str:
+    """Return the SHA-256 of what a run is: its model, its optimiser, its data and settings."""
+    found = hashlib.sha256(digest_of(model).encode())
+    if optimizer is not None:
+        settings = [
+            {name: value for name, value in group.items() if name != "params"}
+            for group in optimizer.param_groups
+        ]
+        found.update(f"{type(optimizer).__qualname__}{settings!r}".encode())
+    for part in about:
+        if isinstance(part, (torch.Tensor, np.ndarray)):
+            array = np.ascontiguousarray(
+                part.detach().cpu().numpy() if isinstance(part, torch.Tensor) else part
+            )
+            found.update(f"{array.dtype}{array.shape}".encode())
+            found.update(array.tobytes())
+        else:
+            found.update(repr(part).encode())
+    return f"sha256:{found.hexdigest()}"

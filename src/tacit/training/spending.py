@@ -89,7 +89,12 @@ class Purse:
             ValueError: the ledger has no such release.
         """
         self._done = True
-        if self._ledger is not None and len(numbers) == len(self._wanted):
+        if self._ledger is not None:
+            if len(numbers) != len(self._wanted):
+                raise ValueError(
+                    f"checkpoint: expected where {len(self._wanted)} ledger entries are, got "
+                    f"{len(numbers)}"
+                )
             held = [
                 self._ledger.reserved(number, secret)
                 for number, (secret, _, _) in zip(numbers, self._wanted, strict=True)

@@ -38,6 +38,7 @@ def task(flipped=None):
 
 def prepared(flipped=None, **options):
     model, data, sources, held_out = task(flipped)
+    held_out = options.pop("held_out", held_out)
     given = {
         "loss": loss, "optimizer": optimizer, "epsilon": 4.0, "delta": 1e-5, "batch": 30,
         "influence": False, "attack": False, **options,
@@ -206,3 +207,40 @@ def test_sources_must_be_two_and_one_an_example():
     for names, sentence in ((["Ada"] * 90, "at least 2"), (sources[:-1], "expected 90 names")):
         with pytest.raises(ValueError, match=f"sources: .*{sentence}"):
             prepare_contribution(model, data, names, delta=1e-5, **given)
+
+
+def test_what_cannot_be_measured_is_refused_before_anything_is_spent(tmp_path):
+    book = Ledger(tmp_path / "book.db")
+    inputs, classes = task()[3]
+    for held_out in ((inputs, classes + 5), (inputs[:, :3], classes), (inputs[:1], classes[:1])):
+        with pytest.raises(ValueError, match="held_out: expected"):
+            prepared(held_out=held_out)
+    assert book.spent("s").releases == 0
+
+
+def test_sources_that_differ_in_a_trailing_zero_are_two():
+    model, data, _, held_out = task()
+    found = prepare_contribution(
+        model, data, ["A", "A\0"] * 45, held_out=held_out, loss=loss, optimizer=optimizer,
+        epsilon=1.0, delta=1e-5, influence=False, attack=False,
+    )  # fmt: skip
+    assert len(found.draw().references) == 2
+
+
+def test_the_loosest_of_many_sources_is_always_told():
+    model, data, _, held_out = task()
+    names = [f"s{i % 25:02}" for i in range(90)]
+    budgets = {name: 8.0 if name == "s24" else 0.1 for name in names}
+    found = prepare_contribution(
+        model, data, names, held_out=held_out, loss=loss, optimizer=optimizer, epsilon=budgets,
+        delta=1e-5, influence=False, attack=False,
+    ).draw()  # fmt: skip
+    (said,) = [note for note in found.notes if "share of right answers" in note]
+    assert said.split("(2Φ(μ/2) − 1): ")[1].startswith("s24 ")
+    assert "5 more, at most" in said
+
+
+@pytest.mark.parametrize("epsilon", [None, "a", {"Ada": "x", "Bob": 1, "Cem": 1}])
+def test_an_epsilon_that_is_no_number_is_named(epsilon):
+    with pytest.raises(ValueError, match="epsilon"):
+        prepared(epsilon=epsilon)

@@ -10,7 +10,7 @@ from scipy import stats
 from tacit.attacks import coins
 from tacit.training import Canaries, prepare_memorisation
 from tacit.training.memorisation.language import cut, losses, sequence_loss
-from tacit.training.memorisation.measurements import SUREST
+from tacit.training.memorisation.measurements import SUREST, Memorisation, Plan
 from tacit.training.memorisation.schedule import CanarySchedule
 from tacit.training.memorisation.workflow import Task
 from tacit.training.release import GUESS
@@ -153,3 +153,30 @@ def test_what_is_wrong_is_named_before_anything_is_spent(options, said):
 
 def test_coins_and_secrets_of_a_run_without_a_seed_are_its_own():
     assert not np.array_equal(coins(200), coins(200))
+
+
+def test_a_perplexity_beyond_all_floats_is_the_largest():
+    language = model()
+    with torch.no_grad():
+        language.network.lm_head.weight.mul_(1e5)
+    plan = Plan(copies=1, least=4, samples=2, prompt=4, following=2)
+    drawn = Canaries.drawn(2, language.encode, rng=0)
+    found = Memorisation.of(language.network, drawn, texts(2), texts(2, seed=1), plan, rng=0)
+    assert found.perplexity.high == np.exp(700.0)
+
+
+def test_frozen_parameters_stay_frozen():
+    language = model()
+    language.network.requires_grad_(True)
+    kept = next(iter(language.network.parameters())).requires_grad_(False)
+    before = kept.detach().clone()
+    prepared(language)[1].draw()
+    assert torch.equal(before, kept)
+    assert not kept.requires_grad
+
+
+def test_a_checkpoint_of_another_base_model_is_refused(tmp_path):
+    language = model()
+    prepared(language, checkpoint=tmp_path)[1].draw()
+    with pytest.raises(ValueError, match="another about"):
+        prepared(language, checkpoint=tmp_path)[1].draw()

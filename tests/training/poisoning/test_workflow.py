@@ -147,3 +147,43 @@ def test_a_run_is_taken_up(tmp_path):
 def test_bad_arguments_are_named_before_anything_is_trained(options, said):
     with pytest.raises(ValueError, match=said):
         prepared(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"test": LabelledImages(np.zeros((4, *SHAPE)), np.zeros(4, dtype=int))}, "test: expected"),
+        ({"model": torch.nn.Linear(3, 2)}, "model: expected one that takes images"),
+        ({"model": linear().double()}, "model: expected one that takes images"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is_trained(options, sentence):
+    given = {"model": linear(), "test": images(12), **options}
+    with pytest.raises(ValueError, match=sentence):
+        prepare_poisoning(
+            given["model"], images(), test=given["test"], trigger=blended(SHAPE), target=0,
+            sources=4, optimizer=descent(), epsilon=4.0, delta=1e-5,
+        )  # fmt: skip
+
+
+def test_a_target_that_no_test_image_has_is_measured():
+    data, test = images(48), images(24, classes=2)
+    release = prepare_poisoning(
+        linear(), data, test=test, trigger=blended(SHAPE), target=2, sources=4, optimizer=descent(),
+        epsilon=4.0, delta=1e-5, batch=24, repeats=1,
+    ).draw()  # fmt: skip
+    assert release.attacks[0].trials == 24
+
+
+def test_a_checkpoint_of_another_trigger_is_refused(tmp_path):
+    def prepared(**options):
+        return prepare_poisoning(
+            linear(), images(), test=images(12), sources=4, optimizer=descent(), epsilon=4.0,
+            delta=1e-5, batch=24, attack=False, checkpoint=tmp_path,
+            **{"trigger": blended(SHAPE), "target": 0, **options},
+        )  # fmt: skip
+
+    prepared().draw()
+    for other in ({"target": 1}, {"trigger": blended(SHAPE, alpha=0.9)}, {"malicious": 2}):
+        with pytest.raises(ValueError, match="another about"):
+            prepared(**other).draw()

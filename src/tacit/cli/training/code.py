@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ def function_of(flag: str, named: str) -> Callable[..., Any]:
     path = Path(place)
     if not path.is_file():
         raise ValueError(f"{flag}: there is no file {place}")
-    described = importlib.util.spec_from_file_location(path.stem, path)
+    described = importlib.util.spec_from_file_location(f"_tacit_caller_{path.stem}", path)
     assert described is not None
     assert described.loader is not None
     module = importlib.util.module_from_spec(described)
+    # dataclasses look their module up by its name
+    sys.modules[described.name] = module
     try:
         described.loader.exec_module(module)
     except (Exception, SystemExit) as error:

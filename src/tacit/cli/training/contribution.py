@@ -64,7 +64,9 @@ def contribution(
 
     levels = [*(category or ()), *_undeclared((source, label), category)]
     table = reading.read(data, missing=missing, categories=levels)
-    destination = Destination.checked(flags, data, table, spends=GAUSSIAN_DP)
+    destination = Destination.checked(
+        flags, data, table, spends=GAUSSIAN_DP, others=flags.written()
+    )
     saved = new_file("--save", flags.save, flags.force)
     problem = problem_of(table, source, label, hidden=hidden, held_out=held_out)
     prepared = prepare_contribution(
@@ -108,10 +110,14 @@ def _undeclared(names: tuple[str, ...], category: list[str] | None) -> list[str]
 
 def _budgets(budget: list[str] | None, epsilon: float, problem: Problem) -> dict[str, float]:
     found: dict[str, float] = dict.fromkeys(problem.sources, epsilon)
+    named: set[str] = set()
     for text in budget or ():
         name, given, value = text.rpartition("=")
         if not given or name not in found:
             raise ValueError(f"--budget: expected SOURCE=EPSILON of a source there, got {text!r}")
+        if name in named:
+            raise ValueError("--budget: expected each source once, got one twice")
+        named.add(name)
         found[name] = _number(text, value)
     return found
 

@@ -49,3 +49,7 @@ class TrainingFlags(Drawing):
             raise ValueError("--secret: expected the name that --ledger counts under, got none")
         if self.rate is not None and not 0.0 < self.rate < float("inf"):
             raise ValueError(f"--rate: expected a finite number above 0, got {self.rate:g}")
+
+    def written(self) -> dict[str, str | None]:
+        """Return what is written beside the release, by flag."""
+        return {"--save": self.save, "--checkpoint": self.checkpoint}

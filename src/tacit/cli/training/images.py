@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +25,8 @@ from tacit.training import LabelledImages, pretrain, small_network
 if TYPE_CHECKING:
     import torch
 
+# Beyond so many a label is a mistake: every class has its weights.
+MOST_CLASSES = 100_000
 # Who is public, and which images test the model where the file does not say.
 SEED = 0
 TEST_SHARE = 0.2
@@ -87,6 +90,8 @@ def problem_of(path: str, model: str | None, *, public: int, rate: float) -> Ima
         )
     order = np.random.default_rng(SEED).permutation(len(learned))
     data, classes = learned.some(order[apart:]), max(learned.classes, test.classes)
+    if classes > MOST_CLASSES:
+        raise ValueError(f"labels: expected 0 … {MOST_CLASSES - 1:,}, got {classes - 1:,}")
     made = _model(model, learned.images.shape[1], classes)
     problem = ImageProblem(
         model=made, data=data, test=test, rate=rate,
@@ -110,9 +115,15 @@ def _notes(apart: int) -> tuple[str, ...]:
 def _arrays(path: str, content: bytes) -> Mapping[str, npt.NDArray[Any]]:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, TypeError, AttributeError):
-        raise ValueError(f"DATA: expected an .npz of plain arrays in {path}") from None
+            found = {name: held[name] for name in held.files}
+    except (
+        ValueError, OSError, zipfile.BadZipFile, EOFError, TypeError, AttributeError, MemoryError,
+        RuntimeError, NotImplementedError, zlib.error,
+    ):  # fmt: skip
+        found = {"": None}
+    if not all(isinstance(one, np.ndarray) for one in found.values()):
+        raise ValueError(f"DATA: expected an .npz of plain arrays in {path}")
+    return found
 
 
 def _split(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[LabelledImages, LabelledImages]:
@@ -125,6 +136,8 @@ def _split(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[LabelledImages, Labe
     if "labels" not in arrays or not ("images" in arrays or {"jpeg", "offsets"} <= set(arrays)):
         raise ValueError(f"DATA: expected arrays {KEYS}, got {', '.join(sorted(arrays)) or 'none'}")
     labels = arrays["labels"]
+    if labels.ndim != 1:
+        raise ValueError(f"labels: expected shape (n,), got {labels.shape}")
     images = _channels(arrays["images"]) if "images" in arrays else _decoded(arrays, labels)
     whole = LabelledImages(images, labels)
     tested = arrays.get("is_test")

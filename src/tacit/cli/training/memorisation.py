@@ -56,13 +56,12 @@ def memorisation(
     ] = 32,
     flags: TrainingFlags,
 ) -> None:
-    """Fine-tune a language model so that no canary, and no text, moves it beyond ε.
+    """Fine-tune a language model so that no canary and no sequence of L tokens moves it beyond ε.
 
     Canaries are texts with a secret of six digits. How far the secrets come out is measured on
     those in and on those that a coin left out, and what the certificate allows is told beside it.
     """
     from tacit._ground.checks import choice
-    from tacit.cli.output import absolute_path, check_distinct
     from tacit.cli.training.telling import tell
     from tacit.ledger.notions import GAUSSIAN_DP
     from tacit.models.small.storage import check_new_folder, save_model
@@ -70,8 +69,9 @@ def memorisation(
 
     way = choice("--optimizer", optimizer, ("adam", "sgd"))
     rate = RATES[way] if flags.rate is None else flags.rate
-    destination = Destination.checked(flags, texts, None, spends=GAUSSIAN_DP)
-    check_distinct({"--save": absolute_path(flags.save), "--report": destination.report})
+    destination = Destination.checked(
+        flags, texts, None, spends=GAUSSIAN_DP, others=flags.written()
+    )
     saved = None if flags.save is None else check_new_folder("--save", flags.save)
     loaded, learned, unseen, digest = _sequences(model, texts, length, sequences)
     prepared: PreparedTraining = _prepared(

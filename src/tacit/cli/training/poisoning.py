@@ -77,7 +77,7 @@ def poisoning(
     wanted = choice("--trigger", trigger, TRIGGERS)
     if flags.gram != "exact":
         raise ValueError(f"--gram: expected exact beside aggregated gradients, got {flags.gram!r}")
-    destination = Destination.checked(flags, data, None, spends=GAUSSIAN_DP)
+    destination = Destination.checked(flags, data, None, spends=GAUSSIAN_DP, others=flags.written())
     saved = new_file("--save", flags.save, flags.force)
     rate = RATE if flags.rate is None else flags.rate
     problem = problem_of(data, model, public=public, rate=rate)

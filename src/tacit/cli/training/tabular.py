@@ -15,6 +15,8 @@ from tacit._ground.files import atomic_stream
 from tacit.statistics import Table
 
 SEED = 0
+# Share of the largest number below which a spread is rounding.
+LEVEL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,7 @@ def problem_of(table: Table, source: str, label: str, *, hidden: int, held_out: 
     if not 2 <= apart <= len(rows) - 2:
         raise ValueError(f"--held-out: expected 2 rows or more on both sides, got {apart} apart")
     known, learned = np.sort(order[:apart]), np.sort(order[apart:])
+    _check_seen(table, rows, learned, (source, label))
     inputs, features = _inputs(table, rows, known, {source, label})
     codes = rows[:, table.columns.index(label)].astype(np.int64)
     classes = table.categories[label].levels
@@ -103,6 +106,17 @@ def problem_of(table: Table, source: str, label: str, *, hidden: int, held_out: 
     )
 
 
+def _check_seen(table: Table, rows: Array, learned: Any, names: tuple[str, ...]) -> None:
+    for flag, name in zip(("--source", "--label"), names, strict=True):
+        codes = rows[:, table.columns.index(name)]
+        gone = np.setdiff1d(codes, codes[learned]).size
+        if gone:
+            raise ValueError(
+                f"{flag}: expected every one among the rows to learn from, got none of {gone}; "
+                "hold out less, or leave out what is so rare"
+            )
+
+
 def _inputs(
     table: Table, rows: Array, known: Any, left_out: set[str]
 ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], tuple[tuple[str, float, float], ...]]:
@@ -116,7 +130,9 @@ def _inputs(
             parts.append(np.eye(len(levels))[column.astype(np.int64)])
             features += [(f"{name}={level}", 0.0, 1.0) for level in levels]
             continue
-        mean, spread = float(column[known].mean()), float(column[known].std()) or 1.0
+        mean, spread = float(column[known].mean()), float(column[known].std())
+        if spread <= LEVEL * float(np.abs(column[known]).max()):
+            spread = 1.0  # the same in all of them, but for rounding
         parts.append(((column - mean) / spread)[:, None])
         features.append((name, mean, spread))
     if not parts:

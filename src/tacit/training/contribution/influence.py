@@ -62,10 +62,10 @@ def influences(
 
 
 def mean_of(values: Array) -> Interval:
-    """Return a mean with Student's interval."""
+    """Return a mean with Student's interval, of two values or more."""
     mean = float(values.mean())
-    error = float(values.std(ddof=1)) / values.size**0.5 if values.size > 1 else 0.0
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, max(values.size - 1, 1))) * error
+    error = float(values.std(ddof=1)) / values.size**0.5
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, values.size - 1)) * error
     return Interval(value=mean, low=mean - half, high=mean + half, confidence=CONFIDENCE)
 
 

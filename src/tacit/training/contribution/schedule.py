@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +45,8 @@ class Schedule:
     def examples(self, number: int) -> Indices:
         """Return the examples of a round, counted from 0."""
         turn, place = divmod(number, self.a_pass)
-        shuffled = np.random.default_rng([self.order, turn]).permutation(self.count)
-        return shuffled[place * self.batch : (place + 1) * self.batch]
+        shuffled = _shuffled(self.order, turn, self.count)
+        return shuffled[place * self.batch : (place + 1) * self.batch].copy()
 
     def participations(self, groups: Indices) -> int:
         """Return in how many rounds any one group takes part at most; −1 is no group."""
@@ -54,3 +55,10 @@ class Schedule:
             present = np.unique(groups[self.examples(number)])
             taken[present[present >= 0]] += 1
         return int(taken.max())
+
+
+@lru_cache(maxsize=2)
+def _shuffled(order: int, turn: int, count: int) -> Indices:
+    found: Indices = np.random.default_rng([order, turn]).permutation(count)
+    found.flags.writeable = False
+    return found

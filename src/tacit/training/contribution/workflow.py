@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from tacit._ground.checks import Array, boolean, integer
+from tacit._ground.checks import Array, boolean, integer, positive
 from tacit._ground.reprs import shown
 from tacit.attacks.intervals import proportion_interval
 from tacit.compute.progress import progress_bar
@@ -24,6 +24,7 @@ from tacit.training.contribution.influence import CONFIDENCE, influences, mean_o
 from tacit.training.contribution.runs import Examples, Loss, Task
 from tacit.training.contribution.schedule import Indices, Schedule
 from tacit.training.indistinguishable import Indistinguishable
+from tacit.training.measured import Measured, attempted
 from tacit.training.prepared import PreparedTraining, prepare_training
 from tacit.training.references import References
 from tacit.training.release import GUESS, TrainingRelease
@@ -124,19 +125,22 @@ def prepare_contribution(
     }  # fmt: skip
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
+    if len(kept_out[0]) < 2:
+        raise ValueError("held_out: expected at least 2 examples, got 1")
     if not callable(optimizer):
         raise ValueError(f"optimizer: expected a function, got {type(optimizer).__name__}")
     task = Task(
         model=copy.deepcopy(model), optimizer=optimizer, loss=loss, data=inputs, held_out=kept_out,
         groups=groups, references=References.leave_out(names), schedule=schedule, options=options,
     )  # fmt: skip
+    _check_loss(task)
     measured = (
         pairs if boolean("influence", influence) else 0,
         trials if boolean("attack", attack) else 0,
     )
 
     def fit(run: Indistinguishable) -> TrainingRelease:
-        for number in range(run.rounds, schedule.rounds):
+        for number in range(run.charges, schedule.rounds):
             examples = schedule.examples(number)
             run.step(task.batch(examples), groups[examples])
         return _released(run, task, names, each, measured, tuple(notes), progress)
@@ -144,7 +148,8 @@ def prepare_contribution(
     return prepare_training(
         model, optimizer(model.parameters()), task.references,
         loss=loss, fit=fit, checkpoint=checkpoint, rng=rng,
-        description=f"a model trained on {len(names):,} sources", **options,
+        description=f"a model trained on {len(names):,} sources",
+        about=[*inputs, *kept_out, groups, *names, schedule], **options,
     )  # fmt: skip
 
 
@@ -157,6 +162,23 @@ def _released(
     beside: tuple[str, ...],
     progress: bool,
 ) -> TrainingRelease:
+    found = attempted(lambda: _measured(run, task, names, each, measured, progress))
+    return run.release(
+        f"a model trained on {len(names):,} sources",
+        use=found.use,
+        attacks=found.attacks,
+        notes=(*_notes(run, names, each, measured[0]), *found.notes, *beside),
+    )
+
+
+def _measured(
+    run: Indistinguishable,
+    task: Task,
+    names: tuple[str, ...],
+    each: Array,
+    measured: tuple[int, int],
+    progress: bool,
+) -> Measured:
     pairs, trials = measured
     told = names[:MEASURED] if pairs else ()
     # U and each source left out: once without noise, and once for every pair
@@ -176,12 +198,7 @@ def _released(
         if trials:
             loosest = int(np.argmax(each))
             attacks.append(presence(task, loosest, names[loosest], GUESS, range(trials), advance))
-    return run.release(
-        f"a model trained on {len(names):,} sources",
-        use=use,
-        attacks=attacks,
-        notes=(*_notes(run, names, pairs), *beside),
-    )
+    return Measured(use=tuple(use), attacks=tuple(attacks))
 
 
 def _accuracy(task: Task, model: torch.nn.Module) -> list[Use]:
@@ -199,14 +216,17 @@ def _accuracy(task: Task, model: torch.nn.Module) -> list[Use]:
     return [Use(name="held-out accuracy", unit="share", better="higher", measured=found)]
 
 
-def _notes(run: Indistinguishable, names: tuple[str, ...], pairs: int) -> list[str]:
+def _notes(run: Indistinguishable, names: tuple[str, ...], each: Array, pairs: int) -> list[str]:
     """Say what each budget means for the model's accuracy, and what influence was measured."""
-    shifts = (2.0 * stats.norm.cdf(run.budgets.mu / 2.0) - 1.0).tolist()
-    most = [f"{name} {percent_up(shift)}" for name, shift in zip(names, shifts, strict=True)]
+    shifts = 2.0 * stats.norm.cdf(run.budgets.mu / 2.0) - 1.0
+    order = np.argsort(-each, kind="stable")
+    most = [f"{names[i]} {percent_up(float(shifts[i]))}" for i in order[:MEASURED]]
+    more = len(names) - len(most)
+    rest = f"; {more} more, at most {percent_up(float(shifts[order[MEASURED]]))}" if more else ""
     notes = [
         "With the noise of this run either way, the expected share of right answers on any fixed "
         "examples differs with and without a source by at most (2Φ(μ/2) − 1): "
-        f"{'; '.join(most[:MEASURED])}.",
+        f"{'; '.join(most)}{rest}.",
         "Held-out examples are taken as known to everybody: the certificate does not speak of what "
         "was chosen by them.",
     ]
@@ -214,8 +234,28 @@ def _notes(run: Indistinguishable, names: tuple[str, ...], pairs: int) -> list[s
         notes.append(
             f"Influences come from further runs ({pairs} pairs of fresh noise a source, and one "
             "without noise); they are measured on the data and may not be published."
+            + (
+                f" Of {more} sources, those after the first {MEASURED} by name, none was measured."
+                if more
+                else ""
+            )
         )
     return notes
+
+
+def _check_loss(task: Task) -> None:
+    """Refuse what would fail when the held-out examples are measured, before anything is spent."""
+    try:
+        found = task.likelihoods(copy.deepcopy(task.model), task.held_out)
+    except (RuntimeError, IndexError, TypeError) as error:
+        raise ValueError(
+            f"held_out: expected examples that the loss takes, got {type(error).__name__} from it"
+        ) from None
+    if found.shape != (len(task.held_out[0]),) or not np.isfinite(found).all():
+        raise ValueError(
+            f"loss: expected {len(task.held_out[0])} finite losses of the held-out examples, got "
+            f"shape {found.shape}"
+        )
 
 
 def _examples(name: str, examples: Sequence[Any]) -> Examples:
@@ -248,19 +288,19 @@ def _grouped(sources: Sequence[str], count: int) -> tuple[tuple[str, ...], Indic
     held = texts("sources", list(sources))
     if len(held) != count:
         raise ValueError(f"sources: expected {count} names, one an example, got {len(held)}")
-    names, groups = np.unique(np.array(held, dtype=object).astype(str), return_inverse=True)
+    names, groups = np.unique(np.array(held, dtype=object), return_inverse=True)
     if names.size < 2:
         raise ValueError("sources: expected at least 2, got 1")
-    return tuple(names.tolist()), groups.astype(np.intp)
+    return tuple(map(str, names)), groups.astype(np.intp)
 
 
 def _budgets(epsilon: Any, names: tuple[str, ...]) -> Array:
     if not isinstance(epsilon, Mapping):
-        return np.full(len(names), float(epsilon))
+        return np.full(len(names), positive("epsilon", epsilon))
     unknown = sorted(set(epsilon) - set(names), key=str)
     if unknown:
         raise ValueError(f"epsilon: expected sources of the data, got {shown(unknown[0])}")
     missing = len(set(names) - set(epsilon))
     if missing:
         raise ValueError(f"epsilon: expected every source, got none for {missing} of {len(names)}")
-    return np.array([float(epsilon[name]) for name in names])
+    return np.array([positive("epsilon", epsilon[name]) for name in names])

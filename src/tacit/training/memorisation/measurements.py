@@ -23,6 +23,7 @@ from tacit.training.memorisation.language import losses
 from tacit.training.release import GUESS
 
 Flags = npt.NDArray[np.bool_]
+LARGEST_NATS = 700.0
 # What is guessed where the attacker may pass over the canaries it is unsure of.
 SUREST = "the coins of the canaries whose loss fell most and least"
 
@@ -91,7 +92,7 @@ class Memorisation:
         return Memorisation(
             plan=plan,
             perplexity=Interval(
-                value=math.exp(mean.value), low=math.exp(mean.low), high=math.exp(mean.high),
+                value=_exp(mean.value), low=_exp(mean.low), high=_exp(mean.high),
                 confidence=mean.confidence,
             ),
             exposures=exposures(
@@ -114,6 +115,8 @@ class Memorisation:
                 continue
             name = f"({plan.copies}, {plan.least})-exposure of canaries {side}"
             told.append(_use(name, "share", mean_share(self.exposures.recovered[chosen])))
+            if chosen.sum() < 2:
+                continue  # no interval comes from one
             bits = mean_of(self.exposures.bits[chosen])
             told.append(_use(f"exposure of canaries {side}", "bits", bits))
         for side, flags in (("learned", self.learned), ("unseen", self.unseen)):
@@ -159,6 +162,11 @@ class Memorisation:
             "theorem."
         )
         return told
+
+
+def _exp(nats: float) -> float:
+    """Return e^x, the largest number where that is more than a float holds."""
+    return math.exp(min(nats, LARGEST_NATS))
 
 
 def mean_share(values: Array) -> Interval:

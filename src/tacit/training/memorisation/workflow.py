@@ -17,6 +17,7 @@ from tacit.compute.progress import progress_bar
 from tacit.models import LanguageModel
 from tacit.releases.form import Attack
 from tacit.training.indistinguishable import Indistinguishable
+from tacit.training.measured import Measured, attempted
 from tacit.training.memorisation.canaries import MOST, Canaries
 from tacit.training.memorisation.language import Loss, losses, sequence_loss
 from tacit.training.memorisation.measurements import (
@@ -136,7 +137,7 @@ def prepare_memorisation(
     rng: int | None = None,
     progress: bool = False,
 ) -> PreparedTraining:
-    """Certify fine-tuning in which no canary, and no text, moves the model beyond ε.
+    """Certify fine-tuning in which no canary and no sequence of L tokens moves the model beyond ε.
 
     Fair coins decide which canaries are learned from; the noise covers them all. Exposure is
     measured on those in, and on those out under the law that the certificate compares with, so
@@ -220,10 +221,10 @@ def prepare_memorisation(
     names += [f"sequence {i}" for i in range(len(learned))] if texts else []
 
     def fit(run: Indistinguishable) -> TrainingRelease:
-        seed.keep(begun=run.charged)
+        seed.keep(begun=run.charges > 0)
         with progress_bar(schedule.rounds, "training", shown=progress) as advance:
-            advance(run.rounds)
-            for number in range(run.rounds, schedule.rounds):
+            advance(run.charges)
+            for number in range(run.charges, schedule.rounds):
                 task.step(run, number)
                 advance(1)
         return _released(run, task, plan, before, tuple(notes))
@@ -232,17 +233,28 @@ def prepare_memorisation(
     if not any(parameter.requires_grad for parameter in network.parameters()):
         network.requires_grad_(True)
     return prepare_training(
-        network, optimizer(network.parameters()), References.leave_out(names),
+        network, optimizer(_learning(network)), References.leave_out(names),
         loss=loss, fit=fit, rounds=schedule.rounds, participations=schedule.passes,
         epsilon=epsilon, delta=delta, gram=gram, noise=noise, checkpoint=checkpoint, rng=rng,
         description=f"a language model trained on {len(learned):,} sequences and "
         f"{canaries} canaries of {copies} copies",
+        about=[learned, unseen, schedule, digits, protect, reduction],
     )  # fmt: skip
 
 
 def _released(
     run: Indistinguishable, task: Task, plan: Plan, before: Array | None, beside: tuple[str, ...]
 ) -> TrainingRelease:
+    found = attempted(lambda: _measured(run, task, plan, before))
+    return run.release(
+        f"a language model fine-tuned on {len(task.learned):,} sequences",
+        attacks=found.attacks,
+        use=found.use,
+        notes=(*found.notes, *_notes(task), *beside),
+    )
+
+
+def _measured(run: Indistinguishable, task: Task, plan: Plan, before: Array | None) -> Measured:
     found = Memorisation.of(
         run.model, task.canaries, task.learned, task.unseen, plan, rng=MEASURING
     )
@@ -252,12 +264,7 @@ def _released(
     if before is not None and delta is not None:
         audit, attacks = guessed(before - task.losses(run.model), task.inside, delta)
         told.append(audit_note(audit, mu, gaussian_shift(mu).epsilon(delta), delta))
-    return run.release(
-        f"a language model fine-tuned on {len(task.learned):,} sequences",
-        attacks=attacks,
-        use=found.uses(task.inside),
-        notes=(*told, *_notes(task), *beside),
-    )
+    return Measured(attacks=tuple(attacks), use=tuple(found.uses(task.inside)), notes=tuple(told))
 
 
 def _notes(task: Task) -> list[str]:
@@ -266,6 +273,9 @@ def _notes(task: Task) -> list[str]:
         f"{count} canaries of {task.schedule.copies} copies each were put among the sequences; "
         f"fair coins left {count - inside} of them out, and the noise covers those as if they were "
         "in. All copies of a canary are in one round of every pass and one reference together.",
+        f"A reference leaves out one sequence of {task.learned.shape[1]} tokens. A document cut "
+        "into k of them is k references: without all of it the distance is at most k times as "
+        "large.",
         "What was measured of canaries, coins and sequences may not be published: it comes from "
         "the data without noise.",
     ]
@@ -305,6 +315,10 @@ def _schedule(
         passes=integer("passes", passes, minimum=1),
         order=integer("order", order, minimum=0),
     )
+
+
+def _learning(network: torch.nn.Module) -> list[torch.nn.Parameter]:
+    return [parameter for parameter in network.parameters() if parameter.requires_grad]
 
 
 def _digest(rows: torch.Tensor) -> str:

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tacit._ground.checks import integer
 from tacit.attacks.intervals import chernoff_interval, proportion_interval
 from tacit.measured import Interval
-from tacit.training.poisoning.sources import LabelledImages, check_target
+from tacit.training.poisoning.sources import LabelledImages
 from tacit.training.poisoning.triggers import Images, Trigger
 
 CONFIDENCE = 0.95
@@ -64,7 +65,7 @@ def measured(
 
     Source: dsi, Sec. 5.2.
     """
-    check_target(target, test.classes)
+    integer("target", target, minimum=0, maximum=None)
     others = np.flatnonzero(test.labels != target)
     if not others.size:
         raise ValueError("test: expected images of another class than the target, got none")

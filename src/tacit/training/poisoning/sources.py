@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -148,8 +149,7 @@ class Sources:
 
     def held(self, source: int) -> Indices:
         """Return the examples that a source holds."""
-        shuffled = np.random.default_rng([self.order, 0]).permutation(len(self.data))
-        return shuffled[source :: self.count]
+        return _shuffled(self.order, len(self.data))[source :: self.count]
 
     def examples(self, source: int, number: int) -> Indices:
         """Return those that a source gives in a round, counted from 0."""
@@ -165,6 +165,13 @@ class Sources:
         if source == self.malicious and self.trigger is not None:
             images, labels = self.trigger.apply(images), np.full_like(labels, self.target)
         return torch.from_numpy(images), torch.from_numpy(labels)
+
+
+@lru_cache(maxsize=2)
+def _shuffled(order: int, count: int) -> Indices:
+    found: Indices = np.random.default_rng([order, 0]).permutation(count)
+    found.flags.writeable = False
+    return found
 
 
 def check_target(target: int, classes: int) -> None:

@@ -15,6 +15,7 @@ from tacit.text import percent, percent_up
 from tacit.training.bounded import bounded_probability
 from tacit.training.checks import check_model
 from tacit.training.indistinguishable import Indistinguishable
+from tacit.training.measured import Measured, attempted
 from tacit.training.poisoning.aggregation import ANGLE
 from tacit.training.poisoning.measuring import (
     Outcome,
@@ -32,6 +33,10 @@ TASK = "the target class on test images with the trigger"
 UNPUBLISHED = (
     "What was measured without noise and in further runs is measured on the data and may not be "
     "published."
+)
+KNOWN = (
+    "How many classes there are is taken as known to everybody, and so are the test images: the "
+    "certificate does not speak of what was chosen by them."
 )
 
 
@@ -140,27 +145,36 @@ def prepare_poisoning(
     compared = boolean("compare", compare)
 
     def fit(run: Indistinguishable) -> TrainingRelease:
-        for number in range(run.rounds, rounds):
+        for number in range(run.charges, rounds):
             training.round(run, number)
-        return _released(run, training, test, again, compared, tuple(notes), progress)
+        found = attempted(lambda: _measured(run, training, test, again, compared, progress))
+        return run.release(
+            f"a classifier of images from {sources:,} sources, one poisoned on purpose",
+            attacks=found.attacks,
+            use=found.use,
+            notes=(*found.notes, _aggregated(training), UNPUBLISHED, KNOWN, *notes),
+        )
 
     return prepare_training(
         model, training.stepping(model), training.references,
         fit=fit, checkpoint=checkpoint, rng=rng,
         description=f"a model trained on {sources:,} sources, one of them poisoned on purpose",
+        about=[
+            data.images, data.labels, test.images, test.labels, trigger.name, trigger.pattern,
+            trigger.kept, target, sources, malicious, batch, steps, angle, clip, order,
+        ],
         **training.options,
     )  # fmt: skip
 
 
-def _released(
+def _measured(
     run: Indistinguishable,
     training: PoisonedTraining,
     test: LabelledImages,
     repeats: int,
     compare: bool,
-    beside: tuple[str, ...],
     progress: bool,
-) -> TrainingRelease:
+) -> Measured:
     trigger, target = training.sources.trigger, training.sources.target
     assert trigger is not None
     with progress_bar(repeats + 1 + compare, "training again", shown=progress) as advance:
@@ -192,13 +206,8 @@ def _released(
         use.append(_accuracy("accuracy with isotropic noise of the same certificate", same))
         if repeats:
             use.append(_attack("attack success with isotropic noise", same))
-    found = [_bound(run, training, references)] if repeats else []
-    return run.release(
-        f"a classifier of images from {training.sources.count:,} sources, one poisoned on purpose",
-        attacks=attacks,
-        use=use,
-        notes=(*found, _aggregated(training), UNPUBLISHED, *beside),
-    )
+    found = (_bound(run, training, references),) if repeats else ()
+    return Measured(attacks=tuple(attacks), use=tuple(use), notes=found)
 
 
 def _bound(
@@ -260,9 +269,19 @@ def _check_fit(
             f"test: expected images of shape {data.images.shape[1:]}, got {test.images.shape[1:]}"
         )
     check_target(target, data.classes)
+    if not (test.labels != target).any():
+        raise ValueError("test: expected images of another class than the target, got none")
     triggered = trigger.apply(data.floats([0]))
-    with torch.no_grad():
-        scores = copy.deepcopy(model)(torch.from_numpy(triggered))
+    try:
+        with torch.no_grad():
+            scores = copy.deepcopy(model)(torch.from_numpy(triggered))
+    except Exception as error:
+        raise ValueError(
+            f"model: expected one that takes images {triggered.shape[1:]}, got "
+            f"{type(error).__name__} from it"
+        ) from error
+    if not isinstance(scores, torch.Tensor):
+        raise ValueError(f"model: expected scores (n, classes), got {type(scores).__name__}")
     most = max(data.classes, test.classes)
     if scores.ndim != 2 or scores.shape[1] < most:
         raise ValueError(
