@@ -115,7 +115,8 @@ def test_noisy_sums_give_what_is_possible():
 
 def test_whole_counts_are_whole():
     query = sum_query(sums.Histogram("group", whole=True), Columns(NAMES, table()))
-    assert query.finish(np.array([1.4, -3.0, 2.6]), np.zeros(3), 5.0).tolist() == [1.0, 0.0, 3.0]
+    numbers = query.finish(np.array([1.4, -3.0, 2.6]), np.zeros(3), 5.0)
+    assert query.told(numbers).tolist() == [1.0, 0.0, 3.0]
 
 
 def test_conditions_that_exclude_each_other_never_hold_together():

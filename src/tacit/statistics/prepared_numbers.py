@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacit._ground.checks import Array, RandomSource
+from tacit._ground.frozen import read_only
 from tacit.attacks import MembershipAttack
 from tacit.guarantees import SuccessBound
 from tacit.releases.prepared import Prepared
@@ -30,6 +31,7 @@ class Plan(Protocol):
         """Draw the secret and the noise; return the numbers and their errors, (d,) each."""
 
 
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedNumbers(Prepared[NumbersRelease]):
     """Numbers that are certified and not yet drawn; for the holder of the table.

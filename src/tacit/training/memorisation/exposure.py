@@ -14,11 +14,15 @@ import torch
 from scipy import special
 
 from tacit._ground.checks import Array, RandomSource, generator, integer
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
 from tacit.training.memorisation.canaries import SIDES, Canaries
 
 TOKENS_TOGETHER = 8192
 
 
+@short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Exposures:
     """What was measured of every canary.
