@@ -23,7 +23,7 @@ DELTA = 1e-5
 FULL = {
     "train": 20_000, "valid": 5_000, "test": 10_000, "batch": 200, "epsilons": [1.0, 2.0, 4.0, 8.0],
     "seeds": [0, 1, 2], "rates": [0.0025, 0.007, 0.02, 0.06], "local": {"steps": 2, "groups": 40},
-    "few": 4_000,
+    "few": 2_000,
 }  # fmt: skip
 FAST = {
     **FULL, "train": 800, "few": 400, "valid": 200, "test": 500, "epsilons": [4.0], "seeds": [0],
