@@ -1,0 +1,5 @@
+"""Fine-tune low-rank adapters so that no record can be told from them."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
