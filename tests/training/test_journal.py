@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tacit import Ledger
-from tacit.training.journal import CHARGED, STATE
+from tacit.training.folder import STATE
+from tacit.training.journal import CHARGED
 
 from .runs import flat, run_of, task
 

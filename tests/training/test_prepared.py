@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tacit import Ledger
+from tacit.training import folder as files
 from tacit.training import journal, prepare_training
 from tacit.training.measured import Measured, attempted
 from tacit.training.references import References
@@ -60,7 +61,7 @@ def test_a_run_that_lost_a_round_in_a_crash_is_finished_without_it(tmp_path, mon
 def test_where_the_ledger_entry_is_must_be_known(tmp_path):
     book = Ledger(tmp_path / "book.db")
     prepared(tmp_path / "run").draw(ledger=book, secret="s")
-    (tmp_path / "run" / journal.RESERVED).unlink()
+    (tmp_path / "run" / files.RESERVED).unlink()
     with pytest.raises(ValueError, match="where 1 ledger entries are"):
         prepared(tmp_path / "run").draw(ledger=book, secret="s")
 

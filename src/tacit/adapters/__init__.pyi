@@ -8,3 +8,8 @@ from .methods import Method as Method
 from .methods import NoisyProjection as NoisyProjection
 from .methods import Schedule as Schedule
 from .methods import WithoutClipping as WithoutClipping
+from .release import AdapterRelease as AdapterRelease
+from .saving import read_adapter as read_adapter
+from .session import PreparedAdapter as PreparedAdapter
+from .workflow import fit as fit
+from .workflow import prepare_adapter as prepare_adapter

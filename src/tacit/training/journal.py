@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from tacit import documents
 from tacit._ground.checks import integer
-from tacit._ground.files import absolute, atomic_stream, held, read_bytes, write_text_atomic
+from tacit._ground.files import held, read_bytes
+from tacit.training.folder import RunFolder
 from tacit.training.parameters import Snapshot
 
-DECLARED, CHARGED, STATE = "declared.json", "charged.jsonl", "state.pt"
-RESERVED = "reserved.json"
+CHARGED = "charged.jsonl"
 FIELDS = {"rounds", "charges", "energies", "model", "optimizer"}
 
 
-class Journal:
-    """The files of one run in a folder.
+class Journal(RunFolder):
+    """The files of one run in a folder, and its charges.
 
     Args:
         folder: made where it is not there yet.
@@ -38,16 +36,7 @@ class Journal:
     """
 
     def __init__(self, folder: str | os.PathLike[str], declared: Mapping[str, Any]) -> None:
-        self.folder = _made(folder)
-        stored = self.folder / DECLARED
-        text = documents.dumps(dict(declared), name="declared", indent=2)
-        if stored.exists():
-            found = documents.loads(read_bytes("checkpoint", stored), name="checkpoint")
-            _check_same(found, json.loads(text))
-        else:
-            if any((self.folder / name).exists() for name in (CHARGED, STATE)):
-                raise ValueError(f"checkpoint: {DECLARED} is missing in {self.folder}")
-            write_text_atomic("checkpoint", stored, text)
+        super().__init__(folder, declared, fields=FIELDS, others=(CHARGED,))
         self._charges = self._read()
         path = self.folder / CHARGED
         self._size = path.stat().st_size if path.exists() else 0
@@ -80,47 +69,17 @@ class Journal:
             self._size = stream.tell()
         self._charges.append(entry)
 
-    def reserve(self, numbers: Sequence[int]) -> None:
-        """Write where in a ledger the run is counted."""
-        text = documents.dumps(list(numbers), name="numbers")
-        write_text_atomic("checkpoint", self.folder / RESERVED, text)
-
-    def reserved(self) -> list[int]:
-        """Return where in a ledger the run is counted; nothing where it is in none."""
-        path = self.folder / RESERVED
-        if not path.exists():
-            return []
-        found = documents.loads(read_bytes("checkpoint", path), name="checkpoint")
-        if not isinstance(found, list):
-            raise ValueError(f"checkpoint: {RESERVED} is damaged")
-        return [integer("checkpoint.reserved", one, minimum=0, maximum=None) for one in found]
-
     def check_alone(self) -> None:
         """Refuse to go on where another process has written meanwhile."""
         path = self.folder / CHARGED
         if (path.stat().st_size if path.exists() else 0) != self._size:
             raise ValueError(f"checkpoint: another process trains in {self.folder}")
 
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Write the state whole or not at all."""
-        try:
-            with atomic_stream("checkpoint", self.folder / STATE) as stream:
-                torch.save(dict(state), stream)
-        except RuntimeError as error:
-            # torch says so when the disk is full; the round is charged and applied
-            raise ValueError(f"checkpoint: cannot write {STATE} ({error})") from None
-
     def state(self) -> dict[str, Any] | None:
         """Return the last state that was saved, None before the first."""
-        path = self.folder / STATE
-        if not path.exists():
+        state = super().state()
+        if state is None:
             return None
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise ValueError(f"checkpoint: {path} is damaged ({type(error).__name__})") from None
-        if not isinstance(state, dict) or set(state) != FIELDS:
-            raise ValueError(f"checkpoint: {path} is damaged (it is no state of a run)")
         rounds = integer("checkpoint.rounds", state["rounds"], minimum=0, maximum=None)
         charges = integer("checkpoint.charges", state["charges"], minimum=0, maximum=None)
         if max(charges, rounds) > self.charges:
@@ -152,23 +111,6 @@ def _entry(place: int, line: bytes) -> list[int]:
     except (ValueError, KeyError, TypeError):
         pass
     raise ValueError(f"checkpoint: line {place + 1} of {CHARGED} is damaged")
-
-
-def _made(folder: str | os.PathLike[str]) -> Path:
-    target = absolute("checkpoint", folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"checkpoint: cannot make {target} ({error.strerror})") from None
-    return target
-
-
-def _check_same(found: Any, declared: Mapping[str, Any]) -> None:
-    if not isinstance(found, Mapping):
-        raise ValueError(f"checkpoint: {DECLARED} is damaged")
-    for name in sorted({*found, *declared}):
-        if found.get(name) != declared.get(name):
-            raise ValueError(f"checkpoint: the folder holds a run with another {name}")
 
 
 def restore(

@@ -1,0 +1,321 @@
+"""Which layers of a model are adapted: those of a peft model, or chosen ones of any module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit._ground.checks import RandomSource, integer
+from tacit._ground.random import released_normal
+from tacit._ground.reprs import shown
+from tacit.adapters.methods import Method
+
+# What peft calls the one adapter that is trained.
+DEFAULT = "default"
+# Starts of A that are random; the others are made of weights or of data.
+RANDOM_STARTS = (True, False, "gaussian", "orthogonal")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AdapterLayer:
+    """One layer W + s B A: its weight, and the factors of what is added to it.
+
+    Attributes:
+        name: of the module in the model without adapters.
+        base: the module that holds W, an ``nn.Linear`` or GPT-2's ``Conv1D``.
+        matrix_a: A, (rank, in); None where W itself is trained.
+        matrix_b: the module that maps rank to out; None where W itself is trained.
+        scaling: s.
+    """
+
+    name: str
+    base: nn.Module
+    matrix_a: Tensor | None
+    matrix_b: nn.Linear | None
+    scaling: float
+
+    @property
+    def transposed(self) -> bool:
+        """Whether W is stored as (in, out)."""
+        return not isinstance(self.base, nn.Linear)
+
+    @property
+    def width(self) -> int:
+        """Size of the input."""
+        return int(self.weight.shape[0 if self.transposed else 1])
+
+    @property
+    def weight(self) -> nn.Parameter:
+        """W as it is stored."""
+        found: Any = self.base.weight
+        return cast(nn.Parameter, found)
+
+    @property
+    def trained(self) -> nn.Parameter:
+        """The parameter that training moves."""
+        return self.weight if self.matrix_b is None else cast(nn.Parameter, self.matrix_b.weight)
+
+    @property
+    def watched(self) -> nn.Module:
+        """The module whose per-example gradients are asked for."""
+        return self.base if self.matrix_b is None else self.matrix_b
+
+
+class Attached:
+    """B A added to the output of chosen layers by hooks; the module and its names stay.
+
+    Args:
+        layers: with their factors.
+    """
+
+    def __init__(self, layers: Sequence[AdapterLayer]) -> None:
+        self._layers = [layer for layer in layers if layer.matrix_b is not None]
+        self._handles: list[Any] = []
+
+    def on(self) -> None:
+        """Add the factors' outputs from now on."""
+        if not self._handles:
+            self._handles = [
+                layer.base.register_forward_hook(_adding(layer)) for layer in self._layers
+            ]
+
+    def off(self) -> None:
+        """Leave the model as it was given."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+
+def peft_layers(model: Any) -> list[AdapterLayer]:
+    """Return the layers of a peft LoRA model, A frozen and everything else but B.
+
+    Args:
+        model: a ``peft.PeftModel`` with one adapter.
+
+    Raises:
+        ValueError: something beside B would be trained, or A was made of data.
+    """
+    from peft.tuners.lora import Linear
+
+    configuration = _checked_configuration(model)
+    name = model.active_adapter
+    found: list[AdapterLayer] = []
+    for place, module in model.named_modules():
+        if not isinstance(module, Linear) or name not in module.lora_A:
+            continue
+        factor_a, factor_b = module.lora_A[name], module.lora_B[name]
+        if not isinstance(factor_b, nn.Linear) or factor_b.bias is not None:
+            raise ValueError(f"model: expected LoRA of linear layers, got another in {place}")
+        short = place.removeprefix("base_model.model.")
+        found.append(
+            AdapterLayer(
+                name=short,
+                base=module.get_base_layer(),
+                matrix_a=factor_a.weight.detach(),
+                matrix_b=factor_b,
+                scaling=float(module.scaling[name]),
+            )
+        )
+    if not found:
+        raise ValueError(
+            f"model: expected LoRA layers of the adapter {name!r}, got none on linear layers "
+            f"(targets: {shown(configuration.target_modules)})"
+        )
+    _check_untied(model, {layer.name: layer.base for layer in found})
+    freeze(model, found)
+    return found
+
+
+def plain_layers(
+    model: nn.Module,
+    targets: str | Sequence[str],
+    method: Method,
+    *,
+    projections: dict[str, Tensor] | None = None,
+    rng: int | None = None,
+) -> list[AdapterLayer]:
+    """Return layers of any module with fresh factors, A random and public, B zero.
+
+    Args:
+        model: whose other parameters are frozen.
+        targets: names of its linear layers, or endings of names; ``"all"`` for every one.
+        method: whose rank it is.
+        projections: A of layers by name, (rank, in), instead of random ones: public, not of the
+            data.
+        rng: seed of A.
+
+    Raises:
+        ValueError: a target that does not exist, is no linear layer, or shares its weight.
+    """
+    modules = targeted(model, targets)
+    _check_untied(model, modules)
+    rank = getattr(method, "rank", None)
+    given = projections or {}
+    if set(given) - set(modules):
+        raise ValueError(
+            f"projections: expected layers that are adapted, got {shown(sorted(given))}"
+        )
+    found = []
+    for place, (name, base) in enumerate(modules.items()):
+        layer = AdapterLayer(name=name, base=base, matrix_a=None, matrix_b=None, scaling=1.0)
+        if not method.full and rank is not None:
+            source = None if rng is None else rng + place
+            layer = _with_factors(layer, rank, given.get(name), source)
+        elif given:
+            raise ValueError(f"projections: expected none for {method.name}, which keeps no A")
+        found.append(layer)
+    freeze(model, found)
+    return found
+
+
+def targeted(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Module]:
+    """Return the linear layers of the names or endings given, in the model's order.
+
+    Raises:
+        ValueError: a target names no module, or one that is no linear layer.
+    """
+    if _is_linear(model):
+        raise ValueError(
+            "model: expected a module with named layers, got a linear layer itself; put it into an "
+            "nn.Sequential"
+        )
+    linear = {name: module for name, module in model.named_modules() if _is_linear(module)}
+    if not linear:
+        raise ValueError(f"model: expected linear layers, got none in {type(model).__name__}")
+    if targets == "all":
+        return linear
+    wanted = [targets] if isinstance(targets, str) else list(targets)
+    if not wanted:
+        raise ValueError("targets: expected names of linear layers, got none")
+    for target in wanted:
+        if not any(_names(name, target) for name in linear):
+            others = [name for name, _ in model.named_modules() if _names(name, target)]
+            what = "which is no linear layer" if others else "which the model does not have"
+            known = sorted({name.rsplit(".", 1)[-1] for name in linear})
+            raise ValueError(f"targets: expected some of {shown(known)}, got {target!r}, {what}")
+    return {
+        name: module
+        for name, module in linear.items()
+        if any(_names(name, target) for target in wanted)
+    }
+
+
+def freeze(model: nn.Module, layers: Sequence[AdapterLayer]) -> None:
+    """Let nothing but the trained factors have a gradient."""
+    model.requires_grad_(False)
+    for layer in layers:
+        layer.trained.requires_grad_(True)
+
+
+def check_frozen(layers: Sequence[AdapterLayer]) -> None:
+    """Refuse an A that somebody made trainable again.
+
+    Raises:
+        ValueError: names the layer.
+    """
+    for layer in layers:
+        held = layer.matrix_a
+        if held is not None and held.requires_grad:
+            raise ValueError(f"model: expected A frozen, got a trainable one in {layer.name}")
+
+
+def random_projection(rank: int, width: int, rng: RandomSource = None) -> Tensor:
+    """Draw A, (rank, in), with independent N(0, 1/r) entries."""
+    integer("rank", rank, minimum=1)
+    drawn = released_normal((rank, width), rng)
+    return torch.from_numpy(drawn / rank**0.5).float()
+
+
+def _with_factors(
+    layer: AdapterLayer, rank: int, given: Tensor | None, rng: int | None
+) -> AdapterLayer:
+    if given is None:
+        start = random_projection(rank, layer.width, rng)
+    else:
+        start = torch.as_tensor(given).detach().float()
+        if start.shape != (rank, layer.width) or not bool(torch.isfinite(start).all()):
+            raise ValueError(
+                f"projections: expected finite numbers of shape {(rank, layer.width)} for "
+                f"{layer.name}, got {tuple(start.shape)}"
+            )
+    device = layer.weight.device
+    out = layer.weight.shape[1 if layer.transposed else 0]
+    factor = nn.Linear(rank, int(out), bias=False, device=device)
+    nn.init.zeros_(factor.weight)
+    return AdapterLayer(
+        name=layer.name,
+        base=layer.base,
+        matrix_a=start.to(device),
+        matrix_b=factor,
+        scaling=1.0,
+    )
+
+
+def _adding(layer: AdapterLayer) -> Any:
+    factor_a, factor_b, scaling = layer.matrix_a, layer.matrix_b, layer.scaling
+    assert factor_a is not None
+    assert factor_b is not None
+
+    def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        del module
+        low = functional.linear(inputs[0].to(factor_a.dtype), factor_a)
+        added: Tensor = factor_b(low)
+        return output + (scaling * added).to(output.dtype)
+
+    return add
+
+
+def _checked_configuration(model: Any) -> Any:
+    from peft import LoraConfig
+
+    names = list(model.peft_config)
+    active = model.active_adapters if hasattr(model, "active_adapters") else [model.active_adapter]
+    if len(names) != 1 or list(active) != names:
+        raise ValueError(f"model: expected one adapter, got {shown(names)}")
+    found = model.peft_config[names[0]]
+    if not isinstance(found, LoraConfig):
+        raise ValueError(f"model: expected LoRA, got {type(found).__name__}")
+    if found.init_lora_weights not in RANDOM_STARTS:
+        raise ValueError(
+            f"model: expected a random A, got {found.init_lora_weights!r}, which makes it of "
+            "weights or data that nothing here accounts for"
+        )
+    extras = {
+        "modules_to_save": bool(found.modules_to_save),
+        "bias": found.bias != "none",
+        "use_dora": found.use_dora,
+        "trainable_token_indices": bool(getattr(found, "trainable_token_indices", None)),
+        "lora_bias": bool(getattr(found, "lora_bias", False)),
+        "target_parameters": bool(getattr(found, "target_parameters", None)),
+    }
+    extra = [name for name, given in extras.items() if given]
+    if extra:
+        raise ValueError(f"model: expected only B to be trained, got {', '.join(extra)}")
+    return found
+
+
+def _check_untied(model: nn.Module, modules: dict[str, nn.Module]) -> None:
+    owners: dict[int, list[tuple[str, nn.Module]]] = {}
+    for name, module in model.named_modules():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), []).append((name, module))
+    for name, module in modules.items():
+        others = [place for place, owner in owners[id(module.weight)] if owner is not module]
+        if others:
+            raise ValueError(
+                f"targets: expected layers with weights of their own, got {name}, tied to "
+                f"{others[0]}"
+            )
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+
+
+def _names(name: str, target: str) -> bool:
+    return name == target or name.endswith(f".{target}")

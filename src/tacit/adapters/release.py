@@ -1,0 +1,272 @@
+"""A trained adapter's guarantees, what it is good for and what was measured against it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tacit._ground.checks import integer, non_negative
+from tacit._ground.reprs import short_repr, shown
+from tacit.adapters.methods import (
+    DPSGD,
+    DPLoRAFA,
+    LoRAFA,
+    Method,
+    NoisyProjection,
+    Schedule,
+    WithoutClipping,
+)
+from tacit.documents import Envelope, decoded, encoded
+from tacit.guarantees import ApproximateDP, SuccessBound, guarantee_from_dict
+from tacit.guarantees.base import Guarantee
+from tacit.releases.form import Attack, Form, Release, Use
+
+ENVELOPE = Envelope("tacit.adapter", 1)
+BESIDE = ("form", "provenance")
+PUBLISHABLE = (
+    "title", "method", "settings", "schedule", "noise_multiplier", "delta", "guarantees", "layers",
+    "adapter", "model", "created",
+)  # fmt: skip
+METHODS: dict[str, type[Method]] = {
+    "dp-sgd": DPSGD,
+    "dp-lora-fa": DPLoRAFA,
+    "noisy-projection": NoisyProjection,
+    "without-clipping": WithoutClipping,
+    "lora-fa": LoRAFA,
+}
+ADJACENCY = "add or remove one record"
+ASSUMPTIONS = (
+    "the model before training, A, and every setting were chosen without looking at the records",
+    "the number of records is public, or the sampling rate was chosen without it",
+    "the outputs of the model for a record depend on that record alone",
+)
+PUBLISHED = (
+    "The adapter may be published with A. Losses and shares of clipped records are measured on the "
+    "records without noise and may not."
+)
+UNPROTECTED = (
+    "This adapter has no guarantee: neither A nor B nor BA may be published. A noiseless B beside "
+    "a public or guessed A tells the gradients it was made of (lora-privacy, Proposition 2)."
+)
+# Of a guarantee, computed by quadrature, and how far another machine's may be off.
+NUMBERS, ELSEWHERE = ("success", "epsilon"), 1e-6
+PROPOSITION_2 = "lora-privacy, Proposition 2"
+
+
+@short_repr
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AdapterRelease(Release):
+    """A trained adapter and everything that may be said about it.
+
+    Attributes:
+        title: what was trained.
+        method: a name of `METHODS`.
+        settings: of the method.
+        schedule: sampling rate, steps and widths.
+        noise_multiplier: of the noise; None where there is none.
+        delta: δ at which ε is told.
+        layers: names of what is adapted.
+        guarantees: what is certified, the headline first.
+        adapter: digest of the tensors.
+        model: digest of the model that it belongs to, before training.
+        attacks: what was measured against it.
+        use: what it is good for.
+        notes: what a reader should know.
+        reproducible: whether a seed fixed coins and noise, which voids the guarantees.
+        seed: the seed, when one was given.
+        created: ISO 8601, UTC.
+    """
+
+    title: str
+    method: str
+    settings: Mapping[str, Any]
+    schedule: Schedule
+    noise_multiplier: float | None
+    delta: float
+    layers: tuple[str, ...]
+    guarantees: tuple[Guarantee, ...]
+    adapter: str
+    model: str
+    attacks: tuple[Attack, ...]
+    use: tuple[Use, ...]
+    notes: tuple[str, ...]
+    reproducible: bool
+    seed: int | None
+    created: str
+
+    FORMAT = ENVELOPE.format
+
+    @property
+    def form(self) -> Form:
+        """The release as report, gate, ledger and commands read it."""
+        protected = self.noise_multiplier is not None
+        return Form(
+            kind="adapter",
+            title=self.title,
+            secret="whether any one record was trained on",
+            method=METHODS[self.method].name,
+            guarantees=self.guarantees,
+            attacks=self.attacks,
+            use=self.use,
+            digests=(("adapter", self.adapter), ("model", self.model)),
+            notes=self.notes,
+            publishable=PUBLISHABLE if protected else (),
+            reproducible=self.reproducible,
+            seed=self.seed,
+            created=self.created,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description for strict JSON that ``from_dict`` reads back."""
+        form = self.form.to_dict()
+        return ENVELOPE.closed(
+            {
+                **vars(self),
+                "settings": {name: encoded(value) for name, value in self.settings.items()},
+                "schedule": {**asdict(self.schedule), "dims": list(self.schedule.dims)},
+                "layers": list(self.layers),
+                **{name: form[name] for name in ("guarantees", "attacks", "use", "notes")},
+                "form": form,
+            }
+        )
+
+    @staticmethod
+    def from_dict(description: Any) -> AdapterRelease:
+        """Return the release that ``to_dict`` described.
+
+        Raises:
+            ValueError: not the description of an adapter, a field is missing, or the certificate is
+                not what the settings give.
+        """
+        return ENVELOPE.opened("description", description, _read)
+
+
+def name_of(method: Method) -> str:
+    """Return the name that commands and files have for a method."""
+    for name, kind in METHODS.items():
+        if type(method) is kind:
+            return name
+    raise ValueError(
+        f"method: expected one of tacit.adapters ({', '.join(METHODS)}), got {shown(method)}"
+    )
+
+
+def settings_of(method: Method) -> dict[str, Any]:
+    """Return the fields of a method."""
+    return asdict(method)
+
+
+def certified(
+    method: Method, schedule: Schedule, noise_multiplier: float | None, delta: float
+) -> tuple[Guarantee, ...]:
+    """Return the success at even odds and (ε, δ) of a run; ε = ∞ without noise.
+
+    Args:
+        method: of the run.
+        schedule: of the run.
+        noise_multiplier: of its noise; None without.
+        delta: δ.
+
+    Source: lora-privacy, Algorithms 2 to 4; the Neyman-Pearson lemma.
+    """
+    if noise_multiplier is None:
+        return (
+            ApproximateDP(
+                epsilon=math.inf,
+                delta=delta,
+                adjacency=ADJACENCY,
+                evidence="theorem",
+                assumptions=ASSUMPTIONS,
+                source=PROPOSITION_2,
+            ),
+        )
+    profile = method.profile(noise_multiplier, schedule)
+    assumptions = tuple(dict.fromkeys([*profile.assumptions, *ASSUMPTIONS]))
+    success = profile.success()
+    return (
+        SuccessBound(
+            success=success.success,
+            prior=success.prior,
+            task=f"which of two neighbouring inputs ({ADJACENCY}) was used",
+            law=success.law,
+            evidence=success.evidence,
+            assumptions=assumptions,
+            source=f"{success.source}; the Neyman-Pearson lemma",
+        ),
+        ApproximateDP(
+            epsilon=profile.epsilon(delta),
+            delta=delta,
+            adjacency=ADJACENCY,
+            evidence="numerical",
+            assumptions=assumptions,
+            source=profile.source,
+        ),
+    )
+
+
+def _read(description: Mapping[str, Any]) -> AdapterRelease:
+    fields = {name: value for name, value in description.items() if name not in BESIDE}
+    form = Form.from_dict(description["form"])
+    schedule = fields["schedule"]
+    release = AdapterRelease(
+        **{
+            **fields,
+            "settings": {name: decoded(value) for name, value in fields["settings"].items()},
+            "schedule": Schedule(**{**schedule, "dims": tuple(schedule["dims"])}),
+            "layers": tuple(map(str, fields["layers"])),
+            "guarantees": tuple(guarantee_from_dict(held) for held in fields["guarantees"]),
+            "attacks": form.attacks,
+            "use": form.use,
+            "notes": tuple(fields["notes"]),
+        }
+    )
+    _check(release)
+    return release
+
+
+def _check(release: AdapterRelease) -> None:
+    """Refuse a description whose certificate is not that of its settings.
+
+    Raises:
+        ValueError: names what contradicts what.
+    """
+    kind = METHODS.get(release.method)
+    if kind is None:
+        raise ValueError(f"description.method: expected one of {', '.join(METHODS)}")
+    method = kind(**release.settings)
+    if (kind is LoRAFA) != (release.noise_multiplier is None):
+        raise ValueError("description.noise_multiplier: expected one for every method with noise")
+    if release.noise_multiplier is not None:
+        non_negative("description.noise_multiplier", release.noise_multiplier)
+    if release.seed is not None:
+        integer("description.seed", release.seed, minimum=0, maximum=None)
+        if not release.reproducible:
+            raise ValueError("description.reproducible: expected true beside a seed, got false")
+    if len(release.layers) != len(release.schedule.dims):
+        raise ValueError("description.layers: expected one for each width")
+    told = certified(method, release.schedule, release.noise_multiplier, release.delta)
+    if not _same(release.guarantees, told):
+        raise ValueError("description.guarantees: expected what the settings certify, got others")
+    first = PUBLISHED if release.noise_multiplier is not None else UNPROTECTED
+    if release.notes[:1] != (first,):
+        raise ValueError("description.notes: expected what may be published first, got another")
+
+
+def _same(stored: tuple[Guarantee, ...], told: tuple[Guarantee, ...]) -> bool:
+    """Whether guarantees are those told, to within what quadrature on another machine changes."""
+    if len(stored) != len(told):
+        return False
+    for one, other in zip(stored, told, strict=True):
+        left, right = one.to_dict(), other.to_dict()
+        for name in NUMBERS:
+            first, second = left.pop(name, 0.0), right.pop(name, 0.0)
+            close = first == second or (
+                not isinstance(first, str) and abs(first - second) <= ELSEWHERE * abs(second)
+            )
+            if not close:
+                return False
+        if left != right:
+            return False
+    return True

@@ -1,0 +1,237 @@
+"""An adapter as peft reads it, written whole or not at all, with its guarantee beside it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit._ground.reprs import shown
+from tacit.adapters.layers import AdapterLayer
+from tacit.documents import dumps
+
+WEIGHTS, RELEASE = "adapter_model.safetensors", "tacit.json"
+PREFIX = "base_model.model."
+# How peft calls what a model is for.
+PEFT_TASKS = {"causal": "CAUSAL_LM"}
+# Between outputs of the trained model and of the reloaded one, of the largest output.
+REPRODUCED = 1e-4
+# Singular values below this share of the largest are rounding.
+NEGLIGIBLE = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """What was learned: s B A of every layer.
+
+    Attributes:
+        layers: name to (A, B, s), float32: (rank, in), (out, rank).
+        transposed: whether the weights are stored as (in, out).
+    """
+
+    layers: Mapping[str, tuple[Tensor, Tensor, float]]
+    transposed: bool
+
+
+def factors_of(layers: Sequence[AdapterLayer], before: Mapping[str, Tensor]) -> Factors:
+    """Return the factors of every layer; a dense change is factored by its singular values.
+
+    Args:
+        layers: after training.
+        before: (out, in) weights as they were, where they were trained themselves.
+    """
+    found = {}
+    for layer in layers:
+        if layer.matrix_b is not None and layer.matrix_a is not None:
+            low, high = layer.matrix_a.detach(), layer.matrix_b.weight.detach()
+            found[layer.name] = (low.float().cpu(), high.float().cpu(), layer.scaling)
+        else:
+            change = matrix_of(layer) - before[layer.name]
+            found[layer.name] = (*_factored(change), 1.0)
+    return Factors(found, layers[0].transposed)
+
+
+def matrix_of(layer: AdapterLayer) -> Tensor:
+    """Return a copy of W as (out, in) on the CPU, whatever way it is stored."""
+    held = layer.weight.detach().cpu().clone()
+    return held.mT.contiguous() if layer.transposed else held
+
+
+def write_adapter(
+    folder: Path, factors: Factors, task: str, release: Mapping[str, Any], base: str | None
+) -> None:
+    """Write an adapter in peft's format beside ``folder``, then move it there in one step.
+
+    Args:
+        folder: that does not exist.
+        factors: what was learned.
+        task: of the model.
+        release: the dictionary of the release.
+        base: name of the model it belongs to, where it has one.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        save_file(_tensors(factors), temporary / WEIGHTS, metadata={"format": "pt"})
+        _configuration(factors, task, base).save_pretrained(temporary)
+        text = dumps(dict(release), indent=2) + "\n"
+        (temporary / RELEASE).write_text(text, encoding="utf-8")
+        temporary.rename(folder)
+    except OSError as error:
+        raise ValueError(f"save: cannot write {folder} ({error.strerror or error})") from None
+    except Exception as error:
+        if "No space" in str(error) or "os error 28" in str(error):
+            raise ValueError(f"save: cannot write {folder} (no space left)") from None
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_reloaded(
+    fresh: nn.Module, folder: Path, outputs: Callable[[Any], Tensor], expected: Tensor
+) -> float:
+    """Load an adapter into a model that was never trained and compare its outputs.
+
+    Args:
+        fresh: the model without adapters.
+        folder: of the adapter.
+        outputs: of a model on some public or private probe.
+        expected: what the trained model gives on it.
+
+    Returns:
+        The largest difference, as a share of the largest output.
+
+    Raises:
+        ValueError: they differ by more than 10⁻⁴.
+    """
+    from peft import PeftModel
+
+    reloaded: Any = PeftModel.from_pretrained(fresh, str(folder))
+    reloaded.eval()
+    with torch.no_grad():
+        found = outputs(reloaded)
+    scale = max(float(expected.abs().max()), 1e-30)
+    difference = float((found.float() - expected.float()).abs().max()) / scale
+    if not difference <= REPRODUCED:
+        raise ValueError(
+            f"save: expected the adapter in {folder} to give the trained model's outputs when it "
+            f"is loaded by peft, got a difference of {difference:.3g} of the largest"
+        )
+    return difference
+
+
+def untouched(
+    model: nn.Module, layers: Sequence[AdapterLayer], before: Mapping[str, Tensor]
+) -> Any:
+    """Return a copy of a model without adapters, its weights as they were before training.
+
+    Args:
+        model: with hooks off.
+        layers: what was trained.
+        before: (out, in) weights as they were, where they were trained themselves.
+    """
+    fresh: Any = copy.deepcopy(model)
+    if hasattr(fresh, "unload"):
+        fresh = fresh.unload()
+    modules = dict(fresh.named_modules())
+    with torch.no_grad():
+        for layer in layers:
+            if layer.name in before:
+                held = before[layer.name]
+                modules[layer.name].weight.copy_(held.mT if layer.transposed else held)
+    return fresh
+
+
+def read_adapter(folder: str | Path) -> dict[str, Any]:
+    """Return the release beside an adapter, held against the digest of its weights.
+
+    Raises:
+        ValueError: no adapter of tacit, or its weights are others.
+    """
+    from safetensors.torch import load_file
+
+    from tacit.documents import read
+
+    place = Path(folder).expanduser()
+    if not (place / RELEASE).is_file():
+        raise ValueError(
+            f"folder: expected an adapter with {RELEASE} beside it, got {shown(str(folder))}"
+        )
+    content = read("folder", place / RELEASE)
+    if not isinstance(content, dict) or "adapter" not in content:
+        raise ValueError(f"folder: expected the release of an adapter in {place / RELEASE}")
+    if not (place / WEIGHTS).is_file():
+        raise ValueError(f"folder: expected {WEIGHTS} in {place}, got none")
+    try:
+        held = load_file(place / WEIGHTS)
+    except Exception as error:
+        raise ValueError(f"folder: cannot read {WEIGHTS} ({type(error).__name__})") from None
+    if _digest(held) != content["adapter"]:
+        raise ValueError(
+            f"folder: expected the weights that the guarantee is about in {place}, got others"
+        )
+    return content
+
+
+def digest_of_tensors(factors: Factors) -> str:
+    """Return the SHA-256 of the tensors of an adapter: names, shapes and values."""
+    return _digest(_tensors(factors))
+
+
+def _tensors(factors: Factors) -> dict[str, Tensor]:
+    found = {}
+    for name, (low, high, _) in factors.layers.items():
+        found[f"{PREFIX}{name}.lora_A.weight"] = low.contiguous()
+        found[f"{PREFIX}{name}.lora_B.weight"] = high.contiguous()
+    return found
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        held = tensors[name].contiguous()
+        found.update(f"{name}:{held.dtype}:{tuple(held.shape)};".encode())
+        found.update(held.view(-1).view(torch.uint8).numpy().tobytes())
+    return f"sha256:{found.hexdigest()}"
+
+
+def _configuration(factors: Factors, task: str, base: str | None) -> Any:
+    """Return peft's configuration of the factors, ranks that differ by name."""
+    from peft import LoraConfig
+
+    ranks = {name: int(low.shape[0]) for name, (low, _, _) in factors.layers.items()}
+    alphas = {name: scaling * ranks[name] for name, (_, _, scaling) in factors.layers.items()}
+    first = next(iter(ranks))
+    made = LoraConfig(
+        r=ranks[first],
+        lora_alpha=alphas[first],  # type: ignore[arg-type]
+        rank_pattern={n: rank for n, rank in ranks.items() if rank != ranks[first]},
+        alpha_pattern={n: value for n, value in alphas.items() if value != alphas[first]},
+        target_modules=sorted(ranks),
+        fan_in_fan_out=factors.transposed,
+        task_type=PEFT_TASKS.get(task),
+        inference_mode=True,
+    )
+    made.base_model_name_or_path = base
+    return made
+
+
+def _factored(change: Tensor) -> tuple[Tensor, Tensor]:
+    """Return A and B with B A the change, of the least rank that float32 tells."""
+    left, values, right = torch.linalg.svd(change.double(), full_matrices=False)
+    rank = max(1, int((values > NEGLIGIBLE * values.max()).sum()))
+    root = values[:rank].sqrt()
+    return (root[:, None] * right[:rank]).float(), (left[:, :rank] * root).float()

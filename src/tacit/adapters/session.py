@@ -1,0 +1,243 @@
+"""A prepared run from its reservation to its adapter, through crashes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit._ground.checks import boolean
+from tacit.adapters.layers import Attached
+from tacit.adapters.measuring import Quality
+from tacit.adapters.proof import Frozen
+from tacit.adapters.release import AdapterRelease
+from tacit.adapters.run import Run
+from tacit.adapters.saving import (
+    Factors,
+    check_reloaded,
+    digest_of_tensors,
+    factors_of,
+    read_adapter,
+    untouched,
+    write_adapter,
+)
+from tacit.adapters.tasks import taken
+from tacit.compute.progress import progress_bar
+from tacit.releases.prepared import Book, Prepared, Reserved
+from tacit.training.folder import RunFolder
+
+FIELDS = {"taken", "shares", "parameters", "totals", "optimizer", "projections", "before"}
+# Between two stored states, in seconds of training.
+SECONDS_BETWEEN_STATES = 5.0
+# Records that the reloaded adapter is tried on.
+PROBES = 4
+COMMITTED = "committed"
+
+
+@dataclass(kw_only=True, eq=False)
+class Session:
+    """What a run needs beside its steps.
+
+    Attributes:
+        run: the steps.
+        attached: the adapter's hooks on a plain module.
+        before: (out, in) weights as they were, where they are trained themselves.
+        identity: digests of what the run is.
+        released: makes the release of an adapter's digest and the quality before training.
+        measured: the quality as it is now; None where nothing is held out.
+        save: where the adapter goes; None for nowhere.
+        base: name of the model.
+        progress: whether to show the steps.
+    """
+
+    run: Run
+    attached: Attached
+    before: dict[str, Tensor]
+    identity: Mapping[str, str]
+    released: Callable[[str, Quality | None], AdapterRelease]
+    measured: Callable[[], Quality] | None
+    save: Path | None
+    base: str | None
+    progress: bool
+
+    def opened(self, checkpoint: str | os.PathLike[str] | None) -> RunFolder | None:
+        """Open the folder of a checkpoint, and go on from its state where there is one."""
+        if checkpoint is None:
+            return None
+        folder = RunFolder(checkpoint, {"run": "adapter", **self.identity}, fields=FIELDS)
+        state = folder.state()
+        if state is not None:
+            try:
+                for layer in self.run.layers:
+                    if layer.matrix_a is not None:
+                        layer.matrix_a.copy_(state["projections"][layer.name])
+                self.run.restore(state)
+            except (KeyError, RuntimeError, ValueError, TypeError):
+                raise ValueError(
+                    f"checkpoint: expected the state of this run in {folder.folder}, got another"
+                ) from None
+            self.before = dict(state["before"])
+        return folder
+
+    def trained(self, folder: RunFolder | None) -> AdapterRelease:
+        """Train to the end, prove what was trained, save it and return its release."""
+        before = self._quality_before(folder)
+        self._steps(folder)
+        factors = factors_of(self.run.layers, self.before)
+        release = self.released(digest_of_tensors(factors), before)
+        self._proven(factors, release)
+        return release
+
+    def _steps(self, folder: RunFolder | None) -> None:
+        run, total = self.run, self.run.settings.steps
+        frozen = Frozen(run.model, run.layers)
+        stored = time.monotonic()
+        with progress_bar(total, "training", shown=self.progress) as advance:
+            advance(run.taken)
+            while run.taken < total:
+                first = run.taken == 0
+                run.step()
+                # noise that is added once at the end moves nothing before a gradient does
+                if first:
+                    frozen.check()
+                advance(1)
+                late = time.monotonic() - stored > SECONDS_BETWEEN_STATES
+                if folder is not None and (first or late or run.taken == total):
+                    folder.save(self._state())
+                    stored = time.monotonic()
+
+    def _state(self) -> dict[str, Any]:
+        layers = self.run.layers
+        return {
+            **self.run.state(),
+            "projections": {
+                one.name: one.matrix_a.clone() for one in layers if one.matrix_a is not None
+            },
+            "before": self.before,
+        }
+
+    def _quality_before(self, folder: RunFolder | None) -> Quality | None:
+        """Return the quality before the first step; after a crash it is measured no more."""
+        del folder
+        return None if self.measured is None or self.run.taken else self.measured()
+
+    def _proven(self, factors: Factors, release: AdapterRelease) -> None:
+        """Write the adapter, load it into a model that was never trained, compare the outputs."""
+        import tempfile
+
+        run = self.run
+        rows = taken(run.rows, torch.arange(min(PROBES, len(next(iter(run.rows.values()))))),
+                     run.layers[0].weight.device)  # fmt: skip
+        with torch.no_grad():
+            expected = run.task.outputs(run.model, rows)
+        self.attached.off()
+        try:
+            fresh = untouched(run.model, run.layers, self.before)
+        finally:
+            self.attached.on()
+        described = release.to_dict()
+        with tempfile.TemporaryDirectory() as trial:
+            place = Path(trial) / "adapter"
+            if self.save is not None and self.save.is_dir():
+                if read_adapter(self.save)["adapter"] != release.adapter:
+                    raise ValueError(
+                        f"save: expected a folder that does not exist yet, got {self.save} with "
+                        "another adapter"
+                    )
+                place = self.save
+            else:
+                write_adapter(place, factors, run.task.name, described, self.base)
+            check_reloaded(fresh, place, lambda model: run.task.outputs(model, rows), expected)
+        if self.save is not None and not self.save.is_dir():
+            write_adapter(self.save, factors, run.task.name, described, self.base)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedAdapter(Prepared[AdapterRelease]):
+    """A fine-tuning run whose guarantees are known before its first step.
+
+    Attributes:
+        session: the run.
+        checkpoint: folder that survives a crash; None for none.
+    """
+
+    session: Session
+    checkpoint: str | os.PathLike[str] | None
+
+    def draw(
+        self, *, ledger: Book | None = None, secret: str | None = None, no_budget: bool = False
+    ) -> AdapterRelease:
+        """Reserve the cost, train, prove, save, store it beside the cost and return the release.
+
+        A run with a checkpoint is taken up where it stopped, and reserves nothing twice.
+
+        Args:
+            ledger: what the run spends from, a ``tacit.Ledger``; None for none.
+            secret: name of the records there.
+            no_budget: train though the secret has no budget and others have one.
+
+        Raises:
+            ValueError: drawn before, a ledger without a secret, or a refusal, before anything is
+                drawn.
+        """
+        boolean("no_budget", no_budget)
+        if (ledger is None) != (secret is None) or (ledger is None and no_budget):
+            raise ValueError("ledger, secret: expected both or none, and one beside no_budget")
+        if ledger is not None and not hasattr(ledger, "reserve"):
+            raise ValueError(f"ledger: expected a tacit.Ledger, got {type(ledger).__name__}")
+        if ledger is not None and not self.spends:
+            raise ValueError(
+                "ledger: expected a method with a guarantee to count, got one without noise"
+            )
+        with self._once.lock:
+            self._refuse_again()
+            folder = self.session.opened(self.checkpoint)
+            reservation = self._reserved(folder, ledger, secret, no_budget)
+            self._once.drawn = True
+        if reservation is not None and reservation.status == "reserved":
+            reservation.mark_drawn()
+        release = self.session.trained(folder)
+        if reservation is not None and reservation.status != COMMITTED:
+            reservation.commit(release.published())
+        return release
+
+    def _reserved(
+        self,
+        folder: RunFolder | None,
+        ledger: Book | None,
+        secret: str | None,
+        no_budget: bool,
+    ) -> Reserved | None:
+        earlier = [] if folder is None else folder.reserved()
+        if ledger is None or secret is None:
+            if earlier:
+                raise ValueError(
+                    "ledger: expected the one that the run in the checkpoint spends from, got none"
+                )
+            return None
+        if earlier:
+            return ledger.reserved(earlier[0], secret)
+        if folder is not None and folder.state() is not None:
+            raise ValueError(
+                "ledger: expected none for a run that was begun without, got one; begin in another "
+                "checkpoint"
+            )
+        made = ledger.reserve(
+            secret,
+            self.spends,
+            self.description,
+            reproducible=self.reproducible,
+            no_budget=no_budget,
+        )
+        if folder is not None:
+            folder.reserve([made.number])
+        return made
+
+    def _drawn(self) -> AdapterRelease:
+        return self.session.trained(None)

@@ -1,0 +1,104 @@
+"""The folder of a run that survives a crash: what the run is, what it reserved, where it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tacit import documents
+from tacit._ground.checks import integer
+from tacit._ground.files import absolute, atomic_stream, read_bytes, write_text_atomic
+
+DECLARED, STATE, RESERVED = "declared.json", "state.pt", "reserved.json"
+
+
+class RunFolder:
+    """The files of one run in a folder.
+
+    Args:
+        folder: made where it is not there yet.
+        declared: what the run is; a run that is taken up again must declare the same.
+        fields: names that a stored state has.
+        others: files that are not there without a declaration.
+
+    Raises:
+        ValueError: the folder holds another run, or its files are damaged.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        declared: Mapping[str, Any],
+        *,
+        fields: set[str],
+        others: Sequence[str] = (),
+    ) -> None:
+        self.folder, self._fields = _made(folder), fields
+        stored = self.folder / DECLARED
+        text = documents.dumps(dict(declared), name="declared", indent=2)
+        if stored.exists():
+            found = documents.loads(read_bytes("checkpoint", stored), name="checkpoint")
+            _check_same(found, json.loads(text))
+        else:
+            if any((self.folder / name).exists() for name in (STATE, *others)):
+                raise ValueError(f"checkpoint: {DECLARED} is missing in {self.folder}")
+            write_text_atomic("checkpoint", stored, text)
+
+    def reserve(self, numbers: Sequence[int]) -> None:
+        """Write where in a ledger the run is counted."""
+        text = documents.dumps(list(numbers), name="numbers")
+        write_text_atomic("checkpoint", self.folder / RESERVED, text)
+
+    def reserved(self) -> list[int]:
+        """Return where in a ledger the run is counted; nothing where it is in none."""
+        path = self.folder / RESERVED
+        if not path.exists():
+            return []
+        found = documents.loads(read_bytes("checkpoint", path), name="checkpoint")
+        if not isinstance(found, list):
+            raise ValueError(f"checkpoint: {RESERVED} is damaged")
+        return [integer("checkpoint.reserved", one, minimum=0, maximum=None) for one in found]
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Write the state whole or not at all."""
+        try:
+            with atomic_stream("checkpoint", self.folder / STATE) as stream:
+                torch.save(dict(state), stream)
+        except RuntimeError as error:
+            # torch says so when the disk is full
+            raise ValueError(f"checkpoint: cannot write {STATE} ({error})") from None
+
+    def state(self) -> dict[str, Any] | None:
+        """Return the last state that was saved, None before the first."""
+        path = self.folder / STATE
+        if not path.exists():
+            return None
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise ValueError(f"checkpoint: {path} is damaged ({type(error).__name__})") from None
+        if not isinstance(state, dict) or set(state) != self._fields:
+            raise ValueError(f"checkpoint: {path} is damaged (it is no state of a run)")
+        return state
+
+
+def _made(folder: str | os.PathLike[str]) -> Path:
+    target = absolute("checkpoint", folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"checkpoint: cannot make {target} ({error.strerror})") from None
+    return target
+
+
+def _check_same(found: Any, declared: Mapping[str, Any]) -> None:
+    if not isinstance(found, Mapping):
+        raise ValueError(f"checkpoint: {DECLARED} is damaged")
+    for name in sorted({*found, *declared}):
+        if found.get(name) != declared.get(name):
+            raise ValueError(f"checkpoint: the folder holds a run with another {name}")
