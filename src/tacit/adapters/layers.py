@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -188,7 +188,9 @@ def targeted(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Mod
     if not linear:
         raise ValueError(f"model: expected linear layers, got none in {type(model).__name__}")
     if targets == "all":
-        return linear
+        head = _token_head(model)
+        shared = _tied(model, linear)
+        return {n: one for n, one in linear.items() if n not in shared and one is not head}
     wanted = [targets] if isinstance(targets, str) else list(targets)
     if not wanted:
         raise ValueError("targets: expected names of linear layers, got none")
@@ -299,18 +301,32 @@ def _checked_configuration(model: Any) -> Any:
     return found
 
 
-def _check_untied(model: nn.Module, modules: dict[str, nn.Module]) -> None:
+def _tied(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, str]:
+    """Return the layers whose weight another module has too, and that module's name."""
     owners: dict[int, list[tuple[str, nn.Module]]] = {}
     for name, module in model.named_modules():
         for parameter in module.parameters(recurse=False):
             owners.setdefault(id(parameter), []).append((name, module))
+    found = {}
     for name, module in modules.items():
         others = [place for place, owner in owners[id(module.weight)] if owner is not module]
         if others:
-            raise ValueError(
-                f"targets: expected layers with weights of their own, got {name}, tied to "
-                f"{others[0]}"
-            )
+            found[name] = others[0]
+    return found
+
+
+def _check_untied(model: nn.Module, modules: Mapping[str, nn.Module]) -> None:
+    for name, other in _tied(model, modules).items():
+        raise ValueError(
+            f"targets: expected layers with weights of their own, got {name}, tied to {other}"
+        )
+
+
+def _token_head(model: Any) -> nn.Module | None:
+    """Return the layer that maps states to tokens, where a ``transformers`` model has one."""
+    asked = getattr(model, "get_output_embeddings", None)
+    found = None if asked is None else asked()
+    return found if isinstance(found, nn.Module) else None
 
 
 def _is_linear(module: nn.Module) -> bool:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from tacit._ground.checks import choice, in_interval, integer, positive
 from tacit.accounting import (
@@ -20,8 +17,11 @@ from tacit.accounting import (
     subsampled_gaussian,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 # Draws independent N(0, 1) values of a shape.
-Normal: TypeAlias = Callable[[tuple[int, ...]], Tensor]
+Normal: TypeAlias = "Callable[[tuple[int, ...]], Tensor]"
 CLIPPINGS = ("joint", "layers")
 # From this multiplier on the noise is first tried.
 FIRST_NOISE = 1.0
@@ -164,6 +164,7 @@ class Clipped(Method):
             squared_norms: (B,) ‖G_i‖²_F of each layer.
 
         Example:
+            >>> import torch
             >>> norms = {"first": torch.tensor([9.0, 0.0]), "second": torch.tensor([16.0, 0.25])}
             >>> DPSGD(clip=1.0).factors(norms)["first"].tolist()
             [0.2, 1.0]
@@ -172,6 +173,8 @@ class Clipped(Method):
 
         Source: lora-privacy, Algorithm 2.
         """
+        import torch
+
         if self.clipping == "joint":
             total = torch.stack(list(squared_norms.values())).sum(dim=0)
             shared = _factors(total, self.clip)
@@ -383,6 +386,8 @@ def projected_noise(
 
     Source: lora-privacy, Eq. M2.
     """
+    import torch
+
     rows, width = projection.shape[-2:]
     drawn = std * normal((*shape[:-1], min(rows, width))).to(projection)
     if rows >= width:
@@ -394,5 +399,7 @@ def projected_noise(
 
 def _factors(squared_norms: Tensor, clip: float) -> Tensor:
     """min(1, C/‖G‖), 1 where the gradient is zero."""
+    import torch
+
     norms = squared_norms.double().sqrt()
     return torch.where(norms > clip, clip / norms, torch.ones_like(norms))

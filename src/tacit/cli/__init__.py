@@ -14,6 +14,7 @@ import typer
 from tacit import __version__
 from tacit.cli import classifier, gate, ledger, show
 from tacit.cli.account import commands as account
+from tacit.cli.adapter import group as adapter
 from tacit.cli.console import harmless
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
@@ -43,6 +44,7 @@ app.command("classifier")(classifier.classifier)
 app.command("gate")(gate.gate)
 app.command("show")(show.show)
 app.add_typer(account.app, name="account")
+app.add_typer(adapter.app, name="adapter")
 app.add_typer(audit.app, name="audit")
 app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.app, name="ledger")

@@ -11,6 +11,7 @@ import numpy as np
 
 from tacit._ground.numbers import EPS
 from tacit._ground.reprs import shown
+from tacit.adapters.release import AdapterRelease
 from tacit.classifiers.release import ClassifierRelease
 from tacit.documents import dumps, loads
 from tacit.gate.promises import check_promise
@@ -34,6 +35,7 @@ READERS: dict[str, Any] = {
     ClassifierRelease.FORMAT: ClassifierRelease.from_dict,
     Audit.FORMAT: Audit.from_dict,
     TrainingRelease.FORMAT: TrainingRelease.from_dict,
+    AdapterRelease.FORMAT: AdapterRelease.from_dict,
     EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
 }
 # judged above, or the name of what a store holds, which its reader judges

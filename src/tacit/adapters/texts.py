@@ -1,0 +1,246 @@
+"""A transformers model with a head, and records for it from text files and tables."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit._ground.checks import integer
+from tacit._ground.files import read_bytes
+from tacit._ground.reprs import shown
+from tacit.adapters.tasks import HEADS, IGNORED, LABELS, MASK, TOKENS, Rows, vocabulary
+from tacit.models import read_text
+from tacit.models.loading import SMALL, STORED, is_here, loading
+from tacit.models.small.storage import quiet
+
+TABLES = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
+# Share of a record's tokens that a masked model predicts, and the seed of which.
+MASKED, MASKING = 0.15, 0
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A model with the head of its checkpoint, and its tokenizer.
+
+    Attributes:
+        network: in evaluation mode.
+        tokenizer: of the checkpoint.
+        task: what the head predicts.
+        name: what it was loaded by.
+    """
+
+    network: nn.Module
+    tokenizer: Any
+    task: str
+    name: str
+
+
+def load_pretrained(name: str, *, device: str = "cpu") -> Pretrained:
+    """Load a model with the head that its checkpoint was saved with.
+
+    Args:
+        name: a folder, a Hugging Face name or ``"tacit/small"``.
+        device: where it computes.
+
+    Raises:
+        ValueError: no such model, or no head for next tokens, masked tokens or classes.
+    """
+    import transformers
+
+    from tacit.models.loading import check_device
+
+    place = check_device(device)
+    folder = os.fspath(STORED) if name == SMALL else name
+    here = is_here(folder)
+    with quiet(), loading(folder):
+        configuration = transformers.AutoConfig.from_pretrained(folder, local_files_only=here)
+        kinds = list(configuration.architectures or [])
+        task = next((HEADS[end] for kind in kinds for end in HEADS if kind.endswith(end)), None)
+        if task is None:
+            raise ValueError(
+                "expected a checkpoint with a head for next tokens, masked tokens or classes, got "
+                f"{shown(kinds)}"
+            )
+        made: Any = getattr(transformers, kinds[0])
+        network = made.from_pretrained(folder, dtype=torch.float32, local_files_only=here)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=here)
+    return Pretrained(network.to(place).eval(), tokenizer, task, name)
+
+
+def read_records(
+    model: Pretrained,
+    path: str,
+    *,
+    length: int,
+    text: str = "text",
+    label: str = "label",
+    classes: Sequence[str] | None = None,
+) -> tuple[Rows, tuple[str, ...]]:
+    """Return the records of a file for a model.
+
+    A text is cut into records of ``length`` tokens each. A table (``.csv``, ``.jsonl``, gzipped
+    too) has one record a row, cut off after ``length`` tokens and padded.
+
+    Args:
+        model: whose tokenizer and head they are for.
+        path: ``.txt``, ``.txt.gz``, a folder of them, or a table.
+        length: tokens of a record.
+        text: column of a table.
+        label: column of the class, for a model that classifies.
+        classes: names of classes 0, 1, …, as another file had them; read off the column when left
+            out.
+
+    Returns:
+        The records, and the names of the classes.
+
+    Raises:
+        ValueError: a file or column that is not there, no record, or more classes than the model
+            has.
+    """
+    size = integer("length", length, minimum=2)
+    most = getattr(model.network.config, "max_position_embeddings", None)
+    if isinstance(most, int) and size > most:
+        raise ValueError(f"length: expected at most the {most} tokens of the model, got {size}")
+    if not str(path).endswith(TABLES):
+        if model.task == "classification":
+            raise ValueError(
+                f"data: expected a table with a class for each text ({', '.join(TABLES)}), got "
+                f"{Path(path).name}"
+            )
+        tokens = _ids(model, read_text(path))
+        count = len(tokens) // size
+        if not count:
+            raise ValueError(f"data: expected at least {size} tokens, got {len(tokens)}")
+        rows = {TOKENS: torch.tensor(tokens[: count * size]).reshape(count, size)}
+        return _with_labels(model, rows), ()
+    table = _table(Path(path), [text] + ([label] if model.task == "classification" else []))
+    encoded = [_ids(model, row[0])[:size] for row in table]
+    if not all(encoded):
+        raise ValueError(f"data: expected text in every row of {text!r}, got an empty one")
+    rows = _padded(encoded)
+    if model.task != "classification":
+        return _with_labels(model, rows), ()
+    named = [row[1] for row in table]
+    known = tuple(classes) if classes is not None else _classes(model.network, named)
+    try:
+        numbers = [known.index(one) for one in named]
+    except ValueError:
+        raise ValueError(
+            f"data[{label}]: expected one of {len(known)} classes, got another"
+        ) from None
+    return {**rows, LABELS: torch.tensor(numbers)}, known
+
+
+def kept_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows, Rows]:
+    """Return records to learn from and a share that nothing is learned from.
+
+    Args:
+        rows: all of them, at least two.
+        share: kept apart, in (0, 1).
+        order: seed that says which; it does not depend on the records.
+    """
+    count = len(rows[TOKENS])
+    if count < 2:
+        raise ValueError(f"data: expected at least 2 records, got {count}")
+    shuffled = torch.from_numpy(np.random.default_rng(order).permutation(count))
+    apart = max(1, round(share * count))
+    return (
+        {name: value[shuffled[apart:]] for name, value in rows.items()},
+        {name: value[shuffled[:apart]] for name, value in rows.items()},
+    )
+
+
+def _ids(model: Pretrained, text: str) -> list[int]:
+    special = model.task == "classification"
+    with quiet():
+        found = model.tokenizer(text, add_special_tokens=special)["input_ids"]
+    return [int(one) for one in found]
+
+
+def _padded(encoded: Sequence[list[int]]) -> Rows:
+    width = max(map(len, encoded))
+    tokens = torch.zeros(len(encoded), width, dtype=torch.long)
+    mask = torch.zeros_like(tokens)
+    for place, ids in enumerate(encoded):
+        tokens[place, : len(ids)] = torch.tensor(ids)
+        mask[place, : len(ids)] = 1
+    return {TOKENS: tokens, MASK: mask}
+
+
+def _with_labels(model: Pretrained, rows: Rows) -> Rows:
+    """Mask a share of the tokens for a model that predicts those; which does not depend on them."""
+    if model.task != "masked":
+        return rows
+    instead = model.tokenizer.mask_token_id
+    if instead is None or instead >= vocabulary(model.network):
+        raise ValueError("model: expected a tokenizer with a mask token for a masked model")
+    tokens: Tensor = rows[TOKENS]
+    seen = rows.get(MASK, torch.ones_like(tokens))
+    source = np.random.default_rng(MASKING)
+    chosen = torch.from_numpy(source.random(tuple(tokens.shape)) < MASKED) & (seen == 1)
+    chosen[:, 0] |= ~chosen.any(dim=1)
+    return {
+        **rows,
+        TOKENS: tokens.masked_fill(chosen, instead),
+        LABELS: tokens.masked_fill(~chosen, IGNORED),
+    }
+
+
+def _classes(network: Any, named: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the classes: those of the model where they fit, else sorted."""
+    stored = network.config.id2label or {}
+    known = tuple(str(stored[key]) for key in sorted(stored, key=int))
+    found = sorted(set(named), key=lambda one: (not one.isdigit(), len(one), one))
+    if set(found) <= set(known):
+        return known
+    if len(found) > network.config.num_labels:
+        raise ValueError(
+            f"data: expected at most the {network.config.num_labels} classes of the model, got "
+            f"{len(found)}"
+        )
+    return tuple(found)
+
+
+def _table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    content = read_bytes("data", path)
+    if path.name.endswith(".gz"):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError):
+            raise ValueError(f"data: cannot read {path}: it is no gzip file") from None
+    try:
+        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError:
+        raise ValueError(f"data: expected UTF-8 in {path}") from None
+    rows: list[dict[str, Any]] = []
+    if ".jsonl" in path.name:
+        for place, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line) if line.strip() else None
+            except ValueError:
+                raise ValueError(f"data: line {place} of {path.name} is no JSON") from None
+            if row is not None:
+                rows.append(row if isinstance(row, dict) else {})
+    else:
+        rows = list(csv.DictReader(lines))
+    if not rows:
+        raise ValueError(f"data: expected rows in {path}, got none")
+    missing = [name for name in columns if name not in rows[0]]
+    if missing:
+        raise ValueError(
+            f"data: expected a column {missing[0]!r} in {path.name}, got {shown(list(rows[0]))}"
+        )
+    if any(row.get(name) is None for row in rows for name in columns):
+        raise ValueError(f"data: expected {' and '.join(columns)} in every row of {path.name}")
+    return [tuple(str(row[name]) for name in columns) for row in rows]

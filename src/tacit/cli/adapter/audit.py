@@ -1,0 +1,55 @@
+"""``tacit adapter audit``: train once with canaries, and guess which were in."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tacit.cli.adapter.flags import DATA, MODEL, AdapterFlags, digest_of
+from tacit.cli.console import command_line, line
+from tacit.cli.options import grouped
+from tacit.cli.publishing import Destination
+
+
+@grouped
+def audit(
+    *,
+    model: Annotated[str, MODEL],
+    data: Annotated[str, DATA],
+    canaries: Annotated[int, typer.Option(help="Canaries; fair coins leave half out.")] = 64,
+    flags: AdapterFlags,
+) -> None:
+    """Train as `fit` would, with canaries among the records, and bound ε from below by one run.
+
+    Nothing is saved or spent: the adapter has learned canaries. The bound from below stands beside
+    the certified ε, and a certificate that it passes is wrong.
+    """
+    from tacit.adapters import audit_adapter, load_pretrained
+    from tacit.cli.training.telling import tell
+    from tacit.ledger.notions import APPROXIMATE_DP
+    from tacit.releases import Provenance
+
+    if flags.ledger is not None or flags.dry_run:
+        raise ValueError(
+            "--ledger, --dry-run: expected neither for an audit, which releases nothing"
+        )
+    method = flags.chosen()
+    destination = Destination.checked(flags, data, None, spends=APPROXIMATE_DP)
+    loaded = load_pretrained(model, device=flags.device)
+    rows, apart = flags.read(loaded, data)
+    count = len(rows["input_ids"])
+    release = audit_adapter(
+        loaded.network, rows, method,
+        canaries=canaries, held_out=apart, task=loaded.task, **flags.settings(count),
+    )  # fmt: skip
+    destination.store(
+        release,
+        Provenance.capture(
+            command_line(), data_name=data, data_fingerprint=digest_of(rows), data_rows=count
+        ),
+    )
+    line(destination.json.console, "data", f"{count:,} records and {canaries} canaries")
+    for note in release.notes[-2:]:
+        line(destination.json.console, "audit", note)
+    tell(destination, release, None)
