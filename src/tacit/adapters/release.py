@@ -30,11 +30,7 @@ PUBLISHABLE = (
     "adapter", "model", "created",
 )  # fmt: skip
 METHODS: dict[str, type[Method]] = {
-    "dp-sgd": DPSGD,
-    "dp-lora-fa": DPLoRAFA,
-    "noisy-projection": NoisyProjection,
-    "without-clipping": WithoutClipping,
-    "lora-fa": LoRAFA,
+    kind.name: kind for kind in (DPSGD, DPLoRAFA, NoisyProjection, WithoutClipping, LoRAFA)
 }
 ADJACENCY = "add or remove one record"
 ASSUMPTIONS = (
@@ -62,7 +58,7 @@ class AdapterRelease(Release):
 
     Attributes:
         title: what was trained.
-        method: a name of `METHODS`.
+        method: its name.
         settings: of the method.
         schedule: sampling rate, steps and widths.
         noise_multiplier: of the noise; None where there is none.
@@ -106,7 +102,7 @@ class AdapterRelease(Release):
             kind="adapter",
             title=self.title,
             secret="whether any one record was trained on",
-            method=METHODS[self.method].name,
+            method=self.method,
             guarantees=self.guarantees,
             attacks=self.attacks,
             use=self.use,
@@ -143,14 +139,12 @@ class AdapterRelease(Release):
         return ENVELOPE.opened("description", description, _read)
 
 
-def name_of(method: Method) -> str:
-    """Return the name that commands and files have for a method."""
-    for name, kind in METHODS.items():
-        if type(method) is kind:
-            return name
-    raise ValueError(
-        f"method: expected one of tacit.adapters ({', '.join(METHODS)}), got {shown(method)}"
-    )
+def check_method(method: Any) -> None:
+    """Refuse what is no method of this package."""
+    if type(method) not in METHODS.values():
+        raise ValueError(
+            f"method: expected one of tacit.adapters ({', '.join(METHODS)}), got {shown(method)}"
+        )
 
 
 def settings_of(method: Method) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import secrets
 import shutil
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,10 @@ def check_reloaded(
     """
     from peft import PeftModel
 
-    reloaded: Any = PeftModel.from_pretrained(fresh, str(folder))
+    with warnings.catch_warnings():
+        # peft asks transformers by a name that it will drop
+        warnings.simplefilter("ignore", FutureWarning)
+        reloaded: Any = PeftModel.from_pretrained(fresh, str(folder))
     reloaded.eval()
     with torch.no_grad():
         found = outputs(reloaded)

@@ -24,7 +24,7 @@ from tacit.adapters.release import (
     UNPROTECTED,
     AdapterRelease,
     certified,
-    name_of,
+    check_method,
     settings_of,
 )
 from tacit.adapters.run import Run, Settings, make_optimizer
@@ -122,7 +122,7 @@ def prepare_adapter(
     """  # noqa: E501
     rows = records(data)
     count = len(next(iter(rows.values())))
-    label = name_of(method)
+    check_method(method)
     choice("optimizer", optimizer, OPTIMIZERS)
     choice("precision", precision, ("float32", "bfloat16"))
     size = count if batch is None else integer("batch", batch, minimum=1)
@@ -175,7 +175,7 @@ def prepare_adapter(
         after = None if others is None else quality(network, given, others)
         return AdapterRelease(
             title=f"a {type(network).__name__} fine-tuned on {count:,} records",
-            method=label,
+            method=chosen.name,
             settings=settings_of(chosen),
             schedule=schedule,
             noise_multiplier=multiplier,
