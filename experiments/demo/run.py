@@ -29,7 +29,7 @@ MECHANISMS = (
     "argmax",
 )
 BUDGETS = (0.5, 4.0)
-CODEWORDS = (64, 256)
+CODEWORDS = (64,)
 # among how many prompts the largest success is printed
 CANDIDATES = (10, 1000, 100_000)
 WISH = Wish(max_attack=0.25, min_agreement=0.5)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from tacit._ground.checks import integer, non_negative
 from tacit._ground.reprs import short_repr, shown
+from tacit.accounting import PrivacyProfile
 from tacit.adapters.methods import (
     DPSGD,
     DPLoRAFA,
@@ -176,7 +178,7 @@ def certified(
                 source=PROPOSITION_2,
             ),
         )
-    profile = method.profile(noise_multiplier, schedule)
+    profile = _profile(method, noise_multiplier, schedule)
     assumptions = tuple(dict.fromkeys([*profile.assumptions, *ASSUMPTIONS]))
     success = profile.success()
     return (
@@ -198,6 +200,12 @@ def certified(
             source=profile.source,
         ),
     )
+
+
+@lru_cache(maxsize=8)
+def _profile(method: Method, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
+    """Composing many steps takes a second, and a certificate is asked for more than once."""
+    return method.profile(noise_multiplier, schedule)
 
 
 def _read(description: Mapping[str, Any]) -> AdapterRelease:

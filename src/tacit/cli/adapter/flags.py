@@ -27,6 +27,7 @@ MODEL = typer.Argument(
     help="Folder or name of a checkpoint with a head, or tacit/small.",
     show_default=False,
 )
+LENGTH = 64
 # Held-out records that are measured, at most.
 MEASURED = 500
 
@@ -61,7 +62,9 @@ class AdapterFlags(Drawing):
         str,
         typer.Option(help="Names or endings of linear layers, with commas; all but a token head."),
     ] = "all"
-    length: Annotated[int, typer.Option(help="Tokens of a record, at most.")] = 64
+    length: Annotated[
+        int | None, typer.Option(help="Tokens of a record, at most; 64, or what the model takes.")
+    ] = None
     text: Annotated[str, typer.Option(help="Column of a table.")] = "text"
     label: Annotated[str, typer.Option(help="Column of the class.")] = "label"
     held_out: Annotated[
@@ -121,7 +124,9 @@ class AdapterFlags(Drawing):
         from tacit._ground.checks import integer
         from tacit.adapters import kept_apart, read_records
 
-        asked: dict[str, Any] = {"length": self.length, "text": self.text, "label": self.label}
+        taken = getattr(model.network.config, "max_position_embeddings", LENGTH)
+        length = min(LENGTH, taken) if self.length is None else self.length
+        asked: dict[str, Any] = {"length": length, "text": self.text, "label": self.label}
         rows, classes = read_records(model, data, **asked)
         if self.held_out is not None:
             apart, _ = read_records(model, self.held_out, **asked, classes=classes or None)

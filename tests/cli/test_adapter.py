@@ -1,0 +1,222 @@
+"""``tacit adapter``: folders of three families fine-tuned, killed, taken up, shown, audited."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers
+from peft import PeftModel
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from tacit import Ledger
+from tacit.gate import check_release
+from tacit.models.small.storage import quiet
+from tests.adapters.models import classifying_bert, gpt2, llama, masked_bert
+from tests.cli_runner import in_process, refused
+
+WORDS = [f"w{place}" for place in range(60)]
+# All of the records that are not kept apart: the account is a closed form then.
+ALL = ["--batch", "45"]
+FAST = ["--length", "8", "--steps", "2", "--rank", "2", "--seed", "1"]
+MAKE = {"gpt2": gpt2, "llama": llama, "masked": masked_bert, "classifier": classifying_bert}
+
+
+@pytest.fixture
+def tacit(capsys):
+    return in_process(capsys)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def build(family):
+        place = tmp_path / family
+        network = MAKE[family]()
+        with quiet():
+            network.save_pretrained(place)
+        marks = ["<unk>", "<mask>", "<pad>", "<s>"]
+        vocabulary = {word: number for number, word in enumerate([*marks, *WORDS])}
+        made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+        made.pre_tokenizer = pre_tokenizers.Whitespace()
+        transformers.PreTrainedTokenizerFast(
+            tokenizer_object=made, mask_token="<mask>", pad_token="<pad>"
+        ).save_pretrained(place)
+        return place
+
+    return build
+
+
+@pytest.fixture
+def text(tmp_path):
+    place = tmp_path / "text.txt"
+    place.write_text(" ".join(WORDS[(7 * i * i) % 60] for i in range(400)), encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def table(tmp_path):
+    place = tmp_path / "table.csv"
+    rows = [f"{WORDS[i % 60]} {WORDS[(i * i) % 60]},{'red green blue'.split()[i % 3]}" for i in range(40)]  # fmt: skip
+    place.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return place
+
+
+@pytest.mark.parametrize("family", MAKE)
+def test_one_command_trains_a_folder_that_peft_loads(family, folder, text, table, tacit, tmp_path):
+    place, data = folder(family), table if family == "classifier" else text
+    outcome = tacit(
+        "adapter", "fit", place, data, *FAST, "--batch", 36 if family == "classifier" else 45, "--save", tmp_path / "a",
+        "--json", tmp_path / "r.json", "--report", tmp_path / "r.html",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    kind = type(MAKE[family]())
+    trained = PeftModel.from_pretrained(kind.from_pretrained(place), tmp_path / "a").eval()
+    plain = kind.from_pretrained(place).eval()
+    ids = torch.arange(4, 12)[None]
+    with torch.no_grad():
+        assert not torch.equal(trained(input_ids=ids).logits, plain(input_ids=ids).logits)
+    assert "adapter" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    shown = tacit("adapter", "show", tmp_path / "a")
+    assert shown.code == 0, shown.err
+    assert "VOID" in shown.out or "no guarantee" in shown.out
+    assert tacit("show", tmp_path / "r.json").code == 0
+
+
+def test_a_dry_run_trains_and_writes_nothing(folder, text, tacit, tmp_path):
+    place = folder("gpt2")
+    outcome = tacit("adapter", "fit", place, text, *FAST, *ALL, "--save", tmp_path / "a", "--dry-run")
+    assert outcome.code == 0
+    assert "nothing: this was a dry run" in outcome.out
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_gate_reads_an_adapter(folder, text, tacit, tmp_path):
+    place = folder("gpt2")
+    flags = ["--length", "8", "--steps", "1", "--rank", "2", "--epsilon", "4"]
+    outcome = tacit("adapter", "fit", place, text, *flags, "--batch", "45", "--save", tmp_path / "a")  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    stored = tmp_path / "a" / "tacit.json"
+    assert check_release(stored, max_success=0.99).passed
+    assert not check_release(stored, max_success=0.51).passed
+
+
+def test_without_noise_nothing_may_leave(folder, text, tacit, tmp_path):
+    place = folder("gpt2")
+    flags = [*FAST[:-2], "--method", "lora-fa"]
+    refused(tacit("adapter", "fit", place, text, *flags, "--save", tmp_path / "a"), "Proposition 2")
+    refused(
+        tacit("adapter", "fit", place, text, *flags, "--ledger", tmp_path / "l.db", "--secret", "s"),
+        "without noise",
+    )
+    outcome = tacit("adapter", "fit", place, text, *flags, "--save", tmp_path / "a", "--unprotected")  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    assert "neither A nor B nor BA" in tacit("adapter", "show", tmp_path / "a").out
+
+
+def test_an_audit_tells_what_it_proves(folder, text, tacit, tmp_path):
+    place = folder("gpt2")
+    outcome = tacit(
+        "adapter", "audit", place, text, *FAST[:-2], "--method", "lora-fa", "--canaries", "16",
+        "--steps", "20", "--json", tmp_path / "r.json",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    stored = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    assert stored["attacks"][0]["trials"] == 16
+    assert "Audit of this one run" in " ".join(outcome.out.split())
+
+
+KILLED = """
+import os, signal, sys
+from tacit.adapters import run
+steps = []
+def dies(self, plain=run.Run.step):
+    plain(self)
+    steps.append(1)
+    if len(steps) == {steps}:
+        os.kill(os.getpid(), signal.SIGKILL)
+run.Run.step = dies
+from tacit.adapters import session
+session.SECONDS_BETWEEN_STATES = 0.0
+from tacit.__main__ import main
+main()
+"""
+
+
+def test_a_killed_run_is_taken_up_and_paid_for_once(folder, text, tacit, tmp_path):
+    place, ledger = folder("gpt2"), tmp_path / "l.db"
+    Ledger(ledger).set_budget("s", epsilon=5.0, delta=1e-4)
+    arguments = [
+        "adapter", "fit", place, text, "--length", "8", "--steps", "5", "--rank", "2", "--batch",
+        "45", "--epsilon", "4", "--ledger", ledger, "--secret", "s", "--checkpoint",
+        tmp_path / "run", "--save", tmp_path / "a",
+    ]  # fmt: skip
+    arguments = [str(argument) for argument in arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED.format(steps=2), *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (tmp_path / "a").exists()
+    spent = Ledger(ledger).spent("s")
+    assert (spent.releases, spent.open) == (1, 1)
+    outcome = tacit(*arguments)
+    assert outcome.code == 0, outcome.err
+    spent = Ledger(ledger).spent("s")
+    assert (spent.releases, spent.open) == (1, 0)
+    assert (tmp_path / "a" / "tacit.json").exists()
+    # once more: the same adapter, nothing more is spent
+    assert tacit(*arguments).code == 0
+    assert Ledger(ledger).spent("s").releases == 1
+    other = ["6" if one == "5" else one for one in arguments]
+    refused(tacit(*other), "another settings")
+
+
+def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit, tmp_path):
+    place, ledger = folder("gpt2"), tmp_path / "l.db"
+    Ledger(ledger).set_budget("s", epsilon=1.0, delta=1e-4)
+    outcome = tacit(
+        "adapter", "fit", place, text, "--length", "8", "--steps", "1", "--rank", "2", "--batch",
+        "45", "--epsilon", "4", "--ledger", ledger, "--secret", "s", "--save", tmp_path / "a",
+    )  # fmt: skip
+    refused(outcome, "budget")
+    assert not (tmp_path / "a").exists()
+    assert Ledger(ledger).spent("s").releases == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (["--method", "magic"], "--method"),
+        (["--target", "nine"], "targets"),
+        (["--length", "99"], "length"),
+        (["--clip", "0"], "clip"),
+        (["--epsilon", "-1"], "epsilon"),
+        (["--delta", "1"], "delta"),
+        (["--rank", "0"], "rank"),
+        (["--batch", "900"], "batch"),
+        (["--clipping", "some"], "clipping"),
+    ],
+)
+def test_a_wrong_flag_is_one_sentence(change, part, folder, text, tacit, tmp_path):
+    place = folder("gpt2")
+    outcome = tacit(
+        "adapter", "fit", place, text, "--length", "8", *ALL, "--save", tmp_path / "a", *change
+    )
+    refused(outcome, part)
+    assert not (tmp_path / "a").exists()
+
+
+def test_files_that_are_not_there_or_not_fit(folder, text, table, tacit, tmp_path):
+    place = folder("classifier")
+    refused(tacit("adapter", "fit", tmp_path / "none", text), "name_or_path")
+    refused(tacit("adapter", "fit", place, tmp_path / "none.csv"), "none.csv")
+    refused(tacit("adapter", "fit", place, text), "expected a table")
+    refused(tacit("adapter", "fit", place, table, "--text", "words"), "column 'words'")
+    refused(tacit("adapter", "show", place), "tacit.json")
+    many = tmp_path / "many.csv"
+    many.write_text("text,label\n" + "".join(f"w1,c{i}\n" for i in range(9)), encoding="utf-8")
+    outcome = tacit("adapter", "fit", place, many)
+    refused(outcome, "at most the 3 classes")
+    assert "c5" not in outcome.err
