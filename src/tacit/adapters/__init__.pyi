@@ -1,5 +1,6 @@
 """Fine-tune low-rank adapters so that no record can be told from them."""
 
+from .gradients.hooks import LinearHooks as LinearHooks
 from .methods import DPSGD as DPSGD
 from .methods import Clipped as Clipped
 from .methods import DPLoRAFA as DPLoRAFA
