@@ -86,7 +86,9 @@ def test_one_command_trains_a_folder_that_peft_loads(family, folder, text, table
 
 def test_a_dry_run_trains_and_writes_nothing(folder, text, tacit, tmp_path):
     place = folder("gpt2")
-    outcome = tacit("adapter", "fit", place, text, *FAST, *ALL, "--save", tmp_path / "a", "--dry-run")
+    outcome = tacit(
+        "adapter", "fit", place, text, *FAST, *ALL, "--save", tmp_path / "a", "--dry-run"
+    )
     assert outcome.code == 0
     assert "nothing: this was a dry run" in outcome.out
     assert not (tmp_path / "a").exists()
@@ -107,7 +109,9 @@ def test_without_noise_nothing_may_leave(folder, text, tacit, tmp_path):
     flags = [*FAST[:-2], "--method", "lora-fa"]
     refused(tacit("adapter", "fit", place, text, *flags, "--save", tmp_path / "a"), "Proposition 2")
     refused(
-        tacit("adapter", "fit", place, text, *flags, "--ledger", tmp_path / "l.db", "--secret", "s"),
+        tacit(
+            "adapter", "fit", place, text, *flags, "--ledger", tmp_path / "l.db", "--secret", "s"
+        ),
         "without noise",
     )
     outcome = tacit("adapter", "fit", place, text, *flags, "--save", tmp_path / "a", "--unprotected")  # fmt: skip

@@ -1,6 +1,7 @@
 """Fine-tune low-rank adapters so that no record can be told from them."""
 
 from .auditing import audit_adapter as audit_adapter
+from .gradients.hooks import LinearHooks as LinearHooks
 from .methods import DPSGD as DPSGD
 from .methods import Clipped as Clipped
 from .methods import DPLoRAFA as DPLoRAFA

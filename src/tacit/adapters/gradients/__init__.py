@@ -1,0 +1,1 @@
+"""Per-example gradients of linear layers, caught on their way in one backward pass."""

@@ -1,0 +1,35 @@
+"""Losses that a backward pass of per-example gradients can start from."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def one_per_example(losses: Tensor) -> None:
+    """Refuse losses that are not one finite number per example.
+
+    Args:
+        losses: (B,), B >= 1, that depend on what is trained.
+
+    Raises:
+        ValueError: they are anything else, such as their mean.
+
+    Example:
+        >>> one_per_example(torch.tensor(1.0))
+        Traceback (most recent call last):
+            ...
+        ValueError: losses: expected one loss per example, shape (B,), got shape ()
+    """
+    if not isinstance(losses, Tensor):
+        raise ValueError(f"losses: expected a tensor of shape (B,), got {type(losses).__name__}")
+    if losses.ndim != 1 or losses.shape[0] == 0:
+        raise ValueError(
+            f"losses: expected one loss per example, shape (B,), got shape {tuple(losses.shape)}"
+        )
+    if not losses.requires_grad:
+        raise ValueError("losses: expected losses that depend on a layer, got none that does")
+    finite = torch.isfinite(losses.detach())
+    if not bool(finite.all()):
+        where = int(torch.argmin(finite.to(torch.uint8)))
+        raise ValueError(f"losses: expected finite losses, got {float(losses[where])} at {where}")

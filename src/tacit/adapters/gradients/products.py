@@ -1,0 +1,168 @@
+"""The per-example gradients of one linear layer, as products or as their factors."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+# A float64 Gram matrix costs about twice as much as the same product in float32.
+GRAM_COST = 2
+
+
+class LayerGradients:
+    """``G_i = Σ_t g_it x_itᵀ`` of a layer: (B, out, in), or g (B, T, out) and x (B, T, in).
+
+    Products are kept where they cost less than factors, by memory and by time alike:
+    ``out·in <= 2 T (out + in)``; a low-rank layer's always are, but for T = 1.
+
+    Args:
+        out: width of the outputs.
+        width: width of the inputs.
+    """
+
+    def __init__(self, out: int, width: int) -> None:
+        self.out, self.width = out, width
+        self._products: Tensor | None = None
+        self._factors: tuple[Tensor, Tensor] | None = None
+        self._versions = (0, 0)
+        self._squared: Tensor | None = None
+
+    @property
+    def examples(self) -> int:
+        """B."""
+        known = self._products if self._factors is None else self._factors[0]
+        if known is None:
+            raise RuntimeError("no use of the layer was added")
+        return int(known.shape[0])
+
+    def add(self, gradients: Tensor, inputs: Tensor) -> None:
+        """Add one use of the layer.
+
+        Args:
+            gradients: (B, T, out) g.
+            inputs: (B, T, in) x.
+        """
+        self._squared = None
+        if self._products is not None:
+            self._products.add_(self._product(gradients, inputs))
+            return
+        if self._factors is not None:
+            earlier = self._unchanged()
+            gradients = torch.cat((earlier[0], gradients), dim=1)
+            inputs = torch.cat((earlier[1], inputs), dim=1)
+        positions = gradients.shape[1]
+        cheap = self.out * self.width <= GRAM_COST * positions * (self.out + self.width)
+        if positions > 1 and cheap:
+            self._factors = None
+            self._products = self._product(gradients, inputs)
+        else:
+            self._factors = gradients, inputs
+            self._versions = gradients._version, inputs._version
+
+    def squared_norms(self) -> Tensor:
+        """Return (B,) ‖G_i‖²_F in float64."""
+        if self._squared is None:
+            self._squared = self._norms()
+        return self._squared
+
+    def sums(self, coefficients: Tensor) -> Tensor:
+        """Return Σ_i c_i G_i, (out, in), for (B,) c."""
+        if self._factors is None:
+            products = self._known()
+            flat = coefficients.to(products) @ products.flatten(1)
+            return self._turned(flat.view(products.shape[1:]))
+        gradients, inputs = self._unchanged()
+        scale = coefficients.to(gradients)[:, None, None]
+        # the narrower factor is the one to copy
+        if self.width < self.out:
+            return gradients.flatten(0, 1).mT @ (inputs * scale).flatten(0, 1)
+        return (gradients * scale).flatten(0, 1).mT @ inputs.flatten(0, 1)
+
+    def products(self) -> Tensor:
+        """Return G, (B, out, in)."""
+        made = self._known() if self._factors is None else self._product(*self._unchanged())
+        return self._turned(made)
+
+    def _norms(self) -> Tensor:
+        if self._factors is None:
+            return _squares(self._known().flatten(1))
+        gradients, inputs = (one.double() for one in self._unchanged())
+        if gradients.shape[1] == 1:
+            return _squares(gradients.flatten(1)) * _squares(inputs.flatten(1))
+        # ‖Σ_t g_t x_tᵀ‖² = ⟨g gᵀ, x xᵀ⟩, in float64 because its terms cancel
+        gram = torch.bmm(gradients, gradients.mT).mul_(torch.bmm(inputs, inputs.mT))
+        return gram.sum(dim=(1, 2)).clamp_(min=0.0)
+
+    def _unchanged(self) -> tuple[Tensor, Tensor]:
+        """Return the factors, which are the layer's own input and gradient and no copies."""
+        if self._factors is None:
+            raise RuntimeError("no use of the layer was added")
+        if (self._factors[0]._version, self._factors[1]._version) != self._versions:
+            raise ValueError(
+                "modules: expected inputs and gradients of a layer to stay as they were in the "
+                "backward pass until its sums are read, got a tensor that was written to"
+            )
+        return self._factors
+
+    def _product(self, gradients: Tensor, inputs: Tensor) -> Tensor:
+        # a product with few rows is several times faster than its transpose
+        if self.width < self.out:
+            return torch.bmm(inputs.mT, gradients)
+        return torch.bmm(gradients.mT, inputs)
+
+    def _turned(self, values: Tensor) -> Tensor:
+        return values.mT if self.width < self.out else values
+
+    def _known(self) -> Tensor:
+        if self._products is None:
+            raise RuntimeError("no use of the layer was added")
+        return self._products
+
+
+class BiasGradients:
+    """``b_i = Σ_t g_it`` of a layer's bias, (B, out)."""
+
+    def __init__(self) -> None:
+        self._values: Tensor | None = None
+
+    def add(self, gradients: Tensor) -> None:
+        """Add one use of the layer, (B, T, out) g."""
+        made = gradients.sum(dim=1)
+        self._values = made if self._values is None else self._values.add_(made)
+
+    def squared_norms(self) -> Tensor:
+        """Return (B,) ‖b_i‖² in float64."""
+        return _squares(self.products())
+
+    def sums(self, coefficients: Tensor) -> Tensor:
+        """Return Σ_i c_i b_i, (out,), for (B,) c."""
+        return coefficients.to(self.products()) @ self.products()
+
+    def products(self) -> Tensor:
+        """Return b, (B, out)."""
+        if self._values is None:
+            raise RuntimeError("no use of the layer was added")
+        return self._values
+
+
+def sequences(name: str, gradients: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return g (B, T, out) and x (B, T, in), in float32 at least."""
+    if gradients.ndim < 2:
+        raise ValueError(
+            f"modules: expected inputs whose first dimension is the batch at {name}, got shape "
+            f"{tuple(inputs.shape)}"
+        )
+    precise = torch.promote_types(torch.promote_types(gradients.dtype, inputs.dtype), torch.float32)
+    count, positions = gradients.shape[0], math.prod(gradients.shape[1:-1])
+    return (
+        gradients.to(precise).reshape(count, positions, gradients.shape[-1]),
+        inputs.to(precise).reshape(count, positions, inputs.shape[-1]),
+    )
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """Squared norms of rows in float64, which no float32 gradient overflows."""
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return norms.square()
