@@ -101,7 +101,9 @@ def test_several_layers_are_covered_by_the_narrowest():
     """E δ_G at Σ w_l X_l, X_l ~ Beta(r/2, (d_l − r)/2), is at most what is certified."""
     rank, dims, noise = 3, (12, 40), 0.45
     source = np.random.default_rng(7)
-    draws = [stats.beta.rvs(rank / 2, (d - rank) / 2, size=200_000, random_state=source) for d in dims]  # fmt: skip
+    draws = [
+        stats.beta.rvs(rank / 2, (d - rank) / 2, size=200_000, random_state=source) for d in dims
+    ]
     schedule = Schedule(sampling_rate=1.0, steps=1, dims=dims)
     profile = NoisyProjection(rank=rank).profile(noise, schedule)
     for share in (0.0, 0.3, 0.5, 1.0):

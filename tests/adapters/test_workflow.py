@@ -176,8 +176,8 @@ def test_noise_once_at_the_end_of_convex_steps():
     with pytest.raises(ValueError, match="rate: expected one with rate × curvature at most 2"):
         fit(torch.nn.Sequential(torch.nn.Linear(6, 3)), (inputs, targets), method, rate=50.0,
             **wanted)  # fmt: skip
+    low = WithoutClipping(rank=4, bound=0.01, smoothness=0.5)
     with pytest.raises(ValueError, match="bound: expected one that no record's gradient exceeds"):
-        low = WithoutClipping(rank=4, bound=0.01, smoothness=0.5)
         fit(torch.nn.Sequential(torch.nn.Linear(6, 3)), (inputs, targets), low, rate=0.2, **wanted)
 
 

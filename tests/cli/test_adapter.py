@@ -58,7 +58,10 @@ def text(tmp_path):
 @pytest.fixture
 def table(tmp_path):
     place = tmp_path / "table.csv"
-    rows = [f"{WORDS[i % 60]} {WORDS[(i * i) % 60]},{'red green blue'.split()[i % 3]}" for i in range(40)]  # fmt: skip
+    rows = [
+        f"{WORDS[i % 60]} {WORDS[(i * i) % 60]},{['red', 'green', 'blue'][i % 3]}"
+        for i in range(40)
+    ]
     place.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
     return place
 
@@ -67,9 +70,20 @@ def table(tmp_path):
 def test_one_command_trains_a_folder_that_peft_loads(family, folder, text, table, tacit, tmp_path):
     place, data = folder(family), table if family == "classifier" else text
     outcome = tacit(
-        "adapter", "fit", place, data, *FAST, "--batch", 36 if family == "classifier" else 45, "--save", tmp_path / "a",
-        "--json", tmp_path / "r.json", "--report", tmp_path / "r.html",
-    )  # fmt: skip
+        "adapter",
+        "fit",
+        place,
+        data,
+        *FAST,
+        "--batch",
+        36 if family == "classifier" else 45,
+        "--save",
+        tmp_path / "a",
+        "--json",
+        tmp_path / "r.json",
+        "--report",
+        tmp_path / "r.html",
+    )
     assert outcome.code == 0, outcome.err
     kind = type(MAKE[family]())
     trained = PeftModel.from_pretrained(kind.from_pretrained(place), tmp_path / "a").eval()
@@ -97,7 +111,9 @@ def test_a_dry_run_trains_and_writes_nothing(folder, text, tacit, tmp_path):
 def test_the_gate_reads_an_adapter(folder, text, tacit, tmp_path):
     place = folder("gpt2")
     flags = ["--length", "8", "--steps", "1", "--rank", "2", "--epsilon", "4"]
-    outcome = tacit("adapter", "fit", place, text, *flags, "--batch", "45", "--save", tmp_path / "a")  # fmt: skip
+    outcome = tacit(
+        "adapter", "fit", place, text, *flags, "--batch", "45", "--save", tmp_path / "a"
+    )
     assert outcome.code == 0, outcome.err
     stored = tmp_path / "a" / "tacit.json"
     assert check_release(stored, max_success=0.99).passed
@@ -114,7 +130,9 @@ def test_without_noise_nothing_may_leave(folder, text, tacit, tmp_path):
         ),
         "without noise",
     )
-    outcome = tacit("adapter", "fit", place, text, *flags, "--save", tmp_path / "a", "--unprotected")  # fmt: skip
+    outcome = tacit(
+        "adapter", "fit", place, text, *flags, "--save", tmp_path / "a", "--unprotected"
+    )
     assert outcome.code == 0, outcome.err
     assert "neither A nor B nor BA" in tacit("adapter", "show", tmp_path / "a").out
 
@@ -122,9 +140,20 @@ def test_without_noise_nothing_may_leave(folder, text, tacit, tmp_path):
 def test_an_audit_tells_what_it_proves(folder, text, tacit, tmp_path):
     place = folder("gpt2")
     outcome = tacit(
-        "adapter", "audit", place, text, *FAST[:-2], "--method", "lora-fa", "--canaries", "16",
-        "--steps", "20", "--json", tmp_path / "r.json",
-    )  # fmt: skip
+        "adapter",
+        "audit",
+        place,
+        text,
+        *FAST[:-2],
+        "--method",
+        "lora-fa",
+        "--canaries",
+        "16",
+        "--steps",
+        "20",
+        "--json",
+        tmp_path / "r.json",
+    )
     assert outcome.code == 0, outcome.err
     stored = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert stored["attacks"][0]["trials"] == 16
@@ -152,15 +181,36 @@ def test_a_killed_run_is_taken_up_and_paid_for_once(folder, text, tacit, tmp_pat
     place, ledger = folder("gpt2"), tmp_path / "l.db"
     Ledger(ledger).set_budget("s", epsilon=5.0, delta=1e-4)
     arguments = [
-        "adapter", "fit", place, text, "--length", "8", "--steps", "5", "--rank", "2", "--batch",
-        "45", "--epsilon", "4", "--ledger", ledger, "--secret", "s", "--checkpoint",
-        tmp_path / "run", "--save", tmp_path / "a",
-    ]  # fmt: skip
+        "adapter",
+        "fit",
+        place,
+        text,
+        "--length",
+        "8",
+        "--steps",
+        "5",
+        "--rank",
+        "2",
+        "--batch",
+        "45",
+        "--epsilon",
+        "4",
+        "--ledger",
+        ledger,
+        "--secret",
+        "s",
+        "--checkpoint",
+        tmp_path / "run",
+        "--save",
+        tmp_path / "a",
+    ]
     arguments = [str(argument) for argument in arguments]
     done = subprocess.run(
         [sys.executable, "-c", KILLED.format(steps=2), *arguments],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (tmp_path / "a").exists()
     spent = Ledger(ledger).spent("s")
@@ -181,9 +231,27 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
     place, ledger = folder("gpt2"), tmp_path / "l.db"
     Ledger(ledger).set_budget("s", epsilon=1.0, delta=1e-4)
     outcome = tacit(
-        "adapter", "fit", place, text, "--length", "8", "--steps", "1", "--rank", "2", "--batch",
-        "45", "--epsilon", "4", "--ledger", ledger, "--secret", "s", "--save", tmp_path / "a",
-    )  # fmt: skip
+        "adapter",
+        "fit",
+        place,
+        text,
+        "--length",
+        "8",
+        "--steps",
+        "1",
+        "--rank",
+        "2",
+        "--batch",
+        "45",
+        "--epsilon",
+        "4",
+        "--ledger",
+        ledger,
+        "--secret",
+        "s",
+        "--save",
+        tmp_path / "a",
+    )
     refused(outcome, "budget")
     assert not (tmp_path / "a").exists()
     assert Ledger(ledger).spent("s").releases == 0

@@ -165,7 +165,8 @@ def _canaries(model: Any, rows: Rows, given: Any, seed: int | None) -> Rows:
     inputs, targets = rows[INPUTS], rows[TARGETS]
     scale, middle = inputs.double().std(), inputs.double().mean()
     noise = torch.from_numpy(source.standard_normal((count, *inputs.shape[1:])))
-    return {INPUTS: (middle + scale * noise).to(inputs.dtype), TARGETS: _drawn(targets, count, source)}  # fmt: skip
+    drawn = (middle + scale * noise).to(inputs.dtype)
+    return {INPUTS: drawn, TARGETS: _drawn(targets, count, source)}
 
 
 def _drawn(targets: Tensor, count: int, source: np.random.Generator) -> Tensor:

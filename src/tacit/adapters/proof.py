@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.adapters.gradients import LinearHooks
+from tacit.adapters.gradients.hooks import LinearHooks
 from tacit.adapters.layers import AdapterLayer
 
 # Between the norm of a record's gradient alone and among others.

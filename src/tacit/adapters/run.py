@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.adapters.gradients import LinearHooks
+from tacit.adapters.gradients.hooks import LinearHooks
 from tacit.adapters.layers import AdapterLayer, check_frozen, random_projection
 from tacit.adapters.methods import Clipped, Method, WithoutClipping
 from tacit.adapters.sampling import StepRandomness
