@@ -22,6 +22,8 @@ class Recipe:
 
     network: str = "conv 32, 64, 64, 128, 128 with batch norm, 512 and 128 units"
     public: int = 25_000
+    private: int = 25_000
+    test: int = 10_000
     epochs: int = 8
     batch: int = 100
     rate: float = 6e-3
@@ -87,12 +89,12 @@ def _made(recipe: Recipe) -> Features:
     body, first, last = _trained(recipe, split)
     source = torch.Generator().manual_seed(recipe.seed)
     gaussian = torch.randn((recipe.canaries, 3, 32, 32), generator=source)
-    private = slice(recipe.public, None)
+    private = slice(recipe.public, recipe.public + recipe.private)
     return Features(
         private=_outputs(body, torch.from_numpy(split.train[private])),
         private_labels=split.train_labels[private],
-        test=_outputs(body, torch.from_numpy(split.test)),
-        test_labels=split.test_labels,
+        test=_outputs(body, torch.from_numpy(split.test[: recipe.test])),
+        test_labels=split.test_labels[: recipe.test],
         canaries=_outputs(body, gaussian),
         first=first.weight.detach().numpy(),
         first_bias=first.bias.detach().numpy(),

@@ -46,7 +46,7 @@ def test_independent_noise(method):
     assert float(found) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("rank", [1, 3, 5])
+@pytest.mark.parametrize("rank", [1, 3, 5, 7])
 def test_noise_projected_with_the_gradient(rank):
     """(V + σE) AᵀA, whose rows have covariance σ² (AᵀA)² on the rows of A."""
     projection, others, canary, noise = problem(rank, full=True)

@@ -79,21 +79,25 @@ def _zeros(shape: tuple[int, ...]) -> Tensor:
 def _whitened(
     residual: Tensor, moved: Tensor, projection: Tensor, *, full: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return both in an orthonormal basis of A's rows, where the noise E P has unit variance.
+    """Return both as noise z with independent N(0, 1) entries would give them.
 
-    With the thin Aᵀ = QR the noise is ``E Aᵀ = (E Q) R``, and full updates have A on the right
-    once more: ``E AᵀA = (E Q) R Rᵀ Qᵀ``.
+    With ``AAᵀ = LLᵀ`` the noise ``E Aᵀ`` is ``z Lᵀ``, and ``E AᵀA`` times Aᵀ is ``z Lᵀ L Lᵀ``.
+    Where A has more rows than columns, z is E itself.
     """
-    basis, root = torch.linalg.qr(projection.mT)
-    if full:
-        gram = root @ root.mT
-        return _solved(gram, (residual @ basis).mT), _solved(gram, (moved @ basis).mT)
-    if root.shape[-2] < root.shape[-1]:
-        inverse = torch.linalg.pinv(root)
-        return residual @ inverse, moved @ inverse
-    return _solved(root.mT, residual.mT), _solved(root.mT, moved.mT)
+    both = torch.cat([residual, moved], dim=-2)
+    if projection.shape[-2] > projection.shape[-1]:
+        noise = projection.mT @ projection if full else projection.mT
+        both = both @ torch.linalg.pinv(noise)
+    else:
+        root = torch.linalg.cholesky(projection @ projection.mT)
+        if full:
+            both = _over(_over(both @ projection.mT, root.mT, upper=True), root, upper=False)
+        both = _over(both, root.mT, upper=True)
+    first, second = both.split(residual.shape[-2], dim=-2)
+    return first, second
 
 
-def _solved(left: Tensor, right: Tensor) -> Tensor:
-    solution: Tensor = torch.linalg.solve(left, right)
-    return solution.mT
+def _over(left: Tensor, triangle: Tensor, *, upper: bool) -> Tensor:
+    """Return ``left triangle⁻¹``."""
+    solution: Tensor = torch.linalg.solve_triangular(triangle, left, upper=upper, left=False)
+    return solution
