@@ -16,6 +16,7 @@ from tacit.attacks import (
     label_tokens,
     likelihood_ratio,
     lira,
+    rmia,
     roc,
 )
 from tacit.attacks.intervals import chernoff_interval
@@ -44,6 +45,16 @@ CALLS = {
         {"inside_weights": [1, 2], "outside_weights": [1]},
     ),
     lira: ([SCORES[0], SCORES[1:], SAW], {"variant": "online", "variance": "global"}),
+    rmia: (
+        [-np.abs(SCORES[0]), -np.abs(SCORES[1:]), SAW],
+        {
+            "population_scores": -np.arange(3.0),
+            "population_shadow_scores": -np.ones((8, 3)),
+            "variant": "offline",
+            "gamma": 1.5,
+            "slope": 0.5,
+        },
+    ),
     roc: (
         [np.arange(20.0), np.arange(20) % 2],
         {"confidence": 0.9, "fpr": (0.1,), "rng": 0},

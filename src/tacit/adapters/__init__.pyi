@@ -1,7 +1,15 @@
 """Fine-tune low-rank adapters so that no record can be told from them."""
 
 from .auditing import audit_adapter as audit_adapter
+from .game.bounds import auc_from_profile as auc_from_profile
+from .game.evidence import CanaryGame as CanaryGame
+from .game.evidence import canary_game as canary_game
+from .game.linear import PlayedHeads as PlayedHeads
+from .game.linear import play_linear_heads as play_linear_heads
+from .game.updates import update_log_ratio as update_log_ratio
 from .gradients.hooks import LinearHooks as LinearHooks
+from .heads import Heads as Heads
+from .heads import train_heads as train_heads
 from .methods import DPSGD as DPSGD
 from .methods import Clipped as Clipped
 from .methods import DPLoRAFA as DPLoRAFA

@@ -34,6 +34,7 @@ from .membership.groups import group_attack as group_attack
 from .membership.groups import swap_attack as swap_attack
 from .membership.likelihood import likelihood_ratio as likelihood_ratio
 from .membership.lira import lira as lira
+from .membership.rmia import rmia as rmia
 from .membership.roc import OperatingPoint as OperatingPoint
 from .membership.roc import RocSummary as RocSummary
 from .membership.roc import roc as roc

@@ -39,7 +39,7 @@ class RocSummary:
     Attributes:
         members: number of members scored.
         non_members: number of non-members scored.
-        balanced_accuracy: (TPR + TNR)/2 on one half at the threshold that was best on the other.
+        balanced_accuracy: (TPR + TNR)/2 at the threshold that was best on other scores.
         balanced_accuracy_interval: (low, high) for that threshold's balanced accuracy.
         auc: probability that a member scores above a non-member, ties counting one half.
         auc_interval: (low, high) for ``auc``.
@@ -94,14 +94,15 @@ def roc(
     confidence: float = 0.95,
     fpr: Sequence[float] = (0.01, 0.001),
     rng: RandomSource = None,
+    chosen_on: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> RocSummary:
     """Measure how well scores tell members from non-members, with finite-sample intervals.
 
     For scores that are independent given membership, with one law for members and one for
     non-members, and γ = 1 − confidence:
 
-    * balanced accuracy: the threshold is chosen on a random half; the other half is n₁ and n₀
-      independent trials, each with an exact binomial interval at failure γ/2;
+    * balanced accuracy: the threshold is chosen on a random half or on others; the rest is n₁ and
+      n₀ independent trials, each with an exact binomial interval at failure γ/2;
     * AUC: with k = min(n₁, n₀), the U-statistic has the exponential moments of a mean of k
       independent comparisons at most (Hoeffding), hence ``k · kl(Û ‖ AUC) <= ln(2/γ)``;
     * TPR at FPR a: the j-th largest non-member score has a false positive rate of law
@@ -116,6 +117,8 @@ def roc(
         fpr: false positive rates in (0, 1).
         rng: seed or generator that splits the scores into halves; the operating system's when
             None.
+        chosen_on: scores and memberships of others, on which the threshold is chosen instead; all
+            of ``scores`` are measured then, and what was learned from the others may be in them.
 
     Returns:
         The summary; nothing in it but the split depends on the order of the scores.
@@ -132,21 +135,20 @@ def roc(
 
     Source: Hoeffding (1963), Sec. 5a; Clopper and Pearson (1934); Carlini et al. (2022), Sec. III.
     """
-    values = vector("scores", scores)
-    inside = truth_values("memberships", memberships, values.shape)
+    members, others = _groups("", scores, memberships)
+    chosen = None if chosen_on is None else _groups("chosen_on: ", *_two(chosen_on))
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     rates = [
         in_interval("fpr", rate, 0.0, 1.0, open_low=True, open_high=True)
         for rate in vector("fpr", fpr)
     ]
-    members, others = values[inside], values[~inside]
-    if min(members.size, others.size) < SMALLEST_GROUP:
-        raise ValueError(
-            f"memberships: expected at least {SMALLEST_GROUP} members and as many non-members, "
-            f"got {members.size} and {others.size}"
-        )
     area = _area(members, others)
-    accuracy, accuracy_interval = _balanced_accuracy(members, others, level, generator(rng))
+    if chosen is None:
+        chosen, (left_in, left_out) = _halves(members, others, generator(rng))
+    else:
+        left_in, left_out = members, others
+    threshold = _best_threshold(*chosen)
+    accuracy, accuracy_interval = _balanced_accuracy(left_in, left_out, threshold, level)
     return RocSummary(
         members=members.size,
         non_members=others.size,
@@ -179,18 +181,43 @@ def _area(members: Array, others: Array) -> float:
     return float(min(1.0, max(0.0, wins / (members.size * others.size))))
 
 
-def _balanced_accuracy(
-    members: Array, others: Array, level: float, source: np.random.Generator
-) -> tuple[float, tuple[float, float]]:
-    """Choose the threshold on one half; return accuracy and interval on the other."""
+def _groups(prefix: str, scores: Any, memberships: Any) -> tuple[Array, Array]:
+    """Return the scores of members and those of the others."""
+    values = vector(f"{prefix}scores", scores)
+    inside = truth_values(f"{prefix}memberships", memberships, values.shape)
+    members, others = values[inside], values[~inside]
+    if min(members.size, others.size) < SMALLEST_GROUP:
+        raise ValueError(
+            f"{prefix}memberships: expected at least {SMALLEST_GROUP} members and as many "
+            f"non-members, got {members.size} and {others.size}"
+        )
+    return members, others
+
+
+def _two(pair: Any) -> tuple[Any, Any]:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ValueError("chosen_on: expected scores and their memberships, got something else")
+    return pair[0], pair[1]
+
+
+def _halves(
+    members: Array, others: Array, source: np.random.Generator
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Return a random half of each group, and the rest."""
     shuffled = source.permutation(members), source.permutation(others)
-    (chosen_in, left_in), (chosen_out, left_out) = (np.array_split(part, 2) for part in shuffled)
-    threshold = _best_threshold(chosen_in, chosen_out)
+    (first_in, left_in), (first_out, left_out) = (np.array_split(part, 2) for part in shuffled)
+    return (first_in, first_out), (left_in, left_out)
+
+
+def _balanced_accuracy(
+    members: Array, others: Array, threshold: float, level: float
+) -> tuple[float, tuple[float, float]]:
+    """Return accuracy and interval at a threshold that does not depend on these scores."""
     each = 1.0 - (1.0 - level) / 2.0
-    hits_in, hits_out = int((left_in >= threshold).sum()), int((left_out < threshold).sum())
-    low_in, high_in = proportion_interval(hits_in, left_in.size, each)
-    low_out, high_out = proportion_interval(hits_out, left_out.size, each)
-    accuracy = 0.5 * (hits_in / left_in.size + hits_out / left_out.size)
+    hits_in, hits_out = int((members >= threshold).sum()), int((others < threshold).sum())
+    low_in, high_in = proportion_interval(hits_in, members.size, each)
+    low_out, high_out = proportion_interval(hits_out, others.size, each)
+    accuracy = 0.5 * (hits_in / members.size + hits_out / others.size)
     return accuracy, (0.5 * (low_in + low_out), 0.5 * (high_in + high_out))
 
 

@@ -1,0 +1,230 @@
+"""Linear heads trained with a canary and without it, as one batched model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numpy.typing import ArrayLike
+from scipy import special
+from torch import Tensor
+
+from tacit._ground.checks import (
+    Array,
+    RandomSource,
+    generator,
+    integer,
+    matrix,
+    non_negative,
+    positive,
+    vector,
+)
+from tacit.adapters.game.updates import update_log_ratio
+from tacit.adapters.methods import Clipped, Method
+
+# Entries of the largest array of the heads that are trained together.
+ENTRIES = 2**24
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlayedHeads:
+    """Linear heads, every other one trained with the canary.
+
+    Attributes:
+        memberships: (M,) whether a head was.
+        losses: (M,) in nats, of the canary.
+        log_ratios: (M,) sums of `update_log_ratio` over the steps; None without noise.
+        weights: (M, classes, d), as trained.
+    """
+
+    memberships: npt.NDArray[np.bool_]
+    losses: Array = field(repr=False)
+    log_ratios: Array | None = field(repr=False)
+    weights: Array = field(repr=False)
+
+    def logits(self, features: ArrayLike) -> Array:
+        """Return (M, Z, classes) of records with features (Z, d)."""
+        outputs: Array = matrix("features", features) @ self.weights.transpose(0, 2, 1)
+        return outputs
+
+    def losses_of(self, features: ArrayLike, labels: ArrayLike) -> Array:
+        """Return the losses (M, Z) in nats of records with features (Z, d) and labels (Z,)."""
+        rows = matrix("features", features)
+        return _losses(self.weights, rows, _labels(labels, len(rows), self.weights.shape[1]))
+
+    def accuracy(self, features: ArrayLike, labels: ArrayLike) -> Array:
+        """Return (M,) shares of records with features (Z, d) and labels (Z,) classed right."""
+        guesses = self.logits(features).argmax(axis=-1)
+        shares: Array = (guesses == np.asarray(labels)).mean(axis=1)
+        return shares
+
+
+def play_linear_heads(
+    features: ArrayLike,
+    labels: ArrayLike,
+    canary: ArrayLike,
+    canary_label: int,
+    method: Method,
+    *,
+    classes: int,
+    noise_multiplier: float,
+    steps: int,
+    rate: float,
+    models: int,
+    rng: RandomSource = None,
+) -> PlayedHeads:
+    """Train linear heads on all records at every step, every other one with the canary too.
+
+    ``W ← W − η U``, U what the method publishes of ``Σ_i c_i (softmax(W x_i) − y_i) x_iᵀ``, from
+    W = 0. Every head has its own noise and its own A, anew at every step for a method that has
+    a fresh one.
+
+    Args:
+        features: (n, d) of the records that all heads are trained on.
+        labels: (n,) their classes.
+        canary: (d,) features of the canary.
+        canary_label: its class.
+        method: of every step.
+        classes: number of classes.
+        noise_multiplier: standard deviation of the noise over the method's ``noise_scale``; 0
+            for none.
+        steps: T >= 1.
+        rate: η > 0, of a sum over the records.
+        models: M >= 2, even; the odd ones see the canary.
+        rng: seed or generator of A and the noise; the operating system's when None.
+
+    Returns:
+        What the heads show of the canary.
+
+    Raises:
+        ValueError: a bad argument.
+
+    Example:
+        >>> from tacit.adapters import DPSGD
+        >>> source = np.random.default_rng(0)
+        >>> heads = play_linear_heads(
+        ...     source.normal(size=(20, 3)), np.arange(20) % 2, [0.0, 0.0, 9.0], 1, DPSGD(),
+        ...     classes=2, noise_multiplier=0.2, steps=5, rate=0.1, models=40, rng=1,
+        ... )
+        >>> np.median(heads.losses[1::2]) < np.median(heads.losses[::2])
+        np.True_
+
+    Source: lora-privacy, Appendix F.1.
+    """
+    rows, point = matrix("features", features), vector("canary", canary)
+    count, width = rows.shape
+    if point.size != width:
+        raise ValueError(f"canary: expected {width} values, as each record has, got {point.size}")
+    outputs = integer("classes", classes, minimum=2)
+    truth = np.append(
+        _labels(labels, count, outputs),
+        integer("canary_label", canary_label, minimum=0, maximum=outputs - 1),
+    )
+    heads = integer("models", models, minimum=2)
+    if heads % 2:
+        raise ValueError(f"models: expected an even number, half with the canary, got {heads}")
+    source = torch.Generator().manual_seed(int(generator(rng).integers(2**63)))
+    run = _Run(
+        inputs=torch.from_numpy(np.vstack([rows, point])).float(),
+        targets=torch.nn.functional.one_hot(torch.from_numpy(truth), outputs).float(),
+        method=method,
+        std=non_negative("noise_multiplier", noise_multiplier) * method.noise_scale,
+        rate=positive("rate", rate),
+        source=source,
+    )
+    memberships = np.arange(heads) % 2 == 1
+    rank = getattr(method, "rank", 1)
+    together = max(2, ENTRIES // max(count * outputs, width * rank))
+    parts = [
+        run.trained(torch.from_numpy(part), integer("steps", steps, minimum=1))
+        for part in np.array_split(memberships, -(-heads // together))
+    ]
+    weights, ratios = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+    return PlayedHeads(
+        memberships=memberships,
+        losses=_losses(weights, point[None], truth[-1:])[:, 0],
+        log_ratios=ratios if run.noisy else None,
+        weights=weights,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Run:
+    """What all heads share; the canary is the last row."""
+
+    inputs: Tensor
+    targets: Tensor
+    method: Method
+    std: float
+    rate: float
+    source: torch.Generator
+
+    @property
+    def noisy(self) -> bool:
+        return self.std > 0.0 and self.method.noise != "none"
+
+    def trained(self, inside: Tensor, steps: int) -> tuple[Array, Array]:
+        """Return weights (m, classes, d) and log-ratios (m,) of heads trained side by side."""
+        width = self.inputs.shape[1]
+        weights = torch.zeros(len(inside), self.targets.shape[1], width)
+        present = inside[:, None, None].to(weights)
+        ratios = torch.zeros(len(inside), dtype=torch.float64)
+        projection = None
+        for _ in range(steps):
+            if projection is None or self.method.fresh:
+                projection = self._projection(len(inside))
+            published, others, canary = self._step(weights, present, projection)
+            if self.noisy:
+                ratios += update_log_ratio(
+                    self.method, published, others, canary, projection, self.std
+                )
+            low = None if self.method.full else projection
+            weights -= self.rate * (published if low is None else published @ low)
+        return weights.double().numpy(), ratios.numpy()
+
+    def _step(
+        self, weights: Tensor, present: Tensor, projection: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what is published, the sum over the other records, and the canary's part."""
+        errors = (self.inputs @ weights.mT).softmax(dim=-1) - self.targets
+        inputs = self.inputs
+        if projection is not None and not self.method.full:
+            inputs = inputs @ projection.mT
+        if isinstance(self.method, Clipped):
+            squares = errors.square().sum(dim=-1) * inputs.square().sum(dim=-1)
+            errors = errors * self.method.factors({"head": squares})["head"][..., None].to(errors)
+        others = errors[:, :-1].mT @ inputs[..., :-1, :]
+        canary = errors[:, -1, :, None] * inputs[..., -1:, :]
+        total = others + present * canary
+        return self.method.step(total, projection, self.std, self._normal), others, canary
+
+    def _projection(self, heads: int) -> Tensor | None:
+        rank = getattr(self.method, "rank", None)
+        if rank is None:
+            return None
+        drawn: Tensor = self._normal((heads, int(rank), self.inputs.shape[1])) / float(rank) ** 0.5
+        return drawn
+
+    def _normal(self, shape: tuple[int, ...]) -> Tensor:
+        return torch.randn(shape, generator=self.source)
+
+
+def _losses(weights: Array, rows: Array, labels: npt.NDArray[np.int64]) -> Array:
+    logits = rows @ weights.transpose(0, 2, 1)
+    of_label = np.take_along_axis(logits, labels[None, :, None], axis=2)[:, :, 0]
+    losses: Array = special.logsumexp(logits, axis=2) - of_label
+    return np.maximum(losses, 0.0)
+
+
+def _labels(labels: Any, count: int, classes: int) -> npt.NDArray[np.int64]:
+    found = np.asarray(labels)
+    if found.shape != (count,) or found.dtype.kind not in "iu":
+        raise ValueError(f"labels: expected {count} whole numbers, one per record, got others")
+    if found.size and (found.min() < 0 or found.max() >= classes):
+        raise ValueError(
+            f"labels: expected classes 0 to {classes - 1}, got {found.min()} to {found.max()}"
+        )
+    return found.astype(np.int64)
