@@ -114,10 +114,7 @@ def train_heads(
     truth = _labels(labels, count, integer("classes", classes, minimum=2))
     run = _Side(
         inputs=torch.from_numpy(rows).float(),
-        targets=torch.nn.functional.one_hot(
-            torch.from_numpy(_labels(labels, count, integer("classes", classes, minimum=2))),
-            classes,
-        ).float(),
+        targets=torch.nn.functional.one_hot(torch.from_numpy(truth), classes).float(),
         methods=kinds,
         stds=_each("noise_multipliers", noise_multipliers, heads)
         * np.array([one.noise_scale for one in kinds]),
@@ -171,7 +168,7 @@ class _Side:
         chosen = self._sample()
         inputs, method = self.inputs[chosen], self.methods[0]
         # (heads, batch, classes) by one product
-        errors = (inputs @ weights.flatten(0, 1).mT).unflatten(1, weights.shape[:2])
+        errors = (inputs @ weights.flatten(0, 1).mT).reshape(len(chosen), *weights.shape[:2])
         errors = errors.transpose(0, 1).softmax(dim=-1) - self.targets[chosen]
         if self.members is not None:
             errors = errors * self.members[own][:, chosen, None]
@@ -184,7 +181,7 @@ class _Side:
             errors = (
                 errors * (clips[:, None] / norms.sqrt().clamp(min=1e-30)).clamp(max=1.0)[..., None]
             )
-        totals = (errors.mT.flatten(0, 1) @ seen).unflatten(0, weights.shape[:1] + errors.shape[2:])
+        totals = (errors.mT.flatten(0, 1) @ seen).reshape(*weights.shape[:2], -1)
         stds = self.stds[own]
         published = totals
         if method.noise != "none":
