@@ -93,7 +93,7 @@ def _whitened(
         if full:
             both = _over(_over(both @ projection.mT, root.mT, upper=True), root, upper=False)
         both = _over(both, root.mT, upper=True)
-    first, second = both.split(residual.shape[-2], dim=-2)
+    first, second = torch.split(both, residual.shape[-2], dim=-2)
     return first, second
 
 
