@@ -1,6 +1,7 @@
 """Fine-tune low-rank adapters so that no record can be told from them."""
 
 from .auditing import audit_adapter as audit_adapter
+from .directions import principal_projections as principal_projections
 from .game.bounds import auc_from_profile as auc_from_profile
 from .game.evidence import CanaryGame as CanaryGame
 from .game.evidence import canary_game as canary_game
@@ -25,5 +26,14 @@ from .texts import Pretrained as Pretrained
 from .texts import kept_apart as kept_apart
 from .texts import load_pretrained as load_pretrained
 from .texts import read_records as read_records
+from .vectors.alignment import MeasuredAlignment as MeasuredAlignment
+from .vectors.alignment import mean_alignment as mean_alignment
+from .vectors.alignment import measured_alignment as measured_alignment
+from .vectors.alignment import raised_alignment as raised_alignment
+from .vectors.projection import VectorProjection as VectorProjection
+from .vectors.uses import Projected as Projected
+from .vectors.uses import project_prototypes as project_prototypes
+from .vectors.uses import project_query as project_query
+from .vectors.uses import projected_descent as projected_descent
 from .workflow import fit as fit
 from .workflow import prepare_adapter as prepare_adapter

@@ -1,0 +1,1 @@
+"""Unit vectors released through a secret random projection: directions, prototypes, queries."""
