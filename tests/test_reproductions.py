@@ -113,6 +113,21 @@ def test_attacks_on_means_stay_below_what_is_certified() -> None:
             assert row["ours"]["noise"] <= row["exact"]["noise"] * ROUNDING
 
 
+def test_no_attacker_passes_what_is_certified_of_low_rank_updates() -> None:
+    result = _results(ROOT / "experiments" / "results" / "adapters-canary-game.json")
+    noisy = [row for part in ("M1", "M2") for row in result[part] if row["noise"] > 0.0]
+    assert noisy
+    for row in noisy:
+        game = row["game"]
+        assert 0.5 < game["bound"] <= game["auc_bound"] <= 1.0
+        for found in game["played"].values():
+            assert found["balanced_accuracy_interval"][0] <= game["bound"]
+            assert found["auc_interval"][0] <= game["auc_bound"]
+    for row in result["fitted"]:
+        if row["rank"] >= 16:
+            assert row["after"][-1]["game"]["played"]["loss of the canary"]["auc"] > 0.99
+
+
 def test_nearest_neighbour_entropy_of_a_gaussian(load: Any) -> None:
     module = load("logits")
     rng = np.random.default_rng(5)

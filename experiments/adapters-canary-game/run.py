@@ -30,10 +30,10 @@ FULL: dict[str, Any] = {
     "fitted": {"ranks": [1, 4, 16, 64], "records": 1000, "batch": 50, "rate": 0.004,
                "steps": [300, 600, 1200]},
     "M2": {"ranks": [4, 16, 64], "noise": [0.0, 0.5, 2.0, 8.0]},
-    "M1": {"ranks": [16, 64, 256], "noise": [2.0, 8.0, 32.0]},
+    "M1": {"ranks": [16, 64, 256], "noise": [8.0, 32.0]},
     "linear": {"records": 500, "steps": 100, "rate": 0.03, "clip": 1.0},
-    "whole": {"ranks": [4, 16, None], "models": 40, "records": 100, "public": 5000, "epochs": 3,
-              "batch": 50, "rate": 0.003, "steps": 200},
+    "whole": {"ranks": [1, 16], "models": 40, "records": 200, "public": 5000, "epochs": 3,
+              "batch": 50, "rate": 0.001, "steps": 100},
 }  # fmt: skip
 FAST: dict[str, Any] = {
     **FULL, "models": 32,

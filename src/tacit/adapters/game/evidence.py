@@ -213,10 +213,12 @@ def _varies(odds: Array) -> bool:
 def _lira_scores(
     odds: Array, inside: npt.NDArray[np.bool_], known: npt.NDArray[np.int64]
 ) -> Scores:
-    shadows, saw = odds[known, None], inside[known, None]
-    return lambda models: np.concatenate(
-        [lira(odds[model : model + 1], shadows, saw) for model in models]
-    )
+    def scores(models: npt.NDArray[np.int64]) -> Array:
+        shape = known.size, models.size
+        shadows, saw = (np.broadcast_to(v[known, None], shape) for v in (odds, inside))
+        return lira(odds[models], shadows, saw)
+
+    return scores
 
 
 def _rmia_scores(

@@ -93,8 +93,8 @@ def _whitened(
         if full:
             both = _over(_over(both @ projection.mT, root.mT, upper=True), root, upper=False)
         both = _over(both, root.mT, upper=True)
-    first, second = torch.split(both, residual.shape[-2], dim=-2)
-    return first, second
+    rows = residual.shape[-2]
+    return both[..., :rows, :], both[..., rows:, :]
 
 
 def _over(left: Tensor, triangle: Tensor, *, upper: bool) -> Tensor:
