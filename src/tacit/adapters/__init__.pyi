@@ -2,6 +2,7 @@
 
 from .auditing import audit_adapter as audit_adapter
 from .gradients.hooks import LinearHooks as LinearHooks
+from .gradients.verification import check_gradients as check_gradients
 from .methods import DPSGD as DPSGD
 from .methods import Clipped as Clipped
 from .methods import DPLoRAFA as DPLoRAFA
