@@ -153,7 +153,7 @@ def grad_sample(model: nn.Module, losses: Callable[[nn.Module], Tensor]) -> Step
         optimizer.zero_grad()
         losses(wrapped).sum().backward()
         if any(one.grad_sample is None for one in trained(model).values()):
-            raise RuntimeError("grad_sample is None")
+            raise RuntimeError("leaves grad_sample = None, without a word")
         optimizer.clip_and_accumulate()
         return {name: one.summed_grad for name, one in trained(model).items()}
 
@@ -264,7 +264,7 @@ def table(row: dict) -> str:
     lines = [f"\nT = {row['length']}, checkpoints: {row['checkpoints']}"]
     for kind in memory:
         if kind in row["refusals"]:
-            lines.append(f"{kind:18} refuses: {row['refusals'][kind]}")
+            lines.append(f"{kind:18} no gradients: {row['refusals'][kind]}")
             continue
         beside = "" if kind == "tacit" else f"tacit {seconds['tacit'] / seconds[kind]:5.2f} ×"
         extra = "" if memory[kind] is None else f"{memory[kind]:8.0f} MB"

@@ -189,6 +189,14 @@ def test_layers_that_disagree_on_the_batch():
         hooks.backward(losses_of(model[1](middle)))
 
 
+def test_uses_that_disagree_on_the_batch():
+    layer = nn.Linear(3, 3)
+    hooks = LinearHooks({"layer": layer})
+    with refused("got 4 at layer and 20 at layer", layer), hooks:
+        middle = layer(torch.ones(20, 3)).reshape(4, 5, 3)
+        hooks.backward(losses_of(layer(middle)))
+
+
 def test_gradients_that_are_not_finite():
     model = nn.Linear(3, 2)
     inputs = torch.zeros(4, 3)

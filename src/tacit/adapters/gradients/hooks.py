@@ -262,14 +262,14 @@ class LinearHooks:
                     f"modules: expected one backward pass per entry, got a second at {name} (or a "
                     "layer that two reentrant checkpoints use: take use_reentrant=False)"
                 )
-            layer = self._layers.setdefault(name, LayerGradients(out, width))
             rows, columns = sequences(name, gradients, inputs)
-            known = next(iter(self._layers.values()))
-            if known is not layer and known.examples != rows.shape[0]:
+            first = next(iter(self._layers), name)
+            if self._layers and self._layers[first].examples != rows.shape[0]:
                 raise ValueError(
                     "modules: expected inputs whose first dimension is the batch, got "
-                    f"{known.examples} at {next(iter(self._layers))} and {rows.shape[0]} at {name}"
+                    f"{self._layers[first].examples} at {first} and {rows.shape[0]} at {name}"
                 )
+            layer = self._layers.setdefault(name, LayerGradients(out, width))
             layer.add(rows, columns)
             if name in self._trained:
                 self._bias_sums.setdefault(name, BiasGradients()).add(rows)
