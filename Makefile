@@ -63,6 +63,7 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.fisher
 	$(BIN)/python -m benchmarks.statistics
 	$(BIN)/python -m benchmarks.noisy_step
+	$(BIN)/python -m benchmarks.adapters
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py

@@ -9,6 +9,7 @@ from .game.linear import PlayedHeads as PlayedHeads
 from .game.linear import play_linear_heads as play_linear_heads
 from .game.updates import update_log_ratio as update_log_ratio
 from .gradients.hooks import LinearHooks as LinearHooks
+from .gradients.verification import check_gradients as check_gradients
 from .heads import Heads as Heads
 from .heads import train_heads as train_heads
 from .methods import DPSGD as DPSGD

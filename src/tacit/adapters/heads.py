@@ -199,8 +199,9 @@ class _Side:
             return 0.0
         if projection is None:
             return float(classes * width)
-        squares = torch.linalg.svdvals(projection.double()).square()
-        return float(classes * (squares.square() if method.noise == "projected" else squares).sum())
+        # E‖E AᵀA‖² = out ‖AAᵀ‖², and E‖E A‖² = out ‖A‖²
+        shape = projection @ projection.mT if method.noise == "projected" else projection
+        return classes * float(shape.square().sum())
 
     def _sample(self) -> Tensor:
         count = len(self.inputs)

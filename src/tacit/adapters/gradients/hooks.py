@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,9 @@ class LinearHooks:
         model: what they are part of; with it, a weight that another module also has, replicas
             and batch normalisation in training mode are refused.
 
+    Attributes:
+        modules, model: as given.
+
     Raises:
         ValueError: a module is not a linear layer, or two of them share a parameter.
 
@@ -57,11 +61,11 @@ class LinearHooks:
         if not modules:
             raise ValueError("modules: expected at least one layer, got none")
         self._widths = {name: widths(name, module) for name, module in modules.items()}
-        self._modules = dict(modules)
-        refuse_tied(self._modules)
-        self._model = model
+        self.modules = dict(modules)
+        refuse_tied(self.modules)
+        self.model = model
         if model is not None:
-            refuse_around(self._modules, model)
+            refuse_around(self.modules, model)
         self._biases = {name: f"{name}.bias" for name in modules}
         taken = sorted(set(self._biases.values()) & set(modules))
         if taken:
@@ -78,25 +82,25 @@ class LinearHooks:
         """Forget the last batch, and watch the layers."""
         if self._handles:
             raise ValueError("modules: expected one entry at a time, got a second inside it")
-        if self._model is not None:
-            refuse_around(self._modules, self._model)
+        if self.model is not None:
+            refuse_around(self.modules, self.model)
         self.clear()
         self._entry += 1
         self._trained = {
             name
-            for name, module in self._modules.items()
+            for name, module in self.modules.items()
             if isinstance(module.bias, nn.Parameter) and module.bias.requires_grad
         }
         self._frozen = [
             parameter
-            for module in self._modules.values()
+            for module in self.modules.values()
             for parameter in module.parameters(recurse=False)
             if parameter.requires_grad
         ]
         try:
             for parameter in self._frozen:
                 parameter.requires_grad_(False)
-            for name, module in self._modules.items():
+            for name, module in self.modules.items():
                 watch = Watch(self._catcher(name), module, name, self._entry)
                 # first, for a hook of someone else's may change the output
                 handle = module.register_forward_hook(watch, prepend=True, with_kwargs=True)
@@ -129,20 +133,37 @@ class LinearHooks:
         """
         one_per_example(losses)
         losses.sum().backward()  # type: ignore[no-untyped-call]
+        self.refuse_other_batch(losses.shape[0])
+        _ = self.squared_norms
+
+    def refuse_other_batch(self, count: int) -> None:
+        """Refuse inputs of layers whose first dimension is not the batch.
+
+        Args:
+            count: B, the number of losses.
+
+        Raises:
+            ValueError: it is not B, or a layer had no backward pass.
+        """
         found = self._examples()
-        if found != losses.shape[0]:
+        if found != count:
             raise ValueError(
                 "modules: expected inputs whose first dimension is the batch, of "
-                f"{losses.shape[0]} losses, got {found} at {next(iter(self._layers))}"
+                f"{count} losses, got {found} at {next(iter(self._layers))}"
             )
-        _ = self.squared_norms
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the weights, and the biases that were trained, under the gradients' names."""
+        found: dict[str, Any] = {name: module.weight for name, module in self.modules.items()}
+        found |= {f"{name}.bias": self.modules[name].bias for name in sorted(self._trained)}
+        return {name: found[name] for name in self.names}
 
     @property
     def names(self) -> tuple[str, ...]:
         """What has gradients: the layers, and ``"name.bias"`` of those whose bias is trained."""
         return (
-            *self._modules,
-            *(self._biases[one] for one in self._modules if one in self._trained),
+            *self.modules,
+            *(self._biases[one] for one in self.modules if one in self._trained),
         )
 
     @property
@@ -217,11 +238,11 @@ class LinearHooks:
 
     def _examples(self) -> int:
         """B, on which the layers agree; refuse a layer that had no backward pass."""
-        missing = [name for name in self._modules if name not in self._layers]
+        missing = [name for name in self.modules if name not in self._layers]
         if missing:
             raise ValueError(
                 f"modules: expected a backward pass through every layer, got none at {missing[0]} "
-                f"({len(missing)} of {len(self._modules)}; not used in the forward pass, run under "
+                f"({len(missing)} of {len(self.modules)}; not used in the forward pass, run under "
                 "torch.no_grad, or behind reentrant checkpoints of inputs without a gradient)"
             )
         return next(iter(self._layers.values())).examples
@@ -241,14 +262,14 @@ class LinearHooks:
                     f"modules: expected one backward pass per entry, got a second at {name} (or a "
                     "layer that two reentrant checkpoints use: take use_reentrant=False)"
                 )
-            layer = self._layers.setdefault(name, LayerGradients(out, width))
             rows, columns = sequences(name, gradients, inputs)
-            known = next(iter(self._layers.values()))
-            if known is not layer and known.examples != rows.shape[0]:
+            first = next(iter(self._layers), name)
+            if self._layers and self._layers[first].examples != rows.shape[0]:
                 raise ValueError(
                     "modules: expected inputs whose first dimension is the batch, got "
-                    f"{known.examples} at {next(iter(self._layers))} and {rows.shape[0]} at {name}"
+                    f"{self._layers[first].examples} at {first} and {rows.shape[0]} at {name}"
                 )
+            layer = self._layers.setdefault(name, LayerGradients(out, width))
             layer.add(rows, columns)
             if name in self._trained:
                 self._bias_sums.setdefault(name, BiasGradients()).add(rows)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
@@ -37,6 +37,11 @@ def widths(name: str, module: nn.Module) -> tuple[int, int]:
     if written is not None and type(module).forward is written.Conv1D.forward:
         return int(weight.shape[1]), int(weight.shape[0])
     raise ValueError(f"modules: {LINEAR} at {name}, got {type(module).__name__}")
+
+
+def turned(module: nn.Module, values: Tensor) -> Tensor:
+    """Return (…, out, in) of a linear layer's weight as it keeps it, (in, out) in ``Conv1D``."""
+    return values if type(module).forward is nn.Linear.forward else values.mT
 
 
 def refuse_tied(modules: Mapping[str, nn.Module]) -> None:

@@ -29,7 +29,8 @@ def one_per_example(losses: Tensor) -> None:
         )
     if not losses.requires_grad:
         raise ValueError("losses: expected losses that depend on a layer, got none that does")
-    finite = torch.isfinite(losses.detach())
+    values = losses.detach()
+    finite = torch.isfinite(values)
     if not bool(finite.all()):
         where = int(torch.argmin(finite.to(torch.uint8)))
-        raise ValueError(f"losses: expected finite losses, got {float(losses[where])} at {where}")
+        raise ValueError(f"losses: expected finite losses, got {float(values[where])} at {where}")
