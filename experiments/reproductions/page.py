@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapters_shared import game_page
+from adapters_shared import game_page, heads_page, language_page
 from hidden_shared import layers_page, middle_page
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
@@ -14,7 +14,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
 OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
-`hidden-layers`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`) runs one of these
+`hidden-layers`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`,
+`adapters-frozen-features`, `adapters-language`) runs one of these
 and writes `experiments/results/NAME.json`, most of them a figure too;
 `make experiments NAME=reproductions` renders this page from what is there. No number on it is typed
 by hand. `--fast` is a smoke test and publishes nothing.
@@ -39,5 +40,7 @@ def text() -> str:
         *accuracy_page.sections(),
         *poisoning_page.sections(),
         *game_page.sections(),
+        *heads_page.sections(),
+        *language_page.sections(),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"
