@@ -53,8 +53,8 @@ def story(result: dict[str, Any]) -> str:
 {100 * result["network"]:.1f}%) gives 512 features; a linear head is trained from zero on
 {sizes["records"]:,} private images, q = {sizes["rate"]:g}, T = {sizes["steps"]},
 δ = {result["delta"]:g}, gradient descent. Every way's rate and clip are tuned alike for every ε on
-{sizes["tuning"]:,} public images, by a grid that goes on until the best lies inside; means ± standard
-errors of {sizes["seeds"]} seeds on 5,000 other images. Without noise and clipping:
+{sizes["tuning"]:,} public images, by a grid that goes on until the best lies inside; means ±
+standard errors of {sizes["seeds"]} seeds on 5,000 other images. Without noise and clipping:
 {_accuracy(result["clean"])}. M2 is the noisy projection with a fresh A each step, by the exact
 account and by the published one; the principal A are directions of the public tuning images."""
 

@@ -40,13 +40,14 @@ def story(result: dict[str, Any]) -> str:
     """Return the scale and what is measured."""
     sizes = result["sizes"]
     before = result["rows"][0]["told"].removeprefix("Before training: ").rstrip(".")
-    return f"""`tacit/small` (5.8 million parameters) is adapted to {sizes["text"].replace("_", " ")},
-{sizes["records"]:,} records of {sizes["length"]} tokens, by DP-LoRA-FA of rank {sizes["rank"]} on
+    text = sizes["text"].replace("_", " ")
+    return f"""`tacit/small` (5.8 million parameters) is adapted to {text}, {sizes["records"]:,} records of {sizes["length"]} tokens, by DP-LoRA-FA of rank {sizes["rank"]} on
 every linear layer, {sizes["steps"]} steps of {sizes["batch"]} expected records, Adam,
 δ = {result["delta"]:g}; without noise by the same at a third of the rate. Fair coins put half of
-{sizes["canaries"]} canaries (a sentence with six secret digits, one copy each) among them. Held-out
-loss in nats a token ({before} before training); exposure in bits, a mean over canaries; coins guessed
-by each canary's gradient against what the run added, with what the certificate leaves at even odds."""
+{sizes["canaries"]} canaries (a sentence with six secret digits, one copy each) among them.
+Held-out loss in nats a token ({before} before training); exposure in bits, a mean over canaries;
+coins guessed by each canary's gradient against what the run added, with what the certificate
+leaves at even odds."""
 
 
 def verdict(result: dict[str, Any]) -> str:
