@@ -17,6 +17,7 @@ PACKAGES = sorted(
 MEASURED, BOUNDED, PROMISED = 0.95, 0.99, 0.999
 CONFIDENCE = {
     "tacit": PROMISED,
+    "tacit.adapters": MEASURED,
     "tacit.attacks": MEASURED,
     "tacit.classifiers": PROMISED,
     "tacit.design": BOUNDED,

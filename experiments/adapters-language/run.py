@@ -106,7 +106,7 @@ def row(place: str, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, A
         "bits": {
             side: _mean(found.bits[inside == member]) for side, member in SIDES.items()
         },
-        "attack": release.attacks[0].success.to_dict(),
+        "attack": max(release.attacks, key=lambda one: one.success.value).success.to_dict(),
         "certified": release.guarantees[0].success if epsilon is not None else 1.0,
         "audit": next(note for note in release.notes if note.startswith("Audit")),
     }  # fmt: skip

@@ -41,13 +41,14 @@ def story(result: dict[str, Any]) -> str:
     sizes = result["sizes"]
     before = result["rows"][0]["told"].removeprefix("Before training: ").rstrip(".")
     text = sizes["text"].replace("_", " ")
-    return f"""`tacit/small` (5.8 million parameters) is adapted to {text}, {sizes["records"]:,} records of {sizes["length"]} tokens, by DP-LoRA-FA of rank {sizes["rank"]} on
+    return f"""`tacit/small` (5.8 million parameters) is adapted to {text},
+{sizes["records"]:,} records of {sizes["length"]} tokens, by DP-LoRA-FA of rank {sizes["rank"]} on
 every linear layer, {sizes["steps"]} steps of {sizes["batch"]} expected records, Adam,
 δ = {result["delta"]:g}; without noise by the same at a third of the rate. Fair coins put half of
 {sizes["canaries"]} canaries (a sentence with six secret digits, one copy each) among them.
 Held-out loss in nats a token ({before} before training); exposure in bits, a mean over canaries;
-coins guessed by each canary's gradient against what the run added, with what the certificate
-leaves at even odds."""
+coins guessed by the better of two attackers, by how far a canary's loss fell and by its gradient
+against what the run added, with what the certificate leaves at even odds."""
 
 
 def verdict(result: dict[str, Any]) -> str:

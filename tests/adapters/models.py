@@ -7,7 +7,7 @@ from tacit.adapters import DPLoRAFA
 SIZES = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
          "max_position_embeddings": 32, "intermediate_size": 48}  # fmt: skip
 # With every record in every step the account is a closed form.
-FAST = {"noise_multiplier": 2.0, "delta": 1e-3, "steps": 2, "optimizer": "sgd", "rate": 0.1}
+FAST = {"multiplier": 2.0, "delta": 1e-3, "steps": 2, "optimizer": "sgd", "rate": 0.1}
 
 
 def gpt2():

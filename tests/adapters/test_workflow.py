@@ -86,7 +86,7 @@ def test_a_clipped_step_is_the_sum_of_clipped_gradients():
     projections = {"0": torch.randn(2, 6), "2": torch.randn(2, 8)}
     prepared = prepare_adapter(
         model, (inputs, targets), DPLoRAFA(rank=2, clip=0.05), projections=projections,
-        noise_multiplier=1e-9, delta=1e-3, steps=1, optimizer="sgd", rate=0.3, micro_batch=5,
+        multiplier=1e-9, delta=1e-3, steps=1, optimizer="sgd", rate=0.3, micro_batch=5,
     )  # fmt: skip
     prepared.draw()
     plain = network().double()
@@ -114,7 +114,7 @@ def test_what_is_published_has_the_noise_that_is_certified():
         prepared = prepare_adapter(
             network(), supervised(), DPLoRAFA(rank=2, clip=0.2),
             projections={"0": torch.ones(2, 6), "2": torch.eye(2, 8)},
-            noise_multiplier=3.0, delta=1e-3, steps=1, optimizer="sgd", rate=0.5, rng=seed,
+            multiplier=3.0, delta=1e-3, steps=1, optimizer="sgd", rate=0.5, rng=seed,
         )  # fmt: skip
         prepared.draw()
         drawn.append(
@@ -165,7 +165,7 @@ def test_noise_once_at_the_end_of_convex_steps():
     inputs, targets = supervised()
     inputs = inputs / inputs.norm(dim=1, keepdim=True)
     method = WithoutClipping(rank=4, bound=math.sqrt(2) * 1.001, smoothness=0.5)
-    wanted = {"noise_multiplier": 8.0, "delta": 1e-3, "steps": 4, "optimizer": "sgd"}
+    wanted = {"multiplier": 8.0, "delta": 1e-3, "steps": 4, "optimizer": "sgd"}
     release = fit(head, (inputs, targets), method, rate=0.2, **wanted)
     held = release.settings["condition"]
     from tacit.accounting import gaussian

@@ -14,6 +14,8 @@ from scipy import special
 from torch import Tensor
 
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer, matrix
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
 from tacit.adapters.methods import Clipped, Method, WithoutClipping
 from tacit.attacks.membership.roc import truth_values
 
@@ -22,6 +24,8 @@ Labels = npt.NDArray[np.int64]
 TINY = 1e-30
 
 
+@short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Heads:
     """Linear heads that were trained side by side.

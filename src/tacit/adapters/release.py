@@ -63,7 +63,7 @@ class AdapterRelease(Release):
         method: its name.
         settings: of the method.
         schedule: sampling rate, steps and widths.
-        noise_multiplier: of the noise; None where there is none.
+        noise_multiplier: of the noise; 0 where there is none.
         delta: δ at which ε is told.
         layers: names of what is adapted.
         guarantees: what is certified, the headline first.
@@ -81,7 +81,7 @@ class AdapterRelease(Release):
     method: str
     settings: Mapping[str, Any]
     schedule: Schedule
-    noise_multiplier: float | None
+    noise_multiplier: float
     delta: float
     layers: tuple[str, ...]
     guarantees: tuple[Guarantee, ...]
@@ -99,7 +99,7 @@ class AdapterRelease(Release):
     @property
     def form(self) -> Form:
         """The release as report, gate, ledger and commands read it."""
-        protected = self.noise_multiplier is not None
+        protected = self.noise_multiplier > 0.0
         return Form(
             kind="adapter",
             title=self.title,
@@ -155,19 +155,19 @@ def settings_of(method: Method) -> dict[str, Any]:
 
 
 def certified(
-    method: Method, schedule: Schedule, noise_multiplier: float | None, delta: float
+    method: Method, schedule: Schedule, noise_multiplier: float, delta: float
 ) -> tuple[Guarantee, ...]:
     """Return the success at even odds and (ε, δ) of a run; ε = ∞ without noise.
 
     Args:
         method: of the run.
         schedule: of the run.
-        noise_multiplier: of its noise; None without.
+        noise_multiplier: of its noise; 0 without.
         delta: δ.
 
     Source: lora-privacy, Algorithms 2 to 4; the Neyman-Pearson lemma.
     """
-    if noise_multiplier is None:
+    if noise_multiplier == 0.0:
         return (
             ApproximateDP(
                 epsilon=math.inf,
@@ -238,10 +238,9 @@ def _check(release: AdapterRelease) -> None:
     if kind is None:
         raise ValueError(f"description.method: expected one of {', '.join(METHODS)}")
     method = kind(**release.settings)
-    if (kind is LoRAFA) != (release.noise_multiplier is None):
+    non_negative("description.noise_multiplier", release.noise_multiplier)
+    if (kind is LoRAFA) != (release.noise_multiplier == 0.0):
         raise ValueError("description.noise_multiplier: expected one for every method with noise")
-    if release.noise_multiplier is not None:
-        non_negative("description.noise_multiplier", release.noise_multiplier)
     if release.seed is not None:
         integer("description.seed", release.seed, minimum=0, maximum=None)
         if not release.reproducible:
@@ -251,7 +250,7 @@ def _check(release: AdapterRelease) -> None:
     told = certified(method, release.schedule, release.noise_multiplier, release.delta)
     if not _same(release.guarantees, told):
         raise ValueError("description.guarantees: expected what the settings certify, got others")
-    first = PUBLISHED if release.noise_multiplier is not None else UNPROTECTED
+    first = PUBLISHED if release.noise_multiplier > 0.0 else UNPROTECTED
     if release.notes[:1] != (first,):
         raise ValueError("description.notes: expected what may be published first, got another")
 

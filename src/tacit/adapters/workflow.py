@@ -46,7 +46,7 @@ def prepare_adapter(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
-    noise_multiplier: float | None = None,
+    multiplier: float | None = None,
     steps: int = 100,
     batch: int | None = None,
     rate: float | None = None,
@@ -80,7 +80,7 @@ def prepare_adapter(
         method: `DPSGD`, `DPLoRAFA`, `NoisyProjection`, `WithoutClipping` or `LoRAFA`.
         epsilon: ε > 0 in nats, with ``delta``; inf for `LoRAFA`.
         delta: δ in (0, 1), below 1/n to mean something.
-        noise_multiplier: instead of ε.
+        multiplier: of the noise, over the clip, instead of ε.
         steps: T.
         batch: expected records in a step; all of them when left out.
         rate: learning rate; .01 for ``"adam"``, .5 for ``"sgd"``.
@@ -149,13 +149,13 @@ def prepare_adapter(
             rank_one=_vectors(network, layers, given, rows),
         )
         chosen = _conditioned(method, layers, schedule, moved, size, count, optimizer, momentum)
-        multiplier = _multiplier(chosen, schedule, epsilon, failure, noise_multiplier)
+        noise = _multiplier(chosen, schedule, epsilon, failure, multiplier)
         settings = Settings(
             method=chosen,
             sampling_rate=schedule.sampling_rate,
             steps=schedule.steps,
             expected=float(size),
-            noise_std=0.0 if multiplier is None else multiplier * chosen.noise_scale,
+            noise_std=noise * chosen.noise_scale,
             micro_batch=integer("micro_batch", micro_batch, minimum=1),
             autocast=precision == "bfloat16",
         )
@@ -168,7 +168,7 @@ def prepare_adapter(
         attached.off()
         network.train(was_training)
         raise
-    guarantees = certified(chosen, schedule, multiplier, failure)
+    guarantees = certified(chosen, schedule, noise, failure)
     identity = _identity(network, layers, rows, settings, optimizer, moved, momentum, seed)
 
     def released(adapter: str, before: Quality | None) -> AdapterRelease:
@@ -178,7 +178,7 @@ def prepare_adapter(
             method=chosen.name,
             settings=settings_of(chosen),
             schedule=schedule,
-            noise_multiplier=multiplier,
+            noise_multiplier=noise,
             delta=failure,
             layers=tuple(layer.name for layer in layers),
             guarantees=guarantees,
@@ -186,7 +186,7 @@ def prepare_adapter(
             model=identity["model"],
             attacks=(),
             use=() if after is None else after.uses(),
-            notes=_notes(multiplier, before, run),
+            notes=_notes(noise, before, run),
             reproducible=seed is not None,
             seed=seed,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -205,7 +205,7 @@ def prepare_adapter(
     )
     return PreparedAdapter(
         guarantees=guarantees,
-        spends=guarantees[-1:] if multiplier is not None else (),
+        spends=guarantees[-1:] if noise else (),
         expected=(),
         description=f"an adapter of {len(layers)} layers by {chosen.name}, {steps} steps",
         reproducible=seed is not None,
@@ -356,18 +356,18 @@ def _multiplier(
     epsilon: float | None,
     delta: float,
     multiplier: float | None,
-) -> float | None:
+) -> float:
     if isinstance(method, LoRAFA):
         if multiplier is not None or epsilon not in (None, float("inf")):
             raise ValueError(
                 f"epsilon: expected inf for {method.name}, got {shown(epsilon)}; choose a method "
                 "that adds noise"
             )
-        return None
+        return 0.0
     if (epsilon is None) == (multiplier is None):
-        raise ValueError("epsilon, noise_multiplier: expected exactly one of the two")
+        raise ValueError("epsilon, multiplier: expected exactly one of the two")
     if multiplier is not None:
-        return positive("noise_multiplier", multiplier)
+        return positive("multiplier", multiplier)
     return method.noise_multiplier(positive("epsilon", epsilon), delta, schedule)
 
 
@@ -408,8 +408,8 @@ def _folder(
     return check_new_folder("save", save)
 
 
-def _notes(multiplier: float | None, before: Quality | None, run: Run) -> tuple[str, ...]:
-    told = [PUBLISHED if multiplier is not None else UNPROTECTED]
+def _notes(multiplier: float, before: Quality | None, run: Run) -> tuple[str, ...]:
+    told = [PUBLISHED if multiplier else UNPROTECTED]
     if before is not None:
         told.append(f"Before training: {before.describe()}.")
     share = run.clipped_share()

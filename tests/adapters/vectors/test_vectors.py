@@ -38,7 +38,7 @@ def test_no_pair_of_neighbouring_means_points_further_apart():
 @pytest.mark.parametrize("alignment", [-0.5, 0.2, 0.9])
 def test_noise_raises_the_cosine_but_for_the_failures(dim, alignment):
     noise, failure, trials = 2.5, 0.02, 40_000
-    raised = raised_alignment(alignment, noise=noise, dim=dim, failure=failure)
+    raised = raised_alignment(alignment, noise=noise, dim=dim, confidence=1 - failure)
     source = np.random.default_rng(1)
     for rho in (alignment, (1 + alignment) / 2):
         one, other = np.zeros(dim), np.zeros(dim)
@@ -67,8 +67,8 @@ def test_what_is_drawn_has_the_law_of_the_projection():
 
 def test_noise_costs_its_failure_and_gains_alignment():
     plain = VectorProjection(rank=8, alignment=0.3).profile(200)
-    noisy = VectorProjection(rank=8, alignment=0.3, noise=3.0, failure=1e-5).profile(200)
-    raised = raised_alignment(0.3, noise=3.0, dim=200, failure=1e-5)
+    noisy = VectorProjection(rank=8, alignment=0.3, noise=3.0, confidence=1 - 1e-5).profile(200)
+    raised = raised_alignment(0.3, noise=3.0, dim=200, confidence=1 - 1e-5)
     exact = vector_projection(dim=200, rank=8, alignment=raised)
     for epsilon in (0.5, 2.0, 8.0):
         assert noisy.delta(epsilon) >= exact.delta(epsilon) + 0.99e-5

@@ -22,6 +22,8 @@ from tacit._ground.checks import (
     positive,
     vector,
 )
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
 from tacit.adapters.game.updates import update_log_ratio
 from tacit.adapters.methods import Clipped, Method
 
@@ -29,6 +31,8 @@ from tacit.adapters.methods import Clipped, Method
 ENTRIES = 2**24
 
 
+@short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlayedHeads:
     """Linear heads, every other one trained with the canary.

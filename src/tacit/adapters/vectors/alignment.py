@@ -58,19 +58,19 @@ def mean_alignment(count: int, *, bound: float, least_norm: float) -> float:
     return -1.0 if half >= 1.0 else 1.0 - 2.0 * half**2 * (1 + 4 * EPS) - EPS
 
 
-def raised_alignment(alignment: float, *, noise: float, dim: int, failure: float) -> float:
+def raised_alignment(alignment: float, *, noise: float, dim: int, confidence: float) -> float:
     """Bound the cosine from below after ``v ↦ (v + γu)/‖v + γu‖``, u uniform on the sphere.
 
     With c = √((1 + ρ)/2) and u₁ the part of u along v + v', the cosine with the same u in both is
     at least ``(ρ + γ² + 2γcu₁)/(1 + γ² + 2γcu₁)``, which grows with u₁; u₁² is Beta(½, (d−1)/2),
-    and with t its quantile u₁ >= −t but with probability ``failure``. The hockey-stick divergence
-    is jointly convex: δ of the release is at most δ at this cosine, plus the failure.
+    and with t its quantile u₁ >= −t but with probability 1 − ``confidence``. The hockey-stick
+    divergence is jointly convex: δ is at most δ at this cosine, plus that probability.
 
     Args:
         alignment: ρ in [−1, 1], of the vectors.
         noise: γ > 0.
         dim: d >= 2.
-        failure: δ' in (0, 1).
+        confidence: in (0, 1), that the cosine is raised so far.
 
     Returns:
         The raised ρ, rounded down; ρ itself where nothing is gained.
@@ -79,14 +79,15 @@ def raised_alignment(alignment: float, *, noise: float, dim: int, failure: float
         ValueError: an argument is outside its range.
 
     Example:
-        >>> round(raised_alignment(0.5, noise=2.0, dim=1000, failure=1e-6), 3)
+        >>> round(raised_alignment(0.5, noise=2.0, dim=1000, confidence=1 - 1e-6), 3)
         0.888
 
     Source: lora-privacy, Lemma 10, with the exact law of u₁ and vectors of one norm.
     """
     before = in_interval("alignment", alignment, -1.0, 1.0)
     size, width = positive("noise", noise), integer("dim", dim, minimum=2)
-    chance = in_interval("failure", failure, 0.0, 1.0, open_low=True, open_high=True)
+    sure = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    chance = 1.0 - sure
     if before == 1.0 or chance >= 0.5:
         return before
     farthest = math.sqrt(float(stats.beta.isf(2 * chance, 0.5, (width - 1) / 2))) * (1 + 1e-9)

@@ -22,7 +22,7 @@ class VectorProjection:
         rank: r >= 1.
         alignment: ρ, a bound from below on the cosine of neighbours' vectors.
         noise: γ >= 0: first ``v ↦ (v + γu)/‖v + γu‖``, u uniform on the sphere, which raises ρ.
-        failure: δ' for which u lies badly, with ``noise``.
+        confidence: with ``noise``, that u does not lie badly; what is missing to 1 is added to δ.
 
     Raises:
         ValueError: an argument is outside its range, or an alignment that was measured.
@@ -40,13 +40,16 @@ class VectorProjection:
     rank: int
     alignment: float
     noise: float = 0.0
-    failure: float = 1e-6
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         integer("rank", self.rank, minimum=1)
         checked_alignment(self.alignment)
         in_interval("noise", self.noise, 0.0, float("inf"), open_high=True)
-        in_interval("failure", self.failure, 0.0, 1.0, open_low=True, open_high=True)
+        if (self.confidence is None) == bool(self.noise):
+            raise ValueError("confidence: expected one with noise and none without")
+        if self.confidence is not None:
+            in_interval("confidence", self.confidence, 0.0, 1.0, open_low=True, open_high=True)
 
     def profile(self, dim: int) -> PrivacyProfile:
         """Return the profile of one release of a vector of d entries.
@@ -57,11 +60,13 @@ class VectorProjection:
         width = integer("dim", dim, minimum=2)
         if self.rank > width:
             raise ValueError(f"rank: expected at most the {width} dimensions, got {self.rank}")
-        if not self.noise:
+        if self.confidence is None:
             return vector_projection(dim=width, rank=self.rank, alignment=self.alignment)
-        raised = raised_alignment(self.alignment, noise=self.noise, dim=width, failure=self.failure)
+        raised = raised_alignment(
+            self.alignment, noise=self.noise, dim=width, confidence=self.confidence
+        )
         plain = vector_projection(dim=width, rank=self.rank, alignment=raised)
-        lost = self.failure if raised > self.alignment else 0.0
+        lost = 1.0 - self.confidence if raised > self.alignment else 0.0
         return profile_from_curves(
             lambda epsilons: np.minimum(plain.forward(epsilons) + lost, 1.0),
             name=f"{plain.name}, after noise {self.noise:g}",

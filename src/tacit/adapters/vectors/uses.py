@@ -11,11 +11,15 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, integer, matrix, positive, vector
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile
 from tacit.adapters.vectors.alignment import mean_alignment
 from tacit.adapters.vectors.projection import VectorProjection
 
 
+@short_repr
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Projected:
     """Released vectors and what they certify together.
@@ -53,6 +57,7 @@ def project_prototypes(
     bound: float,
     least_norm: float,
     noise: float = 0.0,
+    confidence: float | None = None,
     rng: RandomSource = None,
 ) -> Projected:
     """Release the direction of every class's mean, each through its own secret projection.
@@ -68,6 +73,7 @@ def project_prototypes(
         least_norm: c₀: data sets in which a clipped mean is shorter are not covered, and these are
             refused if they are one.
         noise: γ that raises the alignment.
+        confidence: as `VectorProjection` takes it, with ``noise``.
         rng: seed or generator, which voids the guarantee.
 
     Returns:
@@ -98,6 +104,7 @@ def project_prototypes(
         rank=rank,
         alignment=mean_alignment(int(counts.min()), bound=longest, least_norm=least),
         noise=noise,
+        confidence=confidence,
     )
     profile = mechanism.profile(rows.shape[1])
     means = np.stack([clipped[classes == name].mean(axis=0) for name in names])
