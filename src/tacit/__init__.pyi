@@ -1,6 +1,7 @@
 """Decide what a release says, prove it, attack it before you ship it."""
 
 from . import accounting as accounting
+from . import adapters as adapters
 from . import attacks as attacks
 from . import classifiers as classifiers
 from . import compute as compute

@@ -76,6 +76,9 @@ class Run:
         if isinstance(settings.method, WithoutClipping):
             watched = {layer.name: layer.base for layer in layers}
         self._watched = watched
+        # factors that hooks add to a plain module are not in it
+        inside = {id(one) for one in watched.values()} <= {id(one) for one in model.modules()}
+        self._hooks = LinearHooks(watched, model=model if inside else None)
         self._total: dict[str, Tensor] = {}
 
     def step(self) -> None:
@@ -150,7 +153,7 @@ class Run:
     def gradients(self, part: Tensor) -> LinearHooks:
         """Return the per-example gradients of some records."""
         rows = taken(self.rows, part, self._device)
-        hooks = LinearHooks(self._watched)
+        hooks = self._hooks
         with hooks:
             with self._precision():
                 outputs = self.task.outputs(self.model, rows)
