@@ -13,7 +13,17 @@ from torch import Tensor, nn
 from tacit._ground.checks import Array, integer
 from tacit.adapters.methods import Method
 from tacit.adapters.release import AdapterRelease
-from tacit.adapters.tasks import INPUTS, LABELS, MASK, TARGETS, TOKENS, Rows, records, vocabulary
+from tacit.adapters.tasks import (
+    INPUTS,
+    LABELS,
+    MASK,
+    TARGETS,
+    TOKENS,
+    Rows,
+    check_records,
+    records,
+    vocabulary,
+)
 from tacit.adapters.workflow import prepare_adapter
 from tacit.attacks import audit_one_run, coins, random_tokens
 from tacit.attacks.intervals import proportion_interval
@@ -53,7 +63,8 @@ def audit_adapter(
         settings: the other arguments of `prepare_adapter`; nothing is saved.
 
     Returns:
-        The release of the audited run, with the attacks and what they prove.
+        The release of the audited run, with the attacks and what they prove; the model is as it
+        was.
 
     Raises:
         ValueError: as `prepare_adapter`, or fewer than four canaries.
@@ -74,8 +85,11 @@ def audit_adapter(
     seed = None if rng is None else integer("rng", rng, minimum=0)
     made = _canaries(model, rows, canaries, seed)
     count = len(next(iter(made.values())))
-    if count < LEAST or set(made) != set(rows):
-        raise ValueError(f"canaries: expected at least {LEAST} records like the data, got {count}")
+    shapes = [{name: held.shape[1:] for name, held in part.items()} for part in (made, rows)]
+    if count < LEAST or shapes[0] != shapes[1]:
+        raise ValueError(
+            f"canaries: expected at least {LEAST} records of the shapes of the data, got {count}"
+        )
     inside = coins(count, seed)
     learned = {
         name: torch.cat([value, made[name][torch.from_numpy(inside)].to(value.dtype)])
@@ -84,8 +98,12 @@ def audit_adapter(
     given: Any = learned if TOKENS in learned else (learned[INPUTS], learned[TARGETS])
     prepared = prepare_adapter(model, given, method, rng=seed, **settings)
     scorer = _Scorer(prepared, made)
-    release = prepared.draw()
-    scores = scorer.scores()
+    try:
+        release = prepared.draw()
+        scores = scorer.scores()
+    finally:
+        # what learned the canaries, and the records at no cost, stays nowhere
+        scorer.restore()
     quarter, half, delta = max(1, count // 4), count // 2, release.delta or 1e-5
     audit = audit_one_run(scores, inside, top=quarter, bottom=quarter, delta=delta)
     whole = audit_one_run(scores, inside, top=half, bottom=count - half, delta=delta)
@@ -112,6 +130,9 @@ class _Scorer:
     def __init__(self, prepared: Any, canaries: Rows) -> None:
         self._run = prepared.session.run
         start = {one.name: one.trained.detach().clone() for one in self._run.layers}
+        check_records("canaries", self._run.model, self._run.task, canaries)
+        self._attached = prepared.session.attached
+        self._attached.on()
         own, self._run.rows = self._run.rows, canaries
         count = len(next(iter(canaries.values())))
         self._start, self._gradients = start, []
@@ -119,8 +140,18 @@ class _Scorer:
             for part in torch.split(torch.arange(count), TOGETHER):
                 held = self._run.gradients(part).gradients()
                 self._gradients.append({name: value.cpu() for name, value in held.items()})
+        except BaseException:
+            self._attached.off()
+            raise
         finally:
             self._run.rows = own
+
+    def restore(self) -> None:
+        """Leave the model as it was before training."""
+        self._attached.off()
+        with torch.no_grad():
+            for layer in self._run.layers:
+                layer.trained.copy_(self._start[layer.name])
 
     def scores(self) -> Array:
         """Return (m,): higher for those that look in."""
