@@ -31,7 +31,7 @@ from tacit.adapters.run import Run, Settings, make_optimizer
 from tacit.adapters.sampling import StepRandomness
 from tacit.adapters.saving import matrix_of
 from tacit.adapters.session import PreparedAdapter, Session
-from tacit.adapters.tasks import Loss, Rows, Task, records, task_of
+from tacit.adapters.tasks import Loss, Rows, Task, check_records, records, task_of
 from tacit.models.small.storage import check_new_folder
 
 OPTIMIZERS = ("sgd", "adam")
@@ -133,15 +133,15 @@ def prepare_adapter(
     failure = _delta(delta, method)
     seed = None if rng is None else integer("rng", rng, minimum=0)
     target = _folder(save, checkpoint, method, unprotected)
+    others = None if held_out is None else records(held_out)
     network, layers, attached = _layers(model, targets, method, projections, seed)
     was_training, given = network.training, task_of(network, rows, task, loss)
     network.eval()
-    given.check(network, rows)
-    others = None if held_out is None else records(held_out)
-    if others is not None:
-        given.check(network, others)
     attached.on()
     try:
+        check_records("data", network, given, rows)
+        if others is not None:
+            check_records("held_out", network, given, others)
         schedule = Schedule(
             sampling_rate=size / count,
             steps=integer("steps", steps, minimum=1),
@@ -165,9 +165,11 @@ def prepare_adapter(
         )  # fmt: skip
         check_alone(run.gradients, count)
     except BaseException:
-        attached.off()
         network.train(was_training)
         raise
+    finally:
+        # put on again by draw
+        attached.off()
     guarantees = certified(chosen, schedule, multiplier, failure)
     identity = _identity(network, layers, rows, settings, optimizer, moved, momentum, seed)
 
@@ -270,7 +272,7 @@ def _layers(
         raise ValueError(f"model: expected the module itself, got a {type(model).__name__}")
     _check_dtype(model, method)
     if not hasattr(model, "peft_config"):
-        given = None if projections is None else dict(projections)
+        given = _projections(projections)
         layers = plain_layers(model, targets, method, projections=given, rng=seed)
         return model, layers, Attached(layers)
     if projections is not None or targets != "all":
@@ -279,6 +281,11 @@ def _layers(
         )
     layers = peft_layers(model)
     if method.full:
+        if any(bool(layer.trained.any()) for layer in layers):
+            raise ValueError(
+                f"model: expected B of zeros for {method.name}, which trains W, got another; merge "
+                "the adapter first"
+            )
         names, plain = [layer.name for layer in layers], model.unload()  # type: ignore[operator]
         layers = plain_layers(plain, names, method)
         return plain, layers, Attached(layers)
@@ -288,6 +295,12 @@ def _layers(
             f"method: expected the rank of the model's A, {shown(sorted(ranks))}, got {method.rank}"  # type: ignore[attr-defined]
         )
     return model, layers, Attached([])
+
+
+def _projections(given: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(f"projections: expected A of layers by name, got {type(given).__name__}")
+    return None if given is None else dict(given)
 
 
 def _check_dtype(model: nn.Module, method: Method) -> None:
@@ -393,6 +406,11 @@ def _folder(
     unprotected: bool,
 ) -> Path | None:
     boolean("unprotected", unprotected)
+    if checkpoint is not None and checkpoint == save:
+        raise ValueError("checkpoint: expected another folder than save, got the same")
+    for name, given in (("save", save), ("checkpoint", checkpoint)):
+        if given is not None and (given == "" or not isinstance(given, (str, os.PathLike))):
+            raise ValueError(f"{name}: expected a file path, a folder's, got {shown(given)}")
     if save is None:
         return None
     if isinstance(method, LoRAFA) and not unprotected:
