@@ -101,6 +101,8 @@ def test_an_audit_leaves_no_trace_on_the_model(method):
     before = outputs(model)
     audit_adapter(model, supervised(), method, canaries=8, **FAST)
     assert torch.equal(outputs(model), before)
+    audit_adapter(model, supervised(), method, canaries=8, keep=True, **FAST)
+    assert not torch.equal(outputs(model), before)
 
 
 def test_canaries_of_another_shape():

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import Array, integer
+from tacit._ground.checks import Array, boolean, integer
 from tacit.adapters.methods import Method
 from tacit.adapters.release import AdapterRelease
 from tacit.adapters.tasks import (
@@ -44,6 +44,7 @@ def audit_adapter(
     method: Method,
     *,
     canaries: Any = 64,
+    keep: bool = False,
     rng: int | None = None,
     **settings: Any,
 ) -> AdapterRelease:
@@ -59,12 +60,13 @@ def audit_adapter(
         method: as `prepare_adapter` takes it.
         canaries: records like those of ``data``, or how many to make: uniform tokens, or Gaussian
             inputs with uniform classes.
+        keep: leave the model trained, to measure more on it; it must not be trained on then.
         rng: a seed voids the guarantee of what is trained here, which is not published anyway.
         settings: the other arguments of `prepare_adapter`; nothing is saved.
 
     Returns:
         The release of the audited run, with the attacks and what they prove; the model is as it
-        was.
+        was, unless kept.
 
     Raises:
         ValueError: as `prepare_adapter`, or fewer than four canaries.
@@ -81,7 +83,7 @@ def audit_adapter(
     """
     if "save" in settings or "checkpoint" in settings:
         raise ValueError("save, checkpoint: expected none, an audited adapter has learned canaries")
-    rows = records(data)
+    rows, kept = records(data), boolean("keep", keep)
     seed = None if rng is None else integer("rng", rng, minimum=0)
     made = _canaries(model, rows, canaries, seed)
     count = len(next(iter(made.values())))
@@ -101,7 +103,10 @@ def audit_adapter(
     try:
         release = prepared.draw()
         scores = scorer.scores()
-    finally:
+    except BaseException:
+        scorer.restore()
+        raise
+    if not kept:
         # what learned the canaries, and the records at no cost, stays nowhere
         scorer.restore()
     quarter, half, delta = max(1, count // 4), count // 2, release.delta or 1e-5
