@@ -292,7 +292,7 @@ class Without:
 
 sys.meta_path.insert(0, Without())
 """
-NEEDS_TORCH = {"estimates", "hidden_states", "models", "training"}
+NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
 ON_MODELS = {"attacks": {"SequentialAttack", "known_prefix", "sequential_decoder"}}
 
 

@@ -90,8 +90,9 @@ def row(place: str, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, A
     start = time.process_time()
     release = audit_adapter(
         model.network, learned, method,
-        canaries=made, epsilon=epsilon, delta=DELTA, steps=sizes["steps"], batch=sizes["batch"],
-        rate=sizes["rate"] if epsilon is not None else sizes["rate"] / 3, held_out=apart,
+        canaries=made, keep=True, epsilon=epsilon, delta=DELTA, steps=sizes["steps"],
+        batch=sizes["batch"], held_out=apart,
+        rate=sizes["rate"] if epsilon is not None else sizes["rate"] / 3,
         rng=SEED, progress=True,
     )  # fmt: skip
     seconds = time.process_time() - start

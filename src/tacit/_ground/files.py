@@ -94,19 +94,26 @@ def atomic_stream(
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def held(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold an advisory lock that stands for a file, in an empty file of its own beside it.
 
     The kernel frees it when the process dies. The file itself is replaced when it is written, so
     that a lock on it would be lost. A system without such locks gives none: there, one process at
     a time is up to the caller.
+
+    Args:
+        path: of the file.
+        wait: whether to wait for another process that holds it.
+
+    Raises:
+        BlockingIOError: another process holds it, and nobody waits.
     """
     if fcntl is None:
         yield
         return
     descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         # said aloud, because a child forked meanwhile would hold it by its copy of the descriptor

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import Array, integer
+from tacit._ground.checks import Array, boolean, integer
 from tacit.adapters.methods import Method
 from tacit.adapters.release import AdapterRelease
 from tacit.adapters.tasks import (
@@ -20,6 +20,7 @@ from tacit.adapters.tasks import (
     TARGETS,
     TOKENS,
     Rows,
+    check_records,
     records,
     taken,
     vocabulary,
@@ -44,6 +45,7 @@ def audit_adapter(
     method: Method,
     *,
     canaries: Any = 64,
+    keep: bool = False,
     rng: int | None = None,
     **settings: Any,
 ) -> AdapterRelease:
@@ -60,11 +62,13 @@ def audit_adapter(
         method: as `prepare_adapter` takes it.
         canaries: records like those of ``data``, or how many to make: uniform tokens, or Gaussian
             inputs with uniform classes.
+        keep: leave the model trained, to measure more on it; it must not be trained on then.
         rng: a seed voids the guarantee of what is trained here, which is not published anyway.
         settings: the other arguments of `prepare_adapter`; nothing is saved.
 
     Returns:
-        The release of the audited run, with the attacks and what they prove.
+        The release of the audited run, with the attacks and what they prove; the model is as it
+        was, unless kept.
 
     Raises:
         ValueError: as `prepare_adapter`, or fewer than four canaries.
@@ -81,12 +85,15 @@ def audit_adapter(
     """
     if "save" in settings or "checkpoint" in settings:
         raise ValueError("save, checkpoint: expected none, an audited adapter has learned canaries")
-    rows = records(data)
+    rows, kept = records(data), boolean("keep", keep)
     seed = None if rng is None else integer("rng", rng, minimum=0)
     made = _canaries(model, rows, canaries, seed)
     count = len(next(iter(made.values())))
-    if count < LEAST or set(made) != set(rows):
-        raise ValueError(f"canaries: expected at least {LEAST} records like the data, got {count}")
+    shapes = [{name: held.shape[1:] for name, held in part.items()} for part in (made, rows)]
+    if count < LEAST or shapes[0] != shapes[1]:
+        raise ValueError(
+            f"canaries: expected at least {LEAST} records of the shapes of the data, got {count}"
+        )
     inside = coins(count, seed)
     learned = {
         name: torch.cat([value, made[name][torch.from_numpy(inside)].to(value.dtype)])
@@ -95,9 +102,17 @@ def audit_adapter(
     given: Any = learned if TOKENS in learned else (learned[INPUTS], learned[TARGETS])
     prepared = prepare_adapter(model, given, method, rng=seed, **settings)
     scorer = _Scorer(prepared, made)
-    release = prepared.draw()
+    try:
+        release = prepared.draw()
+        scores = scorer.scores()
+    except BaseException:
+        scorer.restore()
+        raise
+    if not kept:
+        # what learned the canaries, and the records at no cost, stays nowhere
+        scorer.restore()
     delta = release.delta or AUDITED_DELTA
-    guesses = {name: _Guesses.of(values, inside, delta) for name, values in scorer.scores().items()}
+    guesses = {name: _Guesses.of(values, inside, delta) for name, values in scores.items()}
     best = max(guesses.values(), key=lambda one: one.sure.epsilon_low)
     told = next(one for one in release.guarantees if isinstance(one, ApproximateDP))
     headline = release.form.headline
@@ -145,6 +160,9 @@ class _Scorer:
         self._run, self._canaries = prepared.session.run, canaries
         self._parts = torch.split(torch.arange(len(next(iter(canaries.values())))), TOGETHER)
         self._start = {one.name: one.trained.detach().clone() for one in self._run.layers}
+        check_records("canaries", self._run.model, self._run.task, canaries)
+        self._attached = prepared.session.attached
+        self._attached.on()
         self._losses = self._measured()
         own, self._run.rows = self._run.rows, canaries
         self._gradients = []
@@ -152,8 +170,18 @@ class _Scorer:
             for part in self._parts:
                 held = self._run.gradients(part).gradients()
                 self._gradients.append({name: value.cpu() for name, value in held.items()})
+        except BaseException:
+            self._attached.off()
+            raise
         finally:
             self._run.rows = own
+
+    def restore(self) -> None:
+        """Leave the model as it was before training."""
+        self._attached.off()
+        with torch.no_grad():
+            for layer in self._run.layers:
+                layer.trained.copy_(self._start[layer.name])
 
     def scores(self) -> dict[str, Array]:
         """Return (m,) for each attacker: higher for those that look in."""

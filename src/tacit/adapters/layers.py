@@ -78,10 +78,16 @@ class Attached:
         self._handles: list[Any] = []
 
     def on(self) -> None:
-        """Add the factors' outputs from now on."""
+        """Add the factors' outputs from now on.
+
+        Raises:
+            ValueError: a layer still has the adapter of an earlier run.
+        """
         if not self._handles:
+            for layer in self._layers:
+                _check_bare(layer)
             self._handles = [
-                layer.base.register_forward_hook(_adding(layer)) for layer in self._layers
+                layer.base.register_forward_hook(_Adding(layer)) for layer in self._layers
             ]
 
     def off(self) -> None:
@@ -153,6 +159,10 @@ def plain_layers(
         ValueError: a target that does not exist, is no linear layer, or shares its weight.
     """
     modules = targeted(model, targets)
+    if not modules:
+        raise ValueError(
+            "targets: expected layers with weights of their own, got none in the model"
+        )
     _check_untied(model, modules)
     rank = getattr(method, "rank", None)
     given = projections or {}
@@ -187,6 +197,8 @@ def targeted(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Mod
     linear = {name: module for name, module in model.named_modules() if _is_linear(module)}
     if not linear:
         raise ValueError(f"model: expected linear layers, got none in {type(model).__name__}")
+    if targets is None or not isinstance(targets, (str, Sequence)):
+        raise ValueError(f"targets: expected names of linear layers or 'all', got {shown(targets)}")
     if targets == "all":
         head = _token_head(model)
         shared = _tied(model, linear)
@@ -239,7 +251,12 @@ def _with_factors(
     if given is None:
         start = random_projection(rank, layer.width, rng)
     else:
-        start = torch.as_tensor(given).detach().float()
+        try:
+            start = torch.as_tensor(given).detach().float()
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(
+                f"projections: expected an array for {layer.name}, got {type(given).__name__}"
+            ) from None
         if start.shape != (rank, layer.width) or not bool(torch.isfinite(start).all()):
             raise ValueError(
                 f"projections: expected finite numbers of shape {(rank, layer.width)} for "
@@ -258,18 +275,29 @@ def _with_factors(
     )
 
 
-def _adding(layer: AdapterLayer) -> Any:
-    factor_a, factor_b, scaling = layer.matrix_a, layer.matrix_b, layer.scaling
-    assert factor_a is not None
-    assert factor_b is not None
+def _check_bare(layer: AdapterLayer) -> None:
+    if any(isinstance(one, _Adding) for one in layer.base._forward_hooks.values()):
+        raise ValueError(
+            "model: expected one as it was loaded, got the adapter of an earlier run on "
+            f"{layer.name}"
+        )
 
-    def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+
+class _Adding:
+    """A forward hook that adds s B A x to a layer's output."""
+
+    def __init__(self, layer: AdapterLayer) -> None:
+        self._layer = layer
+
+    def __call__(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         del module
+        factor_a, factor_b = self._layer.matrix_a, self._layer.matrix_b
+        assert factor_a is not None
+        assert factor_b is not None
         low = functional.linear(inputs[0].to(factor_a.dtype), factor_a)
         added: Tensor = factor_b(low)
-        return output + (scaling * added).to(output.dtype)
-
-    return add
+        # rounded once, after the sum, as peft does
+        return (output + self._layer.scaling * added).to(output.dtype)
 
 
 def _checked_configuration(model: Any) -> Any:

@@ -36,10 +36,13 @@ METHODS: dict[str, type[Method]] = {
 }
 ADJACENCY = "add or remove one record"
 ASSUMPTIONS = (
-    "the model before training, A, and every setting were chosen without looking at the records",
+    "the model before training, A, the classes and every setting were chosen without looking at "
+    "the records",
     "the number of records is public, or the sampling rate was chosen without it",
     "the outputs of the model for a record depend on that record alone",
 )
+# Of noise that is added once after several steps.
+CONVEX = "a record's loss is convex in the layer, and its curvature is at most the smoothness given"
 PUBLISHED = (
     "The adapter may be published with A. Losses and shares of clipped records are measured on the "
     "records without noise and may not."
@@ -179,7 +182,8 @@ def certified(
             ),
         )
     profile = _profile(method, noise_multiplier, schedule)
-    assumptions = tuple(dict.fromkeys([*profile.assumptions, *ASSUMPTIONS]))
+    convex = [CONVEX] if isinstance(method, WithoutClipping) and schedule.steps > 1 else []
+    assumptions = tuple(dict.fromkeys([*profile.assumptions, *ASSUMPTIONS, *convex]))
     success = profile.success()
     return (
         SuccessBound(

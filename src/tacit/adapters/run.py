@@ -70,6 +70,7 @@ class Run:
         self.settings, self.optimizer, self.randomness = settings, optimizer, randomness
         self.taken = 0
         self.shares: list[float] = []
+        self.drawn = 0
         self._device = layers[0].weight.device
         self._count = len(next(iter(rows.values())))
         watched = {layer.name: layer.watched for layer in layers}
@@ -90,6 +91,7 @@ class Run:
         check_frozen(self.layers)
         number, settings = self.taken, self.settings
         chosen = self.randomness.sample(number, self._count, settings.sampling_rate)
+        self.drawn = len(chosen)
         totals = self._sums(chosen)
         if isinstance(settings.method, WithoutClipping):
             moves = self._unclipped(totals)
@@ -214,6 +216,8 @@ def make_optimizer(
 
 def check_losses(losses: Tensor, count: int) -> None:
     """Refuse losses that are not one for each record."""
+    if not isinstance(losses, Tensor):
+        raise ValueError(f"loss: expected a tensor, got {type(losses).__name__}")
     if losses.shape != (count,):
         raise ValueError(
             f"loss: expected one for each of {count} records, got shape {tuple(losses.shape)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import boolean
+from tacit._ground.files import held
 from tacit.adapters.layers import Attached
 from tacit.adapters.measuring import Quality
 from tacit.adapters.proof import Frozen
@@ -66,11 +68,28 @@ class Session:
     base: str | None
     progress: bool
 
-    def opened(self, checkpoint: str | os.PathLike[str] | None) -> RunFolder | None:
-        """Open the folder of a checkpoint, and go on from its state where there is one."""
+    def opened(
+        self, checkpoint: str | os.PathLike[str] | None, stack: ExitStack
+    ) -> RunFolder | None:
+        """Open the folder of a checkpoint, and go on from its state where there is one.
+
+        Args:
+            checkpoint: the folder; None for none.
+            stack: holds the folder against other processes.
+        """
+        if checkpoint is None or not Path(checkpoint).expanduser().exists():
+            self._check_save()
         if checkpoint is None:
             return None
         folder = RunFolder(checkpoint, {"run": "adapter", **self.identity}, fields=FIELDS)
+        try:
+            stack.enter_context(held(folder.folder / "run", wait=False))
+        except BlockingIOError:
+            # two that go on from one state would draw twice what was paid for once
+            raise ValueError(
+                f"checkpoint: expected a run that no other process trains, got {folder.folder}, "
+                "where one does"
+            ) from None
         state = folder.state()
         if state is not None:
             try:
@@ -83,10 +102,31 @@ class Session:
                     f"checkpoint: expected the state of this run in {folder.folder}, got another"
                 ) from None
             self.before = dict(state["before"])
+        self._check_save()
         return folder
+
+    def _check_save(self) -> None:
+        """Refuse a folder that holds anything but what a finished run wrote before it was told."""
+        if self.save is None or not self.save.exists():
+            return
+        factors = factors_of(self.run.layers, self.before)
+        finished = self.run.taken == self.run.settings.steps
+        if not finished or read_adapter(self.save)["adapter"] != digest_of_tensors(factors):
+            raise ValueError(
+                f"save: expected a folder that does not exist yet, got {self.save} with something "
+                "else than this run's adapter"
+            )
 
     def trained(self, folder: RunFolder | None) -> AdapterRelease:
         """Train to the end, prove what was trained, save it and return its release."""
+        self.attached.on()
+        try:
+            return self._trained(folder)
+        except BaseException:
+            self.attached.off()
+            raise
+
+    def _trained(self, folder: RunFolder | None) -> AdapterRelease:
         before = self._quality_before(folder)
         self._steps(folder)
         factors = factors_of(self.run.layers, self.before)
@@ -97,18 +137,18 @@ class Session:
     def _steps(self, folder: RunFolder | None) -> None:
         run, total = self.run, self.run.settings.steps
         frozen = Frozen(run.model, run.layers)
-        stored = time.monotonic()
+        stored, waiting = time.monotonic(), run.taken == 0
         with progress_bar(total, "training", shown=self.progress) as advance:
             advance(run.taken)
             while run.taken < total:
-                first = run.taken == 0
                 run.step()
-                # noise that is added once at the end moves nothing before a gradient does
-                if first:
+                # without noise an empty batch moves nothing
+                if waiting and (run.drawn or run.settings.noise_std):
                     frozen.check()
+                    waiting = False
                 advance(1)
                 late = time.monotonic() - stored > SECONDS_BETWEEN_STATES
-                if folder is not None and (first or late or run.taken == total):
+                if folder is not None and (run.taken == 1 or late or run.taken == total):
                     folder.save(self._state())
                     stored = time.monotonic()
 
@@ -145,11 +185,6 @@ class Session:
         with tempfile.TemporaryDirectory() as trial:
             place = Path(trial) / "adapter"
             if self.save is not None and self.save.is_dir():
-                if read_adapter(self.save)["adapter"] != release.adapter:
-                    raise ValueError(
-                        f"save: expected a folder that does not exist yet, got {self.save} with "
-                        "another adapter"
-                    )
                 place = self.save
             else:
                 write_adapter(place, factors, run.task.name, described, self.base)
@@ -195,17 +230,18 @@ class PreparedAdapter(Prepared[AdapterRelease]):
             raise ValueError(
                 "ledger: expected a method with a guarantee to count, got one without noise"
             )
-        with self._once.lock:
-            self._refuse_again()
-            folder = self.session.opened(self.checkpoint)
-            reservation = self._reserved(folder, ledger, secret, no_budget)
-            self._once.drawn = True
-        if reservation is not None and reservation.status == "reserved":
-            reservation.mark_drawn()
-        release = self.session.trained(folder)
-        if reservation is not None and reservation.status != COMMITTED:
-            reservation.commit(release.published())
-        return release
+        with ExitStack() as stack:
+            with self._once.lock:
+                self._refuse_again()
+                folder = self.session.opened(self.checkpoint, stack)
+                reservation = self._reserved(folder, ledger, secret, no_budget)
+                self._once.drawn = True
+            if reservation is not None and reservation.status == "reserved":
+                reservation.mark_drawn()
+            release = self.session.trained(folder)
+            if reservation is not None and reservation.status != COMMITTED:
+                reservation.commit(release.published())
+            return release
 
     def _reserved(
         self,

@@ -142,7 +142,9 @@ class Supervised(Task):
 
     def outputs(self, model: nn.Module, rows: Rows) -> Tensor:
         """Return what the module returns."""
-        found = model(rows[INPUTS])
+        inputs = rows[INPUTS]
+        kind = next(model.parameters()).dtype
+        found = model(inputs.to(kind) if inputs.is_floating_point() else inputs)
         if not isinstance(found, Tensor):
             raise ValueError(
                 f"model: expected a tensor from inputs, got {type(found).__name__}; give token "
@@ -165,8 +167,9 @@ class Supervised(Task):
         targets = rows[TARGETS]
         if targets.is_floating_point() or self._loss is not None:
             return
+        device = next(model.parameters()).device
         with torch.no_grad():
-            found = self.outputs(model, {name: value[:1] for name, value in rows.items()})
+            found = self.outputs(model, taken(rows, torch.arange(1), device))
         if found.ndim != 2 or targets.ndim != 1:
             raise ValueError(
                 f"data: expected outputs (B, classes) for classes (n,), got {tuple(found.shape)} "
@@ -199,6 +202,8 @@ def task_of(model: nn.Module, rows: Rows, task: str | None, loss: Loss | None) -
             f"task: expected {'(inputs, targets)' if kind == 'supervised' else 'input_ids'} for "
             f"{kind}, got {shown(sorted(rows))}"
         )
+    if loss is not None and not callable(loss):
+        raise ValueError(f"loss: expected a function of outputs and targets, got {shown(loss)}")
     if loss is not None and kind != "supervised":
         raise ValueError(f"loss: expected none for {kind}, whose loss is the cross-entropy")
     if kind == "supervised":
@@ -238,6 +243,34 @@ def records(data: Any) -> Rows:
     return rows
 
 
+def check_records(name: str, model: nn.Module, task: Task, rows: Rows) -> None:
+    """Refuse records that a model or its loss cannot take, by one record of them.
+
+    Args:
+        name: of the argument.
+        model: that takes them.
+        task: that it is trained on.
+        rows: the records.
+
+    Raises:
+        ValueError: names what is out of range, or what the model takes no record of.
+    """
+    shapes = {part: (str(held.dtype), tuple(held.shape[1:])) for part, held in rows.items()}
+    try:
+        task.check(model, rows)
+        with torch.no_grad():
+            some = taken(rows, torch.arange(1), next(model.parameters()).device)
+            task.losses(task.outputs(model, some), some)
+    except ValueError:
+        raise
+    except Exception as error:
+        # its words may hold what a record holds
+        raise ValueError(
+            f"{name}: expected records that the model and its loss take, got {shown(shapes)}, on "
+            f"which they raise {type(error).__name__}"
+        ) from error
+
+
 def taken(rows: Rows, indices: Tensor, device: torch.device) -> Rows:
     """Return some of the records, on a device."""
     return {name: value[indices].to(device) for name, value in rows.items()}
@@ -272,10 +305,18 @@ def _tensor(name: str, value: Any) -> Tensor:
         ) from None
     if found.ndim == 0:
         raise ValueError(f"data[{name}]: expected one entry for each record, got a scalar")
+    if found.is_complex():
+        raise ValueError(f"data[{name}]: expected real numbers, got complex ones")
+    if found.is_floating_point() and name in (TOKENS, LABELS):
+        raise ValueError(f"data[{name}]: expected integers, got {str(found.dtype)[6:]}")
+    if name in (TOKENS, MASK) and (found.ndim != 2 or not found.shape[1]):
+        raise ValueError(
+            f"data[{name}]: expected rows of tokens, (n, length), got shape {tuple(found.shape)}"
+        )
     if found.is_floating_point():
         if not bool(torch.isfinite(found).all()):
             raise ValueError(f"data[{name}]: expected finite numbers, got NaN or infinite ones")
-        return found.to(torch.get_default_dtype()) if name in (INPUTS, TARGETS) else found
+        return found.to(torch.get_default_dtype()) if name != MASK else found.long()
     return found if name == INPUTS and found.dtype == torch.bool else found.long()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import integer
+from tacit._ground.checks import Array, in_interval, integer
 from tacit._ground.files import read_bytes
 from tacit._ground.reprs import shown
 from tacit.adapters.tasks import HEADS, IGNORED, LABELS, MASK, TOKENS, Rows, vocabulary
@@ -143,22 +144,52 @@ def read_records(
 
 
 def kept_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows, Rows]:
-    """Return records to learn from and a share that nothing is learned from.
+    """Return records to learn from, and about a share of them that nothing is learned from.
+
+    A record's side is a function of the record alone, so that one record more or less changes what
+    is learned from by one record, which a certificate of the learning needs.
 
     Args:
         rows: all of them, at least two.
-        share: kept apart, in (0, 1).
-        order: seed that says which; it does not depend on the records.
+        share: kept apart, in (0, 1); one record at least on each side.
+        order: seed that says which.
+
+    Raises:
+        ValueError: fewer than two records, or a share outside its range.
     """
+    in_interval("share", share, 0.0, 1.0, open_low=True, open_high=True)
     count = len(rows[TOKENS])
     if count < 2:
         raise ValueError(f"data: expected at least 2 records, got {count}")
-    shuffled = torch.from_numpy(np.random.default_rng(order).permutation(count))
-    apart = max(1, round(share * count))
+    places = own_places(rows, order)
+    apart = places < share
+    apart[places.argmin()] = True
+    if apart.all():
+        apart[places.argmax()] = False
+    side = torch.from_numpy(apart)
     return (
-        {name: value[shuffled[apart:]] for name, value in rows.items()},
-        {name: value[shuffled[:apart]] for name, value in rows.items()},
+        {name: value[~side] for name, value in rows.items()},
+        {name: value[side] for name, value in rows.items()},
     )
+
+
+def own_places(rows: Rows, order: int) -> Array:
+    """Return (n,) numbers in [0, 1) that look uniform, each of one record alone.
+
+    Args:
+        rows: records; padding does not count.
+        order: seed of which.
+    """
+    tokens, labels = rows[TOKENS].numpy(), rows.get(LABELS)
+    seen = np.ones_like(tokens, dtype=bool) if MASK not in rows else rows[MASK].numpy() == 1
+    found = np.empty(len(tokens))
+    for place, ids in enumerate(tokens):
+        digest = hashlib.sha256(f"{order}:".encode() + ids[seen[place]].tobytes())
+        if labels is not None:
+            own = labels[place].numpy()
+            digest.update((own[seen[place]] if own.ndim else own).tobytes())
+        found[place] = int.from_bytes(digest.digest()[:6], "big") / 2**48
+    return found
 
 
 def _ids(model: Pretrained, text: str) -> list[int]:
@@ -179,7 +210,7 @@ def _padded(encoded: Sequence[list[int]]) -> Rows:
 
 
 def _with_labels(model: Pretrained, rows: Rows) -> Rows:
-    """Mask a share of the tokens for a model that predicts those; which does not depend on them."""
+    """Mask a share of the tokens for a model that predicts those; a record's by itself alone."""
     if model.task != "masked":
         return rows
     instead = model.tokenizer.mask_token_id
@@ -187,8 +218,13 @@ def _with_labels(model: Pretrained, rows: Rows) -> Rows:
         raise ValueError("model: expected a tokenizer with a mask token for a masked model")
     tokens: Tensor = rows[TOKENS]
     seen = rows.get(MASK, torch.ones_like(tokens))
-    source = np.random.default_rng(MASKING)
-    chosen = torch.from_numpy(source.random(tuple(tokens.shape)) < MASKED) & (seen == 1)
+    drawn = np.stack(
+        [
+            np.random.default_rng([MASKING, int(own * 2**48)]).random(tokens.shape[1])
+            for own in own_places(rows, MASKING)
+        ]
+    )
+    chosen = torch.from_numpy(drawn < MASKED) & (seen == 1)
     chosen[:, 0] |= ~chosen.any(dim=1)
     return {
         **rows,

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import boolean, choice, in_interval, integer, positive
-from tacit._ground.reprs import shown
-from tacit.adapters.layers import AdapterLayer, Attached, peft_layers, plain_layers
+from tacit._ground.checks import boolean, choice, in_interval, integer
+from tacit.adapters.arguments import (
+    adapted_layers,
+    chosen_delta,
+    chosen_multiplier,
+    chosen_rate,
+    conditioned,
+    run_identity,
+    run_notes,
+    sees_vectors,
+    target_folder,
+)
 from tacit.adapters.measuring import Quality, quality
-from tacit.adapters.methods import LoRAFA, Method, Schedule, WithoutClipping
+from tacit.adapters.methods import Method, Schedule
 from tacit.adapters.proof import check_alone
 from tacit.adapters.release import (
-    PUBLISHED,
-    UNPROTECTED,
     AdapterRelease,
     certified,
     check_method,
@@ -31,8 +34,7 @@ from tacit.adapters.run import Run, Settings, make_optimizer
 from tacit.adapters.sampling import StepRandomness
 from tacit.adapters.saving import matrix_of
 from tacit.adapters.session import PreparedAdapter, Session
-from tacit.adapters.tasks import Loss, Rows, Task, records, task_of
-from tacit.models.small.storage import check_new_folder
+from tacit.adapters.tasks import Loss, check_records, records, task_of
 
 OPTIMIZERS = ("sgd", "adam")
 # Records in one forward pass, where nothing else is asked for.
@@ -128,28 +130,28 @@ def prepare_adapter(
     size = count if batch is None else integer("batch", batch, minimum=1)
     if size > count:
         raise ValueError(f"batch: expected at most the {count} records there are, got {size}")
-    moved = _rate(rate, optimizer, method)
+    moved = chosen_rate(rate, optimizer, method)
     in_interval("momentum", momentum, 0.0, 1.0, open_high=True)
-    failure = _delta(delta, method)
+    failure = chosen_delta(delta, method)
     seed = None if rng is None else integer("rng", rng, minimum=0)
-    target = _folder(save, checkpoint, method, unprotected)
-    network, layers, attached = _layers(model, targets, method, projections, seed)
+    target = target_folder(save, checkpoint, method, unprotected)
+    others = None if held_out is None else records(held_out)
+    network, layers, attached = adapted_layers(model, targets, method, projections, seed)
     was_training, given = network.training, task_of(network, rows, task, loss)
     network.eval()
-    given.check(network, rows)
-    others = None if held_out is None else records(held_out)
-    if others is not None:
-        given.check(network, others)
     attached.on()
     try:
+        check_records("data", network, given, rows)
+        if others is not None:
+            check_records("held_out", network, given, others)
         schedule = Schedule(
             sampling_rate=size / count,
             steps=integer("steps", steps, minimum=1),
             dims=tuple(layer.width for layer in layers),
-            rank_one=_vectors(network, layers, given, rows),
+            rank_one=sees_vectors(network, layers, given, rows),
         )
-        chosen = _conditioned(method, layers, schedule, moved, size, count, optimizer, momentum)
-        noise = _multiplier(chosen, schedule, epsilon, failure, multiplier)
+        chosen = conditioned(method, layers, schedule, moved, size, count, optimizer, momentum)
+        noise = chosen_multiplier(chosen, schedule, epsilon, failure, multiplier)
         settings = Settings(
             method=chosen,
             sampling_rate=schedule.sampling_rate,
@@ -165,11 +167,13 @@ def prepare_adapter(
         )  # fmt: skip
         check_alone(run.gradients, count)
     except BaseException:
-        attached.off()
         network.train(was_training)
         raise
+    finally:
+        # put on again by draw
+        attached.off()
     guarantees = certified(chosen, schedule, noise, failure)
-    identity = _identity(network, layers, rows, settings, optimizer, moved, momentum, seed)
+    identity = run_identity(network, layers, rows, settings, optimizer, moved, momentum, seed)
 
     def released(adapter: str, before: Quality | None) -> AdapterRelease:
         after = None if others is None else quality(network, given, others)
@@ -186,7 +190,7 @@ def prepare_adapter(
             model=identity["model"],
             attacks=(),
             use=() if after is None else after.uses(),
-            notes=_notes(noise, before, run),
+            notes=run_notes(noise, before, run),
             reproducible=seed is not None,
             seed=seed,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -255,203 +259,3 @@ def fit(
     """
     prepared = prepare_adapter(model, data, method, **settings)
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
-
-
-def _layers(
-    model: Any,
-    targets: str | Sequence[str],
-    method: Method,
-    projections: Mapping[str, Tensor] | None,
-    seed: int | None,
-) -> tuple[nn.Module, list[AdapterLayer], Attached]:
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model: expected an nn.Module, got {type(model).__name__}")
-    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        raise ValueError(f"model: expected the module itself, got a {type(model).__name__}")
-    _check_dtype(model, method)
-    if not hasattr(model, "peft_config"):
-        given = None if projections is None else dict(projections)
-        layers = plain_layers(model, targets, method, projections=given, rng=seed)
-        return model, layers, Attached(layers)
-    if projections is not None or targets != "all":
-        raise ValueError(
-            "targets, projections: expected none beside a peft model, which has its own"
-        )
-    layers = peft_layers(model)
-    if method.full:
-        names, plain = [layer.name for layer in layers], model.unload()  # type: ignore[operator]
-        layers = plain_layers(plain, names, method)
-        return plain, layers, Attached(layers)
-    ranks = {int(layer.matrix_a.shape[0]) for layer in layers if layer.matrix_a is not None}
-    if ranks != {method.rank}:  # type: ignore[attr-defined]
-        raise ValueError(
-            f"method: expected the rank of the model's A, {shown(sorted(ranks))}, got {method.rank}"  # type: ignore[attr-defined]
-        )
-    return model, layers, Attached([])
-
-
-def _check_dtype(model: nn.Module, method: Method) -> None:
-    if method.full and any(p.dtype != torch.float32 for p in model.parameters()):
-        raise ValueError(
-            f"model: expected float32 weights for {method.name}, which moves them, got others"
-        )
-
-
-def _vectors(model: nn.Module, layers: Sequence[AdapterLayer], task: Task, rows: Rows) -> bool:
-    """Whether every adapted layer sees one vector for each record."""
-    dimensions: list[int] = []
-
-    def see(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        del module
-        dimensions.append(inputs[0].ndim)
-
-    handles = [layer.base.register_forward_pre_hook(see) for layer in layers]
-    device = layers[0].weight.device
-    try:
-        with torch.no_grad():
-            task.outputs(model, {name: value[:2].to(device) for name, value in rows.items()})
-    finally:
-        for handle in handles:
-            handle.remove()
-    return len(dimensions) == len(layers) and set(dimensions) == {2}
-
-
-def _conditioned(
-    method: Method,
-    layers: Sequence[AdapterLayer],
-    schedule: Schedule,
-    rate: float,
-    size: int,
-    count: int,
-    optimizer: str,
-    momentum: float,
-) -> Method:
-    """Return Algorithm 4 with the condition of its A, where its steps drive no two runs apart."""
-    if not isinstance(method, WithoutClipping):
-        return method
-    if optimizer != "sgd" or momentum:
-        raise ValueError(
-            "optimizer: expected sgd without momentum for noise that is added once at the end, got "
-            f"{optimizer}"
-        )
-    if schedule.steps == 1 or method.smoothness is None or len(layers) != 1:
-        return method
-    factor = layers[0].matrix_a
-    assert factor is not None
-    values = torch.linalg.svdvals(factor.double())
-    largest, least = float(values.max()), float(values.min())
-    # one record more than there are may be in a neighbour
-    reach = rate * (count + 1) / size * method.smoothness * (layers[0].scaling * largest) ** 2
-    if reach > 2.0:
-        raise ValueError(
-            "rate: expected one with rate × curvature at most 2, so that two convex runs do not "
-            f"drift apart, got {reach:.3g}; take {rate * 2 / reach:.3g} or less"
-        )
-    return replace(method, condition=largest / least * (1 + 1e-9))
-
-
-def _multiplier(
-    method: Method,
-    schedule: Schedule,
-    epsilon: float | None,
-    delta: float,
-    multiplier: float | None,
-) -> float:
-    if isinstance(method, LoRAFA):
-        if multiplier is not None or epsilon not in (None, float("inf")):
-            raise ValueError(
-                f"epsilon: expected inf for {method.name}, got {shown(epsilon)}; choose a method "
-                "that adds noise"
-            )
-        return 0.0
-    if (epsilon is None) == (multiplier is None):
-        raise ValueError("epsilon, multiplier: expected exactly one of the two")
-    if multiplier is not None:
-        return positive("multiplier", multiplier)
-    return method.noise_multiplier(positive("epsilon", epsilon), delta, schedule)
-
-
-def _rate(rate: float | None, optimizer: str, method: Method) -> float:
-    del method
-    if rate is not None:
-        return positive("rate", rate)
-    return 0.01 if optimizer == "adam" else 0.5
-
-
-def _delta(delta: float | None, method: Method) -> float:
-    if delta is None and isinstance(method, LoRAFA):
-        return 0.0
-    if delta is None:
-        raise ValueError("delta: expected a number in (0, 1), got None")
-    return in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
-
-
-def _folder(
-    save: str | os.PathLike[str] | None,
-    checkpoint: str | os.PathLike[str] | None,
-    method: Method,
-    unprotected: bool,
-) -> Path | None:
-    boolean("unprotected", unprotected)
-    if save is None:
-        return None
-    if isinstance(method, LoRAFA) and not unprotected:
-        raise ValueError(
-            "save: expected a method with noise for an adapter that may leave, got "
-            f"{method.name}: A beside a noiseless B tells the gradients (lora-privacy, Proposition "
-            "2); unprotected=True writes it for yourself"
-        )
-    place = Path(save).expanduser().resolve()
-    if checkpoint is not None and place.is_dir():
-        # a run that died after its adapter was written is taken up
-        return place
-    return check_new_folder("save", save)
-
-
-def _notes(multiplier: float, before: Quality | None, run: Run) -> tuple[str, ...]:
-    told = [PUBLISHED if multiplier else UNPROTECTED]
-    if before is not None:
-        told.append(f"Before training: {before.describe()}.")
-    share = run.clipped_share()
-    if share is not None:
-        told.append(f"{share:.0%} of the records of a step were clipped.")
-    return tuple(told)
-
-
-def _identity(
-    network: nn.Module,
-    layers: Sequence[AdapterLayer],
-    rows: Rows,
-    settings: Settings,
-    *others: Any,
-) -> dict[str, str]:
-    """Return what a run is: digests of the model, the records and the settings."""
-    found = hashlib.sha256()
-    for name in sorted(rows):
-        held = rows[name].contiguous()
-        found.update(f"{name}{held.dtype}{tuple(held.shape)}".encode())
-        found.update(held.view(-1).view(torch.uint8).numpy().tobytes() if held.numel() else b"")
-    names = [layer.name for layer in layers]
-    told = replace(settings, method=_without_condition(settings.method))
-    return {
-        "model": _digest_without_factors(network),
-        "records": f"sha256:{found.hexdigest()}",
-        "settings": hashlib.sha256(repr((told, names, others)).encode()).hexdigest(),
-    }
-
-
-def _without_condition(method: Method) -> Method:
-    return replace(method, condition=None) if isinstance(method, WithoutClipping) else method
-
-
-def _digest_without_factors(network: nn.Module) -> str:
-    """Return the digest of a model's state but for LoRA's factors, which a run stores itself."""
-    found = hashlib.sha256()
-    for name, value in sorted(network.state_dict().items()):
-        if ".lora_A." in name or ".lora_B." in name:
-            continue
-        plain = name.replace("base_model.model.", "").replace(".base_layer", "")
-        held = value.detach().cpu().contiguous()
-        found.update(f"{plain}:{held.dtype}:{tuple(held.shape)};".encode())
-        found.update(held.view(-1).view(torch.uint8).numpy().tobytes() if held.numel() else b"")
-    return f"sha256:{found.hexdigest()}"

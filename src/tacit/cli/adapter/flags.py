@@ -71,11 +71,12 @@ class AdapterFlags(Drawing):
         str | None,
         typer.Option(
             help="File like DATA to measure on, best one that is public; a tenth of DATA's records "
-            "is kept apart when left out. At most 500 are measured."
+            "is kept apart when left out, each picked by itself. At most 500 are measured."
         ),
     ] = None
     most: Annotated[
-        int | None, typer.Option("--records", help="Learn from at most so many records.")
+        int | None,
+        typer.Option("--records", help="Learn from about so many records, each picked by itself."),
     ] = None
     micro_batch: Annotated[int, typer.Option(help="Records in one forward pass.")] = 32
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for the passes.")] = "float32"
@@ -134,8 +135,9 @@ class AdapterFlags(Drawing):
             rows, apart = kept_apart(rows)
         apart = {name: value[:MEASURED] for name, value in apart.items()}
         if self.most is not None:
-            most = integer("--records", self.most, minimum=1)
-            rows = {name: value[:most] for name, value in rows.items()}
+            # by a share, for a record that displaces another changes two
+            share = integer("--records", self.most, minimum=1) / len(rows["input_ids"])
+            rows = rows if share >= 1.0 else kept_apart(rows, share, order=1)[1]
         return rows, apart
 
 

@@ -1,0 +1,185 @@
+"""What must not go wrong beside the mathematics: models, folders and records that are traps."""
+
+import pytest
+import torch
+
+from tacit._ground.files import held
+from tacit.adapters import (
+    DPSGD,
+    DPLoRAFA,
+    LoRAFA,
+    WithoutClipping,
+    audit_adapter,
+    fit,
+    kept_apart,
+    prepare_adapter,
+)
+from tacit.adapters.texts import own_places
+from tacit.ledger import Ledger
+from tests.adapters.models import FAST, llama, network, supervised, tokens
+
+METHOD = DPLoRAFA(rank=2)
+
+
+def outputs(model):
+    with torch.no_grad():
+        return model(supervised()[0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"data": (torch.ones(12, 6, dtype=torch.long), supervised()[1])}, "^data: .* raise"),
+        ({"data": (torch.randn(12, 5), supervised()[1])}, r"^data: .*\(5,\)"),
+        ({"data": (supervised()[0].to(torch.complex64), supervised()[1])}, "real numbers"),
+        ({"data": (supervised()[0], torch.randn(12, 5))}, "^data: "),
+        ({"held_out": (torch.randn(3, 2), torch.zeros(3).long())}, "^held_out: "),
+        ({"loss": 3}, "^loss: "),
+        ({"loss": lambda found, targets: 3.0}, "^loss: "),
+        ({"loss": lambda found, targets: 1 / 0}, "ZeroDivisionError"),
+        ({"targets": 3}, "^targets: "),
+        ({"targets": None}, "^targets: "),
+        ({"projections": 5}, "^projections: "),
+        ({"projections": {"0": "a"}}, "^projections: "),
+        ({"save": 5}, "^save: "),
+        ({"checkpoint": ""}, "^checkpoint: "),
+        ({"checkpoint": 5}, "^checkpoint: "),
+        ({"save": "one", "checkpoint": "one"}, "^checkpoint: "),
+    ],
+)
+def test_a_bad_argument_is_one_sentence(changed, message):
+    given = {"data": supervised(), **FAST, **changed}
+    with pytest.raises(ValueError, match=message):
+        prepare_adapter(network(), given.pop("data"), METHOD, **given)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"input_ids": torch.rand(8, 10)}, "integers"),
+        ({"input_ids": torch.ones(8).long()}, "rows of tokens"),
+        ({"input_ids": torch.ones(8, 0).long()}, "rows of tokens"),
+        ({"input_ids": torch.ones(8, 10, 1).long()}, "rows of tokens"),
+        ({"input_ids": torch.ones(8, 10).long(), "labels": torch.rand(8, 10)}, "integers"),
+    ],
+)
+def test_tokens_of_another_shape_are_one_sentence(changed, message):
+    with pytest.raises(ValueError, match=message):
+        prepare_adapter(llama(), changed, METHOD, **FAST)
+
+
+def test_all_layers_tied():
+    model = network(6, 6)
+    model[2] = torch.nn.Linear(6, 6)
+    model[0] = torch.nn.Linear(6, 6)
+    model[2].weight = model[0].weight
+    with pytest.raises(ValueError, match=r"targets: expected layers with weights of their own"):
+        prepare_adapter(model, supervised(), METHOD, **FAST)
+
+
+class Mixing(torch.nn.Module):
+    """Adds the batch's mean to a record."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 3)
+
+    def forward(self, inputs):
+        return self.layer(inputs + inputs.mean(dim=0))
+
+
+def test_equal_first_records_do_not_hide_that_records_mix():
+    inputs, targets = supervised()
+    inputs[1], targets[1] = inputs[0], targets[0]
+    with pytest.raises(ValueError, match="on that record alone"):
+        prepare_adapter(Mixing(), (inputs, targets), METHOD, **FAST)
+
+
+@pytest.mark.parametrize("method", [METHOD, DPSGD()])
+def test_an_audit_leaves_no_trace_on_the_model(method):
+    model = network()
+    before = outputs(model)
+    audit_adapter(model, supervised(), method, canaries=8, **FAST)
+    assert torch.equal(outputs(model), before)
+    audit_adapter(model, supervised(), method, canaries=8, keep=True, **FAST)
+    assert not torch.equal(outputs(model), before)
+
+
+def test_canaries_of_another_shape():
+    canaries = torch.randn(8, 4), torch.zeros(8).long()
+    with pytest.raises(ValueError, match="canaries: "):
+        audit_adapter(network(), supervised(), METHOD, canaries=canaries, **FAST)
+    canaries = torch.randn(8, 6), torch.full((8,), 9)
+    with pytest.raises(ValueError, match="integers from 0 to 2"):
+        audit_adapter(network(), supervised(), METHOD, canaries=canaries, **FAST)
+
+
+def test_a_second_adapter_is_not_trained_on_top_of_a_first():
+    model = network()
+    prepare_adapter(model, supervised(), METHOD, **FAST)
+    fit(model, supervised(), METHOD, **FAST)
+    with pytest.raises(ValueError, match="an earlier run on 0"):
+        prepare_adapter(model, supervised(), METHOD, **FAST)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64])
+def test_models_of_other_precision_are_trained_and_reloaded(kind, tmp_path):
+    fit(llama().to(kind), tokens(), METHOD, save=tmp_path / "adapter", **FAST)
+    fit(network().to(kind), supervised(), METHOD, **FAST)
+
+
+def test_a_folder_that_is_there_is_refused_before_anything_is_spent(tmp_path):
+    ledger, place = Ledger(tmp_path / "ledger.db"), tmp_path / "there"
+    place.mkdir()
+    with pytest.raises(ValueError, match="save: expected a folder that does not exist"):
+        fit(
+            network(), supervised(), METHOD,
+            save=place, checkpoint=tmp_path / "run", ledger=ledger, secret="rows", **FAST,
+        )  # fmt: skip
+    assert not list(ledger.entries("rows"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_process_at_a_time_trains_a_checkpoint(tmp_path):
+    place = tmp_path / "run"
+    place.mkdir()
+    prepared = prepare_adapter(network(), supervised(), METHOD, checkpoint=place, **FAST)
+    with held(place / "run"), pytest.raises(ValueError, match="no other process trains"):
+        prepared.draw()
+    prepared.draw()
+
+
+def test_an_empty_first_batch_without_noise_is_no_error():
+    inputs, targets = supervised(4)
+    for seed in range(6):
+        fit(network(), (inputs, targets), LoRAFA(rank=2), steps=3, batch=1, rng=seed)
+
+
+def test_what_is_learned_from_changes_by_one_record():
+    rows = {"input_ids": torch.randint(64, (40, 6))}
+
+    def learned(part):
+        return {tuple(row) for row in kept_apart(part, 0.3)[0]["input_ids"].tolist()}
+
+    whole = learned(rows)
+    for place in range(40):
+        others = torch.arange(40) != place
+        assert len(whole ^ learned({"input_ids": rows["input_ids"][others]})) <= 1
+    assert 20 <= len(whole) <= 36
+
+
+def test_padding_does_not_move_a_record():
+    ids = torch.randint(64, (5, 4))
+    wide = torch.cat([ids, torch.zeros(5, 3, dtype=torch.long)], dim=1)
+    mask = (torch.arange(7) < 4).long().expand(5, 7)
+    narrow = own_places({"input_ids": ids}, 0)
+    assert (own_places({"input_ids": wide, "attention_mask": mask}, 0) == narrow).all()
+
+
+def test_convexity_is_told():
+    method = WithoutClipping(rank=2, bound=20.0, smoothness=50.0)
+    settings = {**FAST, "rate": 1e-4, "steps": 2}
+    prepared = prepare_adapter(
+        torch.nn.Sequential(torch.nn.Linear(6, 3)), supervised(), method, **settings
+    )
+    assert any("convex" in one for one in prepared.guarantees[0].assumptions)
