@@ -64,6 +64,7 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.statistics
 	$(BIN)/python -m benchmarks.noisy_step
 	$(BIN)/python -m benchmarks.adapters
+	$(BIN)/python -m benchmarks.adapter_heads
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py

@@ -251,10 +251,14 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
         "s",
         "--save",
         tmp_path / "a",
+        "--checkpoint",
+        tmp_path / "run",
     )
     refused(outcome, "budget")
     assert not (tmp_path / "a").exists()
     assert Ledger(ledger).spent("s").releases == 0
+    # the same folder takes a run that the budget allows
+    assert not (tmp_path / "run" / "declared.json").exists()
 
 
 @pytest.mark.parametrize(

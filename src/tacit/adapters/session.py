@@ -234,7 +234,12 @@ class PreparedAdapter(Prepared[AdapterRelease]):
             with self._once.lock:
                 self._refuse_again()
                 folder = self.session.opened(self.checkpoint, stack)
-                reservation = self._reserved(folder, ledger, secret, no_budget)
+                try:
+                    reservation = self._reserved(folder, ledger, secret, no_budget)
+                except BaseException:
+                    if folder is not None:
+                        folder.forget()
+                    raise
                 self._once.drawn = True
             if reservation is not None and reservation.status == "reserved":
                 reservation.mark_drawn()

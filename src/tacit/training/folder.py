@@ -64,6 +64,11 @@ class RunFolder:
             raise ValueError(f"checkpoint: {RESERVED} is damaged")
         return [integer("checkpoint.reserved", one, minimum=0, maximum=None) for one in found]
 
+    def forget(self) -> None:
+        """Take back the declaration of a run that was refused before anything of it was done."""
+        if not any((self.folder / name).exists() for name in (STATE, RESERVED)):
+            (self.folder / DECLARED).unlink(missing_ok=True)
+
     def save(self, state: Mapping[str, Any]) -> None:
         """Write the state whole or not at all."""
         try:
