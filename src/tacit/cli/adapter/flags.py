@@ -27,7 +27,7 @@ MODEL = typer.Argument(
     help="Folder or name of a checkpoint with a head, or tacit/small.",
     show_default=False,
 )
-LENGTH = 64
+LENGTH, LARGEST_BATCH = 64, 128
 # Held-out records that are measured, at most.
 MEASURED = 500
 
@@ -55,7 +55,7 @@ class AdapterFlags(Drawing):
     steps: Annotated[int, typer.Option(help="Steps.")] = 60
     batch: Annotated[
         int | None,
-        typer.Option(help="Records expected in a step, each drawn by a coin; an eighth of all."),
+        typer.Option(help="Records expected in a step, each drawn by a coin; an eighth of all, 128 at most."),
     ] = None
     rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.01
     target: Annotated[
@@ -111,7 +111,7 @@ class AdapterFlags(Drawing):
             "epsilon": self.epsilon if private else math.inf,
             "delta": self.delta,
             "steps": self.steps,
-            "batch": max(1, count // 8) if self.batch is None else self.batch,
+            "batch": min(max(1, count // 8), LARGEST_BATCH) if self.batch is None else self.batch,
             "rate": self.rate,
             "targets": self.target if self.target == "all" else self.target.split(","),
             "micro_batch": self.micro_batch,
