@@ -111,6 +111,7 @@ def prepare_adapter(
         ValueError: an argument is outside its range, or the records do not fit the model.
 
     Example:
+        >>> import torch
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
         >>> data = torch.randn(64, 4), torch.randint(2, (64,))
         >>> from tacit.adapters import DPLoRAFA
@@ -246,6 +247,7 @@ def fit(
         ValueError: as `prepare_adapter`, or a refusal of the ledger, before anything is drawn.
 
     Example:
+        >>> import torch
         >>> from tacit.adapters import NoisyProjection
         >>> head = torch.nn.Sequential(torch.nn.Linear(16, 3))
         >>> data = torch.randn(60, 16), torch.randint(3, (60,))
