@@ -255,7 +255,7 @@ def fit(
         ...     head, data, NoisyProjection(rank=2), epsilon=1.0, delta=1e-5, steps=5, batch=20,
         ... )
         >>> print(f"{release.guarantees[1].epsilon:.3f}", release.method)
-        1.000 noisy-projection
+        1.000 noisy projection (M2)
 
     Source: lora-privacy, Algorithms 1 to 4.
     """

@@ -55,7 +55,9 @@ class AdapterFlags(Drawing):
     steps: Annotated[int, typer.Option(help="Steps.")] = 60
     batch: Annotated[
         int | None,
-        typer.Option(help="Records expected in a step, each drawn by a coin; an eighth of all, 128 at most."),
+        typer.Option(
+            help="Records expected in a step, each drawn by a coin; an eighth of all, 128 at most."
+        ),
     ] = None
     rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.01
     target: Annotated[
