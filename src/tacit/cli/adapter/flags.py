@@ -56,7 +56,7 @@ class AdapterFlags(Drawing):
     batch: Annotated[
         int | None,
         typer.Option(
-            help="Records expected in a step, each drawn by a coin; an eighth of all, 128 at most."
+            help="Records expected in a step, drawn by coins; an eighth of all, 128 at most."
         ),
     ] = None
     rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.01
