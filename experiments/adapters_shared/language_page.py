@@ -39,14 +39,15 @@ def lines(result: dict[str, Any]) -> list[str]:
 def story(result: dict[str, Any]) -> str:
     """Return the scale and what is measured."""
     sizes = result["sizes"]
-    before = result["rows"][0]["told"].removeprefix("Before training: ").rstrip(".")
+    before = result["rows"][0]["told"].removeprefix("Before training: held-out loss ").rstrip(".")
+    before = f"{before} before training"
     text = sizes["text"].replace("_", " ")
     return f"""`tacit/small` (5.8 million parameters) is adapted to {text},
 {sizes["records"]:,} records of {sizes["length"]} tokens, by DP-LoRA-FA of rank {sizes["rank"]} on
 every linear layer, {sizes["steps"]} steps of {sizes["batch"]} expected records, Adam,
 δ = {result["delta"]:g}; without noise by the same at a third of the rate. Fair coins put half of
 {sizes["canaries"]} canaries (a sentence with six secret digits, one copy each) among them.
-Held-out loss in nats a token ({before} before training); exposure in bits, a mean over canaries;
+Held-out loss in nats a token ({before}); exposure in bits, a mean over canaries;
 coins guessed by the better of two attackers, by how far a canary's loss fell and by its gradient
 against what the run added, with what the certificate leaves at even odds."""
 
@@ -69,10 +70,17 @@ def verdict(result: dict[str, Any]) -> str:
         if not passed
         else f"The attack passes the certificate at ε = {', '.join(passed)}: a bug."
     )
-    free = rows[None]["attack"]
-    return f"""**Verdict.** Nats gained: {gains}. Without noise {free["value"]:.0%} of the coins are
-guessed. {kept} One copy of a canary, seen about three times, is exposed by how little: bits are
-those of a secret that nobody learned (1.4 in the mean) where their intervals hold it."""
+    free = rows[None]
+    apart = [name for name, row in rows.items() if _exposed(row)]
+    shown = ", ".join("∞" if name is None else f"{name:g}" for name in apart) or "none"
+    return f"""**Verdict.** Nats gained: {gains}. Without noise {free["attack"]["value"]:.0%} of the
+coins are guessed, by attackers who see the adapter before and after. {kept} Learned canaries are
+more exposed than those left out, beyond both intervals, at ε = {shown}; a secret that nobody
+learned has 1.4 bits in the mean."""
+
+
+def _exposed(row: dict[str, Any]) -> bool:
+    return bool(row["bits"]["learned"]["low"] > row["bits"]["left out"]["high"])
 
 
 def _interval(held: dict[str, Any]) -> str:
