@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,11 @@ class Behaviours:
         """Return the likeliest token of every row, (n,)."""
         if self._dense is None:
             return self._tokens[:, 0].clone()
+        return self._likeliest.clone()
+
+    @cached_property
+    def _likeliest(self) -> Tensor:
+        assert self._dense is not None
         return self._dense.argmax(dim=1)
 
     def select(self, rows: Tensor) -> Behaviours:

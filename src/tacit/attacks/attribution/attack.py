@@ -112,7 +112,8 @@ def attributes(
 def _keys(name: str, prompts: Any) -> list[Any]:
     """One value per prompt that only the same prompt has."""
     try:
-        listed = [] if isinstance(prompts, str) else list(prompts)
+        # rows of a tensor that is an array already need no conversion each
+        listed = [] if isinstance(prompts, str) else list(plain(prompts))
         if listed and all(isinstance(prompt, str) for prompt in listed):
             return listed
         rows = [np.asarray(plain(row)) for row in listed]

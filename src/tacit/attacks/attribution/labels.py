@@ -192,7 +192,8 @@ def read_labels(
 def _rows(prompts: Any) -> list[Indices]:
     """Prompts as arrays of tokens, without the entries below 0 that pad them."""
     try:
-        rows = [np.asarray(plain(row)) for row in prompts]
+        # rows of a tensor that is an array already need no conversion each
+        rows = [np.asarray(plain(row)) for row in plain(prompts)]
     except (TypeError, ValueError):
         raise ValueError(f"prompts: expected tokens, got {type(prompts).__name__}") from None
     if not rows or any(row.ndim != 1 or row.dtype.kind not in "iu" for row in rows):

@@ -13,6 +13,7 @@ from tacit._ground.reprs import short_repr
 from tacit.hidden_states.geometry.fisher import Fisher, fisher_information
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
 from tacit.linalg import bures_fidelity, default_tolerance, eigh_psd, generalized_eigh
+from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
 
 STABLE_SHARE = 0.8
@@ -131,6 +132,7 @@ def measure_geometry(
     pairs: int = 20_000,
     ridge: float = 1e-4,
     batch_size: int | None = None,
+    run: Continuation | None = None,
     rng: RandomSource = None,
 ) -> Geometry:
     """Measure where a layer's last state carries the prediction and where prompts differ.
@@ -150,6 +152,7 @@ def measure_geometry(
         pairs: random pairs for the unit differences.
         ridge: λ > 0, relative to the mean eigenvalue.
         batch_size: prompts run at a time.
+        run: these prompts run before, as for ``fisher_information``.
         rng: source of labels and pairs.
 
     Returns:
@@ -185,6 +188,7 @@ def measure_geometry(
         draws=draws,
         top=top,
         batch_size=batch_size,
+        run=run,
         rng=source,
     )
     if not np.trace(measured.dense) > 0.0:

@@ -64,6 +64,7 @@ def fisher_information(
     draws: int = 1,
     top: int = 32,
     batch_size: int | None = None,
+    run: Continuation | None = None,
     rng: RandomSource = None,
 ) -> Fisher:
     """Measure the Fisher information of the last position's state through the upper layers.
@@ -90,6 +91,7 @@ def fisher_information(
         draws: labels drawn a prompt.
         top: k >= 1, V − 1 where it is more.
         batch_size: prompts run at a time.
+        run: these prompts run before, ``model.continuation(prefixes, layer)``; run now when None.
         rng: source of the drawn labels.
 
     Returns:
@@ -124,16 +126,20 @@ def fisher_information(
     size = batch_rows(batch_size, max(1, TOKENS_PER_BATCH // tokens.shape[1]))
     if kind == "model-exact":
         size = max(1, min(size, JACOBIAN_ENTRIES // model.width**2))
+    if run is not None and (len(run), run.layer) != (len(tokens), level):
+        raise ValueError(
+            f"run: expected {len(tokens)} prompts at layer {level}, got {len(run)} at {run.layer}"
+        )
     sums = _HalfSums(model.width, not diagonal)
     states: list[Array] = []
     for start in range(0, len(tokens), size):
         rows = slice(start, start + size)
-        run = model.continuation(tokens[rows], level)
-        leaves = run.clean_states.clone().requires_grad_()
+        upper = model.continuation(tokens[rows], level) if run is None else run.select(rows)
+        leaves = upper.clean_states.clone().requires_grad_()
         with torch.enable_grad():
-            for part in streams[kind](run, leaves, rows):
+            for part in streams[kind](upper, leaves, rows):
                 sums.add(part, start)
-        states.append(run.clean_states.double().cpu().numpy())
+        states.append(upper.clean_states.double().cpu().numpy())
     exact_terms = {"true": 1, "model-sampled": times, "top-k": kept + 1}
     return Fisher(
         matrix=frozen(sums.mean(len(tokens))),
