@@ -1,9 +1,11 @@
-"""Time linear shadow heads trained as one batched model beside the same heads one by one.
+"""Heads trained side by side against one at a time, in one run.
 
-    python -m benchmarks.adapter_heads [--heads 64] [--records 2000] [--width 512] [--steps 50]
+    python -m benchmarks.adapter_heads [--heads 64] [--records 1000] [--rounds 3] [--json FILE]
 
-Prints one JSON object: seconds of each, in turns on one thread, and the ratio of the medians. Each
-head has its own memberships, and all of them the same samples.
+Shadow heads of a membership attack: each sees half of the records, in an order and with an A of
+its own. "alone" is the same training with one head a call; "autograd" is a linear layer of torch
+and its SGD on Poisson samples of the same rate, which neither clips nor adds noise. The rounds
+alternate, and a ratio is that of medians of CPU time.
 """
 
 from __future__ import annotations
@@ -12,64 +14,103 @@ import argparse
 import json
 import statistics
 import time
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.nn import functional
 
 from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, Method, NoisyProjection, train_heads
 
 CLASSES = 10
-METHODS: dict[str, Method] = {
-    "DP-SGD": DPSGD(),
-    "DP-LoRA-FA": DPLoRAFA(rank=16),
-    "M2": NoisyProjection(rank=16),
-    "LoRA-FA": LoRAFA(rank=16),
-}
+METHODS: list[Method] = [
+    LoRAFA(rank=16), DPSGD(), DPLoRAFA(rank=16), NoisyProjection(rank=16),
+]  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--heads", type=int, default=64)
-    parser.add_argument("--records", type=int, default=2_000)
+    parser.add_argument("--records", type=int, default=1000)
     parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--sampling-rates", default="0.05,1")
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    options = parser.parse_args()
     torch.set_num_threads(1)
+    console = Console(width=110)
+    rows = [
+        compare(options, method, float(rate))
+        for rate in options.sampling_rates.split(",")
+        for method in METHODS
+    ]
+    table = Table(
+        title=f"CPU milliseconds a head: {options.heads} heads, {options.steps} steps, "
+        f"{options.records} records, d = {options.width}"
+    )
+    names = ["method", "q", "side by side", "alone", "ratio", "autograd", "ratio"]
+    for name in names:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(
+            row["method"], f"{row['rate']:g}", *(f"{row[k]:.2f}" for k in ("together", "alone")),
+            f"{row['alone'] / row['together']:.1f}", f"{row['autograd']:.2f}",
+            f"{row['autograd'] / row['together']:.1f}",
+        )  # fmt: skip
+    console.print(table, highlight=False)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def compare(options: argparse.Namespace, method: Method, rate: float) -> dict[str, float | str]:
+    """Time every way once a round, in turn; CPU milliseconds a head."""
     source = np.random.default_rng(0)
-    rows = source.standard_normal((given.records, given.width))
-    labels = source.integers(CLASSES, size=given.records)
-    members = source.random((given.heads, given.records)) < 0.5
-    print(json.dumps({name: pair(method, rows, labels, members, given)
-                      for name, method in METHODS.items()}, indent=1))  # fmt: skip
+    rows = source.normal(size=(options.records, options.width)) / options.width**0.5
+    labels = source.integers(CLASSES, size=options.records)
+    members = source.random((options.heads, options.records)) < 0.5
+    noise = 0.0 if isinstance(method, LoRAFA) else 1.0
+    few = max(1, options.heads // 8)
 
-
-def pair(method: Method, rows: Any, labels: Any, members: Any, given: Any) -> dict[str, float]:
-    """Return the median seconds of both ways and their ratio."""
-    settings: dict[str, Any] = {
-        "classes": CLASSES, "noise_multipliers": 1.0, "rates": 1.0, "steps": given.steps,
-        "sampling_rate": 0.25, "rng": 1,
-    }  # fmt: skip
-
-    def together() -> None:
+    def heads(inside: np.ndarray) -> None:
         train_heads(
-            rows, labels, [method] * len(members), members=members, groups=[0] * len(members),
-            **settings,
+            rows, labels, [method] * len(inside), classes=CLASSES, noise_multipliers=noise,
+            rates=0.5, steps=options.steps, sampling_rate=rate, members=inside, rng=1,
         )  # fmt: skip
 
-    def one_by_one() -> None:
-        for inside in members:
-            train_heads(rows, labels, [method], members=inside[None], **settings)
-
-    times: dict[str, list[float]] = {"together": [], "one by one": []}
-    for _ in range(given.rounds):
-        for name, work in (("together", together), ("one by one", one_by_one)):
+    ways: dict[str, tuple[int, Callable[[], None]]] = {
+        "together": (options.heads, lambda: heads(members)),
+        "alone": (few, lambda: [heads(one[None]) for one in members[:few]] and None),
+        "autograd": (few, lambda: autograd(rows, labels, members[:few], rate, options.steps)),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(options.rounds):
+        for name, (count, way) in ways.items():
             start = time.process_time()
-            work()
-            times[name].append(time.process_time() - start)
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    return {**medians, "ratio": medians["one by one"] / medians["together"]}
+            way()
+            times[name].append(1e3 * (time.process_time() - start) / count)
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    return {"method": method.name, "rate": rate, **medians}
+
+
+def autograd(
+    rows: np.ndarray, labels: np.ndarray, members: np.ndarray, rate: float, steps: int
+) -> None:
+    """Train one head after the other as torch's own layers are."""
+    inputs, truth = torch.from_numpy(rows).float(), torch.from_numpy(labels)
+    source = np.random.default_rng(1)
+    for inside in members:
+        layer = nn.Linear(inputs.shape[1], CLASSES, bias=False)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+        for _ in range(steps):
+            chosen = np.flatnonzero(inside & (source.random(len(rows)) < rate))
+            optimizer.zero_grad()
+            functional.cross_entropy(layer(inputs[chosen]), truth[chosen]).backward()
+            optimizer.step()
 
 
 if __name__ == "__main__":

@@ -16,12 +16,11 @@ from torch import Tensor
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer, matrix
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.adapters.methods import Clipped, Method, WithoutClipping
+from tacit.adapters.methods import Method, WithoutClipping
+from tacit.adapters.stacked import Stack
 from tacit.attacks.membership.roc import truth_values
 
 Labels = npt.NDArray[np.int64]
-# In place of the norm of a gradient that is zero.
-TINY = 1e-30
 
 
 @short_repr
@@ -116,121 +115,26 @@ def train_heads(
     rows, kinds = matrix("features", features), _checked(methods)
     count, heads, source = len(rows), len(kinds), generator(rng)
     truth = _labels(labels, count, integer("classes", classes, minimum=2))
-    run = _Side(
+    multipliers = _each("noise_multipliers", noise_multipliers, heads)
+    rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True)
+    scales = torch.tensor([one.noise_scale for one in kinds], dtype=torch.float64)
+    stack = Stack(
         inputs=torch.from_numpy(rows).float(),
         targets=torch.nn.functional.one_hot(torch.from_numpy(truth), classes).float(),
-        methods=kinds,
-        stds=_each("noise_multipliers", noise_multipliers, heads)
-        * np.array([one.noise_scale for one in kinds]),
-        rates=_each("rates", rates, heads),
+        method=kinds[0],
+        clips=scales,
+        stds=scales * torch.from_numpy(multipliers),
+        scales=torch.from_numpy(_each("rates", rates, heads) / (rate * count)),
         members=None
         if members is None
         else torch.from_numpy(truth_values("members", members, (heads, count))),
-        groups=_groups(groups, heads),
-        rate=in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True),
+        rate=rate,
         fixed=_given(projection, kinds[0], rows.shape[1]),
         source=source,
         normal=torch.Generator().manual_seed(int(source.integers(2**63))),
     )
-    return run.trained(integer("steps", steps, minimum=1))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Side:
-    """Everything that heads trained side by side have."""
-
-    inputs: Tensor
-    targets: Tensor
-    methods: list[Method]
-    stds: Array
-    rates: Array
-    members: Tensor | None
-    groups: list[npt.NDArray[np.intp]]
-    rate: float
-    fixed: Tensor | None
-    source: np.random.Generator
-    normal: torch.Generator
-
-    def trained(self, steps: int) -> Heads:
-        heads, width, classes = len(self.methods), self.inputs.shape[1], self.targets.shape[1]
-        weights = torch.zeros(heads, classes, width)
-        energies = np.zeros(heads)
-        kept = {place: self._kept(place) for place in range(len(self.groups))}
-        for _ in range(steps):
-            for place, own in enumerate(self.groups):
-                projection = self._drawn() if self.methods[0].fresh else kept[place]
-                part, energy = self._moves(weights[own], own, projection)
-                scale = torch.from_numpy(self.rates[own] / (self.rate * len(self.inputs)))
-                weights[own] -= scale[:, None, None].float() * part
-                energies[own] += energy / steps
-        return Heads(weights=weights.double().numpy(), energies=energies)
-
-    def _moves(
-        self, weights: Tensor, own: npt.NDArray[np.intp], projection: Tensor | None
-    ) -> tuple[Tensor, Array]:
-        """Return what is published of one step of a group, in W, and E‖noise‖² of each head."""
-        chosen = self._sample()
-        inputs, method = self.inputs[chosen], self.methods[0]
-        # (heads, batch, classes) by one product
-        errors = (inputs @ weights.flatten(0, 1).mT).reshape(len(chosen), *weights.shape[:2])
-        errors = errors.transpose(0, 1).softmax(dim=-1) - self.targets[chosen]
-        if self.members is not None:
-            errors = errors * self.members[own][:, chosen, None]
-        seen = inputs
-        if projection is not None and not method.full:
-            seen = inputs @ projection.mT
-        if isinstance(method, Clipped):
-            norms = errors.square().sum(dim=-1) * seen.square().sum(dim=-1)
-            clips = torch.tensor([one.noise_scale for one in (self.methods[i] for i in own)])
-            errors = (
-                errors * (clips[:, None] / norms.sqrt().clamp(min=1e-30)).clamp(max=1.0)[..., None]
-            )
-        totals = (errors.mT.flatten(0, 1) @ seen).reshape(*weights.shape[:2], -1)
-        stds = self.stds[own]
-        published = totals
-        if method.noise != "none":
-            unit = method.step(torch.zeros_like(totals), projection, 1.0, self._normal)
-            clean = method.step(totals, projection, 0.0, self._zeros)
-            published = clean + torch.from_numpy(stds)[:, None, None].float() * unit
-        if projection is not None and not method.full:
-            published = published @ projection
-        return published, stds**2 * self._energy(totals.shape[1], projection)
-
-    def _energy(self, classes: int, projection: Tensor | None) -> float:
-        """E‖noise‖²_F in W of noise of standard deviation 1."""
-        method, width = self.methods[0], self.inputs.shape[1]
-        if method.noise == "none":
-            return 0.0
-        if projection is None:
-            return float(classes * width)
-        # E‖E AᵀA‖² = out ‖AAᵀ‖², and E‖E A‖² = out ‖A‖²
-        shape = projection @ projection.mT if method.noise == "projected" else projection
-        return classes * float(shape.square().sum())
-
-    def _sample(self) -> Tensor:
-        count = len(self.inputs)
-        if self.rate == 1.0:
-            return torch.arange(count)
-        return torch.from_numpy(np.flatnonzero(self.source.random(count) < self.rate))
-
-    def _kept(self, place: int) -> Tensor | None:
-        del place
-        if self.fixed is not None or self.methods[0].fresh:
-            return self.fixed
-        return self._drawn()
-
-    def _drawn(self) -> Tensor | None:
-        rank = getattr(self.methods[0], "rank", None)
-        if rank is None:
-            return None
-        found: Tensor = self._normal((int(rank), self.inputs.shape[1])) / float(rank) ** 0.5
-        return found
-
-    def _normal(self, shape: tuple[int, ...]) -> Tensor:
-        return torch.randn(shape, generator=self.normal)
-
-    def _zeros(self, shape: tuple[int, ...]) -> Tensor:
-        return torch.zeros(shape)
+    weights, energies = stack.trained(_groups(groups, heads), integer("steps", steps, minimum=1))
+    return Heads(weights=weights, energies=energies)
 
 
 def _checked(methods: Sequence[Method]) -> list[Method]:
