@@ -45,7 +45,7 @@ def main() -> None:
     torch.set_num_threads(1)
     console = Console(width=110)
     rows = [
-        compare(options, method, float(rate))
+        (method.name, float(rate), compare(options, method, float(rate)))
         for rate in options.sampling_rates.split(",")
         for method in METHODS
     ]
@@ -53,21 +53,18 @@ def main() -> None:
         title=f"CPU milliseconds a head: {options.heads} heads, {options.steps} steps, "
         f"{options.records} records, d = {options.width}"
     )
-    names = ["method", "q", "side by side", "alone", "ratio", "autograd", "ratio"]
-    for name in names:
+    for name in ("method", "q", "side by side", "alone", "ratio", "autograd", "ratio"):
         table.add_column(name)
-    for row in rows:
-        table.add_row(
-            row["method"], f"{row['rate']:g}", *(f"{row[k]:.2f}" for k in ("together", "alone")),
-            f"{row['alone'] / row['together']:.1f}", f"{row['autograd']:.2f}",
-            f"{row['autograd'] / row['together']:.1f}",
-        )  # fmt: skip
+    for name, rate, times in rows:
+        together, alone, plain = (times[way] for way in ("together", "alone", "autograd"))
+        figures = together, alone, alone / together, plain, plain / together
+        table.add_row(name, f"{rate:g}", *(f"{figure:.1f}" for figure in figures))
     console.print(table, highlight=False)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
-def compare(options: argparse.Namespace, method: Method, rate: float) -> dict[str, float | str]:
+def compare(options: argparse.Namespace, method: Method, rate: float) -> dict[str, float]:
     """Time every way once a round, in turn; CPU milliseconds a head."""
     source = np.random.default_rng(0)
     rows = source.normal(size=(options.records, options.width)) / options.width**0.5
@@ -82,9 +79,13 @@ def compare(options: argparse.Namespace, method: Method, rate: float) -> dict[st
             rates=0.5, steps=options.steps, sampling_rate=rate, members=inside, rng=1,
         )  # fmt: skip
 
+    def alone() -> None:
+        for one in members[:few]:
+            heads(one[None])
+
     ways: dict[str, tuple[int, Callable[[], None]]] = {
         "together": (options.heads, lambda: heads(members)),
-        "alone": (few, lambda: [heads(one[None]) for one in members[:few]] and None),
+        "alone": (few, alone),
         "autograd": (few, lambda: autograd(rows, labels, members[:few], rate, options.steps)),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -93,8 +94,7 @@ def compare(options: argparse.Namespace, method: Method, rate: float) -> dict[st
             start = time.process_time()
             way()
             times[name].append(1e3 * (time.process_time() - start) / count)
-    medians = {name: statistics.median(found) for name, found in times.items()}
-    return {"method": method.name, "rate": rate, **medians}
+    return {name: statistics.median(found) for name, found in times.items()}
 
 
 def autograd(
@@ -109,7 +109,8 @@ def autograd(
         for _ in range(steps):
             chosen = np.flatnonzero(inside & (source.random(len(rows)) < rate))
             optimizer.zero_grad()
-            functional.cross_entropy(layer(inputs[chosen]), truth[chosen]).backward()
+            loss = functional.cross_entropy(layer(inputs[chosen]), truth[chosen])
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
 

@@ -141,3 +141,13 @@ def test_the_noise_has_its_covariance(fresh):
     assert (np.abs(products.mean(axis=0) - expected) < 5 * errors).all()
     # noise of a scale that is a tenth off is told apart
     assert not (np.abs(1.21 * products.mean(axis=0) - expected) < 5 * errors).all()
+
+
+def test_a_step_without_records_is_noise_alone():
+    rows, labels = records()
+    heads = train_heads(
+        rows, labels, [DPSGD()] * 2, classes=CLASSES, noise_multipliers=[0.0, 1.0], rates=1.0,
+        steps=2, sampling_rate=0.1, members=np.zeros((2, ROWS), dtype=bool), rng=0,
+    )  # fmt: skip
+    assert not heads.weights[0].any()
+    assert heads.weights[1].all()

@@ -130,11 +130,15 @@ class Stack:
         groups, heads, classes, width = weights.shape
         shared = batch.rows.dim() == 2
         if shared:
-            logits = (batch.rows @ weights.flatten(0, 2).mT).unflatten(1, weights.shape[:3])
-            errors = logits.softmax(dim=-1).transpose(0, 1)
+            logits = batch.rows @ weights.flatten(0, 2).mT
+            errors = (
+                logits.reshape(len(batch.rows), groups, heads, classes)
+                .softmax(dim=-1)
+                .transpose(0, 1)
+            )
         else:
-            errors = (batch.rows @ weights.flatten(1, 2).mT).unflatten(2, (heads, classes))
-            errors = errors.softmax(dim=-1)
+            logits = batch.rows @ weights.flatten(1, 2).mT
+            errors = logits.reshape(groups, batch.rows.shape[1], heads, classes).softmax(dim=-1)
         errors.sub_(batch.targets)
         factors = batch.present
         if isinstance(self.method, Clipped):
@@ -142,10 +146,10 @@ class Stack:
             norms = (errors.square().sum(dim=-1) * batch.squares).sqrt()
             factors = factors * (clips[:, None] * MARGIN / norms.clamp(min=TINY)).clamp(max=1.0)
         errors.mul_(factors[..., None])
-        if shared:
-            # (n, G H classes), so that all heads are one product
-            return (errors.transpose(0, 1).flatten(1).mT @ batch.rows).reshape(weights.shape)
-        return (errors.flatten(2).mT @ batch.rows).reshape(groups, heads, classes, width)
+        # (n, G H classes) where rows are shared, so that all heads are one product
+        flat = errors.transpose(0, 1).flatten(1) if shared else errors.flatten(2)
+        total: Tensor = flat.mT @ batch.rows
+        return total.reshape(groups, heads, classes, width)
 
     def _everything(
         self, own: npt.NDArray[np.intp], seen: Tensor, squares: Tensor, chosen: Tensor | None = None
