@@ -73,10 +73,10 @@ def verdict(result: dict[str, Any], epsilons: list[str]) -> str:
     count = len(epsilons) * len(BUDGETS + RANKS + OWN)
     return f"""**Verdict.** Fig. 3 (right) of the paper has M2, by the published account, above
 DP-SGD at small ε, DP-LoRA-FA so at even smaller ones, and DP-SGD level or slightly above at large
-ε; there DP-SGD's rate is a recommended one, and the others' are tuned. Here: {budgets} Fig. 3 (left)
-and 4 have M2 consistently above DP-LoRA-FA with a random A, most at small ranks. Here: {ranks} Beside
-the paper: {own} These are {count} comparisons, of which about {0.05 * count:.0f} would pass two
-standard errors by chance; the errors are of the seeds, with the images and what was tuned fixed."""
+ε; there DP-SGD's rate is a recommended one, and the others' are tuned. Here: {budgets}
+Fig. 3 (left) and 4 have M2 consistently above DP-LoRA-FA with a random A, most at small ranks.
+Here: {ranks} Beside the paper: {own} These are {count} comparisons, of which about
+{0.05 * count:.0f} would pass two standard errors by chance; the errors are of the seeds, with the images and what was tuned fixed."""
 
 
 def _compared(ways: dict[str, Any], first: str, second: str, epsilons: list[str]) -> str:
