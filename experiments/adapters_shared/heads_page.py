@@ -76,7 +76,8 @@ DP-SGD at small ε, DP-LoRA-FA so at even smaller ones, and DP-SGD level or slig
 ε; there DP-SGD's rate is a recommended one, and the others' are tuned. Here: {budgets}
 Fig. 3 (left) and 4 have M2 consistently above DP-LoRA-FA with a random A, most at small ranks.
 Here: {ranks} Beside the paper: {own} These are {count} comparisons, of which about
-{0.05 * count:.0f} would pass two standard errors by chance; the errors are of the seeds, with the images and what was tuned fixed."""
+{0.05 * count:.0f} would pass two standard errors by chance; the errors are of the seeds, with the
+images and what was tuned fixed."""
 
 
 def _compared(ways: dict[str, Any], first: str, second: str, epsilons: list[str]) -> str:
