@@ -13,10 +13,12 @@ from torch import Tensor
 from tacit._ground.checks import Array
 from tacit.adapters.methods import Clipped, Method
 
-# Entries of the largest array of the groups that are trained together.
-ENTRIES = 2**21
-# From this sampling rate on, one product of all records costs less than picking each head's.
-DENSE = 0.25
+# Entries of the largest array of a step of the groups that are trained together, and of A X of all
+# their records.
+ENTRIES, HELD = 2**21, 2**25
+# From this share of the records on, one product of all of them and many heads costs less than
+# picking each head's.
+DENSE = 0.2
 # Keeps a clipped norm below the clip whatever float32 rounds.
 MARGIN = 1.0 - 2.0**-18
 # In place of the norm of a gradient that is zero.
@@ -90,14 +92,14 @@ class Stack:
         count, width = self.inputs.shape
         rank = getattr(self.method, "rank", None)
         seen = width if rank is None or self.method.full else int(rank)
+        spread = 0 if rank is None else int(rank) * width
+        held = count * seen if spread and not self.method.full else 1
+        picked = 0 if self.rate == 1.0 else int(count * self.rate) * seen
         blocks = []
         for size in sorted({len(own) for own in groups}):
             alike = np.array([own for own in groups if len(own) == size])
-            records = count * size * self.targets.shape[1]
-            if self.rate < DENSE:
-                records = int(count * self.rate) * seen
-            each = max(records, count, 0 if rank is None else int(rank) * width)
-            together = max(1, ENTRIES // each)
+            step = max(picked or count * size * self.targets.shape[1], count, spread)
+            together = max(1, min(ENTRIES // step, HELD // held))
             blocks += [alike[i : i + together] for i in range(0, len(alike), together)]
         return blocks
 
@@ -108,6 +110,7 @@ class Stack:
         squares = seen.square().sum(dim=-1, keepdim=True)
         weights = torch.zeros(*own.shape, self.targets.shape[1], seen.shape[-1])
         energy = torch.zeros(len(own), dtype=torch.float64)
+        dense = self._dense(own, seen)
         everything = self._everything(own, seen, squares) if self.rate == 1.0 else None
         clips = self.clips[own].float()
         stds, scales = (v[own][..., None, None].float() for v in (self.stds, self.scales))
@@ -117,7 +120,7 @@ class Stack:
 
         for _ in range(steps):
             fresh = self._projections(len(own)) if self.method.fresh else None
-            batch = everything or self._sampled(own, seen, squares)
+            batch = everything or self._sampled(own, seen, squares, dense=dense)
             total = self._total(weights, batch, clips)
             spread = None if fresh is None else fresh[:, None]
             published = self.method.step(total, spread, 1.0, noise)
@@ -162,10 +165,12 @@ class Stack:
             present = present * self.members[own].mT
         return Batch(seen, self.targets[:, None], squares, present)
 
-    def _sampled(self, own: npt.NDArray[np.intp], seen: Tensor, squares: Tensor) -> Batch:
+    def _sampled(
+        self, own: npt.NDArray[np.intp], seen: Tensor, squares: Tensor, *, dense: bool
+    ) -> Batch:
         """Return a Poisson sample of each group, padded with records that nobody sees."""
         chosen = self.source.random((len(own), len(self.inputs))) < self.rate
-        if self.rate >= DENSE:
+        if dense:
             return self._everything(own, seen, squares, torch.from_numpy(chosen))
         if self.members is not None:
             chosen &= self.members[own].any(dim=1).numpy()
@@ -183,6 +188,11 @@ class Stack:
         return Batch(
             seen[group, records], self.targets[records][:, :, None], squares[group, records], inside
         )
+
+    def _dense(self, own: npt.NDArray[np.intp], seen: Tensor) -> bool:
+        """Whether heads with samples of their own mask rows that they share, and pick none."""
+        share = 1.0 if self.members is None else float(self.members[own].float().mean())
+        return seen.dim() == 2 and own.shape[1] == 1 < len(own) and self.rate * share >= DENSE
 
     def _projections(self, groups: int) -> Tensor | None:
         """Return A of each group, (G, rank, d), or of all, (rank, d)."""
