@@ -75,10 +75,10 @@ def audit_adapter(
 
     Example:
         >>> from tacit.adapters import LoRAFA
-        >>> head = torch.nn.Sequential(torch.nn.Linear(32, 4))
-        >>> data = torch.randn(20, 32), torch.randint(4, (20,))
-        >>> found = audit_adapter(head, data, LoRAFA(rank=16), canaries=32, steps=20)
-        >>> found.attacks[0].success.value > 0.6
+        >>> head = torch.nn.Sequential(torch.nn.Linear(256, 4))
+        >>> data = torch.randn(20, 256), torch.randint(4, (20,))
+        >>> found = audit_adapter(head, data, LoRAFA(rank=128), canaries=48, steps=80)
+        >>> max(attack.success.value for attack in found.attacks) > 0.6
         True
 
     Source: Steinke, Nasr and Jagielski (2023), Algorithm 1.
