@@ -19,6 +19,7 @@ from . import measured as measured
 from . import models as models
 from . import releases as releases
 from . import report as report
+from . import specifications as specifications
 from . import statistics as statistics
 from . import training as training
 from .accounting.curves.calibration import calibrate as calibrate

@@ -1,0 +1,5 @@
+"""Describe what a model can do so that it can be found, and know what the description tells."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
