@@ -293,7 +293,19 @@ class Without:
 sys.meta_path.insert(0, Without())
 """
 NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
-ON_MODELS = {"attacks": {"SequentialAttack", "known_prefix", "sequential_decoder"}}
+ON_MODELS = {
+    "attacks": {
+        "Inversion",
+        "Inverter",
+        "Recovery",
+        "SequentialAttack",
+        "TokenProbe",
+        "TrajectoryInverter",
+        "attack_inversion",
+        "known_prefix",
+        "sequential_decoder",
+    }
+}
 
 
 def test_what_extras_bring_is_not_needed_elsewhere():
