@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from hidden_shared.results import RESULTS
+from tacit._ground.files import write_bytes_atomic
 from tacit.attacks import CodeChannel, TokenProbe, TrajectoryInverter, attack_inversion
 from tacit.covariance import Isotropic
 from tacit.hidden_states import Codebook, measure_geometry
@@ -41,30 +42,52 @@ def main() -> int:
     public = sample_prefixes(
         model.stream(learned[:CHARACTERS]), count=1500 if given.fast else 6000, length=LENGTH, rng=0
     )
-    # words that stand in public prompts as a whole are no test
     secret = sample_prefixes(
         model.stream(unseen), count=count, length=LENGTH, rng=1, exclude=public
     )
     path = given.out / f"inversion{'-fast' if given.fast else ''}.json"
     about = {"model": given.model, "layer": given.layer, "length": LENGTH, "prompts": count,
              "public": len(public)}  # fmt: skip
+    kept = _kept(path, about)
     rows: list[dict[str, Any]] = []
-    for row in measured(model, given.layer, public, secret, fast=given.fast):
+    for row in measured(model, given.layer, public, secret, kept, fast=given.fast):
         rows.append(row)
+        later = kept[len(rows) :]
+        content = json.dumps({**about, "rows": rows + later}, indent=1, allow_nan=False)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", "utf-8")
+        write_bytes_atomic("out", path, f"{content}\n".encode())
         print(_line(row), flush=True)
     return 0
 
 
+def _kept(path: Path, about: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of an interrupted run of the same size."""
+    if not path.is_file():
+        return []
+    content = json.loads(path.read_text("utf-8"))
+    rows: list[dict[str, Any]] = content.pop("rows")
+    return rows if content == about else []
+
+
 def measured(
-    model: LanguageModel, layer: int, public: torch.Tensor, secret: torch.Tensor, *, fast: bool
+    model: LanguageModel,
+    layer: int,
+    public: torch.Tensor,
+    secret: torch.Tensor,
+    kept: list[dict[str, Any]],
+    *,
+    fast: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yield what is read back from clean states, noisy ones and codes."""
+    """Yield what is read back from clean states, noisy ones and codes; what is kept as it is."""
+    held_rows = {(row["release"], row["beam"], row.get("kl_budget")): row for row in kept}
     probe = TokenProbe.fit(model, layer, public)
     clean = model.states(secret, layer, positions="all").double().cpu().numpy()
 
-    def row(name: str, released: Any, covariance: Any, held: TokenProbe, beam: int, **more: Any):
+    def row(
+        name: str, released: Any, covariance: Any, held: TokenProbe, beam: int, **more: Any
+    ) -> dict[str, Any]:
+        if (key := (name, beam, more.get("kl_budget"))) in held_rows:
+            return held_rows[key]
         inverter = TrajectoryInverter(model, layer, covariance, held, beam=beam)
         everything = name == "clean" and beam == 1
         names = ("permuted", "zeroed", "majority", "nearest") if everything else ("permuted",)
