@@ -1,6 +1,7 @@
 """``tacit adapter``: folders of three families fine-tuned, killed, taken up, shown, audited."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -158,6 +159,23 @@ def test_an_audit_tells_what_it_proves(folder, text, tacit, tmp_path):
     stored = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert stored["attacks"][0]["trials"] == 16
     assert "Audit of this one run" in " ".join(outcome.out.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        (["adapter", "fit"], ["--attack", "--no-attack"]),
+        (["adapter", "audit"], ["--attack", "--ledger", "--secret", "--no-budget", "--dry-run"]),
+        (["training", "poisoning"], ["--gram"]),
+    ],
+    ids=lambda given: given[-1],
+)
+def test_a_command_lists_no_flag_that_it_does_not_obey(command, flags, tacit):
+    listed = set(re.findall(r"--[a-z-]+", tacit(*command, "--help").out))
+    assert "--seed" in listed
+    assert not listed & set(flags)
+    for flag in flags:
+        assert "No such option" in tacit(*command, flag).err
 
 
 KILLED = """

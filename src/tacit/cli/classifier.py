@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tacit.cli.console import line
 from tacit.cli.options import grouped
-from tacit.cli.publishing import Destination, Drawing, tell_prepared
+from tacit.cli.publishing import Attacking, Destination, tell_prepared
 from tacit.cli.tables import Data, TableFlags
 
 
@@ -37,7 +37,7 @@ def classifier(
     confidence: Annotated[
         float, typer.Option(help="Of intervals, and of a guarantee that rests on simulation.")
     ] = 0.999,
-    drawing: Drawing,
+    drawing: Attacking,
 ) -> None:
     """Release a classifier's logits with designed noise, a guarantee and a measured attack.
 

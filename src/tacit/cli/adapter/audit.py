@@ -30,10 +30,6 @@ def audit(
     from tacit.ledger.notions import APPROXIMATE_DP
     from tacit.releases import Provenance
 
-    if flags.ledger is not None or flags.dry_run:
-        raise ValueError(
-            "--ledger, --dry-run: expected neither for an audit, which releases nothing"
-        )
     method = flags.chosen()
     destination = Destination.checked(flags, data, None, spends=APPROXIMATE_DP)
     loaded = load_pretrained(model, device=flags.device)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.adapter.flags import DATA, MODEL, AdapterFlags, digest_of
+from tacit.cli.adapter.flags import DATA, MODEL, FitFlags, digest_of
 from tacit.cli.console import command_line, line
 from tacit.cli.options import grouped
 from tacit.cli.publishing import Destination, tell_prepared
@@ -28,7 +28,7 @@ def fit(
         bool,
         typer.Option("--unprotected", help="Write an adapter without noise, not to be published."),
     ] = False,
-    flags: AdapterFlags,
+    flags: FitFlags,
 ) -> None:
     """Fine-tune an adapter so that whether any one record was learned from cannot be told beyond ε.
 

@@ -10,7 +10,7 @@ from tacit.cli.options import grouped
 from tacit.cli.output import new_file
 from tacit.cli.publishing import Destination, tell_prepared, tell_table
 from tacit.cli.tables import Category, Data, Missing, TableFlags
-from tacit.cli.training.flags import TrainingFlags
+from tacit.cli.training.flags import ShapedFlags
 
 if TYPE_CHECKING:
     from tacit.cli.training.tabular import Problem
@@ -51,7 +51,7 @@ def contribution(
     attacked: Annotated[
         int, typer.Option(help="Runs with, and as many without, for the attack.")
     ] = 20,
-    flags: TrainingFlags,
+    flags: ShapedFlags,
 ) -> None:
     """Train a classifier of a table so that no source moves it beyond its budget.
 

@@ -9,7 +9,7 @@ import typer
 from tacit.cli.console import command_line, line
 from tacit.cli.options import grouped
 from tacit.cli.publishing import Destination, tell_prepared
-from tacit.cli.training.flags import TrainingFlags
+from tacit.cli.training.flags import ShapedFlags
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,7 @@ def memorisation(
     samples: Annotated[
         int, typer.Option(help="Secrets drawn for each canary, and as many uniform ones.")
     ] = 32,
-    flags: TrainingFlags,
+    flags: ShapedFlags,
 ) -> None:
     """Fine-tune a language model so that no canary and no sequence of L tokens moves it beyond ε.
 
@@ -125,7 +125,7 @@ def _prepared(
     loaded: LanguageModel,
     learned: torch.Tensor,
     unseen: torch.Tensor,
-    flags: TrainingFlags,
+    flags: ShapedFlags,
     way: str,
     rate: float,
     **asked: Any,

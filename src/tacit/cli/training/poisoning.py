@@ -75,8 +75,6 @@ def poisoning(
     from tacit.training.poisoning.triggers import TRIGGERS
 
     wanted = choice("--trigger", trigger, TRIGGERS)
-    if flags.gram != "exact":
-        raise ValueError(f"--gram: expected exact beside aggregated gradients, got {flags.gram!r}")
     destination = Destination.checked(flags, data, None, spends=GAUSSIAN_DP, others=flags.written())
     saved = new_file("--save", flags.save, flags.force)
     rate = RATE if flags.rate is None else flags.rate
