@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit._ground.checks import boolean
 from tacit._ground.files import held
-from tacit.adapters.layers import Attached
+from tacit.adapters.layers import Attached, check_frozen
 from tacit.adapters.measuring import Quality
 from tacit.adapters.proof import Frozen
 from tacit.adapters.release import AdapterRelease
@@ -77,6 +77,7 @@ class Session:
             checkpoint: the folder; None for none.
             stack: holds the folder against other processes.
         """
+        check_frozen(self.run.model, self.run.layers)
         if checkpoint is None or not Path(checkpoint).expanduser().exists():
             self._check_save()
         if checkpoint is None:
@@ -255,15 +256,15 @@ class PreparedAdapter(Prepared[AdapterRelease]):
         secret: str | None,
         no_budget: bool,
     ) -> Reserved | None:
-        earlier = [] if folder is None else folder.reserved()
+        begun = folder is not None and bool(folder.places())
         if ledger is None or secret is None:
-            if earlier:
+            if begun:
                 raise ValueError(
                     "ledger: expected the one that the run in the checkpoint spends from, got none"
                 )
             return None
-        if earlier:
-            return ledger.reserved(earlier[0], secret)
+        if folder is not None and begun:
+            return folder.reserved(ledger, [secret])[0]
         if folder is not None and folder.state() is not None:
             raise ValueError(
                 "ledger: expected none for a run that was begun without, got one; begin in another "
@@ -277,7 +278,7 @@ class PreparedAdapter(Prepared[AdapterRelease]):
             no_budget=no_budget,
         )
         if folder is not None:
-            folder.reserve([made.number])
+            folder.reserve([made])
         return made
 
     def _drawn(self) -> AdapterRelease:

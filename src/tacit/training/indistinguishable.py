@@ -396,7 +396,7 @@ class Indistinguishable:
         self._purse.reserve()
         if self._journal is not None:
             if not self._charges:
-                self._journal.reserve(self._purse.numbers)
+                self._journal.reserve(self._purse.entries)
             self._journal.charge(indices)
         self._account.count(indices)
         self._charges += 1
@@ -454,7 +454,7 @@ class Indistinguishable:
     def _take_up(self, journal: Journal) -> None:
         self._charges = journal.charges
         if journal.charges:
-            self._purse.taken_up(journal.reserved())
+            self._purse.taken_up(journal)
         state = journal.state()
         if state is None:
             return
