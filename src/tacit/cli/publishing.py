@@ -134,6 +134,9 @@ class Destination:
                 "--certificate: expected no --seed beside it, as a seeded release guarantees "
                 "nothing"
             )
+        for flag, place in (others or {}).items():
+            if place == "-":
+                raise ValueError(f"{flag}: expected a path, got -, which is for --json alone")
         check_distinct(
             {
                 "DATA": None if data == "-" else absolute_path(data),
