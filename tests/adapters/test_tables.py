@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_one_sentence(name, content, message, tmp_path):
     with pytest.raises(ValueError, match=message) as told:
         table(tmp_path, name, content)
     assert "\n" not in str(told.value)
-    assert "w1" not in str(told.value)
+    assert "w1" not in str(told.value).replace(str(tmp_path), "")
 
 
 NAMES = ("LABEL_0", "LABEL_1", "LABEL_2")
