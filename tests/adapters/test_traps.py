@@ -256,3 +256,23 @@ def test_a_ledger_that_moved_is_still_the_run_s_own(tmp_path):
     moved = Ledger(place.rename(tmp_path / "moved.db"))
     fit(network(), supervised(), METHOD, ledger=moved, secret="rows", **given)
     assert moved.spent("rows").releases == 1
+
+
+@pytest.mark.parametrize("where", ["save", "checkpoint"])
+@pytest.mark.parametrize("method", [METHOD, DPSGD()])
+def test_a_full_disk_is_refused_before_anything_is_spent(where, method, tmp_path):
+    resource = pytest.importorskip("resource", reason="needs limits of POSIX")
+    ledger, before = Ledger(tmp_path / "ledger.db"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    prepared = prepare_adapter(
+        network(1500, 1500), supervised(width=1500), method, **{where: tmp_path / "it"}, **FAST
+    )
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, before[1]))
+    try:
+        with pytest.raises(ValueError, match=rf"^{where}: cannot write .* bytes in "):
+            prepared.draw(ledger=ledger, secret="rows")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not ledger.secrets()
+    assert not [one for one in tmp_path.iterdir() if "ledger" not in one.name]
+    prepared.draw(ledger=ledger, secret="rows")
+    assert ledger.spent("rows").releases == 1
