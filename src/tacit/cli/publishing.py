@@ -197,6 +197,25 @@ class Destination:
             ledger=None if self.ledger is None else self.ledger.location,
         )
 
+    def provenance_of(self, name: str, *, fingerprint: str, rows: int) -> Provenance:
+        """Return how a release of records that are no table is made.
+
+        Args:
+            name: of the data.
+            fingerprint: their digest.
+            rows: how many there are.
+        """
+        from tacit.releases import Provenance
+
+        return Provenance.capture(
+            command_line(),
+            data_name=name,
+            data_fingerprint=fingerprint,
+            data_rows=rows,
+            secret=self.secret,
+            ledger=None if self.ledger is None else self.ledger.location,
+        )
+
     def store(self, release: Release, provenance: Provenance) -> None:
         """Write what the ledger has by now: if a file cannot be written, nothing is lost."""
         self.json.write({**release.to_dict(), "provenance": provenance.to_dict()})
@@ -219,6 +238,22 @@ class Destination:
         if self.certificate is not None:
             line(console, "certificate", str(self.certificate))
         self.json.tell()
+
+
+def tell_release(destination: Destination, release: Release, saved: Path | None = None) -> None:
+    """Print the verdict, ten lines, and which files were written."""
+    from rich.text import Text
+
+    from tacit.report.words import lines, verdict
+
+    console, conclusion = destination.json.console, verdict(release.form)
+    style = "bold" if conclusion.kind == "bounded" else "bold red"
+    console.print(Text(conclusion.sentence, style))
+    for label, text in lines(release.form):
+        line(console, label, text)
+    if saved is not None:
+        line(console, "model", str(saved))
+    destination.tell()
 
 
 def tell_table(console: Console, table: Table) -> None:
