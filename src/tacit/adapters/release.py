@@ -17,9 +17,9 @@ from tacit.adapters.methods import (
     LoRAFA,
     Method,
     NoisyProjection,
-    Schedule,
     WithoutClipping,
 )
+from tacit.adapters.schedule import Schedule
 from tacit.documents import Envelope, decoded, encoded
 from tacit.guarantees import ApproximateDP, SuccessBound, guarantee_from_dict
 from tacit.guarantees.agreement import agree
