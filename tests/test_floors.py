@@ -296,8 +296,8 @@ NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
 ON_MODELS = {
     "attacks": {"SequentialAttack", "known_prefix", "sequential_decoder"},
     "specifications": {
-        "Backbone", "PreparedSpecification", "PublicSubspace", "load_backbone", "load_subspace",
-        "prepare_specification", "public_subspace", "specify",
+        "Backbone", "PreparedSpecification", "PublicSubspace", "full_specification",
+        "load_backbone", "load_subspace", "prepare_specification", "public_subspace", "specify",
     },
 }  # fmt: skip
 
