@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.dock.search.vectors import Found, Vectors, VectorStore
+from tacit.dock.search.vectors import SPARE, Found, Vectors, VectorStore
 
 # Public and fixed: it spreads what a few numbers of a vector hold over all of them.
 ROTATION = 0
@@ -51,6 +51,8 @@ class Quantised:
         self._width = 1 << (vectors.width - 1).bit_length()
         signs = np.random.default_rng(ROTATION).integers(0, 2, self._width)
         self._signs = (2.0 * signs - 1.0).astype(np.float32)
+        half = (self._width.bit_length() - 1) // 2
+        self._halves = hadamard(self._width >> half), hadamard(1 << half)
         self._index: Any = None
         self._rows, self.depth = 0, LEAST_DEPTH
         self._lock = threading.Lock()
@@ -68,6 +70,8 @@ class Quantised:
             count: how many.
         """
         self._take_over()
+        # searches are many at a time: threads of one would wait for those of another
+        self._faiss.omp_set_num_threads(1)
         turned, rows = self.rotated(query[np.newaxis]), self._rows
         slack = ERRORS * ERROR / np.sqrt(self.vectors.width)
         removed = self.vectors.rows - len(self.vectors)
@@ -86,13 +90,12 @@ class Quantised:
         self.depth = int(np.clip(1.5 * needed, LEAST_DEPTH, MOST_DEPTH))
         rest = self._inner_products(query, places[FIRST + count : needed])
         scores = np.concatenate([first, rest])
-        best = np.argsort(-scores)[: count + removed + FIRST]
+        best = np.argsort(-scores)[: count + removed + SPARE]
         return self.vectors.ranked(query, places[best], count)
 
     def rotated(self, rows: Vectors) -> Vectors:
         """Return rows times random signs and the Hadamard matrix, which keeps inner products."""
-        half = (self._width.bit_length() - 1) // 2
-        left, right = hadamard(self._width >> half), hadamard(1 << half)
+        left, right = self._halves
         padded = np.zeros((len(rows), self._width), dtype=np.float32)
         padded[:, : rows.shape[1]] = rows
         folded = (padded * self._signs).reshape(len(rows), len(left), len(right))
