@@ -87,7 +87,7 @@ def told(task) -> dict[str, float]:
     }
 
 
-def by_clients(quantised: Quantised, queries, clients: int) -> list[float]:
+def by_clients(quantised: Quantised, queries, clients: int, count: int = COUNT) -> list[float]:
     """Return the time of each query when so many clients ask, each again at once."""
     times: list[float] = []
     line = threading.Barrier(clients)
@@ -95,7 +95,7 @@ def by_clients(quantised: Quantised, queries, clients: int) -> list[float]:
     def ask(mine) -> None:
         line.wait()
         for query in mine:
-            times.append(timed(lambda query=query: quantised.search(query, COUNT)))
+            times.append(timed(lambda query=query: quantised.search(query, count)))
 
     threads = [threading.Thread(target=ask, args=(queries[i::clients],)) for i in range(clients)]
     for thread in threads:
@@ -129,6 +129,9 @@ def measured(kind: str, given: argparse.Namespace) -> dict[str, object]:
         "by bits, one client": told(lambda: by_clients(quantised, queries, 1)),
         f"by bits, {given.clients} clients": told(
             lambda: by_clients(quantised, queries, given.clients)
+        ),
+        f"by bits, the first alone, {given.clients} clients": told(
+            lambda: by_clients(quantised, queries, given.clients, 1)
         ),
         "recall of 10": round(float(recall), 4),
         "recall of the first": round(float(first), 4),

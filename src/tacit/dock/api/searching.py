@@ -108,6 +108,8 @@ def health(request: Request) -> Response:
 
 
 def _check_space(dock: Dock, query: Specification) -> None:
+    if dock.index.holds(query.space):
+        return
     present = dock.store.spaces()
     if present and query.space.digest not in {held["digest"] for held in present}:
         differing = nearest_space(query.space, present)

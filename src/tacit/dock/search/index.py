@@ -85,6 +85,11 @@ class Index:
                     self._quantised.pop(space, None)
             self._seen = newest
 
+    def holds(self, space: Space) -> bool:
+        """Whether a listed learnware is of a space."""
+        self.refresh()
+        return space.digest in self._spaces
+
     def search(self, query: Specification, count: int, filters: Filters) -> Match:
         """Return the most similar learnwares of the query's space.
 
