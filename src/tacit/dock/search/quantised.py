@@ -37,6 +37,9 @@ class Quantised:
     Args:
         vectors: whose rows are quantised; those added later are taken over before a search.
 
+    Attributes:
+        depth: how many candidates the next search ranks again at first: what the last needed.
+
     Source: Gao and Long (2024), RaBitQ, as FAISS has it.
     """
 
@@ -49,7 +52,7 @@ class Quantised:
         signs = np.random.default_rng(ROTATION).integers(0, 2, self._width)
         self._signs = (2.0 * signs - 1.0).astype(np.float32)
         self._index: Any = None
-        self._rows, self._depth = 0, LEAST_DEPTH
+        self._rows, self.depth = 0, LEAST_DEPTH
         self._lock = threading.Lock()
 
     @property
@@ -68,7 +71,7 @@ class Quantised:
         turned, rows = self.rotated(query[np.newaxis]), self._rows
         slack = ERRORS * ERROR / np.sqrt(self.vectors.width)
         removed = self.vectors.rows - len(self.vectors)
-        depth = max(self._depth, 4 * count) + removed
+        depth = max(self.depth, 4 * count) + removed
         while True:
             depth = min(depth, rows)
             estimates, found = self._index.search(turned, depth)
@@ -80,7 +83,7 @@ class Quantised:
                 break
             depth *= 4
         # the next query is likely to need as many
-        self._depth = int(np.clip(1.5 * needed, LEAST_DEPTH, MOST_DEPTH))
+        self.depth = int(np.clip(1.5 * needed, LEAST_DEPTH, MOST_DEPTH))
         rest = self._inner_products(query, places[FIRST + count : needed])
         scores = np.concatenate([first, rest])
         best = np.argsort(-scores)[: count + removed + FIRST]
