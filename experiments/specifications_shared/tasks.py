@@ -97,32 +97,25 @@ def text_tasks() -> list[Task]:
     return [*news, *reversed_news, *paragraphs]
 
 
-def crossed_tasks(seed: int, count: int = 20) -> list[Task]:
-    """Return tasks whose label says whether the class and the transform agree (exclusive or).
-
-    Label 1: the first class plain or the second one transformed, so that neither the inputs' mean
-    nor, as far as the transform acts alike on both, the labels' means tell what is asked for.
-    """
-    rng = np.random.default_rng([seed, 17])
-    found: dict[Task, None] = {}
-    while len(found) < count:
-        source = ("mnist", "cifar10")[len(found) % 2]
-        transform = str(rng.choice(TRANSFORMS[source][1:]))
-        one, two = (int(value) for value in np.sort(rng.choice(10, 2, replace=False)))
-        found[Task(source, ((one,), (two,)), f"crossed {transform}")] = None
-    return list(found)
-
-
-def relabelled_tasks(seed: int, count: int = 20) -> list[Task]:
+def relabelled_tasks(seed: int, count: int = 24, transform: str = "plain") -> list[Task]:
     """Return partitions of all ten classes into two labels: the inputs are those of every other."""
     rng = np.random.default_rng([seed, 18])
-    found: dict[frozenset[frozenset[int]], Task] = {}
+    found: dict[tuple[str, frozenset[frozenset[int]]], Task] = {}
     while len(found) < count:
         source = ("mnist", "cifar10")[len(found) % 2]
         groups = _groups(10, rng, labels=2)
-        found.setdefault(frozenset([*map(frozenset, groups), frozenset([source])]),  # type: ignore[list-item]
-                         Task(source, groups))  # fmt: skip
+        found.setdefault((source, frozenset(map(frozenset, groups))),
+                         Task(source, groups, transform))  # fmt: skip
     return list(found.values())
+
+
+def crossed_tasks(seed: int, count: int = 24) -> list[Task]:
+    """Return partitions whose label is flipped where the picture is inverted (exclusive or).
+
+    Half of every class is inverted, so the inputs are those of every other task, and a label's mean
+    input tells of the partition only as far as an inverted picture is not the mirror of a plain one.
+    """
+    return relabelled_tasks(seed, count, "crossed inverted")
 
 
 def _groups(
