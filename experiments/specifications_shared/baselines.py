@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 DELTA = 1e-5
 # Rows of the labelled means: more labels than any task has.
 LABELS = 5
-NAMES = ("mean feature", "scatter", "class means")
+NAMES = ("mean feature", "scatter", "class means", "inner class means")
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ def card(material: Material, specification: Specification, accuracy: float) -> s
         "tags": [material.modality, material.source, f"{len(material.names)} labels"],
     }
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
-    told = [f"- {held.statement}" for held in specification.guarantees]
+    told = [f"- {held.describe()}" for held in specification.guarantees]
     promise = "\n".join(told) or "Nothing is certified of this specification."
     return f"""---
 {chr(10).join(lines)}
