@@ -38,6 +38,7 @@ FLOORS: list[set[str]] = [
     {"ledger"},
     {"report"},
     {"gate"},
+    {"dock"},
     {"cli"},
 ]
 FLOOR_OF = {name: level for level, names in enumerate(FLOORS) for name in names}

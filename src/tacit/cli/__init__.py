@@ -16,6 +16,7 @@ from tacit.cli import classifier, gate, ledger, show
 from tacit.cli.account import commands as account
 from tacit.cli.adapter import group as adapter
 from tacit.cli.console import harmless
+from tacit.cli.dock import group as dock
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
 from tacit.cli.statistic import commands as statistic
@@ -46,6 +47,7 @@ app.command("show")(show.show)
 app.add_typer(account.app, name="account")
 app.add_typer(adapter.app, name="adapter")
 app.add_typer(audit.app, name="audit")
+app.add_typer(dock.app, name="dock")
 app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(statistic.app, name="statistic")

@@ -1,0 +1,15 @@
+"""The commands of ``tacit dock``."""
+
+from __future__ import annotations
+
+import typer
+
+from tacit.cli.dock import records, token
+from tacit.cli.dock.serving import serve
+
+app = typer.Typer(
+    help="Keep learnwares, and find one by the specification of a task.", no_args_is_help=True
+)
+app.command("serve")(serve)
+app.command("admit")(records.admit)
+app.add_typer(token.app, name="token")
