@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from torch import nn
 
-from specifications_shared.measures import accuracies, few_shot, query
+from specifications_shared.measures import accuracies, few_shot, mean_error, query
 from specifications_shared.tasks import Task
 
 # Users' draws begin here; developers' seeds are below.
@@ -31,4 +32,15 @@ def rows(
     return {
         "accuracies": accuracies(networks, asked).round(4).tolist(),
         "few": [few_shot(tasks[user.truth], user, seed) for user in asked] if draw == 0 else [],
+    }
+
+
+def summary(drawn: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean accuracy of the best learnware of every user, of all, and of the examples."""
+    table = np.concatenate([np.array(held["accuracies"]) for held in drawn])
+    return {
+        "best": mean_error(table.max(axis=1)),
+        "mean": mean_error(table.mean(axis=1)),
+        "own": mean_error([row[at % len(row)] for at, row in enumerate(table)]),
+        "few": mean_error([value for held in drawn for value in held["few"]]),
     }
