@@ -176,7 +176,9 @@ class _Parts:
         """Return all parts, which have arrived."""
         texts = {name: text.decode("utf-8", "replace") for name, text in self._texts.items()}
         told = {
-            name.removesuffix("_digest"): texts.pop(name).strip() for name in DIGESTS if name in texts
+            name.removesuffix("_digest"): texts.pop(name).strip()
+            for name in DIGESTS
+            if name in texts
         }
         return Form(dict(self._uploads), told, texts)
 
@@ -222,7 +224,9 @@ class _Parts:
         text = self._texts[self._name]
         text += data
         if len(text) > self._limits[self._name]:
-            raise RefusedError(413, f"{self._name}: expected at most {self._limits[self._name]} bytes")
+            raise RefusedError(
+                413, f"{self._name}: expected at most {self._limits[self._name]} bytes"
+            )
 
     def _end(self) -> None:
         self.ended = True

@@ -22,7 +22,7 @@ from tacit.dock.records import WITHDRAWN, Filters
 router = APIRouter(include_in_schema=False)
 
 FILES = str(resources.files("tacit.dock.pages") / "static")
-SHOWN, FOUND = 24, 20
+SHOWN, FOUND = 24, 10
 NAMES = ("modality", "tag", "guarantee", "developer")
 LONGEST_TEXT = 400
 

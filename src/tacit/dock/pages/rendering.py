@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -14,7 +15,6 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from tacit import __version__
-from tacit.text import significant
 
 # Names of guarantees as a reader says them; a type that is not here is shown by its own name.
 LAWS = {
@@ -57,7 +57,7 @@ def claim(guarantee: Mapping[str, Any] | None) -> str:
 
     Example:
         >>> claim({"type": "GaussianDP", "epsilon": 1.9321, "delta": 1e-5, "advantage": 0.1975})
-        'ε ≤ 1.933 at δ = 1e-05'
+        'ε ≤ 1.933 at δ = 1e-5'
         >>> claim(None)
         'no guarantee'
     """
@@ -65,7 +65,7 @@ def claim(guarantee: Mapping[str, Any] | None) -> str:
         return "no guarantee"
     epsilon, advantage = guarantee.get("epsilon"), guarantee.get("advantage")
     if epsilon is not None:
-        return f"ε ≤ {_rounded_up(epsilon)} at δ = {guarantee['delta']:g}"
+        return f"ε ≤ {_rounded_up(epsilon)} at δ = {_plain(guarantee['delta'])}"
     if advantage is not None:
         return f"advantage over guessing ≤ {_rounded_up(advantage)}"
     return law(str(guarantee["type"]))
@@ -76,10 +76,29 @@ def law(kind: str) -> str:
     return LAWS.get(kind, kind)
 
 
-def day(time: str) -> Markup:
-    """Return a moment as a day, with the moment itself for machines."""
+def reason(sentence: str) -> str:
+    """Return what a verdict says after its first words, which are the heading.
+
+    Example:
+        >>> reason("No good match: there is nothing to compare with.")
+        'There is nothing to compare with.'
+    """
+    told = sentence.partition(": ")[2] or sentence
+    return told[:1].upper() + told[1:]
+
+
+def date(time: str) -> Markup:
+    """Return a moment as its day, with the moment itself for machines."""
+    return day(time, clock=False)
+
+
+def day(time: str, *, clock: bool = True) -> Markup:
+    """Return a moment as its day and, unless told otherwise, its minute."""
     try:
-        told = datetime.fromisoformat(time).strftime("%-d %B %Y, %H:%M UTC")
+        moment = datetime.fromisoformat(time)
+        told = (
+            f"{moment.day} {moment:%B %Y, %H:%M} UTC" if clock else f"{moment.day} {moment:%B %Y}"
+        )
     except ValueError:
         told = time
     return Markup('<time datetime="{}">{}</time>').format(time, told)
@@ -91,6 +110,10 @@ def size(count: int) -> str:
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
     return f"{count} bytes"
+
+
+def _plain(value: float) -> str:
+    return re.sub(r"e-0+", "e-", f"{value:g}")
 
 
 def _rounded_up(value: float) -> str:
@@ -111,7 +134,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        markdown=markdown, claim=claim, law=law, day=day, size=size, significant=significant
+        markdown=markdown, claim=claim, law=law, day=day, date=date, size=size, reason=reason
     )
     return environment
 
