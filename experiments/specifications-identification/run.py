@@ -21,7 +21,15 @@ from specifications_shared import figure, learnwares, reuse, tasks
 from specifications_shared.baselines import DELTA
 from specifications_shared.library import NAMES as BACKBONES
 from specifications_shared.rows import Row, budget, percent
-from specifications_shared.stages import Collection, Way, agreement, gammas, identified, probe, seconds
+from specifications_shared.stages import (
+    Collection,
+    Way,
+    agreement,
+    gammas,
+    identified,
+    probe,
+    seconds,
+)
 
 REUSE = ("tasks_seed", "transforms", "texts", "draws", "examples", "tested", "recipe")
 NAME = "specifications-identification"

@@ -108,5 +108,3 @@ def _line(axes: Axes, rows: list[Row | None], **style: Any) -> None:
     if kept:
         axes.errorbar(places, [row.top1[0] for row in kept], [row.top1[1] for row in kept],
                       markersize=4, linewidth=1.2, elinewidth=0.7, **style)  # fmt: skip
-
-

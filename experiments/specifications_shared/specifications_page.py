@@ -75,9 +75,7 @@ def _budgets(result: dict[str, Any]) -> list[str]:
                     rows.append([f"{count:,}", f"{what}{', r = 1' if what == 'PAVE' else ''}",
                                  *cells])  # fmt: skip
         if rows:
-            found += table(
-                [f"top-1 in percent, {tasks}: n", "", *map(budget, epsilons)], rows
-            )
+            found += table([f"top-1 in percent, {tasks}: n", "", *map(budget, epsilons)], rows)
     return found
 
 
@@ -111,7 +109,9 @@ def _subspaces(result: dict[str, Any]) -> list[str]:
     rows = []
     for size in sorted({row.subspace for row in kept}):
         cells = [
-            _top1(next((row for row in kept if row.subspace == size and row.epsilon == value), None))
+            _top1(
+                next((row for row in kept if row.subspace == size and row.epsilon == value), None)
+            )
             for value in epsilons
         ]
         held = result["gamma"].get(str(size), {})
@@ -249,7 +249,9 @@ def _timed(result: dict[str, Any]) -> str:
     held = result["seconds"]
     told = [f"{value:.2g} s for {name}" for name, value in held.items()]
     return (
-        "A specification takes " + ", ".join(told) + " on one thread, the median of those made here."
+        "A specification takes "
+        + ", ".join(told)
+        + " on one thread, the median of those made here."
     )
 
 

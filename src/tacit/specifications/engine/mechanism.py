@@ -99,7 +99,9 @@ def public(
                    scale, float(lengths.median()), label_free)  # fmt: skip
     output = _output(plain, inputs, labels, int(labels.max()) + 1, 0.0)
     held = _records(plain, inputs, torch.from_numpy(labels), output)
-    directions = {name: _principal(part, subspace) for name, part in held.items()} if subspace else {}
+    directions = (
+        {name: _principal(part, subspace) for name, part in held.items()} if subspace else {}
+    )
     held = _inside(held, directions)
     scales = {name: 1 / float(part.flatten(1).norm(dim=1).median()) for name, part in held.items()}
     joined = torch.cat([part.flatten(1) * scales[name] for name, part in held.items()], dim=1)
