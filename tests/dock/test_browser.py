@@ -56,7 +56,7 @@ def press_until(page, name, key="Tab", most=60):
 def test_search_by_an_example_and_by_a_file(page, tmp_path):
     page.goto("/search")
     page.get_by_role("link", name="One like the second").click()
-    assert page.locator("h1").inner_text() == "Digits 1 fits best."
+    assert page.locator("h1").inner_text() == "Digits 1 is the most similar."
     specification(50, "task").save(tmp_path / "task.safetensors")
     page.set_input_files("#specification", tmp_path / "task.safetensors")
     page.get_by_role("button", name="Search").click()
@@ -131,5 +131,5 @@ def test_without_scripts(browser, served):
     found = context.new_page()
     found.goto("/search")
     found.get_by_role("link", name="One like the second").click()
-    assert found.locator("h1").inner_text() == "Digits 1 fits best."
+    assert found.locator("h1").inner_text() == "Digits 1 is the most similar."
     context.close()

@@ -99,7 +99,7 @@ def test_an_example_task_is_searched_with_at_one_click(dock):
     keep_example(dock.store, Example("far", "A far task", far.to_bytes()))
     assert "A &lt;near&gt; task" in text_of(dock, "/search")
     found = text_of(dock, "/search?example=near")
-    assert "fits best" in found
+    assert "is the most similar" in found
     assert one in found
     assert f"{near.cosine(specification(1)):.3f}" in found
     assert "claimed" in found
