@@ -1,0 +1,1 @@
+"""One gradient step on a frozen backbone, a record at a time: clipped, averaged, with noise."""
