@@ -29,11 +29,11 @@ COMMAND = f"make experiments NAME={NAME}"
 FULL: dict[str, Any] = {
     "tasks_seed": 1, "draws": 4, "examples": 100, "tested": 100, "transforms": 5, "texts": 20,
     "records": [100, 1000, 4000], "ranks": [1, 2, 4, 8], "epsilons": [1.0, 2.0, 4.0, 8.0],
-    "subspaces": [4, 16], "cases": 24, "recipe": {},
+    "subspaces": [8, 24], "records_texts": 400, "cases": 24, "recipe": {},
 }  # fmt: skip
 FAST: dict[str, Any] = {
     **FULL, "draws": 1, "examples": 20, "tested": 20, "transforms": 1, "texts": 2,
-    "records": [100, 1000], "ranks": [1, 2], "epsilons": [4.0], "subspaces": [2], "cases": 4,
+    "records": [100, 1000], "ranks": [1, 2], "epsilons": [4.0], "subspaces": [4], "records_texts": 60, "cases": 4,
     "recipe": {"records": 60, "epochs": 1},
 }  # fmt: skip
 
@@ -71,7 +71,6 @@ def studied(sizes: dict[str, Any], only: str = "") -> dict[str, Any]:
         "texts": texts,
         "relabelled": tasks.relabelled_tasks(seed, sizes["cases"]),
         "crossed": tasks.crossed_tasks(seed, sizes["cases"]),
-        "untrained": images,
     }
     kept = Study("specifications-reuse", {name: sizes[name] for name in REUSE})
     worth = {
@@ -111,18 +110,20 @@ def ways(name: str, sizes: dict[str, Any]) -> list[Way]:
     """Return how the tasks of a collection are described: every axis about r = 1, n = 1,000."""
     epsilons = (0.0, *sizes["epsilons"])
     some = (0.0, *(value for value in (1.0, 4.0) if value in sizes["epsilons"]))
-    found = [Way("aligned", epsilons=epsilons), Way("baselines", epsilons=epsilons)]
-    ends = {sizes["ranks"][0], sizes["ranks"][-1]}
-    if name in ("relabelled", "crossed"):
-        return [found[1], *(Way("aligned", rank=rank, epsilons=some) for rank in sorted(ends))]
-    if name == "untrained":
-        return found
-    found += [Way("aligned", records=100, epsilons=epsilons), Way("baselines", records=100)]
+    ranks = sizes["ranks"]
     if name == "texts":
-        return [*found, Way("aligned", rank=sizes["ranks"][-1], epsilons=some)]
-    found += [Way("label-free", rank=rank, order="permuted", epsilons=some) for rank in ends]
+        return [Way(route, records=sizes["records_texts"], epsilons=epsilons)
+                for route in ("aligned", "baselines")]  # fmt: skip
+    found = [Way("aligned", epsilons=epsilons), Way("baselines", epsilons=epsilons)]
+    if name in ("relabelled", "crossed"):
+        return [*found, Way("aligned", rank=ranks[-1], subspace=0, epsilons=some)]
+    found += [Way("aligned", rank=1, epsilons=epsilons)]
+    found += [Way("aligned", records=100, epsilons=epsilons), Way("baselines", records=100)]
+    found += [Way("label-free", order="permuted", epsilons=some)]
+    found += [Way("label-free", records=100, order="permuted")]
     found += [Way("aligned", order="permuted"), Way("baselines", order="permuted")]
-    found += [Way("aligned", rank=rank, epsilons=epsilons) for rank in sizes["ranks"][1:]]
+    found += [Way("aligned", rank=rank, subspace=0, epsilons=epsilons) for rank in (1, ranks[-1])]
+    found += [Way("aligned", rank=rank, epsilons=epsilons) for rank in ranks[2:]]
     found += [Way("aligned", subspace=size, epsilons=some) for size in sizes["subspaces"]]
     return found + [
         Way("aligned", records=count, epsilons=epsilons) for count in sizes["records"][2:]

@@ -2,8 +2,8 @@
 
 from . import published as published
 from .curves.calibration import calibrate as calibrate
+from .curves.construction import profile_from_curves as profile_from_curves
 from .curves.profile import PrivacyProfile as PrivacyProfile
-from .curves.profile import profile_from_curves as profile_from_curves
 from .mechanisms.adjacency import renyi_over_adjacency as renyi_over_adjacency
 from .mechanisms.allocation import random_allocation as random_allocation
 from .mechanisms.classical import laplace as laplace

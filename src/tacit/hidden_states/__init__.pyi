@@ -6,7 +6,6 @@ from .audit.cells import Argmax as Argmax
 from .audit.cells import CodebookMechanism as CodebookMechanism
 from .audit.findings import Audit as Audit
 from .audit.gaussians import GaussianNoise as GaussianNoise
-from .audit.laboratory import Sizes as Sizes
 from .audit.mechanisms import Mechanism as Mechanism
 from .audit.mechanisms import Setting as Setting
 from .audit.mechanisms import Trial as Trial
@@ -14,6 +13,7 @@ from .audit.points import Point as Point
 from .audit.recommendation import Recommendation as Recommendation
 from .audit.recommendation import Wish as Wish
 from .audit.recommendation import recommend as recommend
+from .audit.sizes import Sizes as Sizes
 from .audit.sweep import sweep as sweep
 from .audit.workflow import audit_layer as audit_layer
 from .codebooks.codebook import Codebook as Codebook

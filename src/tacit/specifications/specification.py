@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacit._ground.checks import choice, integer
 from tacit._ground.files import read_bytes, write_bytes_atomic
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr, shown
 from tacit.documents import Envelope, dumps, loads
 from tacit.guarantees import guarantee_from_dict
@@ -85,6 +87,7 @@ class Space:
         return tuple(name for name in asdict(self) if getattr(self, name) != getattr(other, name))
 
 
+@read_only
 @short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Specification:
@@ -132,7 +135,7 @@ class Specification:
         }
         object.__setattr__(self, "notes", notes)
         object.__setattr__(self, "guarantees", tuple(self.guarantees))
-        object.__setattr__(self, "factors", factors)
+        object.__setattr__(self, "factors", MappingProxyType(factors))
         object.__setattr__(self, "_bytes", _written(self))
 
     @property
@@ -149,6 +152,9 @@ class Specification:
     def revision(self) -> str:
         """SHA-256 of the file: the name of this content and of no other."""
         return _sha256(self._bytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return specification_from_bytes, (self._bytes,)
 
     def to_bytes(self) -> bytes:
         """Return the safetensors file, the same bytes for the same content."""

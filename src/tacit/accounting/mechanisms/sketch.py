@@ -9,7 +9,8 @@ import numpy as np
 
 from tacit._ground.checks import Array, boolean, in_interval, integer, vector
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.curves.construction import profile_from_curves
+from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.numerics.contour import CentredLoss, log_excess
 from tacit.accounting.numerics.quadrature import RELATIVE_SLACK, SMALLEST, Curve, curve_pair
 from tacit.accounting.numerics.splits import log_worst_split

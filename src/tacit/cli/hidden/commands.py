@@ -267,7 +267,8 @@ def codebook(
     counts = {"bank": bank, "calibration": calibration, "held_out": 2}
     found, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states.audit.cell_points import CodeTrial
-    from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
+    from tacit.hidden_states.audit.laboratory import Laboratory
+    from tacit.hidden_states.audit.sizes import Sizes
     from tacit.hidden_states.codebooks.membership import calibration_membership
 
     sizes = Sizes(prompts=2, generated=0, least_cell=least_cell)
