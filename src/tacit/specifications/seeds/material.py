@@ -21,8 +21,8 @@ from tacit.models.texts.corpus import docstrings
 
 SIDE = 32
 # Of a task's records at most so many describe its learnware, and so many are a user's examples.
-MOST, EXAMPLES = 900, 100
-SHORTEST, LONGEST, DOCSTRINGS = 60, 300, 420
+MOST, EXAMPLES = {"image": 900, "text": 240}, 100
+SHORTEST, LONGEST, DOCSTRINGS = 60, 300, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ def cut(pool: Pool, classes: tuple[int, ...], transform: str) -> Material:
     """Return the task that tells some classes of a data set apart, seen through a transform."""
     few = EXAMPLES // len(classes)
     smallest = min(int((pool.classes == number).sum()) for number in classes)
-    share = min(MOST // len(classes), smallest - few)
+    share = min(MOST[pool.modality] // len(classes), smallest - few)
     mine: list[int] = []
     theirs: list[int] = []
     for number in classes:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._ground.reprs import shown
+from tacit.documents import dumps
 from tacit.specifications.seeds.card import card
 from tacit.specifications.seeds.material import Material, materials
 from tacit.specifications.seeds.models import accuracy, stored, trained
@@ -82,7 +83,7 @@ def seed_learnwares(folder: str | os.PathLike[str] | None = None) -> Iterator[Se
             specification=made.specification.to_bytes(),
             card=card(material, made.specification, accuracy(network, material)),
             model=stored(network),
-            release=made.to_json(),
+            release=dumps(made.to_dict(), indent=2),
         )
 
 
@@ -137,7 +138,7 @@ def _text_subspace() -> PublicSubspace:
     from tacit.specifications.subspace import public_subspace
 
     texts, labels = _topics()
-    return public_subspace(_backbone("text"), texts, labels, size=24, tasks=48, records=40)
+    return public_subspace(_backbone("text"), texts, labels, size=24, tasks=36, records=30)
 
 
 def _topics() -> tuple[list[str], NDArray[np.int64]]:
