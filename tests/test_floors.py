@@ -294,7 +294,13 @@ class Without:
 sys.meta_path.insert(0, Without())
 """
 NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
-ON_MODELS = {"attacks": {"SequentialAttack", "known_prefix", "sequential_decoder"}}
+ON_MODELS = {
+    "attacks": {"SequentialAttack", "known_prefix", "sequential_decoder"},
+    "specifications": {
+        "Backbone", "PreparedSpecification", "PublicSubspace", "load_backbone", "load_subspace",
+        "prepare_specification", "public_subspace", "specify",
+    },
+}  # fmt: skip
 
 
 def test_what_extras_bring_is_not_needed_elsewhere():

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit._ground.checks import choice, integer
 from tacit._ground.files import read_bytes, write_bytes_atomic
@@ -158,7 +158,7 @@ def clipped(rows: NDArray[np.float64], most: float) -> NDArray[np.float64]:
 def public_subspace(
     backbone: Any,
     data: Any,
-    labels: Any,
+    labels: ArrayLike,
     *,
     objective: str = "labels",
     layers: Sequence[str] | None = None,

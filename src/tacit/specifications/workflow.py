@@ -20,6 +20,7 @@ from tacit._ground.checks import (
     is_reproducible,
     positive,
 )
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import shown
 from tacit.releases.prepared import Book, Expected, Prepared
 from tacit.specifications.backbones.backbone import chosen_layers
@@ -223,6 +224,7 @@ def specify(
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
+@read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedSpecification(Prepared[SpecificationRelease]):
     """A specification that is certified and not yet drawn; for the holder of the records."""

@@ -15,8 +15,6 @@ from tacit.documents import dumps
 
 Modality: TypeAlias = Literal["image", "text", "vector"]
 BATCH = 128
-# Norms of a batch, which would mix records; in evaluation mode they are fixed.
-MIXING = (nn.modules.batchnorm._BatchNorm,)
 
 
 @short_repr

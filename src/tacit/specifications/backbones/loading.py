@@ -191,7 +191,8 @@ class _Texts:
             raise ValueError(f"data: expected a list of texts, got {shown(data)}")
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("data: expected texts, got something else among them")
-        rows = [row[: self._length] for row in self._tokenizer(list(texts))["input_ids"]]
+        cut = {"truncation": True, "max_length": self._length}
+        rows = self._tokenizer(list(texts), **cut)["input_ids"]
         if not all(rows):
             raise ValueError("data: expected texts of at least one token, got an empty one")
         longest = max(map(len, rows))

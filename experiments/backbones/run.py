@@ -1,4 +1,4 @@
-"""Train tacit/vision again, and find the subspaces of tacit/vision's public tasks."""
+"""Train tacit/vision again, and find the public subspaces of tacit/vision and tacit/small."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pac_shared import data
+from tacit.models.texts.corpus import docstrings
 from tacit.specifications.backbones import vision
 from tacit.specifications.objectives import OBJECTIVES
 from tacit.specifications.subspace import public_subspace, rounded
@@ -22,26 +24,39 @@ from tacit.specifications.subspace import public_subspace, rounded
 PUBLIC, EPOCHS, BATCH, RATE = 10_000, 6, 64, 3e-3
 TASKS, SIZE = 150, 48
 STORED = Path(vision.__file__).parent / "stored"
+PACKAGES = (
+    "torch", "pandas", "sklearn", "transformers", "pyarrow", "polars", "email", "http", "unittest",
+    "multiprocessing",
+)  # fmt: skip
+# What writes into the stream of the last block; the widest layer would double the file.
+LAYERS = {"small": ("h.5.attn.c_proj", "h.5.mlp.c_proj")}
+DOCSTRINGS, SHORTEST, LONGEST = 300, 60, 300
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=STORED)
-    parser.add_argument("--subspaces", action="store_true", help="keep the weights that are there")
+    parser.add_argument("--out", type=Path, default=Path("build/backbones"), help="folder")
+    parser.add_argument("--only", choices=("weights", "vision", "small"), help="one part alone")
     arguments = parser.parse_args()
-    out = arguments.out
+    out, only = arguments.out, arguments.only
+    out.mkdir(parents=True, exist_ok=True)
+    if only in (None, "small"):
+        spanned("small", *documented(), None, out)
+    if only == "small":
+        return
     try:
         images, labels = public()
     except data.MissingDataError as missing:
         print(f"skipped: {missing}")
         return
-    if not arguments.subspaces:
+    if only in (None, "weights"):
         network, head = trained(images, labels)
         with torch.no_grad():
             tested, truth = public("test")
             right = (head(network(tested)).argmax(dim=1) == truth).float().mean()
         store(network, float(right), out)
-    spanned(images.numpy(), labels.numpy(), out)
+    if only in (None, "vision"):
+        spanned("vision", images.numpy(), labels.numpy(), seen, out)
 
 
 def public(part: str = "train") -> tuple[Tensor, Tensor]:
@@ -87,14 +102,40 @@ def varied(batch: Tensor) -> Tensor:
     return batch.flip(3) if mirrored < 0.5 else batch
 
 
-def spanned(images: np.ndarray, labels: np.ndarray, out: Path) -> None:
-    """Write the subspaces of both objectives, from tasks of the same public images."""
+def spanned(name: str, data, labels: np.ndarray, vary, out: Path) -> None:
+    """Write the subspaces of both objectives for the backbone that the package holds."""
     for objective in OBJECTIVES:
         found = public_subspace(
-            "tacit/vision", images, labels, objective=objective, tasks=TASKS, size=SIZE, vary=seen
+            f"tacit/{name}",
+            data,
+            labels,
+            objective=objective,
+            tasks=TASKS,
+            size=SIZE,
+            vary=vary,
+            layers=LAYERS.get(name),
         )
-        rounded(found).save(out / f"vision-{objective}.safetensors")
+        rounded(found).save(out / f"{name}-{objective}.safetensors")
         print(f"{objective}: {found.size} directions of {len(found.centre)}, clip {found.clip:.3g}")
+
+
+def documented() -> tuple[list[str], np.ndarray]:
+    """Return docstrings of ten packages, and which package each is of."""
+    texts: list[str] = []
+    labels: list[int] = []
+    for number, name in enumerate(PACKAGES):
+        folder = Path(find_spec(name).origin).parent
+        found: dict[str, None] = {}
+        for path in sorted(folder.rglob("*.py")):
+            for text in docstrings(path.read_text(encoding="utf-8", errors="replace")):
+                words = " ".join(text.split()).replace(name, "package")[:LONGEST]
+                if len(words) >= SHORTEST:
+                    found[words] = None
+            if len(found) >= DOCSTRINGS:
+                break
+        texts += list(found)[:DOCSTRINGS]
+        labels += [number] * min(len(found), DOCSTRINGS)
+    return texts, np.array(labels)
 
 
 def seen(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -114,11 +155,10 @@ def store(network: nn.Module, accuracy: float, out: Path) -> None:
     """Write the weights as bfloat16, with their recipe."""
     from safetensors.torch import save_file
 
-    out.mkdir(parents=True, exist_ok=True)
     weights = {name: held.bfloat16().contiguous() for name, held in network.state_dict().items()}
     save_file(weights, out / vision.WEIGHTS)
     recipe = {
-        "command": "python experiments/vision/run.py",
+        "command": "python experiments/backbones/run.py",
         "data": f"the first {PUBLIC} training images of MNIST and of CIFAR-10, 20 classes",
         "epochs": EPOCHS,
         "batch": BATCH,
