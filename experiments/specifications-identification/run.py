@@ -20,8 +20,17 @@ from pac_shared.state import RESULTS, Study
 from specifications_shared import figure, learnwares, reuse, tasks
 from specifications_shared.baselines import DELTA
 from specifications_shared.library import NAMES as BACKBONES
+from specifications_shared.library import RANK, SIZE
 from specifications_shared.rows import Row, budget, percent
-from specifications_shared.stages import Collection, Way, agreement, gammas, identified, probe, seconds
+from specifications_shared.stages import (
+    Collection,
+    Way,
+    agreement,
+    gammas,
+    identified,
+    probe,
+    seconds,
+)
 
 REUSE = ("tasks_seed", "transforms", "texts", "draws", "examples", "tested", "recipe")
 NAME = "specifications-identification"
@@ -33,7 +42,8 @@ FULL: dict[str, Any] = {
 }  # fmt: skip
 FAST: dict[str, Any] = {
     **FULL, "draws": 1, "examples": 20, "tested": 20, "transforms": 1, "texts": 2,
-    "records": [100, 1000], "ranks": [1, 2], "epsilons": [4.0], "subspaces": [4], "records_texts": 60, "cases": 4,
+    "records": [100, 1000], "ranks": [1, 2], "epsilons": [4.0], "subspaces": [4],
+    "records_texts": 60, "cases": 4,
     "recipe": {"records": 60, "epochs": 1},
 }  # fmt: skip
 
@@ -43,13 +53,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="smoke test: nothing is published")
     parser.add_argument("--only", default="", help="compute one collection and publish nothing")
+    parser.add_argument("--kept", action="store_true", help="publish what is kept, compute no row")
     asked = parser.parse_args()
     fast = asked.fast
     torch.set_num_threads(1)
     sizes = FAST if fast else FULL
     console = Console(width=None if sys.stdout.isatty() else 120)
     try:
-        result = studied(sizes, asked.only)
+        result = studied(sizes, asked.only, kept=asked.kept)
     except data.MissingDataError as missing:
         console.print(f"skipped: {missing}")
         return 0
@@ -61,7 +72,7 @@ def main() -> int:
     return 0
 
 
-def studied(sizes: dict[str, Any], only: str = "") -> dict[str, Any]:
+def studied(sizes: dict[str, Any], only: str = "", *, kept: bool = False) -> dict[str, Any]:
     """Return the whole result, each part from the cache where it was computed before."""
     seed, draws = sizes["tasks_seed"], sizes["draws"]
     images = tasks.image_tasks(seed, sizes["transforms"])
@@ -72,18 +83,22 @@ def studied(sizes: dict[str, Any], only: str = "") -> dict[str, Any]:
         "relabelled": tasks.relabelled_tasks(seed, sizes["cases"]),
         "crossed": tasks.crossed_tasks(seed, sizes["cases"]),
     }
-    kept = Study("specifications-reuse", {name: sizes[name] for name in REUSE})
+    worths = Study("specifications-reuse", {name: sizes[name] for name in REUSE})
     worth = {
-        name: [kept.row(f"{name} {draw}", lambda n=name, d=draw: _worth(n, drawn[n], sizes, d))
+        name: [worths.row(f"{name} {draw}", lambda n=name, d=draw: _worth(n, drawn[n], sizes, d))
                for draw in range(draws)]
         for name in ("images", "texts")
     }  # fmt: skip
     rows: list[dict[str, Any]] = []
+    missing = 0
     held = {name: Collection(name, drawn[name], sizes, worth.get(name)) for name in drawn}
     for name, collection in held.items():
         if only in ("", name):
             study = Study(f"{NAME}-{name}", sizes)
             for way in ways(name, sizes):
+                if kept and repr(way) not in study.rows:
+                    missing += 1
+                    continue
                 rows += study.row(repr(way), lambda c=collection, w=way: _dicts(identified(c, w)))
     if only:
         return {"rows": rows, "queries": draws * len(images)}
@@ -92,7 +107,7 @@ def studied(sizes: dict[str, Any], only: str = "") -> dict[str, Any]:
     return {
         "command": COMMAND, "commit": commit(), "sizes": sizes, "delta": DELTA,
         "images": len(images), "texts": len(texts), "queries": draws * len(images),
-        "backbones": BACKBONES,
+        "backbones": BACKBONES, "rank": RANK, "subspace": SIZE, "missing": missing,
         "full": study.row("full", lambda: agreement(pictures)),
         "gamma": study.row("gamma", lambda: gammas(pictures)),
         "gamma_records": ["100", "1000"],

@@ -14,8 +14,13 @@ from specifications_shared.baselines import DELTA
 from specifications_shared.measures import Floats
 from specifications_shared.pictures import Records
 from specifications_shared.tasks import text_tasks
-from tacit.specifications import Backbone, PublicSubspace, load_backbone, public_subspace
-from tacit.specifications import prepare_specification
+from tacit.specifications import (
+    Backbone,
+    PublicSubspace,
+    load_backbone,
+    prepare_specification,
+    public_subspace,
+)
 from tacit.specifications.coordinates import Frame, coordinates, full_factor
 from tacit.specifications.gradients import width
 from tacit.specifications.noise import multiplier_for
@@ -135,7 +140,7 @@ def public_records(modality: str) -> Records:
     rng = np.random.default_rng(0)
     if modality == "texts":
         held = [corpora.records(task, 150, "private", rng) for task in text_tasks()[-8:]]
-        texts: list[str] = sum((list(part.inputs) for part in held), [])
+        texts = [text for part in held for text in part.inputs]
         return Records(texts, np.concatenate([10 * i + p.labels for i, p in enumerate(held)]))
     inputs, labels = [], []
     for number, source in enumerate(("mnist", "cifar10")):
@@ -192,7 +197,7 @@ def _directions(part: Records, modality: str) -> torch.Tensor:
 
 
 def _rows(part: Records, modality: str) -> Floats:
-    """Return every record's gradient of the last layer (n, m, width), times a square A of rank m."""
+    """Return every record's gradient of the last layer times 64 shared columns, (n, m, 64)."""
     shared = backbone(modality)
     layer = shared.layers[-1]
     shape = width(dict(shared.module.named_modules())[layer])

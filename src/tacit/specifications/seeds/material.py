@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -202,7 +203,7 @@ def cifar10(path: Path) -> Pool:
     pictures = np.stack(
         [
             np.asarray(Image.open(io.BytesIO(packed[start:end])))
-            for start, end in zip(offsets[: len(labels)], offsets[1:], strict=False)
+            for start, end in pairwise(offsets[: len(labels) + 1])
         ]
     )
     return _pool("cifar10", "image", "none stated", names, pictures.transpose(0, 3, 1, 2), labels)

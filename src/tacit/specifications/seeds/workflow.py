@@ -104,7 +104,11 @@ def example_tasks(folder: str | os.PathLike[str] | None = None) -> Iterator[Exam
 def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
     if folder is None:
         return None
-    if not isinstance(folder, (str, os.PathLike)) or not Path(folder).is_dir():
+    if (
+        not isinstance(folder, (str, os.PathLike))
+        or not os.fspath(folder)
+        or not Path(folder).is_dir()
+    ):
         raise ValueError(f"folder: expected a folder or None, got {shown(folder)}")
     return Path(folder)
 
@@ -134,7 +138,7 @@ def _backbone(modality: str) -> Backbone:
 
 @functools.cache
 def _text_subspace() -> PublicSubspace:
-    """Return where tasks of Python's own documentation lie: its eight longest topics are told apart."""
+    """Return where tasks of Python's documentation lie: its eight longest topics, told apart."""
     from tacit.specifications.subspace import public_subspace
 
     texts, labels = _topics()
