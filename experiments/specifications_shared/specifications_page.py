@@ -51,7 +51,8 @@ Top-1 is the share of users whose task's learnware has the largest cosine; ± on
 {result["queries"]} users of images. ε is that of a learnware's specification for replacing one of
 its n records, δ = {result["delta"]:g}; the user's own specification is made without noise unless
 it says so. The backbone is `{result["backbones"]["images"]}`, for texts
-`{result["backbones"]["texts"]}` on its first 32 tokens. PAVE is `tacit.specifications` in one step; where nothing else is said with factors
+`{result["backbones"]["texts"]}` on its first 32 tokens. PAVE is
+`tacit.specifications` in one step; where nothing else is said with factors
 of rank r = {result["rank"]} and k = {result["subspace"]} directions of public tasks, a number
 each. The trivial baselines are means of the same backbone's
 features, clipped at a public length, with the noise of the Gaussian mechanism for sensitivity 2C/n;
@@ -174,8 +175,8 @@ def _reuse(result: dict[str, Any]) -> list[str]:
     return [
         filled(f"""Accuracy on the user's task of the learnware that comes first, its labels renamed
 by the user's {result["sizes"]["examples"]} examples, against the best learnware for that user
-(known only afterwards), the mean of all, a scratch model from the examples alone, and ridge regression on
-the backbone's features of the examples:"""), "",
+(known only afterwards), the mean of all, a scratch model from the examples alone, and ridge
+regression on the backbone's features of the examples:"""), "",
         *table(
             ["accuracy in percent", "best", "mean", "scratch, few", "ridge on features, few",
              "PAVE, no privacy", "PAVE, ε = 1"],
@@ -208,7 +209,8 @@ def _cases(result: dict[str, Any]) -> list[str]:
         filled(f"""A search for tasks on which PAVE beats the trivial baselines, n = 1,000
 (texts {result["sizes"]["records_texts"]:,}): partitions of the same ten classes, and partitions
 whose label is flipped on the half of the pictures that is inverted, so that the labels' mean inputs
-nearly coincide (both among {result["sizes"]["cases"] // 2} of one data set); top-1 in percent."""), "",
+nearly coincide (both among {result["sizes"]["cases"] // 2} of one data set); top-1 in
+percent."""), "",
         *table(["", *heads], rows),
     ]  # fmt: skip
 
