@@ -1,4 +1,4 @@
-"""Three panels: identification against ε, against the rank, and where the labels' means say little."""
+"""Identification against ε and against the rank, and where the labels' means say little."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from specifications_shared.baselines import NAMES
-from specifications_shared.rows import Row, one
+from specifications_shared.rows import Row, one, picked
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PAVE, GREY = "#D55E00", "#8A8A8A"
@@ -40,8 +40,9 @@ def _budgets(axes: Axes, result: dict[str, Any]) -> None:
     ticks = [f"{value:g}" if value else "none" for value in epsilons]
     for count, colour in SHADES.items():
         rows = [
-            one(result, tasks="images", what="PAVE", route="aligned", order="aligned", rank=1,
-                subspace=0, records=count, epsilon=epsilon, user=0.0)
+            one(result, tasks="images", what="PAVE", route="aligned", order="aligned",
+                rank=result["rank"], subspace=result["subspace"], records=count, epsilon=epsilon,
+                user=0.0)
             for epsilon in epsilons
         ]  # fmt: skip
         _line(axes, rows, color=colour, marker="o", label=f"PAVE, n = {count:,}")
@@ -54,16 +55,18 @@ def _budgets(axes: Axes, result: dict[str, Any]) -> None:
         _line(axes, rows, color=GREY, marker=mark, linestyle="--", label=f"{name}, n = 1,000")
     axes.set_xticks(range(len(ticks)), ticks)
     axes.set_xlabel("ε of a learnware's specification (δ = 10$^{-5}$)")
-    axes.set_title(f"{result['images']} image learnwares, r = 1", loc="left", fontsize=10)
+    axes.set_title(f"{result['images']} image learnwares", loc="left", fontsize=10)
 
 
 def _ranks(axes: Axes, result: dict[str, Any]) -> None:
     ranks = result["sizes"]["ranks"]
+    ranks = [rank for rank in ranks if picked(result, tasks="images", what="PAVE", rank=rank,
+                                              subspace=result["subspace"])]  # fmt: skip
     styles = {1.0: ":", 4.0: "--", 0.0: "-"}
     for epsilon, style in styles.items():
         rows = [
             one(result, tasks="images", what="PAVE", route="aligned", order="aligned", rank=rank,
-                subspace=0, records=1000, epsilon=epsilon, user=0.0)
+                subspace=result["subspace"], records=1000, epsilon=epsilon, user=0.0)
             for rank in ranks
         ]  # fmt: skip
         _line(axes, rows, color=PAVE, marker="o", linestyle=style)
@@ -73,21 +76,21 @@ def _ranks(axes: Axes, result: dict[str, Any]) -> None:
                           textcoords="offset points", fontsize=9, color=PAVE)  # fmt: skip
     axes.set_xticks(range(len(ranks)), [str(rank) for rank in ranks])
     axes.set_xlabel("rank r, n = 1,000")
-    axes.set_title("A larger factor needs more noise", loc="left", fontsize=10)
+    axes.set_title(f"{result['subspace']} directions of factors of rank r", loc="left", fontsize=10)
 
 
 def _cases(axes: Axes, result: dict[str, Any]) -> None:
     names = ["images", "relabelled", "crossed"]
-    best = result["sizes"]["ranks"][-1]
     ways: list[tuple[str, dict[str, Any], str]] = [
-        (f"PAVE, r = {best}", {"what": "PAVE", "route": "aligned", "rank": best}, PAVE)
-    ]
-    ways += [(name, {"what": name}, GREY) for name in NAMES]
+        ("PAVE", {"what": "PAVE", "route": "aligned", "rank": result["rank"],
+                  "subspace": result["subspace"]}, PAVE)
+    ]  # fmt: skip
+    ways += [(name, {"what": name, "subspace": 0}, GREY) for name in NAMES]
     width = 0.8 / len(ways)
     for at, (label, wanted, colour) in enumerate(ways):
         found = [
             one(result, tasks=name, order="aligned", records=1000, epsilon=0.0, user=0.0,
-                subspace=0, **wanted)
+                **wanted)
             for name in names
         ]  # fmt: skip
         places = np.arange(len(names)) + (at - (len(ways) - 1) / 2) * width

@@ -1,4 +1,4 @@
-"""Records of image tasks: 3 × 32 × 32 in [0, 1], developers' from training sets, users' from tests."""
+"""Records of image tasks, 3 × 32 × 32: developers' from training sets, users' from tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Records(NamedTuple):
 
 @functools.cache
 def images(source: str, part: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return all pictures (n, C, 32, 32) and classes of ``"public"``, ``"private"``, ``"users"``."""
+    """Return pictures (n, C, 32, 32) and classes: ``"public"``, ``"private"`` or ``"users"``."""
     train, train_labels, test, test_labels = _bytes(source)
     if part == "users":
         return test, test_labels

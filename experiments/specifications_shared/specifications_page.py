@@ -1,4 +1,4 @@
-"""The section on identification by specifications, from experiments/specifications-identification."""
+"""The section on finding models, from experiments/specifications-identification."""
 
 from __future__ import annotations
 
@@ -51,10 +51,20 @@ Top-1 is the share of users whose task's learnware has the largest cosine; ± on
 {result["queries"]} users of images. ε is that of a learnware's specification for replacing one of
 its n records, δ = {result["delta"]:g}; the user's own specification is made without noise unless
 it says so. The backbone is `{result["backbones"]["images"]}`, for texts
-`{result["backbones"]["texts"]}`. The three trivial baselines are means of the same backbone's
+`{result["backbones"]["texts"]}` on its first 32 tokens. PAVE is
+`tacit.specifications` in one step; where nothing else is said with factors
+of rank r = {result["rank"]} and k = {result["subspace"]} directions of public tasks, a number
+each. The trivial baselines are means of the same backbone's
 features, clipped at a public length, with the noise of the Gaussian mechanism for sensitivity 2C/n;
 inner class means are of the inputs of the layers that PAVE describes. Run by
-`{result["command"]}` at {result["commit"]}."""
+`{result["command"]}` at {result["commit"]}.{_missing(result)}"""
+
+
+def _missing(result: dict[str, Any]) -> str:
+    count = result["missing"]
+    return (
+        f" Of the study's ways {count} have not been run yet; their cells are –." if count else ""
+    )
 
 
 def _budgets(result: dict[str, Any]) -> list[str]:
@@ -63,17 +73,18 @@ def _budgets(result: dict[str, Any]) -> list[str]:
     found: list[str] = []
     for tasks in ("images", "texts"):
         rows = []
-        for count in result["sizes"]["records"]:
+        counts = (
+            [result["sizes"]["records_texts"]] if tasks == "texts" else result["sizes"]["records"]
+        )
+        for count in counts:
             for what in shown:
                 cells = [
                     _top1(one(result, tasks=tasks, what=what, order="aligned", records=count,
-                              rank=1 if what == "PAVE" else 0, subspace=0, epsilon=epsilon,
-                              route="aligned" if what == "PAVE" else "", user=0.0))
+                              **_space(result, what), epsilon=epsilon, user=0.0))
                     for epsilon in epsilons
                 ]  # fmt: skip
                 if any(cell != "–" for cell in cells):
-                    rows.append([f"{count:,}", f"{what}{', r = 1' if what == 'PAVE' else ''}",
-                                 *cells])  # fmt: skip
+                    rows.append([f"{count:,}", what, *cells])
         if rows:
             found += table([f"top-1 in percent, {tasks}: n", "", *map(budget, epsilons)], rows)
     return found
@@ -83,26 +94,34 @@ def _ranks(result: dict[str, Any]) -> list[str]:
     epsilons = [0.0, *result["sizes"]["epsilons"][::-1]]
     rows = []
     for rank in result["sizes"]["ranks"]:
-        cells = [
-            _top1(one(result, tasks="images", what="PAVE", route="aligned", order="aligned",
-                      rank=rank, subspace=0, records=1000, epsilon=epsilon, user=0.0))
-            for epsilon in epsilons
-        ]  # fmt: skip
-        agreed = result["full"].get(str(rank))
-        rows.append([
-            str(rank), *cells,
-            f"{agreed['error']:.3f}" if agreed else "–",
-            f"{100 * agreed['same']:.1f}" if agreed else "–",
-        ])  # fmt: skip
-    return table(
-        ["rank r, n = 1,000", *map(budget, epsilons), "|cos B − cos BA|, mean",
-         "same first as in the full space, percent"],
-        rows,
-    )  # fmt: skip
+        for size in (result["subspace"], 0):
+            cells = [
+                _top1(one(result, tasks="images", what="PAVE", route="aligned", order="aligned",
+                          rank=rank, subspace=size, records=1000, epsilon=epsilon, user=0.0))
+                for epsilon in epsilons
+            ]  # fmt: skip
+            agreed = None if size else result["full"].get(str(rank))
+            if agreed or any(cell != "–" for cell in cells):
+                rows.append([
+                    str(rank), str(size or "all"), *cells,
+                    f"{agreed['error']:.3f}" if agreed else "–",
+                    f"{100 * agreed['same']:.1f}" if agreed else "–",
+                ])  # fmt: skip
+    return [
+        filled("""By the rank, in k directions and with all numbers of the factors; agreement is of
+all cosines of compact factors with those of the full space, n = 100, no privacy:"""), "",
+        *table(
+            ["r", "k", *map(budget, epsilons), "mean error of a cosine",
+             "same first as in the full space, percent"],
+            rows,
+        ),
+    ]  # fmt: skip
 
 
 def _subspaces(result: dict[str, Any]) -> list[str]:
-    kept = [row for row in picked(result, tasks="images", what="PAVE") if row.subspace]
+    kept = [row for row in picked(result, tasks="images", what="PAVE", route="aligned",
+                                  order="aligned", records=1000, rank=result["rank"])
+            if row.subspace]  # fmt: skip
     if not kept:
         return []
     epsilons = sorted({row.epsilon for row in kept})
@@ -118,11 +137,11 @@ def _subspaces(result: dict[str, Any]) -> list[str]:
         rows.append([str(size), *cells, *(f"{held[n]:.3g}" if n in held else "–"
                                           for n in result["gamma_records"])])  # fmt: skip
     return [
-        filled("""A public subspace of k directions a layer, from public records, and the covariance
-stability γ of the last layer's H(D) = U ᵀF(D), the largest over replaced records: it is *measured*
-on these data sets, no bound, and no guarantee is made of it."""), "",
+        filled("""By k, and the covariance stability γ of the last layer's H(D) = UᵀF(D) in k public
+directions, the largest over replaced records: it is *measured* on these data sets, no bound, and
+no guarantee is made of it."""), "",
         *table(
-            ["k, r = 1, n = 1,000", *map(budget, epsilons),
+            ["k, n = 1,000", *map(budget, epsilons),
              *(f"γ measured, n = {int(n):,}" for n in result["gamma_records"])],
             rows,
         ),
@@ -131,15 +150,14 @@ on these data sets, no bound, and no guarantee is made of it."""), "",
 
 def _permuted(result: dict[str, Any]) -> list[str]:
     rows = [
-        [row.what, row.route or "–", f"{row.records:,}", str(row.rank) if row.rank else "–",
-         _top1(row)]
+        [row.what, row.route or "–", f"{row.records:,}", budget(row.epsilon), _top1(row)]
         for row in picked(result, tasks="images", order="permuted")
     ]  # fmt: skip
     if not rows:
         return []
     return [
         "Where every user numbers the labels in an order of their own:", "",
-        *table(["", "route", "n", "r", "top-1 in percent"], rows),
+        *table(["", "route", "n", "", "top-1 in percent"], rows),
     ]  # fmt: skip
 
 
@@ -149,15 +167,16 @@ def _reuse(result: dict[str, Any]) -> list[str]:
         held = result["reuse"][tasks]
         cells = [percent(held[name]) for name in ("best", "mean", "few", "probe")]
         for epsilon in (0.0, 1.0):
-            found = one(result, tasks=tasks, what="PAVE", route="aligned", order="aligned",
-                        rank=1, subspace=0, records=1000, epsilon=epsilon, user=0.0)  # fmt: skip
+            found = one(result, tasks=tasks, what="PAVE", order="aligned", epsilon=epsilon,
+                        records=_records(result, tasks), user=0.0,
+                        **_space(result, "PAVE"))  # fmt: skip
             cells.append(percent(found.reuse if found else None))
         rows.append([tasks, *cells])
     return [
         filled(f"""Accuracy on the user's task of the learnware that comes first, its labels renamed
-by the user's {result["sizes"]["examples"]} examples, against the best learnware for that user (known
-only afterwards), the mean of all, a scratch model from the examples alone, and ridge regression on
-the backbone's features of the examples:"""), "",
+by the user's {result["sizes"]["examples"]} examples, against the best learnware for that user
+(known only afterwards), the mean of all, a scratch model from the examples alone, and ridge
+regression on the backbone's features of the examples:"""), "",
         *table(
             ["accuracy in percent", "best", "mean", "scratch, few", "ridge on features, few",
              "PAVE, no privacy", "PAVE, ε = 1"],
@@ -168,23 +187,30 @@ the backbone's features of the examples:"""), "",
 
 def _cases(result: dict[str, Any]) -> list[str]:
     names = [name for name in TASKS if picked(result, tasks=name)]
-    ways = [("PAVE", rank) for rank in result["sizes"]["ranks"]] + [(name, 0) for name in NAMES]
+    spaces = [(result["rank"], result["subspace"]), (result["sizes"]["ranks"][-1], 0)]
+    ways: list[tuple[str, dict[str, Any]]] = [
+        (f"PAVE, r = {rank}, k = {size or 'all'}",
+         {"what": "PAVE", "route": "aligned", "rank": rank, "subspace": size})
+        for rank, size in spaces
+    ]  # fmt: skip
+    ways += [(name, {"what": name}) for name in NAMES]
     rows = []
-    for what, rank in ways:
-        cells = []
-        for name in names:
-            for epsilon in (0.0, 4.0):
-                cells.append(_top1(one(
-                    result, tasks=name, what=what, order="aligned", records=1000, rank=rank,
-                    subspace=0, epsilon=epsilon, user=0.0,
-                    route="aligned" if rank else "")))  # fmt: skip
+    for label, wanted in ways:
+        cells = [
+            _top1(one(result, tasks=name, order="aligned", records=_records(result, name),
+                      epsilon=epsilon, user=0.0, **wanted))
+            for name in names
+            for epsilon in (0.0, 4.0)
+        ]  # fmt: skip
         if any(cell != "–" for cell in cells):
-            rows.append([f"{what}, r = {rank}" if rank else what, *cells])
+            rows.append([label, *cells])
     heads = [f"{TASKS[name]}, {budget(value)}" for name in names for value in (0.0, 4.0)]
     return [
-        filled("""A search for tasks on which PAVE beats the trivial baselines, n = 1,000: partitions
-of the same ten classes, and partitions whose label is flipped on the half of the pictures that is
-inverted, so that the labels' mean inputs nearly coincide; top-1 in percent."""), "",
+        filled(f"""A search for tasks on which PAVE beats the trivial baselines, n = 1,000
+(texts {result["sizes"]["records_texts"]:,}): partitions of the same ten classes, and partitions
+whose label is flipped on the half of the pictures that is inverted, so that the labels' mean inputs
+nearly coincide (both among {result["sizes"]["cases"] // 2} of one data set); top-1 in
+percent."""), "",
         *table(["", *heads], rows),
     ]  # fmt: skip
 
@@ -196,11 +222,11 @@ def verdict(result: dict[str, Any]) -> str:
 
 def _reached(result: dict[str, Any]) -> str:
     told = []
-    plain = _pave(result, "images", 1, 0.0, count=100)
+    plain = _pave(result, "images", 0.0, count=100)
     told.append(_against("without privacy at n = 100", plain, PLAIN))
     for epsilon, share in ASKED.items():
-        told.append(_against(f"at ε = {epsilon:g}, n = 1,000",
-                             _pave(result, "images", 1, epsilon), share))  # fmt: skip
+        told.append(_against(f"at ε = {epsilon:g}, n = 1,000, r = 1",
+                             _pave(result, "images", epsilon, rank=1), share))  # fmt: skip
     free = [
         row for row in picked(result, tasks="images", what="PAVE", route="label-free",
                               order="permuted") if not row.epsilon
@@ -222,20 +248,21 @@ def _compared(result: dict[str, Any]) -> str:
     for name in [name for name in TASKS if picked(result, tasks=name)]:
         for epsilon in (0.0, 4.0):
             ours = max(
-                (row for rank in result["sizes"]["ranks"]
-                 if (row := _pave(result, name, rank, epsilon)) is not None),
+                (row for row in picked(result, tasks=name, what="PAVE", route="aligned",
+                                       order="aligned", records=_records(result, name),
+                                       epsilon=epsilon)),
                 key=lambda row: row.top1[0], default=None,
             )  # fmt: skip
             theirs = max(
                 (row for what in NAMES
-                 if (row := one(result, tasks=name, what=what, order="aligned", records=1000,
-                                epsilon=epsilon, user=0.0)) is not None),
+                 if (row := one(result, tasks=name, what=what, order="aligned", epsilon=epsilon,
+                                records=_records(result, name), user=0.0)) is not None),
                 key=lambda row: row.top1[0], default=None,
             )  # fmt: skip
             if ours is None or theirs is None:
                 continue
             told.append(f"{TASKS[name]}, {budget(epsilon)}: {_difference(ours, theirs)}")
-    return "The best rank of PAVE against the best trivial baseline: " + "; ".join(told) + "."
+    return "The best space of PAVE against the best trivial baseline: " + "; ".join(told) + "."
 
 
 def _difference(ours: Row, theirs: Row) -> str:
@@ -256,10 +283,21 @@ def _timed(result: dict[str, Any]) -> str:
 
 
 def _pave(
-    result: dict[str, Any], tasks: str, rank: int, epsilon: float, count: int = 1000
+    result: dict[str, Any], tasks: str, epsilon: float, *, rank: int = 0, count: int = 1000
 ) -> Row | None:
-    return one(result, tasks=tasks, what="PAVE", route="aligned", order="aligned", rank=rank,
-               subspace=0, records=count, epsilon=epsilon, user=0.0)  # fmt: skip
+    space = {**_space(result, "PAVE"), **({"rank": rank} if rank else {})}
+    return one(result, tasks=tasks, what="PAVE", order="aligned", records=count, epsilon=epsilon,
+               user=0.0, **space)  # fmt: skip
+
+
+def _space(result: dict[str, Any], what: str) -> dict[str, Any]:
+    if what != "PAVE":
+        return {"rank": 0, "subspace": 0, "route": ""}
+    return {"rank": result["rank"], "subspace": result["subspace"], "route": "aligned"}
+
+
+def _records(result: dict[str, Any], tasks: str) -> int:
+    return int(result["sizes"]["records_texts"]) if tasks == "texts" else 1000
 
 
 def _top1(row: Row | None) -> str:

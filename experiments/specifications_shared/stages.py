@@ -36,8 +36,8 @@ class Way:
 
     route: str
     records: int = 1000
-    rank: int = 1
-    subspace: int = 0
+    rank: int = library.RANK
+    subspace: int = library.SIZE
     order: str = "aligned"
     epsilons: tuple[float, ...] = (0.0,)
 
@@ -56,7 +56,7 @@ class Collection:
         self, name: str, tasks: list[Task], sizes: dict[str, Any], worth: list[Any] | None
     ) -> None:
         self.name, self.tasks, self.sizes = name, tasks, sizes
-        self.modality = name if name in ("texts", "untrained") else "images"
+        self.modality = "texts" if name == "texts" else "images"
         self._asked: dict[Any, Floats] = {}
         self.worth = None if worth is None else np.concatenate([h["accuracies"] for h in worth])
 
@@ -91,7 +91,7 @@ class Collection:
 
     def rivals(self) -> list[np.ndarray]:
         """Return the learnwares that a user chooses from, those of the same data set in a case."""
-        if self.name in ("images", "texts", "untrained"):
+        if self.name in ("images", "texts"):
             return [np.arange(len(self.tasks))] * len(self.users)
         sources = np.array([task.source for task in self.tasks])
         return [np.flatnonzero(sources == sources[user.truth]) for user in self.users]
@@ -178,30 +178,30 @@ def _found(collection: Collection, learnwares: Floats, queries: Floats) -> np.nd
 
 
 def agreement(collection: Collection) -> dict[str, Any]:
-    """Return, for every rank, how far cosines of B are from those of the full space."""
+    """Return, for every rank, how far cosines of all of B are from those of the full space."""
     held = [collection.private(task, 100) for task in collection.tasks]
-    users = collection.users[: len(collection.tasks)]
-    asked = [_asked(user, Way("aligned")) for user in users]
-    whole = _cosines(collection.modality, held, asked, Way("aligned", records=100, rank=0))
+    asked = [_asked(user, Way("aligned")) for user in collection.users[: len(held)]]
+    parts = (held, asked)
+    whole = _cosines(*([library.full(one, collection.modality) for one in two] for two in parts))
     result = {}
     for rank in collection.sizes["ranks"]:
-        found_here = _cosines(collection.modality, held, asked,
-                              Way("aligned", records=100, rank=rank))  # fmt: skip
+        way = Way("aligned", rank=rank, subspace=0)
+        compact = _cosines(*(
+            [library.described("task", one, collection.modality, way, private=False)[0.0]
+             for one in two]
+            for two in parts
+        ))  # fmt: skip
         result[str(rank)] = {
-            "error": float(np.abs(found_here - whole).mean()),
-            "same": float((found_here.argmax(axis=1) == whole.argmax(axis=1)).mean()),
+            "error": float(np.abs(compact - whole).mean()),
+            "same": float((compact.argmax(axis=1) == whole.argmax(axis=1)).mean()),
         }
     return result
 
 
-def _cosines(modality: str, held: list[Records], asked: list[Records], way: Way) -> Floats:
-    mine, theirs = (
-        np.stack([library.described(kind, part, modality, way, private=False)[0.0]
-                  for part in parts])
-        for kind, parts in (("model", held), ("task", asked))
-    )  # fmt: skip
-    lengths = np.linalg.norm(theirs, axis=1)[:, None] * np.linalg.norm(mine, axis=1)
-    return np.asarray(theirs @ mine.T / lengths)
+def _cosines(mine: list[Floats], theirs: list[Floats]) -> Floats:
+    one, two = np.stack(theirs), np.stack(mine)
+    lengths = np.linalg.norm(one, axis=1)[:, None] * np.linalg.norm(two, axis=1)
+    return np.asarray(one @ two.T / lengths)
 
 
 def gammas(collection: Collection) -> dict[str, dict[str, float]]:

@@ -34,7 +34,9 @@ PARAGRAPHS: dict[str, tuple[tuple[str, slice | None], ...]] = {
         ("state_union", slice(40, 65)),
     ),
     "Brown: press, fiction": (("brown", slice(0, 88)), ("brown", slice(374, 500))),
-    "WikiText, reviews, Brown": (("wikitext2_train", None), ("movie_reviews", None), ("brown", None)),
+    "WikiText, reviews, Brown": (
+        ("wikitext2_train", None), ("movie_reviews", None), ("brown", None),
+    ),
 }  # fmt: skip
 
 
@@ -113,7 +115,7 @@ def crossed_tasks(seed: int, count: int = 24) -> list[Task]:
     """Return partitions whose label is flipped where the picture is inverted (exclusive or).
 
     Half of every class is inverted, so the inputs are those of every other task, and a label's mean
-    input tells of the partition only as far as an inverted picture is not the mirror of a plain one.
+    input tells of the partition only as far as inverting a picture does not mirror its features.
     """
     return relabelled_tasks(seed, count, "crossed inverted")
 

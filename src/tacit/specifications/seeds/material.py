@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +22,8 @@ from tacit.models.texts.corpus import docstrings
 
 SIDE = 32
 # Of a task's records at most so many describe its learnware, and so many are a user's examples.
-MOST, EXAMPLES = 900, 100
-SHORTEST, LONGEST, DOCSTRINGS = 60, 300, 420
+MOST, EXAMPLES = {"image": 900, "text": 240}, 100
+SHORTEST, LONGEST, DOCSTRINGS = 60, 300, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ def cut(pool: Pool, classes: tuple[int, ...], transform: str) -> Material:
     """Return the task that tells some classes of a data set apart, seen through a transform."""
     few = EXAMPLES // len(classes)
     smallest = min(int((pool.classes == number).sum()) for number in classes)
-    share = min(MOST // len(classes), smallest - few)
+    share = min(MOST[pool.modality] // len(classes), smallest - few)
     mine: list[int] = []
     theirs: list[int] = []
     for number in classes:
@@ -202,7 +203,7 @@ def cifar10(path: Path) -> Pool:
     pictures = np.stack(
         [
             np.asarray(Image.open(io.BytesIO(packed[start:end])))
-            for start, end in zip(offsets[: len(labels)], offsets[1:], strict=False)
+            for start, end in pairwise(offsets[: len(labels) + 1])
         ]
     )
     return _pool("cifar10", "image", "none stated", names, pictures.transpose(0, 3, 1, 2), labels)

@@ -82,7 +82,7 @@ def _fit(network: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -
 
     optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     for _ in range(EPOCHS):
-        for rows in torch.randperm(len(inputs)).split(BATCH):
+        for rows in torch.split(torch.randperm(len(inputs)), BATCH):
             optimiser.zero_grad()
             loss = torch.nn.functional.cross_entropy(network(inputs[rows]), labels[rows])
             torch.autograd.backward(loss)

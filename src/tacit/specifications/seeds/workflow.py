@@ -14,15 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._ground.reprs import shown
+from tacit.documents import dumps
 from tacit.specifications.seeds.card import card
-from tacit.specifications.seeds.material import SIDE, Material, materials
+from tacit.specifications.seeds.material import Material, materials
 from tacit.specifications.seeds.models import accuracy, stored, trained
-from tacit.specifications.specification import Specification
 
 if TYPE_CHECKING:
-    from tacit.specifications.engine.mechanism import Public
+    from tacit.specifications.backbones.backbone import Backbone
+    from tacit.specifications.release import SpecificationRelease
+    from tacit.specifications.subspace import PublicSubspace
 
-EPSILON, RANK, PUBLIC_RECORDS = 8.0, 1, 200
+# Of a text so many tokens are read.
+EPSILON, TOKENS = 8.0, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +37,14 @@ class SeedLearnware:
         specification: its file.
         card: Markdown with a YAML head.
         model: safetensors file of the weights.
-        release: JSON of the release that made the specification, where there is one.
+        release: JSON of the release that made the specification.
     """
 
     name: str
     specification: bytes
     card: str
     model: bytes
-    release: str | None = None
+    release: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +80,10 @@ def seed_learnwares(folder: str | os.PathLike[str] | None = None) -> Iterator[Se
         made = _described("model", material, EPSILON)
         yield SeedLearnware(
             name=material.name,
-            specification=made.to_bytes(),
-            card=card(material, made, accuracy(network, material)),
+            specification=made.specification.to_bytes(),
+            card=card(material, made.specification, accuracy(network, material)),
             model=stored(network),
+            release=dumps(made.to_dict(), indent=2),
         )
 
 
@@ -94,52 +98,58 @@ def example_tasks(folder: str | os.PathLike[str] | None = None) -> Iterator[Exam
     """
     for material in materials(_folder(folder)):
         made = _described("task", material, None)
-        yield ExampleTask(material.name, material.title, made.to_bytes())
+        yield ExampleTask(material.name, material.title, made.specification.to_bytes())
 
 
 def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
     if folder is None:
         return None
-    if not isinstance(folder, (str, os.PathLike)) or not Path(folder).is_dir():
+    if (
+        not isinstance(folder, (str, os.PathLike))
+        or not os.fspath(folder)
+        or not Path(folder).is_dir()
+    ):
         raise ValueError(f"folder: expected a folder or None, got {shown(folder)}")
     return Path(folder)
 
 
-def _described(kind: Any, material: Material, epsilon: float | None) -> Specification:
-    from tacit.specifications.engine.mechanism import described
+def _described(kind: Any, material: Material, epsilon: float | None) -> SpecificationRelease:
+    from tacit.specifications.workflow import specify
 
     mine = kind == "model"
     inputs = material.inputs if mine else material.user_inputs
     labels = material.labels if mine else material.user_labels
-    shared = shared_by(material.modality)
-    return described(kind, shared, inputs, labels, len(material.names), [epsilon])[0]
+    method = "compact" if epsilon is None else "dp"
+    space: dict[str, Any] = {}
+    if material.modality == "text":
+        space = {"subspace": _text_subspace()}
+    return specify(
+        labels, inputs, _backbone(material.modality), kind=kind, classes=len(material.names),
+        method=method, epsilon=epsilon, title=material.title, **space,
+    )  # fmt: skip
 
 
 @functools.cache
-def shared_by(modality: str) -> Public:
-    """Return backbone, scales and clip, from records that are public and the same everywhere."""
-    from tacit.specifications.engine.backbones import small_backbone, vision_backbone
-    from tacit.specifications.engine.mechanism import public
+def _backbone(modality: str) -> Backbone:
+    from tacit.specifications.backbones.loading import load_backbone
 
-    labels = np.arange(PUBLIC_RECORDS) % 5
-    if modality == "image":
-        return public(vision_backbone(), _pictures(), labels, rank=RANK)
-    return public(small_backbone(), _topics(), labels, rank=RANK)
+    return load_backbone({"image": "tacit/vision", "text": "tacit/small"}[modality], length=TOKENS)
 
 
-def _pictures() -> NDArray[np.float32]:
-    """Return random fields of several coarsenesses and contrasts, (200, 3, 32, 32) in [0, 1]."""
-    rng = np.random.Generator(np.random.PCG64(0))
-    fields = []
-    for number in range(PUBLIC_RECORDS):
-        step = (2, 4, 8, 16)[number % 4]
-        coarse = rng.random((3 if number % 3 else 1, SIDE // step, SIDE // step)) ** 2
-        fields.append(np.broadcast_to(np.kron(coarse, np.ones((1, step, step))), (3, SIDE, SIDE)))
-    return np.stack(fields).astype(np.float32)
+@functools.cache
+def _text_subspace() -> PublicSubspace:
+    """Return where tasks of Python's documentation lie: its eight longest topics, told apart."""
+    from tacit.specifications.subspace import public_subspace
+
+    texts, labels = _topics()
+    return public_subspace(_backbone("text"), texts, labels, size=24, tasks=36, records=30)
 
 
-def _topics() -> list[str]:
-    """Return paragraphs of Python's own documentation of its topics."""
-    text = "\n\n".join(held for _, held in sorted(pydoc_data.topics.topics.items()))
-    kept = [" ".join(part.split()) for part in text.split("\n\n") if len(part) > 80]
-    return kept[: 7 * PUBLIC_RECORDS : 7]
+def _topics() -> tuple[list[str], NDArray[np.int64]]:
+    longest = sorted(pydoc_data.topics.topics.values(), key=len)[-8:]
+    parts = [
+        [" ".join(part.split()) for part in text.split("\n\n") if len(part) > 80][:60]
+        for text in longest
+    ]
+    labels = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return [text for part in parts for text in part], labels

@@ -1,1 +1,0 @@
-"""One gradient step on a frozen backbone, a record at a time: clipped, averaged, with noise."""
