@@ -49,6 +49,10 @@ def prepared(data, labels, objective="labels", **changes):
     )
 
 
+def white_of(subject):
+    return SUBSPACES["scatter"].whitened(subject.backbone.embedded(subject.data))
+
+
 def mean(held):
     return described(held.subject, held.asked, 0.0, None)
 
@@ -86,7 +90,7 @@ def test_a_scatter_given_its_means_moves_by_at_most_two_clips_over_n(monkeypatch
             measured,
             "_apart",
             lambda subject, *_, fixed=means: scatter_directions(
-                subject.shares.double().numpy(), fixed, np.eye(5)
+                subject.shares.double().numpy(), fixed, np.eye(5), white_of(subject)
             ),
         )
         left, right = prepared(*one, "scatter"), prepared(*other, "scatter")
@@ -133,8 +137,8 @@ def test_a_scatter_spends_its_budget_on_both_parts():
     reach = 2 * held.asked.subspace.feature_clip * CLASSES / len(data)
     forward = held.asked.subspace.feature_map.astype(float)
     shares = held.subject.shares.double().numpy()
-    clean = class_means(shares, held.asked.subspace.whitened(held.subject.backbone.embedded(data)))
-    apart = shares @ (clean - clean.mean(axis=0))
+    clean = class_means(shares, white_of(held.subject))
+    apart = -scatter_directions(shares, clean, np.eye(5), white_of(held.subject)).numpy()
     drawn = np.stack(
         [
             -measured._apart(held.subject, held.asked, held.multiplier, None).numpy()

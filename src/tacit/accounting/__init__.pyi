@@ -18,6 +18,7 @@ from .mechanisms.projection import noisy_projection as noisy_projection
 from .mechanisms.projection import vector_projection as vector_projection
 from .mechanisms.sketch import sketch as sketch
 from .mechanisms.sketch import sketch_from_ratio as sketch_from_ratio
+from .mechanisms.sketch import sketch_within as sketch_within
 from .mechanisms.steps import least_noise as least_noise
 from .mechanisms.steps import noisy_projection_steps as noisy_projection_steps
 from .mechanisms.subsampled import subsampled_gaussian as subsampled_gaussian

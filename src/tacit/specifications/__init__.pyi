@@ -10,6 +10,17 @@ from .identification import MatchVerdict as MatchVerdict
 from .identification import cosine_agreement as cosine_agreement
 from .identification import identify as identify
 from .identification import judge_match as judge_match
+from .intrinsic.certificate import CompactFactor as CompactFactor
+from .intrinsic.certificate import IntrinsicCertificate as IntrinsicCertificate
+from .intrinsic.certificate import certify as certify
+from .intrinsic.certificate import compact_factor as compact_factor
+from .intrinsic.certificate import recover_factor as recover_factor
+from .intrinsic.stability import MeasuredStability as MeasuredStability
+from .intrinsic.stability import measured_stability as measured_stability
+from .intrinsic.stability import ratio_under_floor as ratio_under_floor
+from .intrinsic.stability import replacement_difference as replacement_difference
+from .intrinsic.stability import stability_of_lemma_7_8 as stability_of_lemma_7_8
+from .intrinsic.stability import stability_of_perturbation as stability_of_perturbation
 from .release import SpecificationRelease as SpecificationRelease
 from .specification import Space as Space
 from .specification import Specification as Specification

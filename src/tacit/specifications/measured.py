@@ -126,4 +126,4 @@ def _apart(
     reach = 2.0 * asked.subspace.feature_clip * len(asked.names) / subject.count
     std = shares_of(multiplier)[0] * reach * (1.0 + ROUNDING)
     noisy = means + std * released_normal(means.shape, source)
-    return scatter_directions(shares, noisy, forward)
+    return scatter_directions(shares, noisy, forward, white)

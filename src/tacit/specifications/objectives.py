@@ -20,6 +20,8 @@ from tacit.specifications.projections import shared_normals
 Objective: TypeAlias = Literal["labels", "scatter"]
 OBJECTIVES: tuple[Objective, ...] = ("labels", "scatter")
 MOST_CLASSES = 100_000
+# β: how much of a scatter is about the inputs themselves.
+OF_INPUTS = 0.3
 
 
 def class_names(classes: Any) -> tuple[str, ...]:
@@ -80,27 +82,20 @@ def class_means(shares: Array, white: Array) -> Array:
     return found
 
 
-def scatter_directions(
-    shares: Array, means: Array, feature_map: Array, own: Array | None = None
-) -> Tensor:
-    """Return u of every record, (n, d): ``−W (m_c − m̄)`` of the whitened class means m.
+def scatter_directions(shares: Array, means: Array, feature_map: Array, white: Array) -> Tensor:
+    """Return u of every record, (n, d): ``−W (m_c − m̄ + β w_i)``, w_i its whitened feature.
 
-    It is the gradient of −½ Σ_c ‖m_c − m̄‖² by the features of a record of class c, times the
-    number of the class's records: whatever the classes are called, and in whatever order. A record
-    that is part of its class's mean is pulled towards itself, which says nothing of the classes:
-    with ``own`` it is left out of the means that its own direction is made of.
+    The first part is the gradient of −½ Σ_c ‖m_c − m̄‖² by the features of a record of class c,
+    times the number of the class's records; the second, of −(β/2) Σ_i ‖w_i‖², says what the inputs
+    are. Neither depends on what the classes are called, or in whatever order.
 
     Args:
         shares: (n, K), how much each record is of each class.
         means: (K, d) as ``class_means`` gives them, noisy or not.
         feature_map: (d, d) W, symmetric.
-        own: (n, d) whitened features that the means are made of; None where the means are noisy.
+        white: (n, d) w, whitened features.
     """
-    count, classes = shares.shape
-    apart = shares @ (means - means.mean(axis=0))
-    if own is not None:
-        lengths = (shares**2).sum(axis=1, keepdims=True) - 1.0 / classes
-        apart = apart - own * (lengths * classes / count)
+    apart = shares @ (means - means.mean(axis=0)) + OF_INPUTS * white
     return torch.from_numpy(-(apart @ feature_map)).float()
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tacit.specifications.subspace import PublicSubspace
 
 # Of a text so many tokens are read.
-EPSILON, TOKENS = 8.0, 32
+EPSILON, TOKENS = 2.0, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ def seed_learnwares(folder: str | os.PathLike[str] | None = None) -> Iterator[Se
     """Yield about twenty learnwares, more where the folder holds MNIST, CIFAR-10 or AG News.
 
     Twelve tasks of scikit-learn's digits and eight of docstrings, each with a model trained for it
-    and a specification that is (8, 10⁻⁵)-differentially private for replacing one record. Nothing
+    and a specification that is (2, 10⁻⁵)-differentially private for replacing one record. Nothing
     is downloaded.
 
     Args:
