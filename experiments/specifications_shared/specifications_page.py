@@ -278,7 +278,7 @@ def _timed(result: dict[str, Any]) -> str:
     return (
         "A specification takes "
         + ", ".join(told)
-        + " on one thread, the median of those made here."
+        + " of one thread, the median of those made here."
     )
 
 
