@@ -9,8 +9,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tacit.accounting import gaussian  # noqa: E402
-from tacit.specifications import prepare_specification, public_subspace, specify  # noqa: E402
+from tacit.specifications import (  # noqa: E402
+    measured,
+    prepare_specification,
+    public_subspace,
+    specify,
+)
 from tacit.specifications.measured import described  # noqa: E402
+from tacit.specifications.objectives import class_means, scatter_directions  # noqa: E402
 from tacit.specifications.subspace import clipped  # noqa: E402
 
 CLASSES = 3
@@ -72,13 +78,17 @@ def test_one_record_moves_the_mean_by_at_most_two_clips_over_n(subspaced, rank):
 
 
 def test_a_scatter_given_its_means_moves_by_at_most_two_clips_over_n(monkeypatch):
-    from tacit.specifications import measured
-
     rng = np.random.default_rng(2)
     for _ in range(10):
         one, other = neighbours(rng)
-        means = torch.from_numpy(rng.normal(size=(CLASSES, 5))).float()
-        monkeypatch.setattr(measured, "_apart", lambda *_, fixed=means: fixed)
+        means = rng.normal(size=(CLASSES, 5))
+        monkeypatch.setattr(
+            measured,
+            "_apart",
+            lambda subject, *_, fixed=means: scatter_directions(
+                subject.shares.double().numpy(), fixed, np.eye(5)
+            ),
+        )
         left, right = prepared(*one, "scatter"), prepared(*other, "scatter")
         assert np.linalg.norm(mean(left) - mean(right)) <= 2 * left.asked.clip / 12 * (1 + 1e-12)
 
@@ -121,19 +131,22 @@ def test_a_scatter_spends_its_budget_on_both_parts():
     mu = held.guarantees[1].mu
     factors = 2 * held.asked.clip / len(data) / held.expected[0].error
     reach = 2 * held.asked.subspace.feature_clip * CLASSES / len(data)
-    flat = np.zeros((CLASSES, 5))
-    noises = []
-    for _ in range(200):
-        from tacit.specifications import measured
-
-        found = measured._apart(held.subject, held.asked, held.multiplier, None).numpy()
-        clean = measured._apart(held.subject, held.asked, 0.0, None).numpy()
-        noises.append(found - clean)
-    # apart = −(m − m̄) W: undo W, and the mean that centring takes out of K rows
-    whole = np.stack(noises) @ np.linalg.inv(held.asked.subspace.feature_map.astype(float))
-    std = whole.std() / math.sqrt(1 - 1 / CLASSES)
-    assert flat.shape == whole.shape[1:]
-    assert mu**2 == pytest.approx(factors**2 + (reach / std) ** 2, rel=0.03)
+    forward = held.asked.subspace.feature_map.astype(float)
+    shares = held.subject.shares.double().numpy()
+    clean = class_means(shares, held.asked.subspace.whitened(held.subject.backbone.embedded(data)))
+    apart = shares @ (clean - clean.mean(axis=0))
+    drawn = np.stack(
+        [
+            -measured._apart(held.subject, held.asked, held.multiplier, None).numpy()
+            @ np.linalg.inv(forward)
+            - apart
+            for _ in range(300)
+        ]
+    )
+    # a record of class c has the noise of m_c − m̄, of which centring takes 1/K
+    std = drawn[:, :CLASSES].std() / math.sqrt(1 - 1 / CLASSES)
+    assert mu**2 == pytest.approx(factors**2 + (reach / std) ** 2, rel=0.05)
+    assert mu**2 != pytest.approx(factors**2 + (reach / (1.2 * std)) ** 2, rel=0.05)
 
 
 def test_a_seed_voids_the_guarantee():

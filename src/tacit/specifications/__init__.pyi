@@ -2,6 +2,14 @@
 
 from .backbones.backbone import Backbone as Backbone
 from .backbones.loading import load_backbone as load_backbone
+from .full import full_specification as full_specification
+from .identification import CosineAgreement as CosineAgreement
+from .identification import Identification as Identification
+from .identification import Match as Match
+from .identification import MatchVerdict as MatchVerdict
+from .identification import cosine_agreement as cosine_agreement
+from .identification import identify as identify
+from .identification import judge_match as judge_match
 from .release import SpecificationRelease as SpecificationRelease
 from .specification import Space as Space
 from .specification import Specification as Specification

@@ -13,7 +13,11 @@ from tacit._ground.random import released_normal
 from tacit.specifications.backbones.backbone import Backbone
 from tacit.specifications.coordinates import Frame, coordinates
 from tacit.specifications.noise import ROUNDING, shares_of
-from tacit.specifications.objectives import label_directions, scatter_directions
+from tacit.specifications.objectives import (
+    class_means,
+    label_directions,
+    scatter_directions,
+)
 from tacit.specifications.subspace import PublicSubspace, clipped
 
 
@@ -90,12 +94,12 @@ def described(
 
     Source: pave, Algorithm 1, one step.
     """
-    table = (
-        label_directions(asked.names, _width(subject))
+    directions = (
+        subject.shares @ label_directions(asked.names, _width(subject))
         if asked.objective == "labels"
         else _apart(subject, asked, multiplier, source)
     )
-    rows = coordinates(subject.backbone, subject.data, subject.shares @ table, asked.frame)
+    rows = coordinates(subject.backbone, subject.data, directions, asked.frame)
     held = clipped(rows, asked.clip) if np.isfinite(asked.clip) else rows
     return np.asarray(held.sum(axis=0) / subject.count)
 
@@ -108,7 +112,7 @@ def _width(subject: Subject) -> int:
 def _apart(
     subject: Subject, asked: Asked, multiplier: float, source: np.random.Generator | None
 ) -> Tensor:
-    """Return directions made of noisy class sums: one record moves them by at most 2C'/n.
+    """Return directions made of noisy class means: one record moves those by at most 2KC'/n.
 
     A record's shares of the classes add up to 1, so its part of all K rows is no longer than
     its clipped feature.
@@ -116,9 +120,10 @@ def _apart(
     assert asked.subspace is not None
     white = asked.subspace.whitened(subject.backbone.embedded(subject.data))
     shares = subject.shares.double().numpy()
-    means = shares.T @ white * (len(asked.names) / subject.count)
-    if multiplier:
-        reach = 2.0 * asked.subspace.feature_clip * len(asked.names) / subject.count
-        std = shares_of(multiplier)[0] * reach * (1.0 + ROUNDING)
-        means = means + std * released_normal(means.shape, source)
-    return scatter_directions(means, asked.subspace.feature_map.astype(float))
+    means, forward = class_means(shares, white), asked.subspace.feature_map.astype(float)
+    if not multiplier:
+        return scatter_directions(shares, means, forward, white)
+    reach = 2.0 * asked.subspace.feature_clip * len(asked.names) / subject.count
+    std = shares_of(multiplier)[0] * reach * (1.0 + ROUNDING)
+    noisy = means + std * released_normal(means.shape, source)
+    return scatter_directions(shares, noisy, forward)

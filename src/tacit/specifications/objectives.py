@@ -68,17 +68,39 @@ def label_directions(names: Sequence[str], width: int) -> Tensor:
     return codes.mean(dim=0) - codes
 
 
-def scatter_directions(means: Array, feature_map: Array) -> Tensor:
-    """Return u of every class, (K, d): ``−W (m_c − m̄)`` of whitened class means m = W(z − z̄).
-
-    It is the gradient of −½ Σ_c ‖m_c − m̄‖² by the features of a record of class c, times the
-    number of the class's records: whatever the classes are called, and in whatever order.
+def class_means(shares: Array, white: Array) -> Array:
+    """Return ``(K/n) Σ_i s_ic W(z_i − z̄)``, (K, d): class means where classes are alike in number.
 
     Args:
-        means: (K, d) whitened class means.
-        feature_map: (d, d) W, symmetric.
+        shares: (n, K), how much each record is of each class.
+        white: (n, d) whitened features.
     """
-    apart = means - means.mean(axis=0)
+    count, classes = shares.shape
+    found: Array = shares.T @ white * (classes / count)
+    return found
+
+
+def scatter_directions(
+    shares: Array, means: Array, feature_map: Array, own: Array | None = None
+) -> Tensor:
+    """Return u of every record, (n, d): ``−W (m_c − m̄)`` of the whitened class means m.
+
+    It is the gradient of −½ Σ_c ‖m_c − m̄‖² by the features of a record of class c, times the
+    number of the class's records: whatever the classes are called, and in whatever order. A record
+    that is part of its class's mean is pulled towards itself, which says nothing of the classes:
+    with ``own`` it is left out of the means that its own direction is made of.
+
+    Args:
+        shares: (n, K), how much each record is of each class.
+        means: (K, d) as ``class_means`` gives them, noisy or not.
+        feature_map: (d, d) W, symmetric.
+        own: (n, d) whitened features that the means are made of; None where the means are noisy.
+    """
+    count, classes = shares.shape
+    apart = shares @ (means - means.mean(axis=0))
+    if own is not None:
+        lengths = (shares**2).sum(axis=1, keepdims=True) - 1.0 / classes
+        apart = apart - own * (lengths * classes / count)
     return torch.from_numpy(-(apart @ feature_map)).float()
 
 

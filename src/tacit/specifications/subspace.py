@@ -23,6 +23,7 @@ from tacit.specifications.backbones.loading import load_backbone
 from tacit.specifications.coordinates import Frame, coordinates
 from tacit.specifications.objectives import (
     OBJECTIVES,
+    class_means,
     class_names,
     label_directions,
     scatter_directions,
@@ -264,15 +265,13 @@ def _factors(
     names = class_names(int(classes.max()) + 1)
     shares = weights_of(classes, names, len(classes), given="labels")
     if whole.objective == "labels":
-        table = label_directions(names, len(whole.feature_centre))
+        directions = shares @ label_directions(names, len(whole.feature_centre))
     else:
-        white = whole.whitened(backbone.embedded(records))
-        counted = shares.double().numpy()
-        means = counted.T @ white / counted.sum(axis=0)[:, None]
-        table = scatter_directions(means, whole.feature_map.astype(float))
-    return coordinates(
-        backbone, records, shares @ table, Frame(whole.layers, whole.rank, whole.factor)
-    )
+        white, counted = whole.whitened(backbone.embedded(records)), shares.double().numpy()
+        means = class_means(counted, white)
+        directions = scatter_directions(counted, means, whole.feature_map.astype(float), white)
+    frame = Frame(whole.layers, whole.rank, whole.factor)
+    return coordinates(backbone, records, directions, frame)
 
 
 def _whitening(features: NDArray[np.float64]) -> tuple[Any, Any, float]:

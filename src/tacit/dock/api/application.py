@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
@@ -14,7 +15,9 @@ from tacit.dock.api.guard import Guard, write
 from tacit.dock.api.learnwares import router as learnwares
 from tacit.dock.api.rates import Rates
 from tacit.dock.api.searching import router as searching
+from tacit.dock.api.shapes import ProblemShape
 from tacit.dock.api.state import Dock
+from tacit.dock.pages.mounting import mount
 from tacit.dock.search.index import Index
 from tacit.dock.settings import Settings
 from tacit.dock.store import Store
@@ -27,7 +30,11 @@ DESCRIPTION = (
 
 def application(store: Store, settings: Settings) -> FastAPI:
     """Return the application: as `tacit.dock.create_application`."""
-    index = Index(store, lambda name, error: write("unreadable", learnware=name, error=error))
+    index = Index(
+        store,
+        settings.index,
+        lambda name, error: write("unreadable", learnware=name, error=error),
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -53,5 +60,20 @@ def application(store: Store, settings: Settings) -> FastAPI:
     problems.install(app)
     app.include_router(learnwares)
     app.include_router(searching)
+    mount(app)
+    _describe(app)
     app.add_middleware(Guard, concurrency=settings.concurrency)
     return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Add what a refusal looks like to the description, which every path refers to."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        told = described()
+        schemas = told.setdefault("components", {}).setdefault("schemas", {})
+        schemas["Problem"] = ProblemShape.model_json_schema()
+        return told
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -10,12 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from tacit._ground.lazy import install_with
 from tacit.dock.records import LISTED, Filters
+from tacit.dock.search.quantised import Quantised, is_available
 from tacit.dock.search.vectors import Found, Vectors, VectorStore
+from tacit.dock.settings import IndexKind
 from tacit.dock.store import Store
 from tacit.specifications import Space, Specification
 
 LENGTH = 8
+# From this many rows on, bits are compared first.
+MANY = 20_000
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,22 @@ class Index:
 
     Args:
         store: whose records it is made of.
+        kind: how it searches; ``"auto"`` compares exactly up to 20,000 learnwares of a space.
         unreadable: told the id and the error of a content that cannot be read; it is left out.
     """
 
-    def __init__(self, store: Store, unreadable: Callable[[str, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        kind: IndexKind = "auto",
+        unreadable: Callable[[str, str], None] | None = None,
+    ) -> None:
         self._store, self._unreadable = store, unreadable or (lambda *_: None)
+        self._quantises = kind != "exact" and is_available()
+        self._many = MANY if kind == "auto" else 1
+        if kind == "quantised" and not self._quantises:
+            raise ValueError(f"index: 'quantised' needs faiss: {install_with('dock')}")
+        self._quantised: dict[str, Quantised] = {}
         self._seen = 0
         self._spaces: dict[str, VectorStore] = {}
         self._space_of: dict[str, str] = {}
@@ -63,9 +79,16 @@ class Index:
             for space, vectors in list(self._spaces.items()):
                 if not len(vectors):
                     del self._spaces[space]
+                    self._quantised.pop(space, None)
                 elif vectors.sparse:
                     self._spaces[space] = vectors.compacted()
+                    self._quantised.pop(space, None)
             self._seen = newest
+
+    def holds(self, space: Space) -> bool:
+        """Whether a listed learnware is of a space."""
+        self.refresh()
+        return space.digest in self._spaces
 
     def search(self, query: Specification, count: int, filters: Filters) -> Match:
         """Return the most similar learnwares of the query's space.
@@ -81,19 +104,30 @@ class Index:
         if vectors is None:
             return Match(0, (), True)
         allowed = self._store.matching(filters, space) if filters else None
+        if allowed is None and self._quantises and len(vectors) >= self._many:
+            quantised = self._quantised_of(space, vectors)
+            return Match(len(vectors), tuple(quantised.search(query.vector, count)), False)
         row = query.vector[np.newaxis]
         compared = len(vectors) if allowed is None else len(allowed)
         return Match(compared, tuple(vectors.exact(row, count, allowed)[0]), True)
 
     def status(self) -> dict[str, Any]:
         """Return how many vectors are held, their bytes and the contents that could not be read."""
-        held = list(self._spaces.values())
+        held, codes = list(self._spaces.values()), list(self._quantised.values())
         return {
             "learnwares": sum(map(len, held)),
             "spaces": len(held),
-            "bytes": sum(vectors.nbytes for vectors in held),
+            "bytes": sum(one.nbytes for one in held) + sum(one.nbytes for one in codes),
             "unreadable": len(self._damaged),
         }
+
+    def _quantised_of(self, space: str, vectors: VectorStore) -> Quantised:
+        with self._lock:
+            found = self._quantised.get(space)
+            # rows that were stored anew need bits of their own
+            if found is None or found.vectors is not vectors:
+                found = self._quantised[space] = Quantised(vectors)
+            return found
 
     def _forget(self, identifier: str) -> None:
         space = self._space_of.pop(identifier, None)

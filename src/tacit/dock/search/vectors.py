@@ -15,6 +15,8 @@ BLOCK_BYTES = 64 << 20
 SPARE = 16
 # Removed rows are kept as zeros until they are this many, and a quarter of all.
 MOST_REMOVED = 1024
+# Of so small a share of the rows each is compared by itself.
+SMALL = 16
 
 
 @dataclass(frozen=True)
@@ -102,22 +104,27 @@ class VectorStore:
             allowed: names that alone may be found.
         """
         rows = self.rows
-        if allowed is not None:
-            places = [self._row_of.get(name) for name in allowed]
-            kept = np.array(sorted(at for at in places if at is not None), dtype=np.int64)
-            return [self.ranked(query, kept, count) for query in queries]
+        removed = rows - len(self)
+        places = None if allowed is None else self._places(allowed)
+        if places is not None and SMALL * len(places) < rows:
+            return [self.ranked(query, places, count) for query in queries]
         scores = np.empty((rows, len(queries)), dtype=np.float32)
         for start in range(0, rows, self.block_rows):
             block = self._blocks[start // self.block_rows][: rows - start]
             np.matmul(block, queries.T, out=scores[start : start + len(block)])
-        return [
-            self.ranked(query, _largest(scores[:, i], count + SPARE + rows - len(self)), count)
-            for i, query in enumerate(queries)
-        ]
+        if places is not None:
+            others = np.ones(rows, dtype=bool)
+            others[places] = False
+            scores[others] = -np.inf
+        best = [_largest(scores[:, i], count + SPARE + removed) for i in range(len(queries))]
+        if places is not None:
+            best = [np.intersect1d(found, places) for found in best]
+        return [self.ranked(query, best[i], count) for i, query in enumerate(queries)]
 
     def ranked(self, query: Vectors, places: NDArray[np.int64], count: int) -> list[Found]:
         """Return the best of some rows, ranked in float64."""
         exact = np.asarray(query, dtype=np.float64)
+        exact /= max(float(np.linalg.norm(exact)), 0.5)
         scores = self._scores(exact, places)
         found = []
         for best in np.argsort(-scores, kind="stable"):
@@ -128,12 +135,9 @@ class VectorStore:
                 break
         return found
 
-    def nearest(self, query: Vectors, places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        """Return those of some rows whose inner products in float32 are the largest."""
-        scores = np.empty(len(places), dtype=np.float32)
-        for i, at in enumerate(places):
-            scores[i] = self._row(int(at)) @ query
-        return places[_largest(scores, count)]
+    def rows_between(self, start: int, stop: int) -> Vectors:
+        """Return a copy of consecutive rows."""
+        return np.stack([self._row(at) for at in range(start, stop)])
 
     def _scores(self, query: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the inner products of rows with a query, a block's rows at a time."""
@@ -141,13 +145,21 @@ class VectorStore:
         part = max(1, (8 << 20) // (8 * self.width))
         for start in range(0, len(places), part):
             held = np.stack([self._row(int(at)) for at in places[start : start + part]])
-            scores[start : start + part] = held.astype(np.float64) @ query
+            exact = held.astype(np.float64)
+            # unit vectors in float32 are of length 1 up to rounding
+            lengths = np.maximum(np.linalg.norm(exact, axis=1), 0.5)
+            # a row's number does not depend on its neighbours, as a matrix product's would
+            scores[start : start + part] = np.einsum("ij,j->i", exact, query) / lengths
         return scores
 
     def _row(self, at: int) -> Vectors:
         block, place = divmod(at, self.block_rows)
         row: Vectors = self._blocks[block][place]
         return row
+
+    def _places(self, names: set[str]) -> NDArray[np.int64]:
+        held = [self._row_of.get(name) for name in names]
+        return np.array(sorted(at for at in held if at is not None), dtype=np.int64)
 
     def _forget(self, identifier: str) -> None:
         at = self._row_of.pop(identifier, None)
