@@ -71,7 +71,7 @@ def _ranks(axes: Axes, result: dict[str, Any]) -> None:
         ]  # fmt: skip
         _line(axes, rows, color=PAVE, marker="o", linestyle=style,
               label=f"ε = {epsilon:g}" if epsilon else "no privacy")  # fmt: skip
-    if ranks:
+    if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower left", frameon=False, fontsize=9)
     axes.set_xticks(range(len(ranks)), [str(rank) for rank in ranks])
     axes.set_xlabel("rank r, n = 1,000")
