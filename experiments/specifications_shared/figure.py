@@ -69,11 +69,10 @@ def _ranks(axes: Axes, result: dict[str, Any]) -> None:
                 subspace=result["subspace"], records=1000, epsilon=epsilon, user=0.0)
             for rank in ranks
         ]  # fmt: skip
-        _line(axes, rows, color=PAVE, marker="o", linestyle=style)
-        if rows[-1] is not None:
-            axes.annotate(f"ε = {epsilon:g}" if epsilon else "no privacy",
-                          (len(ranks) - 1, rows[-1].top1[0]), xytext=(-4, -13), ha="right",
-                          textcoords="offset points", fontsize=9, color=PAVE)  # fmt: skip
+        _line(axes, rows, color=PAVE, marker="o", linestyle=style,
+              label=f"ε = {epsilon:g}" if epsilon else "no privacy")  # fmt: skip
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="lower left", frameon=False, fontsize=9)
     axes.set_xticks(range(len(ranks)), [str(rank) for rank in ranks])
     axes.set_xlabel("rank r, n = 1,000")
     axes.set_title(f"{result['subspace']} directions of factors of rank r", loc="left", fontsize=10)

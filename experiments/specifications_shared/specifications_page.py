@@ -51,7 +51,8 @@ Top-1 is the share of users whose task's learnware has the largest cosine; ± on
 {result["queries"]} users of images. ε is that of a learnware's specification for replacing one of
 its n records, δ = {result["delta"]:g}; the user's own specification is made without noise unless
 it says so. The backbone is `{result["backbones"]["images"]}`, for texts
-`{result["backbones"]["texts"]}` on its first 32 tokens. PAVE is
+`{result["backbones"]["texts"]}` on its first 32 tokens; what counts as public
+of images is the first 10,000 of each set, of texts paragraphs of the same corpora. PAVE is
 `tacit.specifications` in one step; where nothing else is said with factors
 of rank r = {result["rank"]} and k = {result["subspace"]} directions of public tasks, a number
 each. The trivial baselines are means of the same backbone's
@@ -262,7 +263,11 @@ def _compared(result: dict[str, Any]) -> str:
             if ours is None or theirs is None:
                 continue
             told.append(f"{TASKS[name]}, {budget(epsilon)}: {_difference(ours, theirs)}")
-    return "The best space of PAVE against the best trivial baseline: " + "; ".join(told) + "."
+    return (
+        "The best space of PAVE against the best trivial baseline, both chosen afterwards: "
+        + "; ".join(told)
+        + ". Within two standard errors is called level."
+    )
 
 
 def _difference(ours: Row, theirs: Row) -> str:
@@ -278,7 +283,7 @@ def _timed(result: dict[str, Any]) -> str:
     return (
         "A specification takes "
         + ", ".join(told)
-        + " on one thread, the median of those made here."
+        + " of one thread, the median of those made here."
     )
 
 
