@@ -35,6 +35,8 @@ from .geometry.embeddings import measure_embeddings as measure_embeddings
 from .geometry.estimation import Geometry as Geometry
 from .geometry.estimation import measure_geometry as measure_geometry
 from .geometry.fisher import fisher_information as fisher_information
+from .geometry.least_signal import LeastSignal as LeastSignal
+from .geometry.least_signal import least_signal as least_signal
 from .geometry.margins import Margins as Margins
 from .geometry.margins import measure_margins as measure_margins
 from .geometry.projections import Projections as Projections
