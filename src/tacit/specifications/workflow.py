@@ -25,6 +25,7 @@ from tacit._ground.reprs import shown
 from tacit.releases.prepared import Book, Expected, Prepared
 from tacit.specifications.backbones.backbone import chosen_layers
 from tacit.specifications.backbones.loading import VISION, load_backbone
+from tacit.specifications.coordinates import check_apart
 from tacit.specifications.measured import Asked, Subject, described
 from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import OBJECTIVES, class_names, weights_of
@@ -147,13 +148,18 @@ def prepare_specification(
     shared = load_backbone(backbone)
     found = subspace_of(shared, subspace, objective, rank, layers, factor)
     named = found.layers if found is not None else chosen_layers(shared, layers)
-    count = len(shared.prepare(data)[0])
+    parts = shared.prepare(data)
+    count = len(parts[0])
     held = _targets_of(model_or_labels, data, targets)
     names = _classes(classes, held, method)
     shares = weights_of(held, names, count, given="model_or_labels")
     space, frame = space_of(shared, found, objective, rank, named, factor)
+    check_apart(shared, parts, frame)
     length = _clip(clip, found, method, objective)
-    asked = Asked(objective=objective, names=names, frame=frame, clip=length, subspace=found)
+    asked = Asked(
+        objective=objective, names=names, frame=frame, clip=length, subspace=found,
+        modality=shared.modality,
+    )  # fmt: skip
     multiplier = _multiplier(method, epsilon, delta)
     subject = Subject(shared, data, shares)
     mu = 1.0 / multiplier if multiplier else math.inf
