@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from tacit.dock.search.identification import judge_match
 from tacit.dock.search.quantised import Quantised, hadamard
 from tacit.dock.search.vectors import VectorStore
+from tacit.specifications.identification import judge_match
 
 
 def unit(rows):

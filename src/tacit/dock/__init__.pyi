@@ -2,6 +2,9 @@
 
 from .cards import Card as Card
 from .cards import read_card as read_card
+from .client import DockClient as DockClient
+from .client import Fetched as Fetched
+from .connection import DockError as DockError
 from .errors import RefusedError as RefusedError
 from .errors import UnavailableError as UnavailableError
 from .records import Filters as Filters

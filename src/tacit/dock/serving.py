@@ -14,7 +14,7 @@ from tacit.dock.store import Store
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-NEEDED = ("fastapi", "uvicorn", "python_multipart", "yaml")
+NEEDED = ("fastapi", "uvicorn", "python_multipart", "yaml", "markdown_it")
 BACKLOG = 512
 STOP_SECONDS = 30
 

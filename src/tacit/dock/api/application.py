@@ -17,6 +17,7 @@ from tacit.dock.api.rates import Rates
 from tacit.dock.api.searching import router as searching
 from tacit.dock.api.shapes import ProblemShape
 from tacit.dock.api.state import Dock
+from tacit.dock.pages.mounting import mount
 from tacit.dock.search.index import Index
 from tacit.dock.settings import Settings
 from tacit.dock.store import Store
@@ -59,6 +60,7 @@ def application(store: Store, settings: Settings) -> FastAPI:
     problems.install(app)
     app.include_router(learnwares)
     app.include_router(searching)
+    mount(app)
     _describe(app)
     app.add_middleware(Guard, concurrency=settings.concurrency)
     return app

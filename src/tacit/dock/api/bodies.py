@@ -37,15 +37,25 @@ class Form:
     Attributes:
         uploads: files by name.
         digests: what the sender says that they are, by name of the file.
+        texts: fields of a page's form, by name.
     """
 
     uploads: dict[str, Upload] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
 
 @asynccontextmanager
-async def received_form(request: Request, blobs: Blobs, settings: Settings) -> AsyncIterator[Form]:
+async def received_form(
+    request: Request, blobs: Blobs, settings: Settings, texts: Mapping[str, int] | None = None
+) -> AsyncIterator[Form]:
     """Give the parts of a multipart body; files that are not kept are gone afterwards.
+
+    Args:
+        request: whose body is read.
+        blobs: where the files arrive.
+        settings: how large they may be.
+        texts: the fields that a page's form has beside them, and bytes each may have.
 
     Raises:
         RefusedError: it is no multipart body (415), compressed (415), too large (413), too slow
@@ -55,7 +65,7 @@ async def received_form(request: Request, blobs: Blobs, settings: Settings) -> A
     boundary = options.get(b"boundary", b"")
     if kind != b"multipart/form-data" or not 0 < len(boundary) <= LONGEST_BOUNDARY:
         raise RefusedError(415, "expected multipart/form-data with a boundary")
-    limits = limits_of(settings)
+    limits = {**limits_of(settings), **(texts or {})}
     parts = _Parts(blobs, limits)
     try:
         parser = MultipartParser(boundary, parts.callbacks())
@@ -164,11 +174,13 @@ class _Parts:
 
     def form(self) -> Form:
         """Return all parts, which have arrived."""
+        texts = {name: text.decode("utf-8", "replace") for name, text in self._texts.items()}
         told = {
-            name.removesuffix("_digest"): text.decode("ascii", "replace").strip()
-            for name, text in self._texts.items()
+            name.removesuffix("_digest"): texts.pop(name).strip()
+            for name in DIGESTS
+            if name in texts
         }
-        return Form(dict(self._uploads), told)
+        return Form(dict(self._uploads), told, texts)
 
     def discard(self) -> None:
         """Forget the files that were not kept."""
@@ -191,8 +203,8 @@ class _Parts:
     def _open(self) -> None:
         kind, options = parse_options_header(self._headers.get("content-disposition", ""))
         name = options.get(b"name", b"").decode("utf-8", "replace")
-        if kind != b"form-data" or name not in (*FILES, *DIGESTS):
-            raise RefusedError(422, f"expected parts named {', '.join((*FILES, *DIGESTS))}")
+        if kind != b"form-data" or name not in self._limits:
+            raise RefusedError(422, f"expected parts named {', '.join(self._limits)}")
         if name in self._uploads or name in self._texts:
             raise RefusedError(422, f"{name}: expected one part of this name, got two")
         check_file_name(name, options.get(b"filename", b"").decode("utf-8", "replace"))
@@ -212,7 +224,9 @@ class _Parts:
         text = self._texts[self._name]
         text += data
         if len(text) > self._limits[self._name]:
-            raise RefusedError(413, f"{self._name}: expected sha256: and 64 digits, got more")
+            raise RefusedError(
+                413, f"{self._name}: expected at most {self._limits[self._name]} bytes"
+            )
 
     def _end(self) -> None:
         self.ended = True

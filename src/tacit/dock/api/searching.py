@@ -16,10 +16,10 @@ from tacit.dock.api.shapes import HealthShape, SearchShape, SpacesShape, problem
 from tacit.dock.api.state import Dock, dock_of
 from tacit.dock.errors import RefusedError
 from tacit.dock.records import Filters
-from tacit.dock.search.identification import judge_match
 from tacit.dock.search.index import nearest_space
 from tacit.dock.submissions import read_submitted
 from tacit.specifications import Specification
+from tacit.specifications.identification import judge_match
 
 router = APIRouter(prefix="/v1", tags=["search"])
 
