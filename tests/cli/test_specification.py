@@ -116,7 +116,7 @@ MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}
     [
         ({"--classes": None}, ["classes: "]),
         ({"--classes": "1"}, ["classes: "]),
-        ({"--classes": "a,b"}, ["model_or_labels", "record 0"]),
+        ({"--classes": "1,2"}, ["model_or_labels", "record 0"]),
         ({"--epsilon": None}, ["epsilon: "]),
         ({"--epsilon": "0"}, ["epsilon: "]),
         ({"--epsilon": "nan"}, ["epsilon: "]),

@@ -89,6 +89,9 @@ def test_bad_options_are_refused_by_name(changes, message):
     ("targets", "data", "message"),
     [
         (LABELS[:-1], DATA, "model_or_labels: expected one target for each of 30"),
+        (LABELS + 0.5, DATA, "model_or_labels: .*record 0"),
+        (np.where(LABELS == 0, math.inf, LABELS), DATA, "model_or_labels: .*record 0"),
+        (np.where(LABELS == 0, -1, LABELS), DATA, "model_or_labels: .*record 0"),
         (LABELS, DATA[:-1], "model_or_labels: expected one target for each of 29"),
         (np.where(LABELS == 0, math.nan, LABELS), DATA, "model_or_labels: .*record 0"),
         (["elephant-of-mr-smith"] * COUNT, DATA, "model_or_labels: .*record 0"),
@@ -131,8 +134,12 @@ def test_names_are_aligned_and_their_order_does_not_matter():
         for names in (NAMES, NAMES[::-1])
     ]  # fmt: skip
     assert vectors[0].cosine(vectors[1]) == pytest.approx(1.0, abs=1e-6)
-    numbers = released(method="compact", epsilon=None).specification
-    assert vectors[0].cosine(numbers) < 0.99
+    bare = {"method": "compact", "epsilon": None}
+    assert vectors[0].cosine(released(**bare).specification) < 0.99
+    places = released(classes=NAMES, **bare).specification
+    assert vectors[0].cosine(places) == pytest.approx(1.0, abs=1e-6)
+    numbers = released(classes=["2", "1", "0"], **bare).specification
+    assert numbers.cosine(released(**bare).specification) == pytest.approx(1.0, abs=1e-6)
 
 
 SPELLED = {

@@ -136,8 +136,8 @@ def prepare_specification(
         >>> rng = np.random.default_rng(0)
         >>> images, labels = rng.uniform(size=(40, 28, 28)), np.arange(40) % 2
         >>> prepared = prepare_specification(labels, images, classes=2, epsilon=1.0)
-        >>> print(prepared.guarantees[2].describe())
-        (1, 1e-05)-differential privacy (replace one record) [theorem]
+        >>> print(f"{prepared.guarantees[2].epsilon:.3f} at {prepared.guarantees[2].delta}")
+        1.000 at 1e-05
 
     Source: pave, Eq. 1 to 6, Algorithm 1 and Theorem 3.9, in one step with one clip.
     """
