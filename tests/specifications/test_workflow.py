@@ -12,11 +12,17 @@ from tacit import Ledger  # noqa: E402
 from tacit.gate import check_release  # noqa: E402
 from tacit.specifications import (  # noqa: E402
     SpecificationRelease,
+    cosine_agreement,
+    full_specification,
+    identify,
+    load_backbone,
+    load_subspace,
     prepare_specification,
     public_subspace,
     read_specification,
     specify,
 )
+from tests.arguments import check  # noqa: E402
 
 COUNT, CLASSES = 30, 3
 
@@ -226,3 +232,36 @@ def test_other_spaces_are_not_compared():
     ).specification
     with pytest.raises(ValueError, match=r"another factor$"):
         factor.cosine(other)
+
+
+SMALL = {"classes": CLASSES, "subspace": None}
+ONE = specify(LABELS, DATA, network(), method="compact", **SMALL).specification
+TWO = specify(LABELS, 2.0 * DATA**2, network(), method="compact", **SMALL).specification
+SIX = specify(LABELS, -DATA, network(), method="compact", **SMALL).specification
+CALLS = {
+    prepare_specification: (
+        [LABELS, DATA, network()],
+        {**SMALL, "epsilon": 1.0, "clip": 1.0, "delta": 1e-5, "kind": "task", "method": "dp",
+         "objective": "labels", "targets": "labels"},
+    ),
+    public_subspace: (
+        [network(), DATA, LABELS],
+        {"size": 3, "tasks": 8, "records": 10, "vary": lambda data, _: data},
+    ),
+    full_specification: ([LABELS, DATA, network()], {"classes": CLASSES}),
+    identify: ([ONE, {"one": ONE}], {}),
+    cosine_agreement: ([[ONE, TWO, SIX], [ONE, TWO, SIX]], {}),
+    load_backbone: ([network()], {"length": 8}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)
+def test_nothing_but_value_errors(function):
+    check(function, *CALLS[function])
+
+
+@pytest.mark.parametrize("path", [None, "", "no-such-file", 3])
+def test_no_file_is_refused(path):
+    for read in (read_specification, load_subspace):
+        with pytest.raises(ValueError, match="path: "):
+            read(path)
