@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from torch import Tensor
 from tacit.specifications.backbones.backbone import BATCH, Backbone
 from tacit.specifications.gradients import Watched, width
 from tacit.specifications.projections import shared_factor
+
+# Records that are described together and alone, and how far float32 may take the two apart.
+COMPANY, APART, TOKENS = 5, 1e-3, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ def coordinates(
     matrices = frame.matrices(backbone)
     found, start = [], 0
     for batch, watched in _passes(backbone, data, directions, frame.layers):
-        factors = watched.factors(matrices)
+        factors = watched.factors(matrices, batch)
         joined = torch.cat([factors[name].flatten(1) for name in frame.layers], dim=1)
         rows = joined.double().numpy()
         if not np.isfinite(rows).all():
@@ -74,6 +77,52 @@ def coordinates(
         found.append(rows if frame.directions is None else rows @ frame.directions.astype(float))
         start += batch
     return np.concatenate(found)
+
+
+def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: Frame) -> None:
+    """Refuse a backbone in which one record's coordinates depend on who is beside it.
+
+    Clipping bounds what one record does only where its row is its own. Records of random numbers
+    are described together and alone.
+
+    Args:
+        backbone: shared.
+        like: prepared records, of which only the shapes are used.
+        frame: of the space.
+
+    Raises:
+        ValueError: the two differ by more than float32 rounds.
+    """
+    source = torch.Generator().manual_seed(0)
+    parts = tuple(_drawn(part, place, source) for place, part in enumerate(like))
+    with torch.no_grad():
+        width_of = backbone.features(*parts).shape[1]
+    directions = torch.randn(COMPANY, width_of, generator=source)
+    plain = Frame(frame.layers, frame.rank, frame.factor)
+    drawn = replace(backbone, prepare=lambda held: held)
+    together = coordinates(drawn, parts, directions, plain)
+    alone = np.concatenate(
+        [
+            coordinates(drawn, tuple(part[[row]] for part in parts), directions[[row]], plain)
+            for row in range(COMPANY)
+        ]
+    )
+    if together.shape != alone.shape or not np.allclose(
+        together, alone, rtol=0.0, atol=APART * max(float(np.abs(alone).max()), 1e-30)
+    ):
+        raise ValueError(
+            f"backbone: expected one whose features of a record depend on that record alone, not "
+            f"so in {backbone.name}: one record would change what others add, past every clip"
+        )
+
+
+def _drawn(part: Tensor, place: int, source: torch.Generator) -> Tensor:
+    shape = (COMPANY, *part.shape[1:])
+    if part.is_floating_point():
+        return torch.rand(shape, generator=source, dtype=part.dtype)
+    # tokens first, the first few of any vocabulary; then a mask that hides none
+    held = torch.randint(0, TOKENS, shape, generator=source) if not place else torch.ones(shape)
+    return held.to(part.dtype)
 
 
 def full_factor(

@@ -56,16 +56,28 @@ class Watched:
         every = zip(self._inputs, self._gradients, strict=True)
         return tuple(dict.fromkeys(name for (name, _), held in every if held is not None))
 
-    def factors(self, matrices: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def factors(self, matrices: Mapping[str, Tensor], records: int) -> dict[str, Tensor]:
         """Return G_i Aᵀ of every record by layer, (b, m, r).
 
         Args:
             matrices: A by layer, (r, n).
+            records: b. A layer may see a record in several rows that follow each other, such as
+                windows of a picture: they are one gradient, which is clipped as one.
+
+        Raises:
+            ValueError: a layer does not run, its outputs do not matter, or its rows are not split
+                evenly among the records.
         """
         found: dict[str, Tensor] = {}
         for name, gradient, taken in self._uses():
+            gradient, taken = _by_record(name, gradient, taken, records)
             part = torch.bmm(gradient, torch.matmul(taken, matrices[name].T))
             found[name] = found[name] + part if name in found else part
+        for name in matrices:
+            if name not in found:
+                raise ValueError(
+                    f"layers: expected layers that run as modules in a forward pass, got {name}"
+                )
         return found
 
     def sums(self) -> dict[str, Tensor]:
@@ -112,6 +124,21 @@ def _sequences(module: nn.Module, gradient: Tensor, taken: Tensor) -> tuple[Tens
     records = gradient.shape[0]
     rows = gradient.reshape(records, -1, gradient.shape[-1])
     return rows.mT, taken.reshape(records, -1, taken.shape[-1])
+
+
+def _by_record(name: str, gradient: Tensor, taken: Tensor, records: int) -> tuple[Tensor, Tensor]:
+    """Return (b, m, t) and (b, t, n) of (b w, m, t') and (b w, t', n), t = w t'."""
+    rows, outputs, steps = gradient.shape
+    if rows == records:
+        return gradient, taken
+    windows, rest = divmod(rows, records)
+    if rest or not windows:
+        raise ValueError(
+            f"layers: expected layers that see the records one after another, but {name} sees "
+            f"{rows} rows of {records} records"
+        )
+    together = gradient.reshape(records, windows, outputs, steps).transpose(1, 2)
+    return together.flatten(2), taken.reshape(records, windows * steps, -1)
 
 
 def _padding(module: nn.Conv2d) -> tuple[int, ...]:

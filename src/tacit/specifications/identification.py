@@ -139,7 +139,11 @@ def identify(
 
     Source: pave, Eq. 3.
     """
+    _checked("task", task)
+    if not isinstance(models, Mapping):
+        raise ValueError(f"models: expected a mapping, got {shown(models)}")
     for name, held in models.items():
+        _checked("models", held)
         try:
             check_comparable(task.space, held.space)
         except ValueError as error:
@@ -170,6 +174,11 @@ def cosine_agreement(
     Raises:
         ValueError: fewer than three, another number, or more than one space on a side.
     """
+    for name, held in (("compact", compact), ("full", full)):
+        if not isinstance(held, (list, tuple)):
+            raise ValueError(f"{name}: expected a list of specifications, got {shown(held)}")
+        for one in held:
+            _checked(name, one)
     if len(compact) != len(full) or len(compact) < 3:
         raise ValueError(
             f"full: expected as many as compact, at least 3, got {len(full)} and {len(compact)}"
@@ -183,3 +192,8 @@ def cosine_agreement(
     correlation = float(((left - left.mean()) * (right - right.mean())).mean() / spread)
     error = float(np.sqrt(((left - right) ** 2).mean()))
     return CosineAgreement(correlation, error, len(pairs))
+
+
+def _checked(name: str, value: object) -> None:
+    if not isinstance(value, Specification):
+        raise ValueError(f"{name}: expected a Specification, got {shown(value)}")

@@ -12,7 +12,7 @@ from torch import Tensor
 from tacit._ground.random import released_normal
 from tacit.specifications.backbones.backbone import Backbone
 from tacit.specifications.coordinates import Frame, coordinates
-from tacit.specifications.noise import ROUNDING, shares_of
+from tacit.specifications.noise import rounding, shares_of
 from tacit.specifications.objectives import (
     class_means,
     label_directions,
@@ -51,6 +51,7 @@ class Asked:
         frame: of the space.
         clip: C.
         subspace: where features are whitened and clipped, for a scatter.
+        modality: of the backbone.
     """
 
     objective: str
@@ -58,13 +59,14 @@ class Asked:
     frame: Frame
     clip: float
     subspace: PublicSubspace | None
+    modality: str
 
     def error(self, count: int, multiplier: float) -> float:
         """Return the standard deviation of the noise of every number, σ = m Δ with Δ = 2C/n."""
         if not multiplier:
             return 0.0
         factor = multiplier if self.objective == "labels" else shares_of(multiplier)[1]
-        return factor * 2.0 * self.clip / count * (1.0 + ROUNDING)
+        return factor * 2.0 * self.clip / count * (1.0 + rounding(self.modality, count))
 
     def noisy(
         self,
@@ -124,6 +126,7 @@ def _apart(
     if not multiplier:
         return scatter_directions(shares, means, forward, white)
     reach = 2.0 * asked.subspace.feature_clip * len(asked.names) / subject.count
-    std = shares_of(multiplier)[0] * reach * (1.0 + ROUNDING)
+    std = shares_of(multiplier)[0] * reach
+    std *= 1.0 + rounding(asked.modality, subject.count)
     noisy = means + std * released_normal(means.shape, source)
     return scatter_directions(shares, noisy, forward, white)

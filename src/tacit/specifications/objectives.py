@@ -103,7 +103,8 @@ def weights_of(targets: Any, names: Sequence[str], count: int, *, given: str) ->
     """Return how much each record is of each class, (n, K): labels one-hot, probabilities as such.
 
     Args:
-        targets: (n,) class numbers or names, or (n, K) numbers >= 0 that are not all 0.
+        targets: (n,) class names, or their places where no name is a number; or (n, K)
+            numbers >= 0 that are not all 0.
         names: of the classes.
         count: n.
         given: what a ValueError calls the targets.
@@ -118,8 +119,11 @@ def weights_of(targets: Any, names: Sequence[str], count: int, *, given: str) ->
         )
     if held.ndim == 2:
         return _shares(held, len(names), given)
-    places = {name: place for place, name in enumerate(names)}
-    found = np.array([places.get(_spelled(value), -1) for value in held.tolist()], dtype=np.int64)
+    places: dict[Any, int] = {name: place for place, name in enumerate(names)}
+    if not any(name.isdigit() for name in names):
+        # numbers beside names that are none are places in their list
+        places.update({place: place for place in range(len(names))})
+    found = np.array([_place(value, places) for value in held.tolist()], dtype=np.int64)
     if (found < 0).any():
         row = int(np.argmax(found < 0))
         raise ValueError(f"{given}: expected one of {len(names)} classes, not so in record {row}")
@@ -138,7 +142,7 @@ def _shares(held: Any, classes: int, given: str) -> Tensor:
     return torch.from_numpy(values / sums).float()
 
 
-def _spelled(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+def _place(value: Any, places: dict[Any, int]) -> int:
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1
+    number = int(value) if whole else value
+    return places.get(str(number), places.get(number, -1) if whole else -1)

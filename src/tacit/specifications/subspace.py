@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit._ground.checks import choice, integer
 from tacit._ground.files import read_bytes, write_bytes_atomic
 from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.reprs import short_repr, shown
 from tacit.documents import Envelope, dumps, loads
 from tacit.specifications.backbones.backbone import Backbone, chosen_layers
 from tacit.specifications.backbones.loading import load_backbone
@@ -215,6 +215,8 @@ def public_subspace(
     many = integer("tasks", tasks, minimum=2)
     kept = integer("size", size, minimum=1, maximum=many - 1)
     integer("records", records, minimum=2)
+    if vary is not None and not callable(vary):
+        raise ValueError(f"vary: expected a function of records, got {shown(vary)}")
     source = np.random.default_rng(integer("rng", rng, minimum=0, maximum=None))
     parts = held.prepare(data)
     rows = _by_class(labels, len(parts[0]))

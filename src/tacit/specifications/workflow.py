@@ -25,6 +25,7 @@ from tacit._ground.reprs import shown
 from tacit.releases.prepared import Book, Expected, Prepared
 from tacit.specifications.backbones.backbone import chosen_layers
 from tacit.specifications.backbones.loading import VISION, load_backbone
+from tacit.specifications.coordinates import check_apart
 from tacit.specifications.measured import Asked, Subject, described
 from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import OBJECTIVES, class_names, weights_of
@@ -135,8 +136,8 @@ def prepare_specification(
         >>> rng = np.random.default_rng(0)
         >>> images, labels = rng.uniform(size=(40, 28, 28)), np.arange(40) % 2
         >>> prepared = prepare_specification(labels, images, classes=2, epsilon=1.0)
-        >>> print(prepared.guarantees[2].describe())
-        (1, 1e-05)-differential privacy (replace one record) [theorem]
+        >>> print(f"{prepared.guarantees[2].epsilon:.3f} at {prepared.guarantees[2].delta}")
+        1.000 at 1e-05
 
     Source: pave, Eq. 1 to 6, Algorithm 1 and Theorem 3.9, in one step with one clip.
     """
@@ -147,13 +148,18 @@ def prepare_specification(
     shared = load_backbone(backbone)
     found = subspace_of(shared, subspace, objective, rank, layers, factor)
     named = found.layers if found is not None else chosen_layers(shared, layers)
-    count = len(shared.prepare(data)[0])
+    parts = shared.prepare(data)
+    count = len(parts[0])
     held = _targets_of(model_or_labels, data, targets)
     names = _classes(classes, held, method)
     shares = weights_of(held, names, count, given="model_or_labels")
     space, frame = space_of(shared, found, objective, rank, named, factor)
+    check_apart(shared, parts, frame)
     length = _clip(clip, found, method, objective)
-    asked = Asked(objective=objective, names=names, frame=frame, clip=length, subspace=found)
+    asked = Asked(
+        objective=objective, names=names, frame=frame, clip=length, subspace=found,
+        modality=shared.modality,
+    )  # fmt: skip
     multiplier = _multiplier(method, epsilon, delta)
     subject = Subject(shared, data, shares)
     mu = 1.0 / multiplier if multiplier else math.inf

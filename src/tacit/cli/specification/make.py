@@ -82,8 +82,9 @@ def make(
     if no_noise and epsilon is not None:
         raise ValueError("--epsilon: expected none beside --no-noise")
     destination = Destination.checked(
-        flags, data, None, spends=GAUSSIAN_DP, others={"--output": output}
-    )
+        flags, data, None, spends=GAUSSIAN_DP,
+        others={"--output": output, "--output (its release)": _beside(output)},
+    )  # fmt: skip
     place = _new(output, flags.force)
     records = read_records(data, inputs_name, labels_name)
     prepared = prepare_specification(
@@ -111,11 +112,16 @@ def make(
 def _new(output: str, force: bool) -> str:
     from tacit.cli.output import new_file
 
+    found = new_file("--output", output, force)
+    new_file("--output", _beside(output), force)
+    return str(found)
+
+
+def _beside(output: str) -> str:
+    """Return where the release of a specification goes."""
     if not output.endswith(".safetensors"):
         raise ValueError(f"--output: expected a name that ends in .safetensors, got {output!r}")
-    found = new_file("--output", output, force)
-    new_file("--output", f"{output.removesuffix('.safetensors')}.json", force)
-    return str(found)
+    return f"{output.removesuffix('.safetensors')}.json"
 
 
 def _classes(given: str | None) -> int | list[str] | None:

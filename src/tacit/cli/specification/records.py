@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,7 @@ def read_records(path: str, inputs: str, targets: str) -> Records:
             f"data: expected an .npz or a table ({', '.join(KINDS)}), got {shown(path)}"
         )
     try:
-        with np.load(path, allow_pickle=False) as held:
+        with np.load(io.BytesIO(content), allow_pickle=False) as held:
             missing = [name for name in (inputs, targets) if name not in held.files]
             if missing:
                 raise ValueError(

@@ -207,7 +207,10 @@ class _Texts:
 
 def _vectors(data: Any) -> Tensor:
     try:
-        found = torch.as_tensor(np.asarray(data), dtype=torch.float32)
+        held = np.asarray(data)
+        if held.dtype.kind not in "fiub":
+            raise TypeError
+        found = torch.as_tensor(held, dtype=torch.float32)
     except (TypeError, ValueError):
         raise ValueError(f"data: expected numbers, got {shown(data)}") from None
     if found.ndim < 2 or not len(found):
