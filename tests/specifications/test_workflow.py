@@ -265,3 +265,14 @@ def test_no_file_is_refused(path):
     for read in (read_specification, load_subspace):
         with pytest.raises(ValueError, match="path: "):
             read(path)
+
+
+def test_outputs_of_a_model_are_not_labels():
+    rng = np.random.default_rng(0)
+    images, outputs = rng.uniform(size=(12, 28, 28)), rng.dirichlet([1.0, 1.0], size=12)
+    with pytest.raises(ValueError, match="targets: expected 'independent' or 'given-model'"):
+        specify(outputs, images, classes=2, epsilon=1.0)
+    told = specify(outputs, images, classes=2, epsilon=1.0, targets="given-model")
+    assert any("held fixed" in line for line in told.form.all_assumptions)
+    one_hot = np.eye(2)[np.arange(12) % 2]
+    assert specify(one_hot, images, classes=2, epsilon=1.0).targets == "labels"

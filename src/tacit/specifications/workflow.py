@@ -46,6 +46,12 @@ SCATTER_NOTE = (
     "cannot be worked out record by record."
 )
 
+OUTPUTS = (
+    "targets: expected 'independent' or 'given-model' beside a model or its outputs: where it was "
+    "trained on these records, one of them changes every target, and no noise for one record's "
+    "share covers that (say 'given-model', or describe the labels)"
+)
+
 
 class Options(TypedDict, total=False):
     """The options of ``prepare_specification``."""
@@ -99,8 +105,8 @@ def prepare_specification(
     are made of are drawn with noise first, and both mechanisms count.
 
     Args:
-        model_or_labels: (n,) labels; (n, K) probabilities or other numbers >= 0 by class; or a
-            model, a callable from the data to such probabilities.
+        model_or_labels: (n,) labels; (n, K) probabilities or other numbers >= 0 by class, which
+            with noise need ``targets``; or a model, a callable from the data to such probabilities.
         data: n records as the backbone reads them.
         backbone: as ``load_backbone`` takes it.
         kind: ``"model"``, what a model can do, or ``"task"``, what a user asks for.
@@ -153,6 +159,7 @@ def prepare_specification(
     held = _targets_of(model_or_labels, data, targets)
     names = _classes(classes, held, method)
     shares = weights_of(held, names, count, given="model_or_labels")
+    _check_labels(shares, targets, method)
     space, frame = space_of(shared, found, objective, rank, named, factor)
     check_apart(shared, parts, frame)
     length = _clip(clip, found, method, objective)
@@ -297,13 +304,15 @@ def _targets_of(model_or_labels: Any, data: Any, targets: str) -> Any:
     if not callable(model_or_labels):
         return model_or_labels
     if targets == "labels":
-        raise ValueError(
-            "targets: expected 'independent' or 'given-model' beside a model: where it was trained "
-            "on these records, one of them changes every target, and no noise for one record's "
-            "share covers that (say 'given-model', or describe the labels)"
-        )
+        raise ValueError(OUTPUTS)
     found = model_or_labels(data)
     return found.detach().cpu().numpy() if hasattr(found, "detach") else np.asarray(found)
+
+
+def _check_labels(shares: Any, targets: str, method: str) -> None:
+    """Refuse what looks like a model's outputs where nothing is said of the model."""
+    if method == "dp" and targets == "labels" and bool((shares.max(dim=1).values < 1.0).any()):
+        raise ValueError(OUTPUTS)
 
 
 def _classes(classes: Any, held: Any, method: str) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def test_a_seed_is_certified_and_its_card_begins_with_its_head() -> None:
     one = next(seed_learnwares())
     made = specification_from_bytes(one.specification)
     assert made.method == "dp"
-    assert any("ε = 8" in bound.describe() for bound in made.guarantees)
+    assert any("ε = 2" in bound.describe() for bound in made.guarantees)
     assert one.card.startswith('---\nname: "digits-0-1-plain"\n')
     assert one.card.count("\n---\n") == 1
     assert json.loads(one.release)["records"] == 256
