@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import pydoc_data.topics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tacit._ground.reprs import shown
 from tacit.documents import dumps
@@ -20,12 +15,10 @@ from tacit.specifications.seeds.material import Material, materials
 from tacit.specifications.seeds.models import accuracy, stored, trained
 
 if TYPE_CHECKING:
-    from tacit.specifications.backbones.backbone import Backbone
     from tacit.specifications.release import SpecificationRelease
-    from tacit.specifications.subspace import PublicSubspace
 
-# Of a text so many tokens are read.
-EPSILON, TOKENS = 2.0, 32
+EPSILON = 2.0
+BACKBONES = {"image": "tacit/vision", "text": "tacit/small"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,38 +111,10 @@ def _described(kind: Any, material: Material, epsilon: float | None) -> Specific
 
     mine = kind == "model"
     inputs = material.inputs if mine else material.user_inputs
-    labels = material.labels if mine else material.user_labels
+    places = material.labels if mine else material.user_labels
+    labels = [material.names[place] for place in places.tolist()]
     method = "compact" if epsilon is None else "dp"
-    space: dict[str, Any] = {}
-    if material.modality == "text":
-        space = {"subspace": _text_subspace()}
     return specify(
-        labels, inputs, _backbone(material.modality), kind=kind, classes=len(material.names),
-        method=method, epsilon=epsilon, title=material.title, **space,
+        labels, inputs, BACKBONES[material.modality], kind=kind, classes=material.names,
+        method=method, epsilon=epsilon, title=material.title,
     )  # fmt: skip
-
-
-@functools.cache
-def _backbone(modality: str) -> Backbone:
-    from tacit.specifications.backbones.loading import load_backbone
-
-    return load_backbone({"image": "tacit/vision", "text": "tacit/small"}[modality], length=TOKENS)
-
-
-@functools.cache
-def _text_subspace() -> PublicSubspace:
-    """Return where tasks of Python's documentation lie: its eight longest topics, told apart."""
-    from tacit.specifications.subspace import public_subspace
-
-    texts, labels = _topics()
-    return public_subspace(_backbone("text"), texts, labels, size=24, tasks=36, records=30)
-
-
-def _topics() -> tuple[list[str], NDArray[np.int64]]:
-    longest = sorted(pydoc_data.topics.topics.values(), key=len)[-8:]
-    parts = [
-        [" ".join(part.split()) for part in text.split("\n\n") if len(part) > 80][:60]
-        for text in longest
-    ]
-    labels = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return [text for part in parts for text in part], labels
