@@ -22,6 +22,9 @@ from .intrinsic.stability import replacement_difference as replacement_differenc
 from .intrinsic.stability import stability_of_lemma_7_8 as stability_of_lemma_7_8
 from .intrinsic.stability import stability_of_perturbation as stability_of_perturbation
 from .release import SpecificationRelease as SpecificationRelease
+from .risk import RiskGame as RiskGame
+from .risk import play_risk as play_risk
+from .risk import risk_bound as risk_bound
 from .specification import Space as Space
 from .specification import Specification as Specification
 from .specification import check_comparable as check_comparable
