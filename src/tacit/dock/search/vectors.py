@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tacit._ground.threads import one_thread
+from tacit.compute import available_workers
 
 Vectors = NDArray[np.float32]
 
@@ -109,9 +113,14 @@ class VectorStore:
         if places is not None and SMALL * len(places) < rows:
             return [self.ranked(query, places, count) for query in queries]
         scores = np.empty((rows, len(queries)), dtype=np.float32)
-        for start in range(0, rows, self.block_rows):
+
+        def score(start: int) -> None:
             block = self._blocks[start // self.block_rows][: rows - start]
             np.matmul(block, queries.T, out=scores[start : start + len(block)])
+
+        # a product of one query waits for memory: BLAS's own threads spin for each other there
+        with one_thread(), ThreadPoolExecutor(available_workers()) as pool:
+            list(pool.map(score, range(0, rows, self.block_rows)))
         if places is not None:
             others = np.ones(rows, dtype=bool)
             others[places] = False
