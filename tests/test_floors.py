@@ -310,7 +310,10 @@ sys.meta_path.insert(0, Without())
 """
 NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
 ON_MODELS = {
-    "attacks": {"SequentialAttack", "known_prefix", "sequential_decoder"},
+    "attacks": {
+        "Inversion", "Inverter", "Recovery", "SequentialAttack", "TokenProbe",
+        "TrajectoryInverter", "attack_inversion", "known_prefix", "sequential_decoder",
+    },
     "specifications": {
         "Backbone", "PreparedSpecification", "PublicSubspace", "full_specification",
         "load_backbone", "load_subspace", "prepare_specification", "public_subspace", "specify",

@@ -10,7 +10,14 @@ pytest.importorskip("transformers")
 
 import torch
 
-from tacit.attacks import margin_threshold, sequential_decoder
+from tacit.attacks import (
+    Recovery,
+    TokenProbe,
+    TrajectoryInverter,
+    attack_inversion,
+    margin_threshold,
+    sequential_decoder,
+)
 from tacit.attacks.sequential.margin_law import step_law
 from tacit.covariance import Isotropic
 from tacit.design import isotropic
@@ -215,5 +222,23 @@ def test_the_decoder_raises_nothing_but_value_errors(model, prompts):
             "draws": 9,
             "batch_size": 5,
             "rng": 0,
+            "margins": False,
+            "probe": TokenProbe.fit(model, LAYER, prompts[:, :4]),
         },
     )
+
+
+def test_inversion_raises_nothing_but_value_errors(model, prompts):
+    few, rest = prompts[:2, :3], prompts[2:, :3]
+    check(
+        partial(TokenProbe.fit, model),
+        [LAYER, rest],
+        {"channel": None, "ridge": 1.0, "shrinkage": 2.0, "rng": 0},
+    )
+    inverter = TrajectoryInverter(model, LAYER, np.eye(WIDTH), TokenProbe.fit(model, LAYER, rest))
+    check(
+        attack_inversion,
+        [inverter, model.states(few, LAYER, positions="all"), few, rest],
+        {"known": "report", "baselines": ["permuted", "nearest"], "confidence": 0.9, "rng": 0},
+    )
+    check(Recovery.of, [few, few], {"confidence": 0.9})

@@ -24,6 +24,12 @@ from .exact.channels import CodeChannel as CodeChannel
 from .exact.channels import GaussianChannel as GaussianChannel
 from .exact.posterior import bank_posterior as bank_posterior
 from .exact.result import GuessAttack as GuessAttack
+from .inversion.attack import attack_inversion as attack_inversion
+from .inversion.inverters import Inverter as Inverter
+from .inversion.inverters import TrajectoryInverter as TrajectoryInverter
+from .inversion.probe import TokenProbe as TokenProbe
+from .inversion.result import Inversion as Inversion
+from .inversion.result import Recovery as Recovery
 from .last_token.attack import known_prefix as known_prefix
 from .membership.bayes import BayesAttack as BayesAttack
 from .membership.bayes import bayes as bayes

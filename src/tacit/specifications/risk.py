@@ -56,7 +56,7 @@ def play_risk(
     model: Drawing | None = None,
     *,
     draws: int = 2000,
-    confidence: float = 0.99,
+    confidence: float = 0.95,
     task: str = "which of the data sets was described",
     rng: RandomSource = None,
 ) -> RiskGame:

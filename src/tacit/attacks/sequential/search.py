@@ -1,0 +1,139 @@
+"""The beam search of the decoder: candidates from a shortlist, and all tokens where it fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit._ground.checks import Array
+from tacit.attacks.sequential.margin_law import StepLaw, step_law
+from tacit.attacks.sequential.views import NoisyStates, View, everything, far
+from tacit.models.language import LanguageModel
+from tacit.models.next_states import next_states
+from tacit.models.texts.prefixes import Tokens
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A decoded prefix.
+
+    Attributes:
+        total: its distance with the prior's price.
+        distance: its distance alone.
+        tokens: the prefix.
+    """
+
+    total: float
+    distance: float
+    tokens: list[int]
+
+
+@dataclass(eq=False)
+class Reader:
+    """Distances of every candidate after a prefix.
+
+    Attributes:
+        model: the language model.
+        views: what was released.
+        shortlist: candidates a step from the model's prediction, and as many from the probe; None
+            for all tokens.
+        likely: the probe's shortlist of every position, (n, T, k), or None.
+        weigh: whether tokens are weighed by the model's prediction.
+        batch_size: candidates run at a time.
+        first: states of all tokens as first ones, a tensor for each view.
+    """
+
+    model: LanguageModel
+    views: list[View]
+    shortlist: int | None
+    likely: Any
+    weigh: bool
+    batch_size: int | None
+    first: list[Tensor] | None = field(default=None, init=False)
+
+    def decode(self, row: int, beam: int) -> Kept:
+        """Keep the ``beam`` best prefixes at every step; the distance is without the prior."""
+        kept = [Kept(0.0, 0.0, [])]
+        bound = far(self.views, self.model.width)
+        for step in range(self.length):
+            grown, nearest = self._step(row, step, kept, beam, self.shortlist is None)
+            # the true token's state is not as far as this: it was not on the shortlist
+            if self.likely is not None and step and nearest > bound:
+                grown, _ = self._step(row, step, kept, beam, True)
+            kept = sorted(grown, key=lambda entry: entry.total)[:beam]
+        return kept[0]
+
+    def _step(
+        self, row: int, step: int, kept: list[Kept], beam: int, whole: bool
+    ) -> tuple[list[Kept], float]:
+        """Grow every prefix by its best tokens; return them and the least distance of the step."""
+        grown, nearest = [], np.inf
+        for held in kept:
+            ids, prices = self.candidates(row, step, held.tokens, whole)
+            found = self.distances(row, step, held.tokens, ids)
+            totals = held.total + found + prices
+            nearest = min(nearest, float(found.min()))
+            for i in np.argsort(totals, kind="stable")[:beam]:
+                distance = held.distance + float(found[i])
+                grown.append(Kept(float(totals[i]), distance, [*held.tokens, int(ids[i])]))
+        return grown, nearest
+
+    def candidates(
+        self, row: int, step: int, prefix: list[int], whole: bool
+    ) -> tuple[Tensor, Array]:
+        """Return candidate tokens and −2 log prior of each."""
+        chosen = everything(self.model)
+        if not prefix or (whole and not self.weigh):
+            return chosen, np.zeros(len(chosen))
+        logs = self.model.logits([prefix])[0].double().log_softmax(dim=-1).cpu()
+        if not whole and self.shortlist is not None:
+            chosen = logs.topk(min(self.shortlist, len(logs))).indices
+            if self.likely is not None:
+                both = np.union1d(chosen.numpy(), self.likely[row, step])
+                chosen = torch.from_numpy(both.astype(np.int64))
+        prices = -2.0 * logs[chosen].numpy() if self.weigh else np.zeros(len(chosen))
+        return chosen, prices
+
+    def states(self, prefix: list[int], ids: Tensor) -> list[Tensor]:
+        """Return the candidates' states, (m, d) for each view; those of no prefix are kept."""
+        if not prefix and self.first is not None:
+            return self.first
+        layers = [view.layer for view in self.views]
+        past = torch.tensor(prefix, dtype=torch.int64)
+        parts = list(next_states(self.model, past, ids, layers, batch_size=self.batch_size))
+        found = [torch.cat(column) for column in zip(*parts, strict=True)]
+        if not prefix:
+            self.first = found
+        return found
+
+    def distances(self, row: int, step: int, prefix: list[int], ids: Tensor) -> Array:
+        """Return the distance of every candidate's states to what was released."""
+        past = torch.tensor(prefix, dtype=torch.int64)
+        parts = [
+            view.distances(row, step, states, past, ids)
+            for view, states in zip(self.views, self.states(prefix, ids), strict=True)
+        ]
+        total: Array = np.sum(parts, axis=0)
+        return total
+
+    def law(self, prompt: Tokens, draws: int, source: np.random.Generator) -> list[StepLaw]:
+        """What each step's margins say, given that the steps before were right."""
+        laws = []
+        noisy = [view for view in self.views if isinstance(view, NoisyStates)]
+        for step, token in enumerate(prompt):
+            states = self.states([int(each) for each in prompt[:step]], everything(self.model))
+            rows = np.hstack(
+                [view.whitened(each) for view, each in zip(noisy, states, strict=True)]
+            )
+            differences = np.delete(rows, int(token), axis=0) - rows[int(token)]
+            laws.append(step_law(differences, draws, source))
+        return laws
+
+    @property
+    def length(self) -> int:
+        """Positions of a trajectory."""
+        return self.views[0].shape[1]
