@@ -65,6 +65,7 @@ bench: $(BENCH_INSTALLED)
 	$(BIN)/python -m benchmarks.noisy_step
 	$(BIN)/python -m benchmarks.adapters
 	$(BIN)/python -m benchmarks.adapter_heads
+	$(BIN)/python -m benchmarks.dock_search
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py

@@ -38,6 +38,7 @@ FLOORS: list[set[str]] = [
     {"ledger"},
     {"report"},
     {"gate"},
+    {"dock"},
     {"cli"},
 ]
 FLOOR_OF = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -275,7 +276,17 @@ def test_the_front_door_shows_every_package_of_the_reference():
 
 @pytest.mark.parametrize(
     "heavy",
-    ["numpy", "torch", "matplotlib", "sqlalchemy", "pyarrow", "pandas", "sklearn", "transformers"],
+    [
+        "numpy",
+        "torch",
+        "matplotlib",
+        "sqlalchemy",
+        "pyarrow",
+        "pandas",
+        "sklearn",
+        "transformers",
+        "fastapi",
+    ],
 )
 def test_import_stays_light(heavy):
     script = f"import sys, tacit; dir(tacit); sys.exit({heavy!r} in sys.modules)"
@@ -285,9 +296,14 @@ def test_import_stays_light(heavy):
 WITHOUT = """
 import sys
 
+EXTRAS = {
+    "torch", "transformers", "tokenizers", "peft", "faiss",
+    "fastapi", "uvicorn", "starlette", "pydantic", "python_multipart", "yaml",
+}
+
 class Without:
     def find_spec(self, name, *_):
-        if name.partition(".")[0] in {"torch", "transformers", "tokenizers", "peft", "faiss"}:
+        if name.partition(".")[0] in EXTRAS:
             raise ModuleNotFoundError(name, name=name)
 
 sys.meta_path.insert(0, Without())
@@ -295,17 +311,14 @@ sys.meta_path.insert(0, Without())
 NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
 ON_MODELS = {
     "attacks": {
-        "Inversion",
-        "Inverter",
-        "Recovery",
-        "SequentialAttack",
-        "TokenProbe",
-        "TrajectoryInverter",
-        "attack_inversion",
-        "known_prefix",
-        "sequential_decoder",
-    }
-}
+        "Inversion", "Inverter", "Recovery", "SequentialAttack", "TokenProbe",
+        "TrajectoryInverter", "attack_inversion", "known_prefix", "sequential_decoder",
+    },
+    "specifications": {
+        "Backbone", "PreparedSpecification", "PublicSubspace", "full_specification",
+        "load_backbone", "load_subspace", "prepare_specification", "public_subspace", "specify",
+    },
+}  # fmt: skip
 
 
 def test_what_extras_bring_is_not_needed_elsewhere():

@@ -44,6 +44,7 @@ CALLS = {
     information.channel_leakage: ([EYE], {"secret": "it"}),
     information.code_leakage: ([3], {"secret": "it"}),
     information.response_leakage: ([4, 1.0], {"near": 2, "secret": "it"}),
+    information.clipped_information: ([3], {"radius": 1.0, "noise_std": 1.0, "secret": "it"}),
     information.gaussian_leakage: ([3], {"radius": 1.0, "noise_std": 1.0, "secret": "it"}),
     information.mixture: (
         [BOUNDED, covariance.Isotropic(1.0, 3)],

@@ -24,6 +24,7 @@ CONFIDENCE = {
     "tacit.estimates": BOUNDED,
     "tacit.hidden_states": MEASURED,
     "tacit.information": BOUNDED,
+    "tacit.specifications": MEASURED,
     "tacit.statistics": PROMISED,
 }
 # Words for a choice, a number, or arrays: what a name may be annotated with, everywhere.

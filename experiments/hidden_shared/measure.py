@@ -110,6 +110,7 @@ def geometry_facts(laboratory: Laboratory, exponents: tuple[float, ...]) -> dict
         "euclidean_gain": found.euclidean_gain,
         "mahalanobis_gain": found.mahalanobis_gain,
         "projector_bound": found.projector_bound,
+        "least_signal": found.least_signal,
         "predicted_gain": {name: signals["isotropic"] / value for name, value in signals.items()},
     }
 

@@ -8,6 +8,7 @@ from adapters_shared import game_page, heads_page, language_page
 from hidden_shared import layers_page, middle_page
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
+from specifications_shared import specifications_page
 from training_shared import accuracy_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
@@ -15,7 +16,7 @@ OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
 `hidden-layers`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`,
-`adapters-frozen-features`, `adapters-language`) runs one of these
+`adapters-frozen-features`, `adapters-language`, `specifications-identification`) runs one of these
 and writes `experiments/results/NAME.json`, most of them a figure too;
 `make experiments NAME=reproductions` renders this page from what is there. No number on it is typed
 by hand. `--fast` is a smoke test and publishes nothing.
@@ -42,5 +43,6 @@ def text() -> str:
         *game_page.sections(),
         *heads_page.sections(),
         *language_page.sections(),
+        *specifications_page.sections(),
     ]
     return "\n".join(parts).rstrip("\n") + "\n"

@@ -9,6 +9,7 @@ from . import conversions as conversions
 from . import covariance as covariance
 from . import design as design
 from . import divergences as divergences
+from . import dock as dock
 from . import estimates as estimates
 from . import gate as gate
 from . import guarantees as guarantees

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
 from tacit._ground.files import held
 from tacit.adapters import (
@@ -183,3 +184,95 @@ def test_convexity_is_told():
         torch.nn.Sequential(torch.nn.Linear(6, 3)), supervised(), method, **settings
     )
     assert any("convex" in one for one in prepared.guarantees[0].assumptions)
+
+
+def low_rank_model():
+    chosen = LoraConfig(r=2, target_modules=["q_proj"])
+    return get_peft_model(llama(), chosen)
+
+
+@pytest.mark.parametrize("trainable", ["lora_A", "embed_tokens", "lm_head"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_became_trainable_is_refused_before_anything_is_spent(trainable, begun, tmp_path):
+    ledger, model = Ledger(tmp_path / "ledger.db"), low_rank_model()
+    given = {**FAST, "checkpoint": tmp_path / "run"}
+    if begun:
+        fit(low_rank_model(), tokens(), METHOD, ledger=ledger, secret="rows", **given)
+    prepared = prepare_adapter(model, tokens(), METHOD, **given)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(trainable in name or "lora_B" in name)
+    with pytest.raises(ValueError, match=r"model: expected .* frozen, got"):
+        prepared.draw(ledger=ledger, secret="rows")
+    assert ledger.spent("rows").releases == int(begun)
+
+
+def test_an_a_that_becomes_trainable_between_steps_stops_the_run():
+    model = low_rank_model()
+    run = prepare_adapter(model, tokens(), METHOD, **FAST).session.run
+    run.step()
+    run.layers[0].matrix_a.requires_grad_(True)
+    with pytest.raises(ValueError, match="expected A frozen"):
+        run.step()
+
+
+@pytest.mark.parametrize("method", [METHOD, DPSGD()])
+def test_a_trainable_a_of_peft_is_frozen_by_preparing(method):
+    model = low_rank_model()
+    held = [value for name, value in model.named_parameters() if "lora_A" in name]
+    assert all(value.requires_grad for value in held)
+    before = [value.detach().clone() for value in held]
+    fit(model, tokens(), method, **FAST)
+    assert all(torch.equal(*both) for both in zip(before, held, strict=True))
+
+
+def replaced(place, budgeted):
+    """Put another ledger in a ledger's place, with an entry of the same number and secret."""
+    for file in place.parent.glob(f"{place.name}*"):
+        file.unlink()
+    book = Ledger(place)
+    if budgeted:
+        book.set_budget("rows", epsilon=100.0, delta=0.1)
+    prepare_adapter(network(), supervised(), METHOD, **FAST).draw(ledger=book, secret="rows")
+    return book
+
+
+@pytest.mark.parametrize("budgeted", [False, True])
+def test_a_ledger_put_in_the_place_of_the_run_s_own_is_refused(budgeted, tmp_path):
+    place, given = tmp_path / "ledger.db", {**FAST, "checkpoint": tmp_path / "run"}
+    fit(network(), supervised(), METHOD, ledger=Ledger(place), secret="rows", **given)
+    book = replaced(place, budgeted)
+    prepared = prepare_adapter(network(), supervised(), METHOD, **given)
+    with pytest.raises(ValueError, match=r"ledger: expected the one in which release 1 of") as told:
+        prepared.draw(ledger=book, secret="rows")
+    assert str(told.value).count("\n") == 0
+    assert book.spent("rows").releases == 1
+    with pytest.raises(ValueError, match="ledger: expected the one in which"):
+        prepared.draw(ledger=Ledger(tmp_path / "new.db"), secret="rows")
+
+
+def test_a_ledger_that_moved_is_still_the_run_s_own(tmp_path):
+    place, given = tmp_path / "ledger.db", {**FAST, "checkpoint": tmp_path / "run"}
+    fit(network(), supervised(), METHOD, ledger=Ledger(place), secret="rows", **given)
+    moved = Ledger(place.rename(tmp_path / "moved.db"))
+    fit(network(), supervised(), METHOD, ledger=moved, secret="rows", **given)
+    assert moved.spent("rows").releases == 1
+
+
+@pytest.mark.parametrize("where", ["save", "checkpoint"])
+@pytest.mark.parametrize("method", [METHOD, DPSGD()])
+def test_a_full_disk_is_refused_before_anything_is_spent(where, method, tmp_path):
+    resource = pytest.importorskip("resource", reason="needs limits of POSIX")
+    ledger, before = Ledger(tmp_path / "ledger.db"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    prepared = prepare_adapter(
+        network(1500, 1500), supervised(width=1500), method, **{where: tmp_path / "it"}, **FAST
+    )
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, before[1]))
+    try:
+        with pytest.raises(ValueError, match=rf"^{where}: cannot write .* bytes in "):
+            prepared.draw(ledger=ledger, secret="rows")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not ledger.secrets()
+    assert not [one for one in tmp_path.iterdir() if "ledger" not in one.name]
+    prepared.draw(ledger=ledger, secret="rows")
+    assert ledger.spent("rows").releases == 1

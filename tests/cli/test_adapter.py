@@ -1,6 +1,7 @@
 """``tacit adapter``: folders of three families fine-tuned, killed, taken up, shown, audited."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -160,6 +161,23 @@ def test_an_audit_tells_what_it_proves(folder, text, tacit, tmp_path):
     assert "Audit of this one run" in " ".join(outcome.out.split())
 
 
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        (["adapter", "fit"], ["--attack", "--no-attack"]),
+        (["adapter", "audit"], ["--attack", "--ledger", "--secret", "--no-budget", "--dry-run"]),
+        (["training", "poisoning"], ["--gram"]),
+    ],
+    ids=lambda given: given[-1],
+)
+def test_a_command_lists_no_flag_that_it_does_not_obey(command, flags, tacit):
+    listed = set(re.findall(r"--[a-z-]+", tacit(*command, "--help").out))
+    assert "--seed" in listed
+    assert not listed & set(flags)
+    for flag in flags:
+        assert "No such option" in tacit(*command, flag).err
+
+
 KILLED = """
 import os, signal, sys
 from tacit.adapters import run
@@ -175,6 +193,59 @@ session.SECONDS_BETWEEN_STATES = 0.0
 from tacit.__main__ import main
 main()
 """
+
+
+MOMENTS = {
+    "before the cost is counted": "tacit.ledger.ledger.Ledger.reserve",
+    "before the noise": "tacit.ledger.reservation.Reservation.mark_drawn",
+    "before the first step": "tacit.adapters.run.Run.step",
+    "before the first state": "tacit.training.folder.RunFolder.save",
+    "before the proof": "tacit.adapters.session.check_reloaded",
+    "before the end": "tacit.ledger.reservation.Reservation.commit",
+    "before the page": "tacit.cli.publishing.Destination.store",
+}
+DIES = """
+import os, pkgutil, signal, sys
+place, name = sys.argv.pop(1).rsplit(".", 1)
+owner = pkgutil.resolve_name(place)
+def dies(*given, **named):
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(owner, name, dies)
+from tacit.__main__ import main
+main()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_killed_at_any_moment_is_paid_for_once(moment, folder, text, tacit, tmp_path):
+    place, ledger = folder("gpt2"), tmp_path / "l.db"
+    Ledger(ledger).set_budget("s", epsilon=4.5, delta=1e-4)
+    files = {"--ledger": ledger, "--checkpoint": tmp_path / "run", "--save": tmp_path / "a"}
+    flags = [*FAST[:-2], *ALL, "--epsilon", "4", "--secret", "s"]
+    arguments = [
+        "adapter",
+        "fit",
+        place,
+        text,
+        *flags,
+        *(one for pair in files.items() for one in pair),
+    ]
+    arguments = [str(one) for one in arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", DIES, MOMENTS[moment], *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert Ledger(ledger).verify().holds
+    assert not (tmp_path / "a").exists() or moment in ("before the end", "before the page")
+    for _ in range(2):
+        outcome = tacit(*arguments)
+        assert outcome.code == 0, outcome.err
+        spent = Ledger(ledger).spent("s")
+        assert (spent.releases, spent.open) == (1, 0)
+    assert Ledger(ledger).verify().holds
+    assert tacit("adapter", "show", tmp_path / "a").code == 0
 
 
 def test_a_killed_run_is_taken_up_and_paid_for_once(folder, text, tacit, tmp_path):

@@ -99,7 +99,10 @@ def test_geometry_sweep_and_codebook_speak_json(
         "hidden", "geometry", "--layer", "1", *given, "--calibration", "300", "--json", "-"
     )
     assert measured.code == 0, measured.err
-    assert len(json.loads(measured.out)["spectrum"]) == 16
+    facts = json.loads(measured.out)
+    assert len(facts["spectrum"]) == 16
+    assert 0 < facts["least_signal"] <= facts["least_signal_ridged"]
+    assert f"M* = {facts['least_signal']:.3g} is the least" in measured.err
     sizes = ("--bank", "200", "--calibration", "300")
     swept = tacit(
         "hidden", "sweep", "--layers", "1", "--mechanisms", "isotropic,argmax", "--kl-budgets",

@@ -11,9 +11,10 @@ pytest.importorskip("transformers")
 
 from tacit.hidden_states.audit.catalogue import read_mechanism  # noqa: E402
 from tacit.hidden_states.audit.cell_points import cell_attack, within  # noqa: E402
-from tacit.hidden_states.audit.laboratory import Laboratory, Sizes  # noqa: E402
+from tacit.hidden_states.audit.laboratory import Laboratory  # noqa: E402
 from tacit.hidden_states.audit.mechanisms import Setting  # noqa: E402
 from tacit.hidden_states.audit.points import Point, Table, columns  # noqa: E402
+from tacit.hidden_states.audit.sizes import Sizes  # noqa: E402
 from tacit.hidden_states.audit.sweep import sweep  # noqa: E402
 from tacit.hidden_states.codebooks.certificates import certify  # noqa: E402
 from tacit.hidden_states.noise.shapes import Designs  # noqa: E402

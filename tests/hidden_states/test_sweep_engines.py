@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.compute import mapping  # noqa: E402
-from tacit.hidden_states.audit.laboratory import Sizes  # noqa: E402
+from tacit.hidden_states.audit.sizes import Sizes  # noqa: E402
 from tacit.hidden_states.audit.sweep import Bench, sweep  # noqa: E402
 from tacit.models.texts.prefixes import Prefixes  # noqa: E402
 from tests.clusters import dask_cluster, ray_cluster  # noqa: E402

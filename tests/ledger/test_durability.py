@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_processes_that_race_to_make_the_ledger_all_get_it(path: Path) -> None:
 
 def test_the_file_is_in_wal_mode_and_flushed_at_commit(path: Path) -> None:
     ledger = Ledger(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     connection.close()
     with ledger._store.transaction() as opened:
@@ -80,13 +81,13 @@ def test_a_corrupt_database_is_named(path: Path) -> None:
 
 
 def test_another_programs_database_is_left_alone(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
     connection.close()
     content = path.read_bytes()
     with pytest.raises(ValueError, match="something else"):
         Ledger(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
     connection.close()
     assert tables == [("bookmarks",)]
@@ -95,7 +96,7 @@ def test_another_programs_database_is_left_alone(path: Path) -> None:
 
 def test_a_ledger_of_a_later_version_is_refused(path: Path) -> None:
     Ledger(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE tacit_meta SET value = '99'")
     connection.close()
     with pytest.raises(ValueError, match="schema '99'"):

@@ -131,6 +131,22 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path):
     assert two.rounds == 0
 
 
+def test_a_ledger_put_in_the_place_of_the_run_s_own_is_refused(tmp_path):
+    from tacit.ledger import Ledger
+
+    place = tmp_path / "ledger.db"
+    for turn in range(2):
+        ledger = Ledger(place)
+        model, inputs, targets = task()
+        given = {"rounds": 6, "ledger": ledger, "secret": "S"}
+        run_of(model, checkpoint=tmp_path / f"run{turn}", **given).step((inputs, targets), GROUPS)
+        if turn == 0:
+            for file in tmp_path.glob("ledger.db*"):
+                file.unlink()
+    with pytest.raises(ValueError, match="ledger: expected the one in which release 1"):
+        run_of(task()[0], checkpoint=tmp_path / "run0", **given)
+
+
 def test_a_ledger_of_another_process_is_not_left_out(tmp_path):
     from tacit.ledger import Ledger
 

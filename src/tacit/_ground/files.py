@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,27 @@ def check_writable(name: str, path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise ValueError(f"{name}: cannot write in {target.parent} ({error.strerror})") from None
     return target
+
+
+def check_room(name: str, folder: Path, size: int) -> None:
+    """Refuse a folder, or where it will be made, whose disk has no room for so many bytes."""
+    place = next(one for one in (folder, *folder.parents) if one.is_dir())
+    if not hasattr(os, "posix_fallocate"):
+        if shutil.disk_usage(place).free < size:
+            raise ValueError(f"{name}: cannot write {size:,} bytes in {place} (no space left)")
+        return
+    trial = place / f".{secrets.token_hex(8)}.tmp"
+    try:
+        descriptor = os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+            trial.unlink()
+    except OSError as error:
+        raise ValueError(
+            f"{name}: cannot write {size:,} bytes in {place} ({error.strerror})"
+        ) from None
 
 
 def write_text_atomic(name: str, path: str | os.PathLike[str], text: str) -> Path:

@@ -13,6 +13,9 @@ EXTRAS = {
     "tokenizers": "llm",
     "faiss": "llm",
     "opacus": "opacus",
+    "fastapi": "dock",
+    "uvicorn": "dock",
+    "yaml": "dock",
 }
 
 

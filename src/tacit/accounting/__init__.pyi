@@ -2,8 +2,8 @@
 
 from . import published as published
 from .curves.calibration import calibrate as calibrate
+from .curves.construction import profile_from_curves as profile_from_curves
 from .curves.profile import PrivacyProfile as PrivacyProfile
-from .curves.profile import profile_from_curves as profile_from_curves
 from .mechanisms.adjacency import renyi_over_adjacency as renyi_over_adjacency
 from .mechanisms.allocation import random_allocation as random_allocation
 from .mechanisms.classical import laplace as laplace
@@ -18,6 +18,7 @@ from .mechanisms.projection import noisy_projection as noisy_projection
 from .mechanisms.projection import vector_projection as vector_projection
 from .mechanisms.sketch import sketch as sketch
 from .mechanisms.sketch import sketch_from_ratio as sketch_from_ratio
+from .mechanisms.sketch import sketch_within as sketch_within
 from .mechanisms.steps import least_noise as least_noise
 from .mechanisms.steps import noisy_projection_steps as noisy_projection_steps
 from .mechanisms.subsampled import subsampled_gaussian as subsampled_gaussian

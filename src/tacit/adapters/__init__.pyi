@@ -18,10 +18,10 @@ from .methods import DPLoRAFA as DPLoRAFA
 from .methods import LoRAFA as LoRAFA
 from .methods import Method as Method
 from .methods import NoisyProjection as NoisyProjection
-from .methods import Schedule as Schedule
 from .methods import WithoutClipping as WithoutClipping
 from .release import AdapterRelease as AdapterRelease
 from .saving import read_adapter as read_adapter
+from .schedule import Schedule as Schedule
 from .session import PreparedAdapter as PreparedAdapter
 from .texts import Pretrained as Pretrained
 from .texts import kept_apart as kept_apart

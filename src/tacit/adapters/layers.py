@@ -122,7 +122,7 @@ def peft_layers(model: Any) -> list[AdapterLayer]:
             AdapterLayer(
                 name=short,
                 base=module.get_base_layer(),
-                matrix_a=factor_a.weight.detach(),
+                matrix_a=factor_a.weight,
                 matrix_b=factor_b,
                 scaling=float(module.scaling[name]),
             )
@@ -226,16 +226,20 @@ def freeze(model: nn.Module, layers: Sequence[AdapterLayer]) -> None:
         layer.trained.requires_grad_(True)
 
 
-def check_frozen(layers: Sequence[AdapterLayer]) -> None:
-    """Refuse an A that somebody made trainable again.
+def check_frozen(model: nn.Module, layers: Sequence[AdapterLayer]) -> None:
+    """Refuse an A, or another parameter, that somebody made trainable again.
 
     Raises:
-        ValueError: names the layer.
+        ValueError: names the layer or the parameter.
     """
     for layer in layers:
         held = layer.matrix_a
         if held is not None and held.requires_grad:
             raise ValueError(f"model: expected A frozen, got a trainable one in {layer.name}")
+    trained = {id(layer.trained) for layer in layers}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and id(parameter) not in trained:
+            raise ValueError(f"model: expected {name} frozen, got it trainable")
 
 
 def random_projection(rank: int, width: int, rng: RandomSource = None) -> Tensor:

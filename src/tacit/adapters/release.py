@@ -17,11 +17,12 @@ from tacit.adapters.methods import (
     LoRAFA,
     Method,
     NoisyProjection,
-    Schedule,
     WithoutClipping,
 )
+from tacit.adapters.schedule import Schedule
 from tacit.documents import Envelope, decoded, encoded
 from tacit.guarantees import ApproximateDP, SuccessBound, guarantee_from_dict
+from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
 from tacit.releases.form import Attack, Form, Release, Use
 
@@ -51,8 +52,6 @@ UNPROTECTED = (
     "This adapter has no guarantee: neither A nor B nor BA may be published. A noiseless B beside "
     "a public or guessed A tells the gradients it was made of (lora-privacy, Proposition 2)."
 )
-# Of a guarantee, computed by quadrature, and how far another machine's may be off.
-NUMBERS, ELSEWHERE = ("success", "epsilon"), 1e-6
 PROPOSITION_2 = "lora-privacy, Proposition 2"
 
 
@@ -252,26 +251,8 @@ def _check(release: AdapterRelease) -> None:
     if len(release.layers) != len(release.schedule.dims):
         raise ValueError("description.layers: expected one for each width")
     told = certified(method, release.schedule, release.noise_multiplier, release.delta)
-    if not _same(release.guarantees, told):
+    if not agree(release.guarantees, told):
         raise ValueError("description.guarantees: expected what the settings certify, got others")
     first = PUBLISHED if release.noise_multiplier > 0.0 else UNPROTECTED
     if release.notes[:1] != (first,):
         raise ValueError("description.notes: expected what may be published first, got another")
-
-
-def _same(stored: tuple[Guarantee, ...], told: tuple[Guarantee, ...]) -> bool:
-    """Whether guarantees are those told, to within what quadrature on another machine changes."""
-    if len(stored) != len(told):
-        return False
-    for one, other in zip(stored, told, strict=True):
-        left, right = one.to_dict(), other.to_dict()
-        for name in NUMBERS:
-            first, second = left.pop(name, 0.0), right.pop(name, 0.0)
-            close = first == second or (
-                not isinstance(first, str) and abs(first - second) <= ELSEWHERE * abs(second)
-            )
-            if not close:
-                return False
-        if left != right:
-            return False
-    return True

@@ -88,7 +88,7 @@ class Run:
         Raises:
             ValueError: a loss or gradient that is not finite, or one that the method forbids.
         """
-        check_frozen(self.layers)
+        check_frozen(self.model, self.layers)
         number, settings = self.taken, self.settings
         chosen = self.randomness.sample(number, self._count, settings.sampling_rate)
         self.drawn = len(chosen)

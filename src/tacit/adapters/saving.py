@@ -60,6 +60,16 @@ def factors_of(layers: Sequence[AdapterLayer], before: Mapping[str, Tensor]) -> 
     return Factors(found, layers[0].transposed)
 
 
+def bytes_of_adapter(layers: Sequence[AdapterLayer]) -> int:
+    """Return what the adapter's weights take at most: a change of W may be of any rank."""
+    total = 0
+    for layer in layers:
+        first, second = layer.weight.shape
+        low = layer.matrix_a
+        total += 4 * (first + second) * (min(first, second) if low is None else len(low))
+    return total
+
+
 def matrix_of(layer: AdapterLayer) -> Tensor:
     """Return a copy of W as (out, in) on the CPU, whatever way it is stored."""
     held = layer.weight.detach().cpu().clone()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import boolean
-from tacit._ground.files import held
-from tacit.adapters.layers import Attached
+from tacit._ground.files import check_room, held
+from tacit.adapters.layers import AdapterLayer, Attached, check_frozen
 from tacit.adapters.measuring import Quality
 from tacit.adapters.proof import Frozen
 from tacit.adapters.release import AdapterRelease
 from tacit.adapters.run import Run
 from tacit.adapters.saving import (
     Factors,
+    bytes_of_adapter,
     check_reloaded,
     digest_of_tensors,
     factors_of,
@@ -32,13 +33,15 @@ from tacit.adapters.saving import (
 from tacit.adapters.tasks import taken
 from tacit.compute.progress import progress_bar
 from tacit.releases.prepared import Book, Prepared, Reserved
-from tacit.training.folder import RunFolder
+from tacit.training.folder import STATE, RunFolder
 
 FIELDS = {"taken", "shares", "parameters", "totals", "optimizer", "projections", "before"}
 # Between two stored states, in seconds of training.
 SECONDS_BETWEEN_STATES = 5.0
 # Records that the reloaded adapter is tried on.
 PROBES = 4
+# Of declarations, headers and releases, in bytes.
+SMALL_FILES = 1 << 16
 COMMITTED = "committed"
 
 
@@ -77,6 +80,8 @@ class Session:
             checkpoint: the folder; None for none.
             stack: holds the folder against other processes.
         """
+        check_frozen(self.run.model, self.run.layers)
+        self._check_room(checkpoint)
         if checkpoint is None or not Path(checkpoint).expanduser().exists():
             self._check_save()
         if checkpoint is None:
@@ -104,6 +109,17 @@ class Session:
             self.before = dict(state["before"])
         self._check_save()
         return folder
+
+    def _check_room(self, checkpoint: str | os.PathLike[str] | None) -> None:
+        """Refuse a full disk before anything is spent; a run that was begun has its files."""
+        if checkpoint is not None:
+            place = Path(checkpoint).expanduser().resolve()
+            if (place / STATE).exists():
+                return
+            # the last state and the next, each with two moments of Adam
+            check_room("checkpoint", place, 2 * _bytes_of_state(self.run.layers) + SMALL_FILES)
+        if self.save is not None and not self.save.exists():
+            check_room("save", self.save.parent, bytes_of_adapter(self.run.layers) + SMALL_FILES)
 
     def _check_save(self) -> None:
         """Refuse a folder that holds anything but what a finished run wrote before it was told."""
@@ -193,6 +209,16 @@ class Session:
             write_adapter(self.save, factors, run.task.name, described, self.base)
 
 
+def _bytes_of_state(layers: Sequence[AdapterLayer]) -> int:
+    held = [one.matrix_a if one.matrix_b is not None else one.weight for one in layers]
+    own = sum(one.numel() * one.element_size() for one in held if one is not None)
+    return (
+        own
+        + SMALL_FILES // 8 * len(layers)
+        + 3 * sum(one.trained.numel() * one.trained.element_size() for one in layers)
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedAdapter(Prepared[AdapterRelease]):
     """A fine-tuning run whose guarantees are known before its first step.
@@ -255,15 +281,15 @@ class PreparedAdapter(Prepared[AdapterRelease]):
         secret: str | None,
         no_budget: bool,
     ) -> Reserved | None:
-        earlier = [] if folder is None else folder.reserved()
+        begun = folder is not None and bool(folder.places())
         if ledger is None or secret is None:
-            if earlier:
+            if begun:
                 raise ValueError(
                     "ledger: expected the one that the run in the checkpoint spends from, got none"
                 )
             return None
-        if earlier:
-            return ledger.reserved(earlier[0], secret)
+        if folder is not None and begun:
+            return folder.reserved(ledger, [secret])[0]
         if folder is not None and folder.state() is not None:
             raise ValueError(
                 "ledger: expected none for a run that was begun without, got one; begin in another "
@@ -277,7 +303,7 @@ class PreparedAdapter(Prepared[AdapterRelease]):
             no_budget=no_budget,
         )
         if folder is not None:
-            folder.reserve([made.number])
+            folder.reserve([made])
         return made
 
     def _drawn(self) -> AdapterRelease:

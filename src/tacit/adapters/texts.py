@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import io
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from tacit._ground.checks import Array, in_interval, integer
-from tacit._ground.files import read_bytes
 from tacit._ground.reprs import shown
+from tacit.adapters.tables import KINDS, class_names, read_table
 from tacit.adapters.tasks import HEADS, IGNORED, LABELS, MASK, TOKENS, Rows, vocabulary
 from tacit.models import read_text
 from tacit.models.loading import SMALL, STORED, is_here, loading
 from tacit.models.small.storage import quiet
 
-TABLES = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
 # Share of a record's tokens that a masked model predicts, and the seed of which.
 MASKED, MASKING = 0.15, 0
 
@@ -113,10 +108,10 @@ def read_records(
     most = getattr(model.network.config, "max_position_embeddings", None)
     if isinstance(most, int) and size > most:
         raise ValueError(f"length: expected at most the {most} tokens of the model, got {size}")
-    if not str(path).endswith(TABLES):
+    if not str(path).endswith(KINDS):
         if model.task == "classification":
             raise ValueError(
-                f"data: expected a table with a class for each text ({', '.join(TABLES)}), got "
+                f"data: expected a table with a class for each text ({', '.join(KINDS)}), got "
                 f"{Path(path).name}"
             )
         tokens = _ids(model, read_text(path))
@@ -125,7 +120,7 @@ def read_records(
             raise ValueError(f"data: expected at least {size} tokens, got {len(tokens)}")
         rows = {TOKENS: torch.tensor(tokens[: count * size]).reshape(count, size)}
         return _with_labels(model, rows), ()
-    table = _table(Path(path), [text] + ([label] if model.task == "classification" else []))
+    table = read_table(Path(path), [text] + ([label] if model.task == "classification" else []))
     encoded = [_ids(model, row[0])[:size] for row in table]
     if not all(encoded):
         raise ValueError(f"data: expected text in every row of {text!r}, got an empty one")
@@ -133,7 +128,7 @@ def read_records(
     if model.task != "classification":
         return _with_labels(model, rows), ()
     named = [row[1] for row in table]
-    known = tuple(classes) if classes is not None else _classes(model.network, named)
+    known = tuple(classes) if classes is not None else _class_names(model.network, named)
     try:
         numbers = [known.index(one) for one in named]
     except ValueError:
@@ -233,50 +228,7 @@ def _with_labels(model: Pretrained, rows: Rows) -> Rows:
     }
 
 
-def _classes(network: Any, named: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the classes: those of the model where they fit, else sorted."""
+def _class_names(network: Any, named: Sequence[str]) -> tuple[str, ...]:
     stored = network.config.id2label or {}
     known = tuple(str(stored[key]) for key in sorted(stored, key=int))
-    found = sorted(set(named), key=lambda one: (not one.isdigit(), len(one), one))
-    if set(found) <= set(known):
-        return known
-    if len(found) > network.config.num_labels:
-        raise ValueError(
-            f"data: expected at most the {network.config.num_labels} classes of the model, got "
-            f"{len(found)}"
-        )
-    return tuple(found)
-
-
-def _table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    content = read_bytes("data", path)
-    if path.name.endswith(".gz"):
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError):
-            raise ValueError(f"data: cannot read {path}: it is no gzip file") from None
-    try:
-        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
-    except UnicodeDecodeError:
-        raise ValueError(f"data: expected UTF-8 in {path}") from None
-    rows: list[dict[str, Any]] = []
-    if ".jsonl" in path.name:
-        for place, line in enumerate(lines, 1):
-            try:
-                row = json.loads(line) if line.strip() else None
-            except ValueError:
-                raise ValueError(f"data: line {place} of {path.name} is no JSON") from None
-            if row is not None:
-                rows.append(row if isinstance(row, dict) else {})
-    else:
-        rows = list(csv.DictReader(lines))
-    if not rows:
-        raise ValueError(f"data: expected rows in {path}, got none")
-    missing = [name for name in columns if name not in rows[0]]
-    if missing:
-        raise ValueError(
-            f"data: expected a column {missing[0]!r} in {path.name}, got {shown(list(rows[0]))}"
-        )
-    if any(row.get(name) is None for row in rows for name in columns):
-        raise ValueError(f"data: expected {' and '.join(columns)} in every row of {path.name}")
-    return [tuple(str(row[name]) for name in columns) for row in rows]
+    return class_names(known, named, network.config.num_labels)

@@ -22,7 +22,7 @@ from tacit.adapters.arguments import (
     target_folder,
 )
 from tacit.adapters.measuring import Quality, quality
-from tacit.adapters.methods import Method, Schedule
+from tacit.adapters.methods import Method
 from tacit.adapters.proof import check_alone
 from tacit.adapters.release import (
     AdapterRelease,
@@ -33,6 +33,7 @@ from tacit.adapters.release import (
 from tacit.adapters.run import Run, Settings, make_optimizer
 from tacit.adapters.sampling import StepRandomness
 from tacit.adapters.saving import matrix_of
+from tacit.adapters.schedule import Schedule
 from tacit.adapters.session import PreparedAdapter, Session
 from tacit.adapters.tasks import Loss, check_records, records, task_of
 

@@ -16,8 +16,10 @@ from tacit.cli import classifier, gate, ledger, show
 from tacit.cli.account import commands as account
 from tacit.cli.adapter import group as adapter
 from tacit.cli.console import harmless
+from tacit.cli.dock import group as dock
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
+from tacit.cli.specification import group as specification
 from tacit.cli.statistic import commands as statistic
 from tacit.cli.training import group as training
 from tacit.statistics.user_code import QueryError, QueryWarning
@@ -46,8 +48,10 @@ app.command("show")(show.show)
 app.add_typer(account.app, name="account")
 app.add_typer(adapter.app, name="adapter")
 app.add_typer(audit.app, name="audit")
+app.add_typer(dock.app, name="dock")
 app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(specification.app, name="specification")
 app.add_typer(statistic.app, name="statistic")
 app.add_typer(training.app, name="training")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from tacit.cli.console import line
 from tacit.cli.options import grouped
-from tacit.cli.publishing import Destination, Drawing, tell_prepared
+from tacit.cli.publishing import Attacking, Destination, tell_prepared, tell_release
 from tacit.cli.tables import Data, TableFlags
 
 
@@ -37,14 +35,13 @@ def classifier(
     confidence: Annotated[
         float, typer.Option(help="Of intervals, and of a guarantee that rests on simulation.")
     ] = 0.999,
-    drawing: Drawing,
+    drawing: Attacking,
 ) -> None:
     """Release a classifier's logits with designed noise, a guarantee and a measured attack.
 
     The table has a row per input and a logit per class.
     """
     from tacit.classifiers import prepare_logits
-    from tacit.report.words import lines, verdict
 
     table = reading.read(data)
     from tacit.ledger.notions import INFORMATION
@@ -71,12 +68,7 @@ def classifier(
     destination = destination.opened()
     release = destination.draw(prepared)
     destination.store(release, destination.provenance(table))
-    console, conclusion = destination.json.console, verdict(release.form)
-    style = "bold" if conclusion.kind == "bounded" else "bold red"
-    console.print(Text(conclusion.sentence, style))
-    for label, text in lines(release.form):
-        line(console, label, text)
-    destination.tell()
+    tell_release(destination, release)
 
 
 def _rows(inputs: str) -> list[int]:

@@ -41,10 +41,16 @@ Drawn = TypeVar("Drawn", bound="Release")
 
 @dataclass(frozen=True, kw_only=True)
 class Outlet:
-    """The flags of where a release goes and what pays for it."""
+    """The flags of where a result goes."""
 
     json: Json = None
     force: Force = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paying(Outlet):
+    """The same, and those of what pays for a release."""
+
     dry_run: DryRun = False
     ledger: LedgerFile = None
     secret: Secret = None
@@ -60,17 +66,31 @@ class Outlet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing(Outlet):
-    """The same, and those of a release that is drawn, attacked and has a page."""
+class Telling(Outlet):
+    """The same as an outlet, and those of what draws random numbers and has a page."""
 
     seed: Seed = None
-    attack: Attacked = True
     report: Report = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.seed is not None:
             integer("--seed", self.seed, minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing(Telling, Paying):
+    """The flags of a release that is drawn, paid for, and has a page."""
+
+    def __post_init__(self) -> None:
+        Telling.__post_init__(self)
+        Paying.__post_init__(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attacking(Drawing):
+    """The same, and whether it is attacked."""
+
+    attack: Attacked = True
 
 
 @dataclass(frozen=True)
@@ -107,38 +127,42 @@ class Destination:
             certificate: the page to publish, where one was asked for.
             others: files and folders that the command writes beside, by flag.
         """
-        report, seed = (flags.report, flags.seed) if isinstance(flags, Drawing) else (None, None)
+        report, seed = (flags.report, flags.seed) if isinstance(flags, Telling) else (None, None)
+        location = flags.ledger if isinstance(flags, Paying) else None
         if certificate is not None and seed is not None:
             raise ValueError(
                 "--certificate: expected no --seed beside it, as a seeded release guarantees "
                 "nothing"
             )
+        for flag, place in (others or {}).items():
+            if place == "-":
+                raise ValueError(f"{flag}: expected a path, got -, which is for --json alone")
         check_distinct(
             {
                 "DATA": None if data == "-" else absolute_path(data),
                 "--report": absolute_path(report),
                 "--certificate": absolute_path(certificate),
                 "--json": None if flags.json == "-" else absolute_path(flags.json),
-                "--ledger": None if flags.ledger is None else ledger_file(flags.ledger),
+                "--ledger": None if location is None else ledger_file(location),
                 **{flag: absolute_path(path) for flag, path in (others or {}).items()},
             }
         )
         page = new_file("--report", report, flags.force)
         public = new_file("--certificate", certificate, flags.force)
         output = json_output(flags.json, flags.force)
-        if flags.ledger is None:
-            return Destination(page, public, output, None, None, None, flags.no_budget)
+        if location is None or not isinstance(flags, Paying):
+            return Destination(page, public, output, None, None, None, False)
         from tacit._ground.files import check_writable
         from tacit.ledger import Ledger
 
-        path = ledger_file(flags.ledger)
+        path = ledger_file(location)
         if path is not None and not check_writable("--ledger", path).exists():
             # A ledger is made when there is something to write into it.
             name = flags.secret if table is None else flags.secret or table.fingerprint
-            return Destination(page, public, output, flags.ledger, None, name, flags.no_budget)
-        book = Ledger(flags.ledger)
+            return Destination(page, public, output, location, None, name, flags.no_budget)
+        book = Ledger(location)
         name = _checked_secret(book, flags, table, spends, seeded=seed is not None)
-        return Destination(page, public, output, flags.ledger, book, name, flags.no_budget)
+        return Destination(page, public, output, location, book, name, flags.no_budget)
 
     def opened(self) -> Destination:
         """Return the same with its ledger made, where there was none yet."""
@@ -173,6 +197,25 @@ class Destination:
             ledger=None if self.ledger is None else self.ledger.location,
         )
 
+    def provenance_of(self, name: str, *, fingerprint: str, rows: int) -> Provenance:
+        """Return how a release of records that are no table is made.
+
+        Args:
+            name: of the data.
+            fingerprint: their digest.
+            rows: how many there are.
+        """
+        from tacit.releases import Provenance
+
+        return Provenance.capture(
+            command_line(),
+            data_name=name,
+            data_fingerprint=fingerprint,
+            data_rows=rows,
+            secret=self.secret,
+            ledger=None if self.ledger is None else self.ledger.location,
+        )
+
     def store(self, release: Release, provenance: Provenance) -> None:
         """Write what the ledger has by now: if a file cannot be written, nothing is lost."""
         self.json.write({**release.to_dict(), "provenance": provenance.to_dict()})
@@ -195,6 +238,22 @@ class Destination:
         if self.certificate is not None:
             line(console, "certificate", str(self.certificate))
         self.json.tell()
+
+
+def tell_release(destination: Destination, release: Release, saved: Path | None = None) -> None:
+    """Print the verdict, ten lines, and which files were written."""
+    from rich.text import Text
+
+    from tacit.report.words import lines, verdict
+
+    console, conclusion = destination.json.console, verdict(release.form)
+    style = "bold" if conclusion.kind == "bounded" else "bold red"
+    console.print(Text(conclusion.sentence, style))
+    for label, text in lines(release.form):
+        line(console, label, text)
+    if saved is not None:
+        line(console, "model", str(saved))
+    destination.tell()
 
 
 def tell_table(console: Console, table: Table) -> None:
@@ -230,7 +289,7 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
 
 
 def _checked_secret(
-    book: Ledger, flags: Outlet, table: Table | None, spends: str, *, seeded: bool
+    book: Ledger, flags: Paying, table: Table | None, spends: str, *, seeded: bool
 ) -> str:
     """Return the secret's name; refuse now what the reservation would after the work."""
     from tacit.cli.ledger import name_of_rows

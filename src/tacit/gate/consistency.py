@@ -24,6 +24,7 @@ from tacit.hidden_states.noise.storage import FORMAT as STATES
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
 from tacit.releases.stores import is_store, uncertified
+from tacit.specifications.release import SpecificationRelease
 from tacit.statistics import NumbersRelease
 from tacit.statistics.plan import ASSUMPTIONS
 from tacit.statistics.release import StatisticRelease
@@ -36,6 +37,7 @@ READERS: dict[str, Any] = {
     Audit.FORMAT: Audit.from_dict,
     TrainingRelease.FORMAT: TrainingRelease.from_dict,
     AdapterRelease.FORMAT: AdapterRelease.from_dict,
+    SpecificationRelease.FORMAT: SpecificationRelease.from_dict,
     EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
 }
 # judged above, or the name of what a store holds, which its reader judges

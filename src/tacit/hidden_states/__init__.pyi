@@ -6,7 +6,6 @@ from .audit.cells import Argmax as Argmax
 from .audit.cells import CodebookMechanism as CodebookMechanism
 from .audit.findings import Audit as Audit
 from .audit.gaussians import GaussianNoise as GaussianNoise
-from .audit.laboratory import Sizes as Sizes
 from .audit.mechanisms import Mechanism as Mechanism
 from .audit.mechanisms import Setting as Setting
 from .audit.mechanisms import Trial as Trial
@@ -14,6 +13,7 @@ from .audit.points import Point as Point
 from .audit.recommendation import Recommendation as Recommendation
 from .audit.recommendation import Wish as Wish
 from .audit.recommendation import recommend as recommend
+from .audit.sizes import Sizes as Sizes
 from .audit.sweep import sweep as sweep
 from .audit.workflow import audit_layer as audit_layer
 from .codebooks.codebook import Codebook as Codebook
@@ -35,6 +35,8 @@ from .geometry.embeddings import measure_embeddings as measure_embeddings
 from .geometry.estimation import Geometry as Geometry
 from .geometry.estimation import measure_geometry as measure_geometry
 from .geometry.fisher import fisher_information as fisher_information
+from .geometry.least_signal import LeastSignal as LeastSignal
+from .geometry.least_signal import least_signal as least_signal
 from .geometry.margins import Margins as Margins
 from .geometry.margins import measure_margins as measure_margins
 from .geometry.projections import Projections as Projections

@@ -1,5 +1,6 @@
 """Bounds on the information I(X; Y) that a noisy release carries about a secret."""
 
+from .ball import clipped_information as clipped_information
 from .bounds import InformationBracket as InformationBracket
 from .composition import compose_additive as compose_additive
 from .composition import compose_joint as compose_joint

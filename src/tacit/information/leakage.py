@@ -156,9 +156,12 @@ def gaussian_leakage(
     formula.
     """
     size = integer("dimension", dimension, minimum=1, maximum=10**6)
-    ratio = non_negative("radius", radius) / positive("noise_std", noise_std)
+    reach = non_negative("radius", radius)
+    ratio = reach / positive("noise_std", noise_std)
     terms = np.zeros(0)
-    if ratio > 0:
+    if reach > 0:
+        # up, where the division underflows too
+        ratio = math.nextafter(ratio, math.inf)
         terms = _log_intrinsic_volumes(size) + np.arange(1.0, size + 1) * (
             math.log(ratio) - 0.5 * math.log(2.0 * math.pi)
         )

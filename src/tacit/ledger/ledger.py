@@ -255,17 +255,25 @@ class Ledger:
             raise NoBudgetError(name, self.near(name), error.budgeted) from None
         return Reservation(self._store, number, name)
 
-    def reserved(self, number: int, secret: str) -> Reservation:
+    def reserved(self, number: int, secret: str, *, seal: str | None = None) -> Reservation:
         """Return a reservation that an earlier process made, to be committed or cancelled.
 
         Args:
             number: ``Reservation.number``.
             secret: the name that it counts against.
+            seal: ``Reservation.seal``, which tells this ledger from one put in its place.
 
         Raises:
-            ValueError: a bad argument; what the ledger does not have is refused when it is used.
+            ValueError: a bad argument, or another seal; without one, what the ledger does not have
+                is refused when it is used.
         """
-        return Reservation(self._store, integer("number", number, minimum=0), _secret(secret))
+        found = Reservation(self._store, integer("number", number, minimum=0), _secret(secret))
+        if seal is not None and found.seal != seal:
+            raise ValueError(
+                f"ledger: expected the one in which release {number} of secret {secret!r} was "
+                f"reserved, got {self.location}, where it was not"
+            )
+        return found
 
     def _spend(
         self, secret: str, charges: Sequence[Charge], row: dict[str, Any], no_budget: bool

@@ -12,7 +12,7 @@ from tacit.ledger.chain import append, check_row, lock_page, now
 from tacit.ledger.records import CANCELLED, COMMITTED, DRAWN, RESERVED
 from tacit.ledger.rows import row_charges
 from tacit.ledger.store import Store
-from tacit.ledger.tables import RELEASE, entry_table
+from tacit.ledger.tables import RELEASE, chain_table, entry_table
 
 
 class Reservation:
@@ -32,6 +32,18 @@ class Reservation:
         """Return "reserved", "drawn", "committed" or "cancelled", as the ledger has it."""
         with self._store.transaction(write=False) as connection:
             return str(self._read(connection)["status"])
+
+    @property
+    def seal(self) -> str | None:
+        """Return the hash of the link that entered it, which no other ledger has; None for none."""
+        query = sa.select(chain_table.c.hash).where(
+            chain_table.c.kind == RELEASE,
+            chain_table.c.number == self.number,
+            chain_table.c.secret == self.secret,
+        )
+        with self._store.transaction(write=False) as connection:
+            found = connection.execute(query.order_by(chain_table.c.place).limit(1)).scalar()
+        return None if found is None else str(found)
 
     def mark_drawn(self) -> None:
         """Say that the noise is drawn from here on: the cost cannot be given back any more.

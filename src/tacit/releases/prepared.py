@@ -24,6 +24,11 @@ class Reserved(Protocol):
         ...
 
     @property
+    def seal(self) -> str | None:
+        """Return what tells the ledger it is in from any other."""
+        ...
+
+    @property
     def status(self) -> str:
         """Return "reserved", "drawn", "committed" or "cancelled"."""
         ...
@@ -56,8 +61,8 @@ class Book(Protocol):
         """Count the cost of a release that is about to be drawn, or refuse."""
         ...
 
-    def reserved(self, number: int, secret: str) -> Reserved:
-        """Return what an earlier process reserved."""
+    def reserved(self, number: int, secret: str, *, seal: str | None = None) -> Reserved:
+        """Return what an earlier process reserved, or refuse a ledger in which it did not."""
         ...
 
 

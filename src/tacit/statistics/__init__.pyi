@@ -13,7 +13,7 @@ from .queries import built_in_queries as built_in_queries
 from .queries import resolve_query as resolve_query
 from .release import StatisticDiagnostics as StatisticDiagnostics
 from .release import StatisticRelease as StatisticRelease
-from .sessions.session import Offer as Offer
+from .sessions.offers import Offer as Offer
 from .sessions.session import Session as Session
 from .tables.reading import fingerprint as fingerprint
 from .tables.reading import read_query as read_query

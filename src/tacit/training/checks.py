@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 
+from tacit._ground.checks import choice
 from tacit.training.parameters import trainable
+from tacit.training.references import References
+from tacit.training.settings import GRAMS, NOISES, LocalSteps
 
 # In halves of these the noise would be rounded away beside the parameter.
 PRECISE = (torch.float32, torch.float64)
@@ -30,6 +33,30 @@ def check_model(model: Any, loss: Any) -> None:
             )
     if not trainable(model):
         raise ValueError("model: expected a trainable parameter, got none")
+
+
+def check_way(
+    model: Any, optimizer: Any, loss: Any, references: Any, *, local: Any, gram: Any, noise: Any
+) -> None:
+    """Check what a run is made of, and that its parts go together.
+
+    Raises:
+        ValueError: names the argument.
+    """
+    if not isinstance(references, References):
+        found = type(references).__name__
+        raise ValueError(f"references: expected tacit.training.References, got {found}")
+    choice("gram", gram, GRAMS)
+    choice("noise", noise, NOISES)
+    if noise == "isotropic" and gram != "exact":
+        raise ValueError(f"gram: expected 'exact' beside isotropic noise, got {gram!r}")
+    check_model(model, loss)
+    if optimizer is not None:
+        if local is not None:
+            raise ValueError("local: expected None beside optimizer, got both")
+        check_optimizer(model, optimizer)
+    if local is not None and not isinstance(local, LocalSteps):
+        raise ValueError(f"local: expected LocalSteps, got {type(local).__name__}")
 
 
 def check_optimizer(model: torch.nn.Module, optimizer: Any) -> None:

@@ -6,13 +6,16 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tacit import documents
 from tacit._ground.checks import integer
 from tacit._ground.files import absolute, atomic_stream, read_bytes, write_text_atomic
+
+if TYPE_CHECKING:
+    from tacit.releases.prepared import Book, Reserved
 
 DECLARED, STATE, RESERVED = "declared.json", "state.pt", "reserved.json"
 
@@ -49,20 +52,41 @@ class RunFolder:
                 raise ValueError(f"checkpoint: {DECLARED} is missing in {self.folder}")
             write_text_atomic("checkpoint", stored, text)
 
-    def reserve(self, numbers: Sequence[int]) -> None:
-        """Write where in a ledger the run is counted."""
-        text = documents.dumps(list(numbers), name="numbers")
+    def reserve(self, entries: Sequence[Reserved]) -> None:
+        """Write where in which ledger the run is counted."""
+        told = [{"number": entry.number, "seal": entry.seal} for entry in entries]
+        text = documents.dumps(told, name="reserved")
         write_text_atomic("checkpoint", self.folder / RESERVED, text)
 
-    def reserved(self) -> list[int]:
-        """Return where in a ledger the run is counted; nothing where it is in none."""
+    def reserved(self, ledger: Book, secrets: Sequence[str]) -> list[Reserved]:
+        """Return what the run reserved, one for each secret.
+
+        Raises:
+            ValueError: the ledger is another than the one that it was reserved in.
+        """
+        places = self.places()
+        if len(places) != len(secrets):
+            raise ValueError(
+                f"checkpoint: expected where {len(secrets)} ledger entries are, got {len(places)}"
+            )
+        return [
+            ledger.reserved(number, secret, seal=seal)
+            for (number, seal), secret in zip(places, secrets, strict=True)
+        ]
+
+    def places(self) -> list[tuple[int, str]]:
+        """Return where in a ledger the run is counted, and the seals; nothing where in none."""
         path = self.folder / RESERVED
         if not path.exists():
             return []
         found = documents.loads(read_bytes("checkpoint", path), name="checkpoint")
-        if not isinstance(found, list):
-            raise ValueError(f"checkpoint: {RESERVED} is damaged")
-        return [integer("checkpoint.reserved", one, minimum=0, maximum=None) for one in found]
+        try:
+            return [
+                (integer("number", one["number"], minimum=0, maximum=None), _text(one["seal"]))
+                for one in found
+            ]
+        except (TypeError, KeyError, ValueError):
+            raise ValueError(f"checkpoint: {RESERVED} is damaged") from None
 
     def forget(self) -> None:
         """Take back the declaration of a run that was refused before anything of it was done."""
@@ -99,6 +123,12 @@ def _made(folder: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise ValueError(f"checkpoint: cannot make {target} ({error.strerror})") from None
     return target
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
 
 
 def _check_same(found: Any, declared: Mapping[str, Any]) -> None:

@@ -11,17 +11,17 @@ import numpy.typing as npt
 import torch
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, array, boolean, choice, integer
+from tacit._ground.checks import Array, array, integer
 from tacit._ground.random import released_normal
 from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
-from tacit.training.account import Account, Budgets, budgets
-from tacit.training.checks import check_model, check_moving, check_optimizer
+from tacit.training.account import Budgets, budgets
+from tacit.training.charges import Charges
+from tacit.training.checks import check_model, check_moving, check_optimizer, check_way
 from tacit.training.gradients.batches import batch_size
 from tacit.training.gradients.capture import per_example
 from tacit.training.gradients.verification import Verified
-from tacit.training.journal import Journal, restore
 from tacit.training.noise import Shaped, add_isotropic
 from tacit.training.parameters import (
     Snapshot,
@@ -34,8 +34,7 @@ from tacit.training.parameters import (
 from tacit.training.references import Part, References
 from tacit.training.release import TrainingRelease, released
 from tacit.training.rounds import Round
-from tacit.training.settings import GRAMS, NOISES, LocalSteps
-from tacit.training.spending import Purse
+from tacit.training.settings import LocalSteps
 
 
 class Indistinguishable:
@@ -112,61 +111,40 @@ class Indistinguishable:
         about: str | None = None,
         rng: int | None = None,
     ) -> None:
-        if not isinstance(references, References):
-            found = type(references).__name__
-            raise ValueError(f"references: expected tacit.training.References, got {found}")
         self.model, self.optimizer, self.references, self.loss = model, optimizer, references, loss
-        self.local = local
-        self.gram: Any = choice("gram", gram, GRAMS)
-        self.noise = choice("noise", noise, NOISES)
-        if noise == "isotropic" and gram != "exact":
-            raise ValueError(f"gram: expected 'exact' beside isotropic noise, got {gram!r}")
-        check_model(model, loss)
-        if optimizer is not None:
-            if local is not None:
-                raise ValueError("local: expected None beside optimizer, got both")
-            check_optimizer(model, optimizer)
-        if local is not None and not isinstance(local, LocalSteps):
-            raise ValueError(f"local: expected LocalSteps, got {type(local).__name__}")
+        self.local, self.noise, self._about = local, noise, about
+        self.gram: Any = gram
+        check_way(model, optimizer, loss, references, local=local, gram=gram, noise=noise)
         self.planned = integer("rounds", rounds, minimum=1)
         times = self.planned if participations is None else participations
         found = budgets(len(references), times, epsilon=epsilon, delta=delta, mu=mu)
         self.delta = None if delta is None else float(np.max(np.asarray(delta, dtype=float)))
-        self._seed = None if rng is None else integer("rng", rng, minimum=0, maximum=None)
-        self._purse = Purse(
-            ledger, secret, references.names, found,
-            reproducible=rng is not None, no_budget=boolean("no_budget", no_budget),
-        )  # fmt: skip
-        self._charges = self._applied = 0
-        self._about = about
         self._batches = Verified(exact=self.gram == "exact")
-        self._energies: list[float] = []
         self._shaped = Shaped(self.noise, model)
-        self._journal, taken = None, None
+        names = references.names
+        self._charges = Charges(names, found, ledger, secret, no_budget=no_budget, rng=rng)
         if checkpoint is not None:
-            self._journal = Journal(checkpoint, self._declared(found.squared, times))
-            taken = self._journal.taken(len(references))
-            self._take_up(self._journal)
-        self._account = Account(references.names, found, taken)
+            told = self._declared(found.squared, times)
+            self._charges.take_up(checkpoint, told, model, optimizer)
 
     @property
     def rounds(self) -> int:
         """How many rounds were applied to the model, earlier processes included."""
-        return self._applied
+        return self._charges.applied
 
     @property
     def charges(self) -> int:
         """How many rounds were charged, earlier processes and what a crash lost included."""
-        return self._charges
+        return self._charges.count
 
     @property
     def budgets(self) -> Budgets:
         """What every reference was granted."""
-        return self._account.budgets
+        return self._charges.account.budgets
 
     def left(self) -> Array:
         """Return μ² that each reference has left, (m,)."""
-        return np.maximum(self._account.budgets.squared - self._account.spent, 0.0)
+        return self._charges.left()
 
     def step(self, batch: Sequence[Any], membership: Any, *, inside: Any = None) -> Round:
         """Run one round on a batch: certify its noise, charge it, draw it, apply it.
@@ -189,9 +167,8 @@ class Indistinguishable:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise ValueError(f"batch: expected (inputs, targets), got {type(batch).__name__}")
         inputs, targets = batch
-        size = batch_size(inputs)
-        part = self.references.part(membership, size, inside)
-        allowed = self._account.check(part.indices)
+        part = self.references.part(membership, batch_size(inputs), inside)
+        allowed = self._charges.account.check(part.indices)
         before = Snapshot(self.model)
         if self.optimizer is None:
             return self._local_round(inputs, targets, part, allowed, before)
@@ -213,7 +190,7 @@ class Indistinguishable:
             ValueError: an outcome is not finite or has another shape.
         """
         indices = np.arange(len(self.references))
-        allowed = self._account.check(indices)
+        allowed = self._charges.account.check(indices)
         before = Snapshot(self.model)
 
         def one(index: int | None) -> Array:
@@ -260,13 +237,12 @@ class Indistinguishable:
         Source: dsi, Algorithm 2.
         """
         indices = np.arange(len(self.references))
-        allowed = self._account.check(indices)
+        allowed = self._charges.account.check(indices)
         check_model(self.model, self.loss)
         real = flat_outcome(self.model, "value", value)
         moved = array("differences", differences, ndim=2)
-        if moved.shape != (indices.size, real.size):
-            expected = (indices.size, real.size)
-            raise ValueError(f"differences: expected shape {expected}, got {moved.shape}")
+        if moved.shape != (shape := (indices.size, real.size)):
+            raise ValueError(f"differences: expected shape {shape}, got {moved.shape}")
         if self.optimizer is None:
             return self._outcome_round(real, moved, indices, allowed)
         check_optimizer(self.model, self.optimizer)
@@ -293,24 +269,24 @@ class Indistinguishable:
         Raises:
             ValueError: no round was run.
         """
-        if self._applied == 0:
+        if self._charges.applied == 0:
             raise ValueError("release: expected at least one round, got none")
         found = released(
             title=title,
             references=self.references,
-            budgets=self._account.budgets,
-            taken=self._account.taken,
+            budgets=self._charges.account.budgets,
+            taken=self._charges.account.taken,
             delta=self.delta,
-            rounds=self._applied,
+            rounds=self._charges.applied,
             way=self._way(),
-            energies=np.asarray(self._energies),
+            energies=np.asarray(self._charges.energies),
             digest=digest_of(self.model),
             attacks=tuple(attacks),
             use=tuple(use),
             notes=tuple(notes),
-            seed=self._seed,
+            seed=self._charges.seed,
         )
-        self._purse.commit(found.published())
+        self._charges.purse.commit(found.published())
         return found
 
     def _gradient_round(
@@ -329,15 +305,15 @@ class Indistinguishable:
             before.check()
         changes = part.changes / len(part.inside)
         noise = self._shaped.noise(capture.gram, changes, allowed, part.indices)
-        drawn = noise.draw(self._source())
+        drawn = noise.draw(self._charges.source())
         try:
             # a gradient that is not finite may only be seen here; nothing leaves before the charge
             capture.weighted(part.inside / len(part.inside) + changes.T @ drawn)
             check_moving(self.model)
             if noise.spread > 0.0:
-                add_isotropic(self.model, noise.spread, self._source())
+                add_isotropic(self.model, noise.spread, self._charges.source())
             before.check()
-            self._charge(part.indices)
+            self._charges.charge(part.indices)
         except BaseException:
             optimizer.zero_grad(set_to_none=True)
             raise
@@ -378,32 +354,16 @@ class Indistinguishable:
         """Add noise to parameters, or to the gradient that an optimiser then steps along."""
         own = np.eye(len(indices))
         noise = self._shaped.noise(differences @ differences.T, own, allowed, indices)
-        moved = real + noise.draw(self._source()) @ differences
+        moved = real + noise.draw(self._charges.source()) @ differences
         if noise.spread > 0.0:
-            moved = moved + noise.spread * released_normal((real.size,), self._source())
-        self._charge(indices)
+            moved = moved + noise.spread * released_normal((real.size,), self._charges.source())
+        self._charges.charge(indices)
         if optimizer is None:
             write_flat(self.model, moved)
         else:
             write_gradient(self.model, moved)
             optimizer.step()
         return self._applied_round(indices, noise.energy, noise.design, None)
-
-    def _charge(self, indices: npt.NDArray[np.intp]) -> None:
-        """Count the round everywhere, on the disk too, before anything of it is applied."""
-        if self._journal is not None:
-            self._journal.check_alone()
-        self._purse.reserve()
-        if self._journal is not None:
-            if not self._charges:
-                self._journal.reserve(self._purse.numbers)
-            self._journal.charge(indices)
-        self._account.count(indices)
-        self._charges += 1
-
-    def _source(self) -> np.random.Generator | None:
-        # one stream for every charge, so that what a crash lost is never drawn again
-        return None if self._seed is None else np.random.default_rng([self._seed, self._charges])
 
     def _applied_round(
         self,
@@ -412,13 +372,9 @@ class Indistinguishable:
         design: Design | None,
         loss: float | None,
     ) -> Round:
-        self._applied += 1
-        if energy is not None:
-            self._energies.append(energy)
-        if self._journal is not None:
-            self._journal.save(self._state())
+        self._charges.apply(energy, self.model, self.optimizer)
         return Round(
-            number=self._applied,
+            number=self._charges.applied,
             loss=loss,
             taking_part=indices.size,
             energy=energy,
@@ -437,26 +393,7 @@ class Indistinguishable:
             "budgets": squared.tolist() if len(set(squared.tolist())) > 1 else float(squared[0]),
             "participations": int(participations),
             "way": self._way(),
-            "seed": self._seed,
-            "ledger": self._purse.declared(),
+            "seed": self._charges.seed,
+            "ledger": self._charges.purse.declared(),
             "about": self._about,
         }
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "rounds": self._applied,
-            "charges": self._charges,
-            "energies": list(self._energies),
-            "model": self.model.state_dict(),
-            "optimizer": None if self.optimizer is None else self.optimizer.state_dict(),
-        }
-
-    def _take_up(self, journal: Journal) -> None:
-        self._charges = journal.charges
-        if journal.charges:
-            self._purse.taken_up(journal.reserved())
-        state = journal.state()
-        if state is None:
-            return
-        restore(self.model, self.optimizer, state)
-        self._applied, self._energies = state["rounds"], list(state["energies"])

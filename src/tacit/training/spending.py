@@ -9,6 +9,7 @@ from tacit._ground.reprs import shown
 from tacit.guarantees import GaussianDP
 from tacit.releases.prepared import Book, Reserved
 from tacit.training.account import Budgets
+from tacit.training.folder import RunFolder
 
 ASSUMPTIONS = (
     "the noise of the run is given: its covariance depends on the data, so this is no differential "
@@ -75,30 +76,22 @@ class Purse:
         return [place, *(secret for secret, _, _ in self._wanted)]
 
     @property
-    def numbers(self) -> list[int]:
-        """Places in the ledger of what is reserved and not yet committed."""
-        return [held.number for held in self._reservations]
+    def entries(self) -> list[Reserved]:
+        """What is reserved and not yet committed."""
+        return list(self._reservations)
 
-    def taken_up(self, numbers: Sequence[int]) -> None:
+    def taken_up(self, folder: RunFolder) -> None:
         """Go on with what an earlier process of the same run reserved.
 
         Args:
-            numbers: its places in the ledger.
+            folder: of the run.
 
         Raises:
             ValueError: the ledger has no such release.
         """
         self._done = True
         if self._ledger is not None:
-            if len(numbers) != len(self._wanted):
-                raise ValueError(
-                    f"checkpoint: expected where {len(self._wanted)} ledger entries are, got "
-                    f"{len(numbers)}"
-                )
-            held = [
-                self._ledger.reserved(number, secret)
-                for number, (secret, _, _) in zip(numbers, self._wanted, strict=True)
-            ]
+            held = folder.reserved(self._ledger, [secret for secret, _, _ in self._wanted])
             self._reservations = [one for one in held if one.status != COMMITTED]
 
     def reserve(self) -> None:

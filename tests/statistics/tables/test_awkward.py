@@ -7,6 +7,7 @@ import io
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def stored(table: pa.Table) -> bytes:
 
 
 def database() -> bytes:
-    with sqlite3.connect(":memory:") as people:
+    with closing(sqlite3.connect(":memory:")) as people, people:
         people.execute("create table person (age, income, city)")
         rows = zip(AGES, INCOMES, CITIES, strict=True)
         people.executemany("insert into person values (?, ?, ?)", rows)

@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -40,14 +41,14 @@ def test_a_lazy_frame_is_told_to_be_collected():
 
 def test_a_locked_database_is_a_sentence(tmp_path):
     path = tmp_path / "people.db"
-    with sqlite3.connect(path) as people:
+    with closing(sqlite3.connect(path)) as people, people:
         people.execute("create table person (age)")
         people.execute("insert into person values (41)")
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("begin exclusive")
     with pytest.raises(ValueError, match="another process holds it"):
         read_query("select age from person", f"sqlite:///{path}?timeout=0.05")
-    holder.execute("rollback")
+    holder.close()
     assert read_query("select age from person", path).rows.tolist() == [[41.0]]
 
 

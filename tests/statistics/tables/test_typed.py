@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_the_same_rows_have_one_fingerprint_in_every_container(tmp_path: Path) -
         paths, expected
     )
     assert [fingerprint(frame) for frame in frames(ROWS)] == [expected] * len(frames(ROWS))
-    with sqlite3.connect(tmp_path / "rows.db") as database:
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as database, database:
         database.execute("create table t (height real, name text, member text, born integer)")
         rows = [(h, n, str(m), b) for h, n, m, b in zip(*ROWS.values(), strict=True)]
         database.executemany("insert into t values (?, ?, ?, ?)", rows)
@@ -145,7 +146,7 @@ def test_a_duckdb_query_is_read(tmp_path: Path) -> None:
 
 def test_a_query_that_fails_tells_no_values(tmp_path: Path) -> None:
     path = tmp_path / "people.db"
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("create table t (a)")
         database.execute("insert into t values ('swordfish')")
     before = path.read_bytes()

@@ -11,8 +11,9 @@ import numpy as np
 from tacit._ground.checks import Array, choice, integer, positive
 from tacit._ground.numbers import EPS
 from tacit.accounting.curves.amplification import ADD_REMOVE, REPLACE, mirrored
+from tacit.accounting.curves.construction import profile_from_curves
 from tacit.accounting.curves.discretisation import Curve
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.mechanisms.averages import Average, gaussian_average
 from tacit.accounting.mechanisms.exchanges import exchange_curve
 from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift

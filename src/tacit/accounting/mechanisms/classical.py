@@ -10,8 +10,9 @@ from scipy.special import expit
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
+from tacit.accounting.curves.construction import profile_from_curves
 from tacit.accounting.curves.discretisation import Curve
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.curves.profile import PrivacyProfile
 
 
 def laplace(sensitivity: float, scale: float) -> PrivacyProfile:

@@ -8,7 +8,8 @@ import numpy as np
 
 from tacit._ground.checks import Array, non_negative, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.curves.construction import profile_from_curves
+from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.divergences.shift import hockey_stick
 
 

@@ -10,7 +10,8 @@ from scipy.special import gammaln
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.curves.construction import profile_from_curves
+from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.mechanisms.column import ColumnCurve
 from tacit.accounting.numerics.lengths import projected_length
 from tacit.accounting.numerics.mixtures import (

@@ -11,7 +11,8 @@ from scipy.special import logsumexp
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.curves.construction import profile_from_curves
+from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.mechanisms.gaussian import gaussian
 from tacit.accounting.numerics.mixtures import ScaledBeta, SpectrumCurve, log_beta, rank_one_curve
 from tacit.accounting.numerics.quadrature import curve_pair

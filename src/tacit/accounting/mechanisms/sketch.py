@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacit._ground.checks import Array, boolean, in_interval, integer, vector
+from tacit._ground.checks import Array, boolean, in_interval, integer, positive, vector
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.curves.construction import profile_from_curves
+from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.numerics.contour import CentredLoss, log_excess
 from tacit.accounting.numerics.quadrature import RELATIVE_SLACK, SMALLEST, Curve, curve_pair
 from tacit.accounting.numerics.splits import log_worst_split
@@ -79,6 +80,64 @@ def sketch(*, rank: int, dim: int, gamma: float, both_orders: bool = True) -> Pr
         assumptions=(
             f"neighbours' covariances are stable with γ = {stability:g} {order}",
             "the columns lie in one public subspace",
+            NOT_PUBLISHED,
+        ),
+    )
+
+
+def sketch_within(*, rank: int, dim: int, lowest: float, highest: float) -> PrivacyProfile:
+    """Return the profile of a secret Gaussian sketch whose covariance ratios lie in an interval.
+
+    As ``sketch``, with l_i in [lowest, highest] in place of [1 − γ, 1 + γ]: the worst are at the
+    two ends, in the reverse direction at their inverses.
+
+    Args:
+        rank: r >= 1, columns released.
+        dim: k >= 1, how many eigenvalues of Σ'^-½ Σ Σ'^-½ may differ from 1.
+        lowest: in (0, 1].
+        highest: at least 1.
+
+    Returns:
+        The profile.
+
+    Raises:
+        ValueError: An argument is out of range.
+
+    Example:
+        >>> within = sketch_within(rank=4, dim=2, lowest=1 / 1.1, highest=1.1)
+        >>> within.advantage() <= sketch(rank=4, dim=2, gamma=0.1).advantage()
+        True
+
+    Source: pave, Theorem 3.5 and Lemma 7.6 (the whole profile in place of order 2).
+    """
+    columns = integer("rank", rank, minimum=1)
+    size = integer("dim", dim, minimum=1)
+    low = in_interval("lowest", lowest, 0.0, 1.0, open_low=True)
+    high = positive("highest", highest)
+    if high < 1.0:
+        raise ValueError(f"highest: expected a number >= 1, got {high:g}")
+    # what is nearer to 1 than this is as far as this: a wider interval bounds a narrower one
+    up, down = max(high - 1.0, SMALLEST_GAMMA), min(low - 1.0, -SMALLEST_GAMMA)
+    forward, reverse = (up, down), (-down / (1.0 + down) * (1 + 4 * EPS), -up / (1.0 + up))
+    ahead, back = curve_pair(
+        _worst_vertex(columns, size, forward), _worst_vertex(columns, size, reverse)
+    )
+
+    def renyi(orders: Array) -> Array:
+        terms = [
+            np.maximum(*(_renyi(orders, excess) for excess in ends)) for ends in (forward, reverse)
+        ]
+        return np.asarray(columns * size * np.max(terms, axis=0) * (1 + 4 * EPS))
+
+    return profile_from_curves(
+        ahead,
+        back,
+        name=f"sketch of {columns} columns, {size} ratios in [{low:g}, {high:g}]",
+        renyi=renyi,
+        source="pave, Theorem 3.5 and Lemma 7.6, by contour integration",
+        assumptions=(
+            f"at most {size} covariance ratios of neighbours differ from 1, all in [{low:g}, "
+            f"{high:g}]",
             NOT_PUBLISHED,
         ),
     )

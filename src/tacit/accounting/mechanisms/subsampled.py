@@ -17,8 +17,9 @@ from tacit.accounting.curves.amplification import (
     mirrored,
     scaled_up,
 )
+from tacit.accounting.curves.construction import profile_from_curves
 from tacit.accounting.curves.discretisation import Curve
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift
 
 MOST_TERMS = 4096

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.account.answer import Mechanism, Output, Rival, answer, shortened
+from tacit.cli.account.answer import Mechanism, Output, answer
+from tacit.cli.account.rivals import guessed_noise, projection_rivals
 from tacit.cli.options import grouped
 
 app = typer.Typer(
@@ -126,7 +127,7 @@ def subsampled_gaussian(
         noise_multiplier,
         settings,
         lambda noise: profile(sampling_rate, noise, steps, neighbours),
-        start=lambda target, failure: _guessed_noise(settings, target, failure),
+        start=lambda target, failure: guessed_noise(settings, target, failure),
     )
     answer(mechanism, output)
 
@@ -167,7 +168,7 @@ def random_allocation(
             epochs=epochs,
             neighbours=neighbours,
         ),
-        start=lambda target, failure: _guessed_noise(likened, target, failure),
+        start=lambda target, failure: guessed_noise(likened, target, failure),
     )
     answer(mechanism, output)
 
@@ -260,9 +261,9 @@ def noisy_projection(
         ),
         # a projection captures about r/d of a difference's energy
         start=lambda target, failure: (
-            _guessed_noise(settings, target, failure) * math.sqrt(min(rank / dim, 1.0))
+            guessed_noise(settings, target, failure) * math.sqrt(min(rank / dim, 1.0))
         ),
-        rivals=lambda noise, target, failure: _projection_rivals(settings, noise, target, failure),
+        rivals=lambda noise, target, failure: projection_rivals(settings, noise, target, failure),
     )
     answer(mechanism, output)
 
@@ -317,7 +318,7 @@ def projected_plus_noise(
             )
             * steps
         ),
-        start=lambda target, failure: length * _guessed_noise(whole, target, failure),
+        start=lambda target, failure: length * guessed_noise(whole, target, failure),
     )
     answer(mechanism, output)
 
@@ -356,61 +357,3 @@ def sketch(
         ),
     )
     answer(mechanism, output)
-
-
-def _projection_rivals(
-    settings: dict[str, Any], noise: float, epsilon: float, delta: float
-) -> list[Rival]:
-    """What the published accounting and DP-SGD without a projection need for the same promise."""
-    from tacit.accounting.published import lora_theorem_5_multiplier
-
-    dim, rank = settings["dim"], settings["rank"]
-    plain = _plain_noise(settings, epsilon, delta)
-    # s² n d ((d + 1)/r + 1) beside σ² n d: E M² = ((d + 1)/r + 1) I
-    energy = (noise / plain) ** 2 * ((dim + 1) / rank + 1)
-    found = [
-        Rival(
-            "plain_noise_multiplier",
-            "DP-SGD",
-            plain,
-            f"{shortened(plain)} without a projection; the noise projected here has "
-            f"{energy:.2f} times that energy, and the projection adds its own variance",
-        )
-    ]
-    if rank < dim and delta > 0:
-        claimed = lora_theorem_5_multiplier(
-            dim=dim,
-            rank=rank,
-            sampling_rate=settings["sampling_rate"],
-            steps=settings["steps"],
-            epsilon=epsilon,
-            delta=delta,
-            difference_rank=settings["difference_rank"] or 1,
-            neighbours=settings["neighbours"],
-        )
-        words = f"noise multiplier {shortened(claimed)}, {claimed / noise:.2f} times as much"
-        found.insert(0, Rival("published_noise_multiplier", "published", claimed, words))
-    return found
-
-
-def _plain_noise(settings: dict[str, Any], epsilon: float, delta: float) -> float:
-    from tacit.accounting import least_noise, subsampled_gaussian
-
-    rate, steps, neighbours = (settings[k] for k in ("sampling_rate", "steps", "neighbours"))
-    return least_noise(
-        lambda noise: subsampled_gaussian(rate, noise, steps, neighbours),
-        epsilon=epsilon,
-        delta=delta,
-        start=_guessed_noise(settings, epsilon, delta),
-    )
-
-
-def _guessed_noise(settings: dict[str, Any], epsilon: float, delta: float) -> float:
-    """The central limit q √(T (e^{1/σ²} − 1)) of the composed distance, solved for σ."""
-    from tacit.divergences import shift_distance
-
-    distance = float(shift_distance(("hockey-stick", epsilon), delta))
-    effort = settings["sampling_rate"] * math.sqrt(max(settings["steps"], 1))
-    if distance == 0 or effort <= 0:
-        return 1.0
-    return 1 / math.sqrt(math.log1p((distance / effort) ** 2))

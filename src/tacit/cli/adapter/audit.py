@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from tacit.cli.adapter.flags import DATA, MODEL, AdapterFlags, digest_of
-from tacit.cli.console import command_line, line
+from tacit.cli.console import line
 from tacit.cli.options import grouped
-from tacit.cli.publishing import Destination
+from tacit.cli.publishing import Destination, tell_release
 
 
 @grouped
@@ -26,14 +26,8 @@ def audit(
     the certified ε, and a certificate that it passes is wrong.
     """
     from tacit.adapters import audit_adapter, load_pretrained
-    from tacit.cli.training.telling import tell
     from tacit.ledger.notions import APPROXIMATE_DP
-    from tacit.releases import Provenance
 
-    if flags.ledger is not None or flags.dry_run:
-        raise ValueError(
-            "--ledger, --dry-run: expected neither for an audit, which releases nothing"
-        )
     method = flags.chosen()
     destination = Destination.checked(flags, data, None, spends=APPROXIMATE_DP)
     loaded = load_pretrained(model, device=flags.device)
@@ -43,13 +37,9 @@ def audit(
         loaded.network, rows, method,
         canaries=canaries, held_out=apart, task=loaded.task, **flags.settings(count),
     )  # fmt: skip
-    destination.store(
-        release,
-        Provenance.capture(
-            command_line(), data_name=data, data_fingerprint=digest_of(rows), data_rows=count
-        ),
-    )
+    told = destination.provenance_of(data, fingerprint=digest_of(rows), rows=count)
+    destination.store(release, told)
     line(destination.json.console, "data", f"{count:,} records and {canaries} canaries")
     for note in release.notes[-2:]:
         line(destination.json.console, "audit", note)
-    tell(destination, release, None)
+    tell_release(destination, release)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.adapter.flags import DATA, MODEL, AdapterFlags, digest_of
-from tacit.cli.console import command_line, line
+from tacit.cli.adapter.flags import DATA, MODEL, FitFlags, digest_of
+from tacit.cli.console import line
 from tacit.cli.options import grouped
-from tacit.cli.publishing import Destination, tell_prepared
+from tacit.cli.publishing import Destination, tell_prepared, tell_release
 
 
 @grouped
@@ -28,7 +28,7 @@ def fit(
         bool,
         typer.Option("--unprotected", help="Write an adapter without noise, not to be published."),
     ] = False,
-    flags: AdapterFlags,
+    flags: FitFlags,
 ) -> None:
     """Fine-tune an adapter so that whether any one record was learned from cannot be told beyond ε.
 
@@ -37,9 +37,7 @@ def fit(
     loaded again before this returns.
     """
     from tacit.adapters import load_pretrained, prepare_adapter
-    from tacit.cli.training.telling import tell
     from tacit.ledger.notions import APPROXIMATE_DP
-    from tacit.releases import Provenance
 
     method = flags.chosen()
     destination = Destination.checked(
@@ -59,14 +57,7 @@ def fit(
         return
     destination = destination.opened()
     release = destination.draw(prepared)
-    provenance = Provenance.capture(
-        command_line(),
-        data_name=data,
-        data_fingerprint=digest_of(rows),
-        data_rows=count,
-        secret=destination.secret,
-        ledger=None if destination.ledger is None else destination.ledger.location,
-    )
-    destination.store(release, provenance)
+    told = destination.provenance_of(data, fingerprint=digest_of(rows), rows=count)
+    destination.store(release, told)
     line(destination.json.console, "data", f"{count:,} records to learn from")
-    tell(destination, release, prepared.session.save)
+    tell_release(destination, release, prepared.session.save)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.publishing import Drawing
+from tacit.cli.publishing import Drawing, Telling
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ MEASURED = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdapterFlags(Drawing):
+class AdapterFlags(Telling):
     """Method, budget, loop and records of a fine-tuning run."""
 
     method: Annotated[
@@ -83,11 +83,6 @@ class AdapterFlags(Drawing):
     micro_batch: Annotated[int, typer.Option(help="Records in one forward pass.")] = 32
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for the passes.")] = "float32"
     device: Annotated[str, typer.Option(help="Where it computes.")] = "cpu"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ledger is not None and self.secret is None:
-            raise ValueError("--secret: expected the name that --ledger counts under, got none")
 
     def chosen(self) -> Method:
         """Return the method asked for."""
@@ -141,6 +136,16 @@ class AdapterFlags(Drawing):
             share = integer("--records", self.most, minimum=1) / len(rows["input_ids"])
             rows = rows if share >= 1.0 else kept_apart(rows, share, order=1)[1]
         return rows, apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitFlags(AdapterFlags, Drawing):
+    """The same, and what pays for a run that is released."""
+
+    def __post_init__(self) -> None:
+        Drawing.__post_init__(self)
+        if self.ledger is not None and self.secret is None:
+            raise ValueError("--secret: expected the name that --ledger counts under, got none")
 
 
 def digest_of(rows: dict[str, torch.Tensor]) -> str:

@@ -24,7 +24,7 @@ from tacit.cli.hidden.reading import Reader
 from tacit.cli.hidden.recorded import content_digest
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import check_distinct, json_output, new_file
-from tacit.cli.publishing import Destination, Outlet, tell_prepared
+from tacit.cli.publishing import Destination, Paying, tell_prepared
 
 if TYPE_CHECKING:
     from tacit.hidden_states.codebooks.codecs import Codec
@@ -157,7 +157,7 @@ def encode(
     ] = 1,
     column: Column = None,
     *,
-    outlet: Outlet,
+    outlet: Paying,
     reader: Reader,
 ) -> None:
     """Write one code for every vector or prompt, with what is certified of them in the file."""

@@ -31,6 +31,7 @@ from tacit.compute import progress_reports
 from tacit.text import percent_up
 
 if TYPE_CHECKING:
+    from tacit.hidden_states.geometry.estimation import Geometry
     from tacit.hidden_states.origin import Origin
 
 app = typer.Typer(
@@ -84,6 +85,7 @@ def geometry(
     line(console, "energy", f"{result.energy:.1%} in the {result.rank} leading directions")
     line(console, "coupling", f"{result.coupling:.2f} (1 for a random subspace)")
     line(console, "gain", f"{result.mahalanobis_gain:.2f} against a Mahalanobis attacker")
+    line(console, "signal", _signal(result))
     for note in result.notes:
         line(console, "note", note)
 
@@ -267,7 +269,8 @@ def codebook(
     counts = {"bank": bank, "calibration": calibration, "held_out": 2}
     found, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states.audit.cell_points import CodeTrial
-    from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
+    from tacit.hidden_states.audit.laboratory import Laboratory
+    from tacit.hidden_states.audit.sizes import Sizes
     from tacit.hidden_states.codebooks.membership import calibration_membership
 
     sizes = Sizes(prompts=2, generated=0, least_cell=least_cell)
@@ -312,6 +315,13 @@ def codebook(
         f"fresh ones with an AUC of {told.roc.auc:.2f} [{low:.2f}, {high:.2f}], so fit on public "
         f"texts; {told.exact} states are codewords",
     )
+
+
+def _signal(found: Geometry) -> str:
+    free = ""
+    if found.fisher_rank < found.width:
+        free = f", {found.least_signal_ridged:.3g} where no direction is free to noise"
+    return f"M* = {found.least_signal:.3g} is the least tr(S Σ⁻¹) at one nat{free}"
 
 
 def _write_states(path: str, states: Any, origin: Origin) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from tacit._ground.checks import integer
 from tacit.cli.options import grouped
-from tacit.cli.publishing import Destination, Drawing, tell_prepared
+from tacit.cli.publishing import Attacking, Destination, tell_prepared
 from tacit.cli.statistic.asked import (
     Asked,
     Query,
@@ -64,7 +64,7 @@ def statistic(
         str | None,
         typer.Option(help="HTML to publish beside the numbers: no diagnostics, fit for print."),
     ] = None,
-    drawing: Drawing,
+    drawing: Attacking,
 ) -> None:
     """Release a statistic of a table with designed noise, a guarantee and a measured attack.
 

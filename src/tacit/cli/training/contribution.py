@@ -8,9 +8,9 @@ import typer
 
 from tacit.cli.options import grouped
 from tacit.cli.output import new_file
-from tacit.cli.publishing import Destination, tell_prepared, tell_table
+from tacit.cli.publishing import Destination, tell_prepared, tell_release, tell_table
 from tacit.cli.tables import Category, Data, Missing, TableFlags
-from tacit.cli.training.flags import TrainingFlags
+from tacit.cli.training.flags import ShapedFlags
 
 if TYPE_CHECKING:
     from tacit.cli.training.tabular import Problem
@@ -51,14 +51,13 @@ def contribution(
     attacked: Annotated[
         int, typer.Option(help="Runs with, and as many without, for the attack.")
     ] = 20,
-    flags: TrainingFlags,
+    flags: ShapedFlags,
 ) -> None:
     """Train a classifier of a table so that no source moves it beyond its budget.
 
     What each source does to the held-out likelihood is measured by training again without it.
     """
     from tacit.cli.training.tabular import problem_of, save_model
-    from tacit.cli.training.telling import tell
     from tacit.ledger.notions import GAUSSIAN_DP
     from tacit.training import prepare_contribution
 
@@ -100,7 +99,7 @@ def contribution(
         save_model(saved, problem)
     destination.store(release, destination.provenance(table))
     tell_table(destination.json.console, table)
-    tell(destination, release, saved)
+    tell_release(destination, release, saved)
 
 
 def _undeclared(names: tuple[str, ...], category: list[str] | None) -> list[str]:

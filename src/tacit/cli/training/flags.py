@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.publishing import Drawing
+from tacit.cli.publishing import Attacking
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingFlags(Drawing):
+class TrainingFlags(Attacking):
     """Budget, loop and destination of a training run."""
 
     epsilon: Annotated[
@@ -27,13 +27,6 @@ class TrainingFlags(Drawing):
     rate: Annotated[
         float | None, typer.Option(help="Learning rate; the command's own when left out.")
     ] = None
-    gram: Annotated[
-        str,
-        typer.Option(
-            help="What shapes the noise: the inner products of all gradients (exact), of the last "
-            "layer's (forward), or none."
-        ),
-    ] = "exact"
     noise: Annotated[
         str, typer.Option(help="optimal, or isotropic of the same certificate, to compare with.")
     ] = "optimal"
@@ -53,3 +46,16 @@ class TrainingFlags(Drawing):
     def written(self) -> dict[str, str | None]:
         """Return what is written beside the release, by flag."""
         return {"--save": self.save, "--checkpoint": self.checkpoint}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapedFlags(TrainingFlags):
+    """The same, where what shapes the noise can be chosen."""
+
+    gram: Annotated[
+        str,
+        typer.Option(
+            help="What shapes the noise: the inner products of all gradients (exact), of the last "
+            "layer's (forward), or none."
+        ),
+    ] = "exact"

@@ -17,9 +17,6 @@ import numpy.typing as npt
 
 from tacit._ground.checks import integer
 from tacit._ground.files import atomic_stream, read_bytes
-from tacit.cli.console import command_line
-from tacit.cli.publishing import Destination
-from tacit.releases import Provenance
 from tacit.training import LabelledImages, pretrain, small_network
 
 if TYPE_CHECKING:
@@ -204,18 +201,6 @@ def _model(named: str | None, channels: int, classes: int) -> torch.nn.Module:
     if not isinstance(made, Module):
         raise ValueError(f"--model: expected a torch.nn.Module, got {type(made).__name__}")
     return made
-
-
-def provenance(path: str, problem: ImageProblem, destination: Destination) -> Provenance:
-    """Return how the release is made."""
-    return Provenance.capture(
-        command_line(),
-        data_name=path,
-        data_fingerprint=problem.fingerprint,
-        data_rows=len(problem.data),
-        secret=destination.secret,
-        ledger=None if destination.ledger is None else destination.ledger.location,
-    )
 
 
 def save_model(path: Path, problem: ImageProblem) -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.console import command_line, line
+from tacit.cli.console import line
 from tacit.cli.options import grouped
-from tacit.cli.publishing import Destination, tell_prepared
-from tacit.cli.training.flags import TrainingFlags
+from tacit.cli.publishing import Destination, tell_prepared, tell_release
+from tacit.cli.training.flags import ShapedFlags
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,7 @@ def memorisation(
     samples: Annotated[
         int, typer.Option(help="Secrets drawn for each canary, and as many uniform ones.")
     ] = 32,
-    flags: TrainingFlags,
+    flags: ShapedFlags,
 ) -> None:
     """Fine-tune a language model so that no canary and no sequence of L tokens moves it beyond ε.
 
@@ -62,10 +62,8 @@ def memorisation(
     those in and on those that a coin left out, and what the certificate allows is told beside it.
     """
     from tacit._ground.checks import choice
-    from tacit.cli.training.telling import tell
     from tacit.ledger.notions import GAUSSIAN_DP
     from tacit.models.small.storage import check_new_folder, save_model
-    from tacit.releases import Provenance
 
     way = choice("--optimizer", optimizer, ("adam", "sgd"))
     rate = RATES[way] if flags.rate is None else flags.rate
@@ -85,17 +83,10 @@ def memorisation(
     release = destination.draw(prepared)
     if saved is not None:
         save_model(saved, loaded.network, loaded.tokenizer, {"trained": release.title})
-    provenance = Provenance.capture(
-        command_line(),
-        data_name=texts or INSTALLED,
-        data_fingerprint=digest,
-        data_rows=len(learned),
-        secret=destination.secret,
-        ledger=None if destination.ledger is None else destination.ledger.location,
-    )
-    destination.store(release, provenance)
+    told = destination.provenance_of(texts or INSTALLED, fingerprint=digest, rows=len(learned))
+    destination.store(release, told)
     line(destination.json.console, "data", f"{len(learned):,} sequences of {length} tokens")
-    tell(destination, release, saved)
+    tell_release(destination, release, saved)
 
 
 def _sequences(
@@ -125,7 +116,7 @@ def _prepared(
     loaded: LanguageModel,
     learned: torch.Tensor,
     unseen: torch.Tensor,
-    flags: TrainingFlags,
+    flags: ShapedFlags,
     way: str,
     rate: float,
     **asked: Any,

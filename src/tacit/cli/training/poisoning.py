@@ -9,7 +9,7 @@ import typer
 from tacit.cli.console import line
 from tacit.cli.options import grouped
 from tacit.cli.output import new_file
-from tacit.cli.publishing import Destination, tell_prepared
+from tacit.cli.publishing import Destination, tell_prepared, tell_release
 from tacit.cli.training.flags import TrainingFlags
 
 RATE, PASSES, BATCH = 0.05, 1, 400
@@ -68,15 +68,12 @@ def poisoning(
     attack success are measured with and without noise.
     """
     from tacit._ground.checks import choice
-    from tacit.cli.training.images import problem_of, provenance, save_model
-    from tacit.cli.training.telling import tell
+    from tacit.cli.training.images import problem_of, save_model
     from tacit.ledger.notions import GAUSSIAN_DP
     from tacit.training import blended, low_frequency, prepare_poisoning
     from tacit.training.poisoning.triggers import TRIGGERS
 
     wanted = choice("--trigger", trigger, TRIGGERS)
-    if flags.gram != "exact":
-        raise ValueError(f"--gram: expected exact beside aggregated gradients, got {flags.gram!r}")
     destination = Destination.checked(flags, data, None, spends=GAUSSIAN_DP, others=flags.written())
     saved = new_file("--save", flags.save, flags.force)
     rate = RATE if flags.rate is None else flags.rate
@@ -114,6 +111,7 @@ def poisoning(
     release = destination.draw(prepared)
     if saved is not None:
         save_model(saved, problem)
-    destination.store(release, provenance(data, problem, destination))
+    told = destination.provenance_of(data, fingerprint=problem.fingerprint, rows=len(problem.data))
+    destination.store(release, told)
     line(destination.json.console, "data", problem.told)
-    tell(destination, release, saved)
+    tell_release(destination, release, saved)

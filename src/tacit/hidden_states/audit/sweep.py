@@ -25,7 +25,7 @@ from tacit.hidden_states.audit.attackers import USUAL, Attacker, read_attacker
 from tacit.hidden_states.audit.catalogue import read_mechanism
 from tacit.hidden_states.audit.guessers import Guesser, guessed, read_guesser
 from tacit.hidden_states.audit.guesses import GuessPoint
-from tacit.hidden_states.audit.laboratory import Laboratory, Sizes
+from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Rows, Setting, Trial
 from tacit.hidden_states.audit.points import (
     DEFAULT_READINGS,
@@ -34,6 +34,7 @@ from tacit.hidden_states.audit.points import (
     Table,
     proven,
 )
+from tacit.hidden_states.audit.sizes import Sizes
 from tacit.models.language import LanguageModel
 from tacit.models.passes import Passes
 from tacit.models.texts.prefixes import Prefixes

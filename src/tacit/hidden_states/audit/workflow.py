@@ -19,10 +19,10 @@ from tacit.hidden_states.audit.guessers import (
     guessed,
     read_guesser,
 )
-from tacit.hidden_states.audit.laboratory import Sizes
 from tacit.hidden_states.audit.mechanisms import Mechanism
 from tacit.hidden_states.audit.points import DEFAULT_READINGS
 from tacit.hidden_states.audit.recommendation import Wish, recommend
+from tacit.hidden_states.audit.sizes import Sizes
 from tacit.hidden_states.audit.sweep import Announce, Bench, sweep
 from tacit.hidden_states.origin import Origin
 from tacit.models.language import LanguageModel

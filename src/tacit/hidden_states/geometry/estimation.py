@@ -11,6 +11,7 @@ from tacit._ground.checks import Array, RandomSource, choice, generator, integer
 from tacit._ground.frozen import frozen, read_only
 from tacit._ground.reprs import short_repr
 from tacit.hidden_states.geometry.fisher import Fisher, fisher_information
+from tacit.hidden_states.geometry.least_signal import least_signal
 from tacit.hidden_states.geometry.spread import spread_of_differences, spread_of_directions
 from tacit.linalg import bures_fidelity, default_tolerance, eigh_psd, generalized_eigh
 from tacit.models.continuation import Continuation
@@ -53,10 +54,14 @@ class Geometry:
         mahalanobis_gain: G_Mah = 1/fidelity², the least tr(S Σ⁻¹) relative to isotropic noise's.
         fidelity: ``tr (ρ_F^½ ρ_S ρ_F^½)^½`` of F_λ and S_λ at trace 1.
         projector_bound: what G_Mah is at least, by E_k and tr(P S) alone.
+        least_signal: M* = ``(tr (F^½ S F^½)^½)²/2``, the least tr(S Σ⁻¹) at one nat, of F without
+            the ridge and of raw differences, whatever ``difference_scale`` is: with the whole F it
+            is the same in all coordinates, as G_Mah is not.
+        least_signal_ridged: M* where no direction is free to noise; at least ``least_signal``.
         ridge: λ, relative to the mean eigenvalue, on both F and S.
         notes: where n is too small for what is asked.
 
-    Source: hidden-state, Sec. 3, App. A.5, G, H, Prop. 7, 8, Thm 16, 17, Eq. 3, 22.
+    Source: hidden-state, Sec. 3, App. A.5, G, H, Prop. 7, 8, 24, Thm 16, 17, Eq. 3, 21, 22.
     """
 
     layer: int
@@ -83,6 +88,8 @@ class Geometry:
     mahalanobis_gain: float
     fidelity: float
     projector_bound: float
+    least_signal: float
+    least_signal_ridged: float
     ridge: float
     notes: tuple[str, ...]
 
@@ -232,6 +239,8 @@ def _summary(
     level = np.trace(ridged_spread) / np.trace(ridged)
     fidelity = bures_fidelity(ridged / np.trace(ridged), ridged_spread / np.trace(ridged_spread))
     effective = int(np.searchsorted(energies, ENERGY)) + 1
+    raw = spread if difference_scale == "raw" else spread_of_differences(measured.states)
+    signal = least_signal(measured.dense, raw, ridge=ridge)
     return Geometry(
         layer=layer,
         prefixes=len(measured.states),
@@ -257,6 +266,8 @@ def _summary(
         mahalanobis_gain=fidelity**-2,
         fidelity=fidelity,
         projector_bound=_projector_bound(_share(basis, ridged), _share(basis, ridged_spread)),
+        least_signal=signal.value,
+        least_signal_ridged=signal.ridged,
         ridge=ridge,
         notes=_notes(measured, fisher_rank, rank, own, crossed, equal_pairs),
     )
@@ -310,7 +321,8 @@ def _notes(
         cause = f", for it sums {measured.terms} gradients" if measured.terms < width else ""
         notes.append(
             f"F has rank {fisher_rank} of {width}{cause}: along the rest it puts no price on "
-            "noise, and designs that invert it use the ridge"
+            "noise, and designs that invert it use the ridge; M* takes noise there as free, so "
+            "least_signal may be too small: least_signal_ridged takes none as free"
         )
     if measured.full and count < 10 * width:
         notes.append(

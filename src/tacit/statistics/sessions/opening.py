@@ -16,7 +16,8 @@ from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.pairs import Pairing, nearest
 from tacit.statistics.promises import Declared, refuse
 from tacit.statistics.rows.workflow import chosen_pairing, group_size
-from tacit.statistics.sessions.asked import ByPairs, OfDraw, OfTable, Promise
+from tacit.statistics.sessions.asked import ByPairs, OfTable, Promise
+from tacit.statistics.sessions.draws import OfDraw
 from tacit.statistics.sessions.kept import Kept
 from tacit.statistics.strength import Strength
 

@@ -110,9 +110,9 @@ def read_query(
         ValueError: no such database, a query that fails or returns nothing; and as ``read_table``.
 
     Example:
-        >>> import pathlib, sqlite3, tempfile
+        >>> import contextlib, pathlib, sqlite3, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.db"
-        >>> with sqlite3.connect(path) as people:
+        >>> with contextlib.closing(sqlite3.connect(path)) as people, people:
         ...     _ = people.execute("create table person (age, name)")
         ...     _ = people.execute("insert into person values (41, 'ann'), (17, 'bob')")
         >>> read_query("select age from person where age > 18", path).rows.tolist()

@@ -1,0 +1,1 @@
+"""What the study of specifications shares: tasks, learnwares, baselines, reuse, figure and page."""

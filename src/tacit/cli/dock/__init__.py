@@ -1,0 +1,1 @@
+"""``tacit dock``: keep learnwares, find one by the specification of a task."""

@@ -1,0 +1,71 @@
+"""Labelled records of a file: pictures or vectors of an .npz, texts of a table."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit._ground.files import read_bytes
+from tacit._ground.reprs import shown
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """What a file holds.
+
+    Attributes:
+        inputs: as a backbone reads them.
+        targets: (n,) labels, or (n, K) numbers by class.
+        fingerprint: SHA-256 of the file.
+    """
+
+    inputs: Any
+    targets: Any
+    fingerprint: str
+
+
+def read_records(path: str, inputs: str, targets: str) -> Records:
+    """Return the records of an .npz (arrays by name) or of a table (columns by name).
+
+    Args:
+        path: ``.npz``, ``.csv``, ``.csv.gz``, ``.jsonl`` or ``.jsonl.gz``.
+        inputs: name of the array of inputs, or of the column of texts.
+        targets: name of the labels; in an .npz also of (n, K) numbers by class.
+
+    Raises:
+        ValueError: no such file, array or column, or arrays of different length.
+    """
+    from tacit.adapters.tables import KINDS, read_table
+
+    content = read_bytes("data", path)
+    fingerprint = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    if path.endswith(KINDS):
+        rows = read_table(Path(path), (inputs, targets))
+        return Records([row[0] for row in rows], [row[1] for row in rows], fingerprint)
+    if not path.endswith(".npz"):
+        raise ValueError(
+            f"data: expected an .npz or a table ({', '.join(KINDS)}), got {shown(path)}"
+        )
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as held:
+            missing = [name for name in (inputs, targets) if name not in held.files]
+            if missing:
+                raise ValueError(
+                    f"data: expected an array {missing[0]!r} in {path}, got {shown(held.files)}"
+                )
+            found, labels = held[inputs], held[targets]
+    except (zipfile.BadZipFile, EOFError, OSError, KeyError):
+        raise ValueError(f"data: cannot read {path}: it is no .npz, or is damaged") from None
+    except ValueError as error:
+        raise ValueError(
+            str(error) if str(error).startswith("data: ") else f"data: cannot read {path}"
+        ) from None
+    if found.ndim == 0 or labels.ndim == 0 or len(found) != len(labels):
+        raise ValueError(f"data: expected {inputs!r} and {targets!r} of one length in {path}")
+    return Records(found, labels, fingerprint)

@@ -1,0 +1,5 @@
+"""Keep learnwares, and find one by the specification of a task."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,0 +1,79 @@
+"""The application of a dock: routes, limits and refusals around a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from tacit import __version__
+from tacit.dock.api import problems
+from tacit.dock.api.guard import Guard, write
+from tacit.dock.api.learnwares import router as learnwares
+from tacit.dock.api.rates import Rates
+from tacit.dock.api.searching import router as searching
+from tacit.dock.api.shapes import ProblemShape
+from tacit.dock.api.state import Dock
+from tacit.dock.pages.mounting import mount
+from tacit.dock.search.index import Index
+from tacit.dock.settings import Settings
+from tacit.dock.store import Store
+
+DESCRIPTION = (
+    "Learnwares: models with a specification of what they can do and a statement of what the "
+    "specification tells about their data. Every refusal is an RFC 9457 problem."
+)
+
+
+def application(store: Store, settings: Settings) -> FastAPI:
+    """Return the application: as `tacit.dock.create_application`."""
+    index = Index(
+        store,
+        settings.index,
+        lambda name, error: write("unreadable", learnware=name, error=error),
+    )
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        del app
+        removed = await run_in_threadpool(store.collect)
+        await run_in_threadpool(index.refresh)
+        write("started", orphans_removed=removed, index=index.status())
+        yield
+        write("stopped")
+
+    app = FastAPI(
+        title="Tacit dock",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        # their pages would load scripts from elsewhere
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+    )
+    app.state.dock = Dock(store, settings, index, Rates(settings.requests_per_minute))
+    problems.install(app)
+    app.include_router(learnwares)
+    app.include_router(searching)
+    mount(app)
+    _describe(app)
+    app.add_middleware(Guard, concurrency=settings.concurrency)
+    return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Add what a refusal looks like to the description, which every path refers to."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        told = described()
+        schemas = told.setdefault("components", {}).setdefault("schemas", {})
+        schemas["Problem"] = ProblemShape.model_json_schema()
+        return told
+
+    app.openapi = openapi  # type: ignore[method-assign]

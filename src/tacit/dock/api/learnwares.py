@@ -1,0 +1,318 @@
+"""Submit, list, show, fetch, revise and withdraw learnwares."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, BinaryIO
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from tacit.dock.api.access import Developer, Reader
+from tacit.dock.api.bodies import received_form
+from tacit.dock.api.problems import Json
+from tacit.dock.api.shapes import ListShape, RecordShape, SubmissionShape, problems
+from tacit.dock.api.state import Dock, dock_of
+from tacit.dock.errors import RefusedError
+from tacit.dock.records import QUARANTINED, WITHDRAWN, Filters, Learnware
+from tacit.dock.submissions import DIGESTS, Submission, body_digest, examine
+from tacit.dock.texts import check_text
+
+router = APIRouter(prefix="/v1/learnwares", tags=["learnwares"])
+
+IDENTIFIER = re.compile(r"[0-9a-f]{32}")
+REVISION = re.compile(r"sha256:[0-9a-f]{64}")
+KEY = re.compile(r"[\x21-\x7e]{1,200}")
+CHUNK = 1 << 20
+LONGEST_REASON, LONGEST_FILTER = 500, 100
+FORM: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["specification", "card"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "specification": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "Of a model, as Specification.save writes it.",
+                        },
+                        "card": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "Markdown below a YAML head with a title.",
+                            "example": "---\ntitle: Digits 0 to 4\ntags: [mnist]\n---\nA net.\n",
+                        },
+                        "model": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "A safetensors file; it is never run.",
+                        },
+                        "release": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "JSON of the release that the specification is.",
+                        },
+                        **{
+                            name: {
+                                "type": "string",
+                                "description": "sha256: and 64 hexadecimal digits.",
+                            }
+                            for name in DIGESTS
+                        },
+                    },
+                }
+            }
+        },
+    }
+}
+BYTES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file; its ETag is its SHA-256.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    },
+    304: {"description": "The file is the one that is known."},
+}
+Filter = Annotated[str | None, Query(max_length=LONGEST_FILTER)]
+Wanted = Annotated[str | None, Query(description="A revision of its history.", max_length=100)]
+NoneMatch = Annotated[str | None, Header()]
+
+
+def filters_of(
+    tag: str | None, modality: str | None, developer: str | None, guarantee: str | None
+) -> Filters:
+    """Return what a request is narrowed to.
+
+    Raises:
+        RefusedError: a filter holds what no text of a record holds (422).
+    """
+    given = {"tag": tag, "modality": modality, "developer": developer, "guarantee": guarantee}
+    # a field of a form that is left empty asks for nothing
+    return Filters(**{k: check_text(k, v) if v else None for k, v in given.items()})
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=SubmissionShape,
+    responses=problems(400, 408, 409, 413, 415),
+    openapi_extra=FORM,
+)
+async def submit(
+    request: Request,
+    developer: Developer,
+    idempotency_key: Annotated[str | None, Header(description="Any text of your own.")] = None,
+) -> Response:
+    """Submit a learnware; the same answer again for the same Idempotency-Key and body."""
+    dock = dock_of(request)
+    key = idempotency_key or ""
+    if not KEY.fullmatch(key):
+        raise RefusedError(400, "Idempotency-Key: expected 1 to 200 printable ASCII characters")
+    async with received_form(request, dock.store.blobs, dock.settings) as form:
+
+        def work() -> dict[str, Any]:
+            replayed = dock.store.replay(developer, key, body_digest(form.uploads))
+            if replayed is not None:
+                return replayed
+            made = examine(form.uploads, form.digests, dock.settings)
+            return dock.store.submit(made, developer, key, dock.settings)
+
+        answer = await run_in_threadpool(work)
+    return Json(answer, 201, headers=_places(answer))
+
+
+@router.put(
+    "/{identifier}",
+    response_model=SubmissionShape,
+    responses=problems(403, 404, 408, 409, 410, 412, 413, 415, 428),
+    openapi_extra=FORM,
+)
+async def revise(
+    request: Request,
+    identifier: str,
+    developer: Developer,
+    if_match: Annotated[
+        str | None, Header(description="The revision that you have seen last, in quotes.")
+    ] = None,
+) -> Response:
+    """Give your own learnware a new content; its history keeps the old ones."""
+    dock = dock_of(request)
+    found = await run_in_threadpool(known, dock, identifier)
+    if found.developer != developer:
+        raise RefusedError(403, "this learnware is another developer's")
+    if if_match is None:
+        raise RefusedError(428, "If-Match: expected the revision that you have seen last")
+    expected = if_match.strip().strip('"')
+    async with received_form(request, dock.store.blobs, dock.settings) as form:
+
+        def work() -> dict[str, Any]:
+            made: Submission = examine(form.uploads, form.digests, dock.settings)
+            return dock.store.revise(identifier, expected, made, developer, dock.settings)
+
+        answer = await run_in_threadpool(work)
+    return Json(answer, 200, headers=_places(answer))
+
+
+@router.get("", response_model=ListShape, responses=problems())
+def listing(
+    request: Request,
+    reader: Reader,
+    cursor: Annotated[str | None, Query(max_length=100)] = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 50,
+    tag: Filter = None,
+    modality: Filter = None,
+    developer: Filter = None,
+    guarantee: Filter = None,
+) -> Response:
+    """List learnwares, the newest first; `next` is the cursor of the page after."""
+    del reader
+    filters = filters_of(tag, modality, developer, guarantee)
+    page = dock_of(request).store.learnwares(filters, cursor=cursor, limit=limit)
+    items = [held.summary() for held in page.items]
+    return Json({"items": items, "next": page.next})
+
+
+@router.get(
+    "/{identifier}",
+    response_model=RecordShape,
+    responses={
+        **problems(404, 410),
+        304: {"description": "The newest revision is the one that is known."},
+    },
+)
+def show(
+    request: Request, identifier: str, reader: Reader, if_none_match: NoneMatch = None
+) -> Response:
+    """Show a learnware with its card, guarantees and history."""
+    del reader
+    found = present(dock_of(request), identifier)
+    # status and card are those of a revision, but for what an operator admits
+    tag = f'"{found.revision}.{found.status}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if if_none_match is not None and tag in if_none_match:
+        return Response(status_code=304, headers=headers)
+    return Json(found.to_dict(), headers=headers)
+
+
+@router.get("/{identifier}/specification", responses={**BYTES, **problems(403, 404, 410)})
+def specification(
+    request: Request,
+    identifier: str,
+    reader: Reader,
+    revision: Wanted = None,
+    if_none_match: NoneMatch = None,
+) -> Response:
+    """Fetch a specification, the newest or one of the history."""
+    return _file(request, identifier, "specification", revision, reader, if_none_match)
+
+
+@router.get("/{identifier}/model", responses={**BYTES, **problems(403, 404, 410)})
+def model(
+    request: Request,
+    identifier: str,
+    reader: Reader,
+    revision: Wanted = None,
+    if_none_match: NoneMatch = None,
+) -> Response:
+    """Fetch a model, the newest or one of the history; the dock never ran it."""
+    return _file(request, identifier, "model", revision, reader, if_none_match)
+
+
+@router.delete("/{identifier}", status_code=204, responses=problems(403, 404))
+def withdraw(
+    request: Request,
+    identifier: str,
+    developer: Developer,
+    reason: Annotated[str, Query(max_length=LONGEST_REASON)] = "",
+) -> Response:
+    """Withdraw your own learnware: its content is removed, time and reason stay."""
+    dock = dock_of(request)
+    known(dock, identifier)
+    dock.store.withdraw(identifier, developer, check_text("reason", reason))
+    return Response(status_code=204)
+
+
+def known(dock: Dock, identifier: str) -> Learnware:
+    """Return a learnware, withdrawn or not.
+
+    Raises:
+        RefusedError: there is none (404).
+    """
+    found = dock.store.learnware(identifier) if IDENTIFIER.fullmatch(identifier) else None
+    if found is None:
+        raise RefusedError(404, "there is no such learnware")
+    return found
+
+
+def present(dock: Dock, identifier: str) -> Learnware:
+    """Return a learnware that is not withdrawn.
+
+    Raises:
+        RefusedError: there is none (404), or its tombstone (410).
+    """
+    found = known(dock, identifier)
+    if found.status == WITHDRAWN:
+        trail = {"time": found.withdrawn, "reason": found.reason}
+        raise RefusedError(
+            410,
+            "this learnware was withdrawn",
+            withdrawal=trail,
+            history=[held.to_dict() for held in found.history],
+        )
+    return found
+
+
+def _file(
+    request: Request,
+    identifier: str,
+    name: str,
+    revision: str | None,
+    reader: str | None,
+    known_tag: str | None,
+) -> Response:
+    dock = dock_of(request)
+    found = present(dock, identifier)
+    if found.status == QUARANTINED and reader != found.developer:
+        raise RefusedError(403, "this learnware is in quarantine: only its developer may fetch it")
+    if revision is not None and not REVISION.fullmatch(revision):
+        raise RefusedError(422, "revision: expected sha256: and 64 hexadecimal digits")
+    digest = dock.store.content(identifier, name, revision)
+    if digest is None:
+        raise RefusedError(404, f"this learnware has no such {name}")
+    tag = f'"{digest}"'
+    plain = base64.b64encode(bytes.fromhex(digest.removeprefix("sha256:"))).decode()
+    headers = {
+        "ETag": tag,
+        "Repr-Digest": f"sha-256=:{plain}:",
+        "Cache-Control": "no-cache",
+        "Content-Disposition": f'attachment; filename="{identifier}.{name}.safetensors"',
+    }
+    if known_tag is not None and tag in known_tag:
+        return Response(status_code=304, headers=headers)
+    try:
+        stream = open(dock.store.blobs.path(digest), "rb")  # noqa: SIM115
+    except FileNotFoundError:
+        # withdrawn since it was looked up
+        present(dock, identifier)
+        raise
+    headers["Content-Length"] = str(stream.seek(0, 2))
+    stream.seek(0)
+    return StreamingResponse(
+        _chunks(stream), media_type="application/octet-stream", headers=headers
+    )
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    with stream:
+        while chunk := stream.read(CHUNK):
+            yield chunk
+
+
+def _places(answer: dict[str, Any]) -> dict[str, str]:
+    return {"Location": f"/v1/learnwares/{answer['id']}", "ETag": f'"{answer["revision"]}"'}

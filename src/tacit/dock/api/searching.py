@@ -1,0 +1,120 @@
+"""Search by a task's specification; spaces and health."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from tacit.dock.api.access import Reader
+from tacit.dock.api.bodies import received_bytes
+from tacit.dock.api.learnwares import Filter, filters_of
+from tacit.dock.api.problems import Json
+from tacit.dock.api.shapes import HealthShape, SearchShape, SpacesShape, problems
+from tacit.dock.api.state import Dock, dock_of
+from tacit.dock.errors import RefusedError
+from tacit.dock.records import Filters
+from tacit.dock.search.index import nearest_space
+from tacit.dock.submissions import read_submitted
+from tacit.specifications import Specification
+from tacit.specifications.identification import judge_match
+
+router = APIRouter(prefix="/v1", tags=["search"])
+
+MEDIA = "application/octet-stream"
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A specification of a task, as Specification.save writes it.",
+        "content": {MEDIA: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@router.post(
+    "/search",
+    response_model=SearchShape,
+    responses=problems(400, 408, 409, 413, 415),
+    openapi_extra=BODY,
+)
+async def search(
+    request: Request,
+    reader: Reader,
+    limit: Annotated[int, Query(ge=1, le=100)] = 10,
+    tag: Filter = None,
+    modality: Filter = None,
+    developer: Filter = None,
+    guarantee: Filter = None,
+) -> Response:
+    """Find the learnwares whose specifications are most similar to that of a task."""
+    del reader
+    dock = dock_of(request)
+    media = request.headers.get("content-type", MEDIA).partition(";")[0].strip().lower()
+    if media != MEDIA:
+        raise RefusedError(415, f"expected {MEDIA}")
+    filters = filters_of(tag, modality, developer, guarantee)
+    settings = dock.settings
+    content = await received_bytes(request, settings.max_specification, settings.body_seconds)
+    return Json(await run_in_threadpool(lambda: found(dock, content, limit, filters)))
+
+
+def found(dock: Dock, content: bytes, limit: int, filters: Filters) -> dict[str, Any]:
+    """Return what a search answers to the bytes of a specification.
+
+    Raises:
+        RefusedError: they are none (415, 422), or no learnware is of its space (409).
+    """
+    query = read_submitted(content)
+    if not query.vector.any():
+        raise RefusedError(422, "specification: expected one that is not zero: it has no direction")
+    _check_space(dock, query)
+    match = dock.index.search(query, limit, filters)
+    held = dock.store.named(one.id for one in match.found)
+    shown = [(one, held[one.id]) for one in match.found if one.id in held]
+    items = [
+        {"rank": rank, "similarity": one.similarity, **learnware.summary()}
+        for rank, (one, learnware) in enumerate(shown, 1)
+    ]
+    best = shown[0][0].similarity if shown else None
+    verdict = judge_match(best, match.compared, query.space.size)
+    return {
+        "space": query.space.digest,
+        "kind": query.kind,
+        "compared": match.compared,
+        "exact": match.exact,
+        "items": items,
+        "verdict": {
+            "good_match": verdict.good_match,
+            "threshold": verdict.threshold,
+            "sentence": verdict.sentence,
+        },
+    }
+
+
+@router.get("/spaces", response_model=SpacesShape, responses=problems())
+def spaces(request: Request, reader: Reader) -> Response:
+    """List the spaces of listed learnwares, and how many are in each."""
+    del reader
+    return Json({"items": dock_of(request).store.spaces()})
+
+
+@router.get("/health", response_model=HealthShape, responses=problems())
+def health(request: Request) -> Response:
+    """Say that the dock answers, its database too."""
+    dock = dock_of(request)
+    return Json({**dock.store.health(), "index": dock.index.status()})
+
+
+def _check_space(dock: Dock, query: Specification) -> None:
+    if dock.index.holds(query.space):
+        return
+    present = dock.store.spaces()
+    if present and query.space.digest not in {held["digest"] for held in present}:
+        differing = nearest_space(query.space, present)
+        raise RefusedError(
+            409,
+            f"no learnware is of this space: the nearest differs in {', '.join(differing)}",
+            differing=list(differing),
+        )

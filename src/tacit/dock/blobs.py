@@ -1,0 +1,156 @@
+"""Contents by their SHA-256 in a folder: on the disk, whole, before a record names them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from tacit._ground.files import absolute
+from tacit.dock.errors import RefusedError
+
+NAME = re.compile(r"[0-9a-f]{64}")
+PREFIX = "sha256:"
+# An upload that is older has no server any more.
+STALE_SECONDS = 6 * 3600
+
+
+class Blobs:
+    """A folder of contents, each under its digest."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        root = absolute("folder", folder)
+        self.folder, self.incoming = root / "blobs", root / "incoming"
+        try:
+            for made in (self.folder, self.incoming):
+                made.mkdir(parents=True, exist_ok=True, mode=0o700)
+            trial = self.incoming / f"{secrets.token_hex(16)}.trial"
+            trial.touch(exist_ok=False)
+            trial.unlink()
+        except OSError as error:
+            raise ValueError(f"folder: cannot write in {root} ({error.strerror})") from None
+
+    def upload(self, name: str, limit: int) -> Upload:
+        """Return where a content is written as it arrives, refused from ``limit`` bytes on."""
+        return Upload(self, name, limit)
+
+    def path(self, digest: str) -> Path:
+        """Return where the content of a digest is."""
+        name = digest.removeprefix(PREFIX)
+        if not NAME.fullmatch(name):
+            raise ValueError("digest: expected sha256: and 64 hexadecimal digits")
+        return self.folder / name[:2] / name
+
+    def read(self, digest: str) -> bytes:
+        """Return a content, checked against its digest.
+
+        Raises:
+            OSError: it is not there or damaged.
+        """
+        content = self.path(digest).read_bytes()
+        if PREFIX + hashlib.sha256(content).hexdigest() != digest:
+            raise OSError(f"the content of {digest} is damaged")
+        return content
+
+    def remove(self, digest: str) -> None:
+        """Remove a content that no record names."""
+        self.path(digest).unlink(missing_ok=True)
+
+    def digests(self) -> Iterator[str]:
+        """Yield the digest of every content."""
+        for folder in self.folder.iterdir():
+            if folder.is_dir():
+                yield from (PREFIX + n for n in os.listdir(folder) if NAME.fullmatch(n))
+
+    def sweep(self) -> int:
+        """Remove uploads that ended with their server; return how many."""
+        removed = 0
+        for path in self.incoming.iterdir():
+            try:
+                if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                    path.unlink()
+                    removed += 1
+            except FileNotFoundError:
+                continue
+        return removed
+
+
+class Upload:
+    """A content as it arrives: hashed, counted, in a file of no meaning until it is kept."""
+
+    def __init__(self, blobs: Blobs, name: str, limit: int) -> None:
+        self._blobs, self.name, self._limit = blobs, name, limit
+        self.size, self._hash = 0, hashlib.sha256()
+        self.path = blobs.incoming / secrets.token_hex(16)
+        self._stream = open(self.path, "xb", buffering=0)  # noqa: SIM115
+        self._synced = False
+
+    def __enter__(self) -> Upload:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.discard()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what has arrived."""
+        return PREFIX + self._hash.hexdigest()
+
+    def write(self, chunk: bytes) -> None:
+        """Take the next bytes.
+
+        Raises:
+            RefusedError: they are more than the limit (413).
+        """
+        self.size += len(chunk)
+        if self.size > self._limit:
+            raise RefusedError(413, f"{self.name}: expected at most {self._limit} bytes, got more")
+        self._hash.update(chunk)
+        view = memoryview(chunk)
+        while view:
+            view = view[self._stream.write(view) :]
+
+    def content(self) -> bytes:
+        """Return all that has arrived."""
+        return self.path.read_bytes()
+
+    def sync(self) -> None:
+        """Have the bytes on the disk before anything names them."""
+        os.fsync(self._stream.fileno())
+        self._stream.close()
+        self._synced = True
+
+    def keep(self) -> None:
+        """Give the content its name; the caller holds the write transaction that will name it."""
+        if not self._synced:
+            self.sync()
+        target = self._blobs.path(self.digest)
+        if not target.parent.is_dir():
+            target.parent.mkdir(exist_ok=True, mode=0o700)
+            _sync_folder(target.parent.parent)
+        # a content that is there already is the same, or damaged and thereby mended
+        os.replace(self.path, target)
+        _sync_folder(target.parent)
+
+    def discard(self) -> None:
+        """Forget what was not kept."""
+        self._stream.close()
+        self.path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

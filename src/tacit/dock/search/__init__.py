@@ -1,0 +1,1 @@
+"""Finding learnwares by a task's specification."""

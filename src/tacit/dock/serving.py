@@ -1,0 +1,115 @@
+"""A dock's application and the server that runs it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from tacit._ground.checks import integer
+from tacit._ground.lazy import install_with
+from tacit.dock.settings import Settings
+from tacit.dock.store import Store
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+NEEDED = ("fastapi", "uvicorn", "python_multipart", "yaml", "markdown_it")
+BACKLOG = 512
+STOP_SECONDS = 30
+
+
+def create_application(store: Store, settings: Settings | None = None) -> FastAPI:
+    """Return the FastAPI application of a dock.
+
+    Args:
+        store: of the learnwares.
+        settings: limits and policy; the defaults when left out.
+
+    Returns:
+        An ASGI application; its index is made when it starts.
+
+    Raises:
+        ImportError: what the extra ``dock`` brings is missing.
+
+    Example:
+        >>> import tempfile
+        >>> from tacit.dock import Store, create_application
+        >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        ...     create_application(store).title
+        'Tacit dock'
+    """
+    check_installed()
+    from tacit.dock.api.application import application
+
+    return application(store, Settings() if settings is None else settings)
+
+
+def check_installed() -> None:
+    """Refuse to go on without the packages that the extra brings.
+
+    Raises:
+        ImportError: the first that is missing, and how it is installed.
+    """
+    import importlib.util
+
+    for name in NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise ImportError(f"the dock needs {name}: {install_with('dock')}")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        ValueError: the port is taken or forbidden, or the host is none of this machine.
+    """
+    integer("port", port, minimum=0, maximum=65535)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ValueError(f"host: {host!r} is no address of this machine ({error})") from None
+    try:
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise ValueError(f"port: cannot listen on {host}:{port} ({error.strerror})") from None
+    return listening
+
+
+def serve(store: Store, settings: Settings, listening: socket.socket) -> None:
+    """Answer requests until the process is told to stop; those under way are finished.
+
+    Args:
+        store: of the learnwares.
+        settings: limits and policy.
+        listening: socket that `listen` returned.
+    """
+    app = create_application(store, settings)
+    import uvicorn
+
+    from tacit.dock.api.guard import log_to_stderr
+
+    log_to_stderr()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # the application refuses with a problem before the server does
+            limit_concurrency=settings.concurrency + BACKLOG,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=STOP_SECONDS,
+            h11_max_incomplete_event_size=64 << 10,
+            ws="none",
+            lifespan="on",
+        )
+    )
+    server.run(sockets=[listening])

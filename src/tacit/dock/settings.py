@@ -1,0 +1,99 @@
+"""What an operator decides: which submissions are taken, how large, how many, how fast."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tacit._ground.checks import boolean, choice, in_interval, integer, positive
+
+Without: TypeAlias = Literal["refuse", "accept", "quarantine"]
+WITHOUT: tuple[Without, ...] = ("refuse", "accept", "quarantine")
+IndexKind: TypeAlias = Literal["auto", "exact", "quantised"]
+INDEX_KINDS: tuple[IndexKind, ...] = ("auto", "exact", "quantised")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What happens to a submission that has no guarantee, or one that is too weak.
+
+    Args:
+        without: ``"refuse"`` it, ``"accept"`` it, marked, or ``"quarantine"`` it: kept, not found.
+        max_epsilon: largest ε of differential privacy, at δ = 1e-5 or less.
+        max_advantage: largest advantage 2 P(right) − 1 in guessing a member at even odds.
+
+    Raises:
+        ValueError: a limit is out of range; the message names it.
+
+    Example:
+        >>> Policy(without="quarantine", max_epsilon=8.0).max_advantage
+        1.0
+    """
+
+    without: Without = "refuse"
+    max_epsilon: float = math.inf
+    max_advantage: float = 1.0
+
+    def __post_init__(self) -> None:
+        choice("policy", self.without, WITHOUT)
+        positive("max_epsilon", self.max_epsilon, allow_inf=True)
+        in_interval("max_advantage", self.max_advantage, 0, 1, open_low=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Limits of a dock and how it searches.
+
+    Args:
+        policy: for submissions without a guarantee that holds.
+        private: whether reading and searching need a token too.
+        max_specification: bytes of a specification.
+        max_model: bytes of a model.
+        max_card: bytes of a card.
+        max_release: bytes of a release's JSON.
+        max_learnwares: learnwares that one developer may hold.
+        max_bytes: bytes that one developer may hold.
+        requests_per_minute: of one developer, or of one address without a token, in each process.
+        concurrency: requests answered at a time; what comes beside them is told to come again.
+        body_seconds: in which the body of a request must have arrived.
+        index: ``"exact"``, ``"quantised"`` with exact re-ranking, or ``"auto"``: by size.
+
+    Raises:
+        ValueError: a limit is out of range; the message names it.
+
+    Example:
+        >>> Settings(max_card=1000).max_card
+        1000
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    private: bool = False
+    max_specification: int = 8 << 20
+    max_model: int = 512 << 20
+    max_card: int = 64 << 10
+    max_release: int = 4 << 20
+    max_learnwares: int = 1000
+    max_bytes: int = 16 << 30
+    requests_per_minute: int = 600
+    concurrency: int = 64
+    body_seconds: float = 600.0
+    index: IndexKind = "auto"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise ValueError(f"policy: expected a Policy, got {type(self.policy).__name__}")
+        boolean("private", self.private)
+        for name in (
+            "max_specification",
+            "max_model",
+            "max_card",
+            "max_release",
+            "max_learnwares",
+            "max_bytes",
+            "requests_per_minute",
+            "concurrency",
+        ):
+            integer(name, getattr(self, name), minimum=1, maximum=None)
+        positive("body_seconds", self.body_seconds)
+        choice("index", self.index, INDEX_KINDS)

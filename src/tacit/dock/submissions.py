@@ -1,0 +1,113 @@
+"""A submission, read and held against every rule before a record is made of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tacit.dock.blobs import Upload
+from tacit.dock.cards import Card, read_card
+from tacit.dock.claims import Decision, decide
+from tacit.dock.errors import RefusedError
+from tacit.dock.settings import Settings
+from tacit.dock.texts import check_texts
+from tacit.dock.weights import check_format, check_weights
+from tacit.specifications import Specification, specification_from_bytes
+
+REQUIRED = ("specification", "card")
+FILES = (*REQUIRED, "model", "release")
+# texts beside the files: the SHA-256 that the sender computed
+DIGESTS = ("specification_digest", "model_digest")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A submission that was read and decided about.
+
+    Attributes:
+        specification: of the model.
+        card: what the developer says.
+        decision: what becomes of it.
+        uploads: its files, not kept yet.
+        body: one digest of all files, equal for equal submissions.
+    """
+
+    specification: Specification
+    card: Card
+    decision: Decision
+    uploads: Mapping[str, Upload]
+    body: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(held.size for held in self.uploads.values())
+
+
+def limits_of(settings: Settings) -> dict[str, int]:
+    """Return how many bytes each part of a submission may have."""
+    return {
+        "specification": settings.max_specification,
+        "card": settings.max_card,
+        "model": settings.max_model,
+        "release": settings.max_release,
+        **dict.fromkeys(DIGESTS, 200),
+    }
+
+
+def body_digest(uploads: Mapping[str, Upload]) -> str:
+    """Return one digest of all files and their names."""
+    lines = [f"{name} {uploads[name].digest}" for name in FILES if name in uploads]
+    return "sha256:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def examine(
+    uploads: Mapping[str, Upload], digests: Mapping[str, str], settings: Settings
+) -> Submission:
+    """Return a submission whose every part is as it must be; no part of it is run.
+
+    Args:
+        uploads: the files that arrived, by name.
+        digests: what the sender says that they are, by name of the file.
+        settings: of the dock.
+
+    Raises:
+        RefusedError: with the status that says why.
+    """
+    for name in REQUIRED:
+        if name not in uploads:
+            raise RefusedError(422, f"{name}: expected a file in the form, got none")
+    for name, told in digests.items():
+        if name not in uploads or told not in (uploads[name].digest, uploads[name].digest[7:]):
+            raise RefusedError(422, f"{name}: what arrived does not have the digest that was told")
+    specification = read_submitted(uploads["specification"].content())
+    if specification.kind != "model":
+        raise RefusedError(
+            422, "specification: expected one of a model, got one of a task, which is searched with"
+        )
+    if not specification.vector.any():
+        raise RefusedError(422, "specification: expected one that is not zero: it has no direction")
+    card = read_card(uploads["card"].content())
+    if "model" in uploads:
+        check_weights(uploads["model"].path)
+    release = uploads["release"].content() if "release" in uploads else None
+    decision = decide(specification, release, settings.policy)
+    return Submission(specification, card, decision, uploads, body_digest(uploads))
+
+
+def read_submitted(content: bytes) -> Specification:
+    """Return the specification of bytes from elsewhere.
+
+    Raises:
+        RefusedError: they are another format (415), or truncated, malformed or not as their
+            manifest says (422).
+    """
+    check_format("specification", content[:16])
+    try:
+        found = specification_from_bytes(content, name="specification")
+    except (ValueError, MemoryError, RecursionError) as error:
+        text = str(error) or "specification: it cannot be read"
+        raise RefusedError(422, text) from None
+    check_texts("specification", found.manifest())
+    return found

@@ -1,0 +1,94 @@
+"""The tables of a dock."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+SCHEMA = "1"
+metadata = sa.MetaData()
+
+# "schema", and "change": the number of the newest change, whose row every writer locks first
+meta_table = sa.Table(
+    "dock_meta",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+
+# ``digest``: SHA-256 of the token, which itself is nowhere
+token_table = sa.Table(
+    "dock_tokens",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("digest", sa.Text, nullable=False, unique=True),
+    sa.Column("developer", sa.Text, nullable=False, index=True),
+    sa.Column("created", sa.Text, nullable=False),
+    sa.Column("expires", sa.Text, nullable=False),
+    sa.Column("revoked", sa.Text),
+)
+
+# ``change``: of the newest change to this row; an index reads what is beyond the one it has seen
+learnware_table = sa.Table(
+    "dock_learnwares",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("id", sa.Text, nullable=False, unique=True),
+    sa.Column("developer", sa.Text, nullable=False, index=True),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("created", sa.Text, nullable=False),
+    sa.Column("updated", sa.Text, nullable=False),
+    sa.Column("change", sa.BigInteger, nullable=False, index=True),
+    sa.Column("revision", sa.Text, nullable=False),
+    sa.Column("space", sa.Text, nullable=False, index=True),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("modality", sa.Text, nullable=False, index=True),
+    sa.Column("guarantee", sa.Text, nullable=False),
+    sa.Column("withdrawn", sa.Text),
+    sa.Column("reason", sa.Text),
+)
+
+# of the newest revision, for filters
+tag_table = sa.Table(
+    "dock_tags",
+    metadata,
+    sa.Column("learnware", sa.ForeignKey("dock_learnwares.number"), primary_key=True),
+    sa.Column("tag", sa.Text, primary_key=True, index=True),
+)
+
+# append-only until a withdrawal empties the columns of content
+revision_table = sa.Table(
+    "dock_revisions",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("learnware", sa.ForeignKey("dock_learnwares.number"), nullable=False, index=True),
+    sa.Column("revision", sa.Text, nullable=False, index=True),
+    sa.Column("created", sa.Text, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("specification", sa.Text, index=True),
+    sa.Column("model", sa.Text, index=True),
+    sa.Column("release", sa.Text, index=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("model_size", sa.BigInteger),
+    sa.Column("manifest", sa.Text),
+    sa.Column("card", sa.Text),
+    sa.Column("head", sa.Text),
+)
+
+space_table = sa.Table(
+    "dock_spaces",
+    metadata,
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("fields", sa.Text, nullable=False),
+)
+
+# what was answered to a submission: the same again for the same key and body
+answer_table = sa.Table(
+    "dock_answers",
+    metadata,
+    sa.Column("developer", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("answer", sa.Text, nullable=False),
+    sa.Column("created", sa.Text, nullable=False, index=True),
+)

@@ -1,0 +1,316 @@
+"""What changes a dock: each in one transaction that waits for the one before."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from tacit.dock import reading
+from tacit.dock.blobs import Blobs
+from tacit.dock.database import Database
+from tacit.dock.errors import RefusedError
+from tacit.dock.records import LISTED, QUARANTINED, WITHDRAWN, Learnware
+from tacit.dock.settings import Settings
+from tacit.dock.submissions import Submission
+from tacit.dock.tables import (
+    answer_table,
+    learnware_table,
+    revision_table,
+    space_table,
+    tag_table,
+)
+from tacit.dock.tokens import now
+from tacit.documents import dumps, loads
+
+# A developer's quota frees up when something is withdrawn.
+QUOTA_SECONDS = 3600
+WITHDRAWN_REVISION = {"specification", "model", "release", "model_size", "manifest", "card", "head"}
+
+
+class Writer:
+    """Submissions, revisions, withdrawals and admissions."""
+
+    def __init__(self, database: Database, blobs: Blobs) -> None:
+        self._database, self._blobs = database, blobs
+
+    def replay(self, developer: str, key: str, body: str) -> dict[str, Any] | None:
+        """Return what was answered to this key and body; None where the key is new.
+
+        Raises:
+            RefusedError: the key was used for another body (422).
+        """
+        with self._database.reading() as connection:
+            return _answered(connection, developer, key, body)
+
+    def submit(
+        self, submission: Submission, developer: str, key: str, settings: Settings
+    ) -> dict[str, Any]:
+        """Keep a submission and return the answer to it; the same again for the same key.
+
+        Args:
+            submission: read and decided about.
+            developer: whose it becomes.
+            key: of idempotency, the developer's own.
+            settings: of the dock.
+
+        Raises:
+            RefusedError: the key was used for another body (422), the revision is there already
+                (409), or the developer's quota is used up (429).
+        """
+        _sync(submission)
+        with self._database.writing() as (connection, change):
+            answered = _answered(connection, developer, key, submission.body)
+            if answered is not None:
+                return answered
+            _check_new(connection, submission.specification.revision)
+            _check_quota(connection, developer, submission.size, settings, more=1)
+            _keep(submission)
+            moment, identifier = now(), secrets.token_hex(16)
+            row = {
+                **_columns(submission, change, moment),
+                "id": identifier,
+                "developer": developer,
+                "created": moment,
+            }
+            made = connection.execute(learnware_table.insert().values(row)).inserted_primary_key
+            assert made is not None
+            _insert(connection, made[0], submission, moment)
+            answer = _answer(connection, identifier)
+            connection.execute(
+                answer_table.insert().values(
+                    developer=developer,
+                    key=key,
+                    body=submission.body,
+                    answer=dumps(answer),
+                    created=moment,
+                )
+            )
+        return answer
+
+    def revise(
+        self,
+        identifier: str,
+        expected: str,
+        submission: Submission,
+        developer: str,
+        settings: Settings,
+    ) -> dict[str, Any]:
+        """Give a learnware a new content; its history keeps the old ones.
+
+        Args:
+            identifier: of the learnware.
+            expected: revision that the caller has seen last.
+            submission: read and decided about.
+            developer: whose it must be.
+            settings: of the dock.
+
+        Raises:
+            RefusedError: there is none (404), it is another developer's (403), withdrawn (410) or
+                revised meanwhile (412), the revision is there already (409), or the quota is used
+                up (429).
+        """
+        _sync(submission)
+        with self._database.writing() as (connection, change):
+            row = _own(connection, identifier, developer)
+            if row.status == WITHDRAWN:
+                raise RefusedError(410, "this learnware was withdrawn")
+            if row.revision != expected:
+                raise RefusedError(412, f"this learnware is at revision {row.revision} by now")
+            _check_new(connection, submission.specification.revision)
+            _check_quota(connection, developer, submission.size, settings, more=0)
+            _keep(submission)
+            moment = now()
+            connection.execute(
+                sa.update(learnware_table)
+                .where(learnware_table.c.number == row.number)
+                .values(_columns(submission, change, moment))
+            )
+            connection.execute(sa.delete(tag_table).where(tag_table.c.learnware == row.number))
+            _insert(connection, row.number, submission, moment)
+            return _answer(connection, identifier)
+
+    def withdraw(self, identifier: str, developer: str, reason: str) -> list[str]:
+        """Empty a learnware and leave a tombstone; return the digests that it named.
+
+        Raises:
+            RefusedError: there is none (404), or it is another developer's (403).
+        """
+        with self._database.writing() as (connection, change):
+            row = _own(connection, identifier, developer)
+            if row.status == WITHDRAWN:
+                return []
+            mine = revision_table.c.learnware == row.number
+            held = connection.execute(
+                sa.select(
+                    revision_table.c.specification, revision_table.c.model, revision_table.c.release
+                ).where(mine)
+            ).all()
+            connection.execute(
+                sa.update(revision_table)
+                .where(mine)
+                .values(**dict.fromkeys(WITHDRAWN_REVISION), size=0)
+            )
+            connection.execute(sa.delete(tag_table).where(tag_table.c.learnware == row.number))
+            moment = now()
+            connection.execute(
+                sa.update(learnware_table)
+                .where(learnware_table.c.number == row.number)
+                .values(
+                    status=WITHDRAWN,
+                    change=change,
+                    updated=moment,
+                    withdrawn=moment,
+                    reason=reason,
+                    title="",
+                    modality="",
+                    guarantee="",
+                )
+            )
+        return [digest for one in held for digest in one if digest is not None]
+
+    def admit(self, identifier: str) -> Learnware:
+        """List a learnware that is in quarantine.
+
+        Raises:
+            RefusedError: there is none (404), or it is not in quarantine (409).
+        """
+        with self._database.writing() as (connection, change):
+            row = reading.row(connection, identifier)
+            if row is None:
+                raise RefusedError(404, "there is no such learnware")
+            if row.status != QUARANTINED:
+                raise RefusedError(409, f"this learnware is {row.status}, not in quarantine")
+            connection.execute(
+                sa.update(learnware_table)
+                .where(learnware_table.c.number == row.number)
+                .values(status=LISTED, change=change, updated=now())
+            )
+            newest = (revision_table.c.learnware == row.number) & (
+                revision_table.c.revision == row.revision
+            )
+            connection.execute(
+                sa.update(revision_table)
+                .where(newest)
+                .values(
+                    status=LISTED, reason=revision_table.c.reason + "; admitted by the operator"
+                )
+            )
+            found = reading.learnware(connection, identifier)
+        assert found is not None
+        return found
+
+
+def _sync(submission: Submission) -> None:
+    for upload in submission.uploads.values():
+        upload.sync()
+
+
+def _keep(submission: Submission) -> None:
+    """Give the files their names, within the transaction that will name them."""
+    for name in ("specification", "model", "release"):
+        if name in submission.uploads:
+            submission.uploads[name].keep()
+
+
+def _own(connection: sa.Connection, identifier: str, developer: str) -> Any:
+    row = reading.row(connection, identifier)
+    if row is None:
+        raise RefusedError(404, "there is no such learnware")
+    if row.developer != developer:
+        raise RefusedError(403, "this learnware is another developer's")
+    return row
+
+
+def _answered(
+    connection: sa.Connection, developer: str, key: str, body: str
+) -> dict[str, Any] | None:
+    mine = (answer_table.c.developer == developer) & (answer_table.c.key == key)
+    row = connection.execute(sa.select(answer_table).where(mine)).one_or_none()
+    if row is None:
+        return None
+    if row.body != body:
+        raise RefusedError(422, "Idempotency-Key: this key was used for another submission")
+    return dict(loads(row.answer))
+
+
+def _check_new(connection: sa.Connection, revision: str) -> None:
+    """Refuse a content that is there already, unless it was withdrawn."""
+    query = (
+        sa.select(learnware_table.c.id)
+        .join(revision_table, revision_table.c.learnware == learnware_table.c.number)
+        .where((revision_table.c.revision == revision) & (learnware_table.c.status != WITHDRAWN))
+    )
+    found = connection.execute(query).scalars().first()
+    if found is not None:
+        raise RefusedError(409, "this revision is there already", learnware=found)
+
+
+def _check_quota(
+    connection: sa.Connection, developer: str, size: int, settings: Settings, *, more: int
+) -> None:
+    count, held = reading.usage(connection, developer)
+    if count + more > settings.max_learnwares:
+        raise RefusedError(
+            429,
+            f"expected at most {settings.max_learnwares} learnwares of one developer",
+            retry_after=QUOTA_SECONDS,
+        )
+    if held + size > settings.max_bytes:
+        raise RefusedError(
+            429,
+            f"expected at most {settings.max_bytes} bytes of one developer",
+            retry_after=QUOTA_SECONDS,
+        )
+
+
+def _columns(submission: Submission, change: int, moment: str) -> dict[str, Any]:
+    held = submission.specification.guarantees
+    return {
+        "status": submission.decision.status,
+        "updated": moment,
+        "change": change,
+        "revision": submission.specification.revision,
+        "space": submission.specification.space.digest,
+        "title": submission.card.title,
+        "modality": submission.card.modality,
+        "guarantee": type(held[0]).__name__ if held else "",
+    }
+
+
+def _insert(connection: sa.Connection, number: int, submission: Submission, moment: str) -> None:
+    specification, uploads = submission.specification, submission.uploads
+    digests = {name: uploads[name].digest for name in ("model", "release") if name in uploads}
+    connection.execute(
+        revision_table.insert().values(
+            learnware=number,
+            revision=specification.revision,
+            created=moment,
+            status=submission.decision.status,
+            reason=submission.decision.reason,
+            specification=specification.revision,
+            size=submission.size,
+            model_size=uploads["model"].size if "model" in uploads else None,
+            manifest=dumps(specification.manifest(), ascii_only=True),
+            card=submission.card.source,
+            head=dumps(dict(submission.card.head), ascii_only=True),
+            **digests,
+        )
+    )
+    if submission.card.tags:
+        rows = [{"learnware": number, "tag": tag} for tag in submission.card.tags]
+        connection.execute(tag_table.insert(), rows)
+    space = specification.space
+    known = sa.select(space_table.c.digest).where(space_table.c.digest == space.digest)
+    if connection.execute(known).scalar_one_or_none() is None:
+        fields = dumps(asdict(space), ascii_only=True)
+        connection.execute(space_table.insert().values(digest=space.digest, fields=fields))
+
+
+def _answer(connection: sa.Connection, identifier: str) -> dict[str, Any]:
+    found = reading.learnware(connection, identifier)
+    assert found is not None
+    told = ("id", "revision", "developer", "created", "updated", "status", "guarantee")
+    return {**{name: found.summary()[name] for name in told}, "policy": found.policy}

@@ -1,0 +1,1 @@
+"""Public networks on which every specification is a change of the same parameters."""

@@ -1,0 +1,130 @@
+"""What a shared backbone is: a frozen network, its layers, and how records become its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from tacit._ground.reprs import short_repr, shown
+from tacit.documents import dumps
+
+Modality: TypeAlias = Literal["image", "text", "vector"]
+BATCH = 128
+
+
+@short_repr
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Backbone:
+    """A frozen public network f(·; θ₀), shared by everyone who is to be found.
+
+    Attributes:
+        name: how it was asked for.
+        module: the network, in evaluation mode, without gradients.
+        modality: ``"image"``, ``"text"`` or ``"vector"``.
+        layers: names of the modules whose change describes, in the order in which they run.
+        digest: SHA-256 of its form and weights.
+        prepare: from records as a user holds them to tensors with the records first.
+        features: from a batch of such tensors to (b, d), the output f(x; θ₀).
+
+    Source: pave, Sec. 2.1.
+    """
+
+    name: str
+    module: nn.Module
+    modality: Modality
+    layers: tuple[str, ...]
+    digest: str
+    prepare: Callable[[Any], tuple[Tensor, ...]]
+    features: Callable[..., Tensor]
+
+    def batches(self, data: Any, size: int = BATCH) -> Iterator[tuple[Tensor, ...]]:
+        """Yield tensors of at most ``size`` records of the data, in their order.
+
+        Raises:
+            ValueError: the data are no records of this modality.
+        """
+        parts = self.prepare(data)
+        for start in range(0, len(parts[0]), size):
+            yield tuple(part[start : start + size] for part in parts)
+
+    def embedded(self, data: Any) -> Tensor:
+        """Return f(x; θ₀) of every record, (n, d) float32.
+
+        Raises:
+            ValueError: the data are no records of this modality.
+        """
+        with torch.no_grad():
+            return torch.cat([self.features(*batch).float() for batch in self.batches(data)])
+
+
+def frozen(module: nn.Module) -> nn.Module:
+    """Return the module in evaluation mode, none of its parameters trained."""
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"backbone: expected a torch module, got {shown(module)}")
+    return module.eval().requires_grad_(False)
+
+
+def digest_of(module: nn.Module, form: Any) -> str:
+    """Return the SHA-256 of a form and of the names, shapes and values of all weights."""
+    found = hashlib.sha256(dumps(form, sort_keys=True).encode())
+    for name, held in sorted(module.state_dict().items()):
+        value = held.detach().cpu().contiguous()
+        found.update(f"{name}:{value.dtype}:{tuple(value.shape)};".encode())
+        found.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return f"sha256:{found.hexdigest()}"
+
+
+def chosen_layers(backbone: Backbone, layers: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the layers asked for, those of the backbone when None.
+
+    Raises:
+        ValueError: names no layer that can be described; the message names it.
+    """
+    if layers is None:
+        return backbone.layers
+    if isinstance(layers, str) or not isinstance(layers, (list, tuple)) or not layers:
+        raise ValueError(f"layers: expected a list of names, got {shown(layers)}")
+    modules = dict(backbone.module.named_modules())
+    for name in layers:
+        if not isinstance(name, str) or name not in modules or not is_matrix(modules[name]):
+            raise ValueError(
+                f"layers: expected names of linear or convolutional layers of {backbone.name}, "
+                f"got {shown(name)}"
+            )
+    if len(set(layers)) < len(layers):
+        raise ValueError("layers: expected every layer once")
+    return tuple(layers)
+
+
+def is_matrix(module: nn.Module) -> bool:
+    """Whether a layer multiplies by one matrix: linear, GPT-2's ``Conv1D``, or a convolution."""
+    if isinstance(module, nn.Conv2d):
+        return module.groups == 1 and module.padding_mode == "zeros"
+    return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+
+
+def last_layers(module: nn.Module, run: Callable[[], Tensor], count: int = 3) -> tuple[str, ...]:
+    """Return the names of the last layers that the output depends on, in the order they run.
+
+    Args:
+        module: the network.
+        run: a forward pass on any records, (b, d).
+        count: how many.
+
+    Raises:
+        ValueError: no linear or convolutional layer takes part.
+    """
+    from tacit.specifications.gradients import Watched
+
+    names = {name: held for name, held in module.named_modules() if is_matrix(held)}
+    with Watched(names) as watched:
+        watched.differentiate(run().square().sum())
+    used = watched.used()
+    if not used:
+        raise ValueError("backbone: expected linear or convolutional layers, got none that is used")
+    return used[-count:]

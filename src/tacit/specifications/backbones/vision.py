@@ -1,0 +1,112 @@
+"""The built-in backbone for pictures: a small network trained on public digits and photographs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tacit._ground.reprs import shown
+
+STORED = Path(__file__).parent / "stored"
+WEIGHTS = "vision.safetensors"
+SIDE, CHANNELS, FEATURES = 32, 3, 128
+WIDTHS = (32, 64, 96)
+
+
+def network() -> nn.Module:
+    """Return the network from (b, 3, 32, 32) in [0, 1] to (b, 128) with random weights."""
+    parts: dict[str, nn.Module] = {}
+    before = CHANNELS
+    for number, after in enumerate(WIDTHS, start=1):
+        parts[f"convolution{number}"] = nn.Conv2d(before, after, 3, padding=1)
+        parts[f"norm{number}"] = nn.GroupNorm(8, after)
+        parts[f"rectified{number}"] = nn.ReLU()
+        parts[f"pool{number}"] = nn.MaxPool2d(2)
+        before = after
+    parts["average"] = nn.AdaptiveAvgPool2d(2)
+    parts["flat"] = nn.Flatten()
+    parts["features"] = nn.Linear(4 * before, FEATURES)
+    parts["rectified"] = nn.ReLU()
+    found = nn.Sequential()
+    for name, part in parts.items():
+        found.add_module(name, part)
+    return found
+
+
+LAYERS = ("convolution2", "convolution3", "features")
+
+
+def stored_network() -> nn.Module:
+    """Return the network with the weights that come with this package, in float32."""
+    from safetensors.torch import load_file
+
+    found = network()
+    held = load_file(STORED / WEIGHTS)
+    found.load_state_dict({name: value.float() for name, value in held.items()})
+    return found
+
+
+def pictures(data: Any, side: int = SIDE, channels: int = CHANNELS) -> Tensor:
+    """Return pictures as (n, channels, side, side) float32 in [0, 1].
+
+    Smaller ones are put in the middle of black, larger ones are shrunk; grey becomes colour.
+
+    Args:
+        data: (n, height, width), (n, 1 or 3, height, width) or (n, height, width, 1 or 3), of
+            bytes, or of numbers in [0, 1].
+        side: of the result.
+        channels: of the result, 1 or 3.
+
+    Raises:
+        ValueError: another shape or range.
+    """
+    values = _numbers(data)
+    if values.ndim == 3:
+        values = values[:, None]
+    if values.ndim == 4 and values.shape[1] not in (1, 3) and values.shape[3] in (1, 3):
+        values = values.permute(0, 3, 1, 2)
+    if values.ndim != 4 or values.shape[1] not in (1, 3) or 0 in values.shape:
+        raise ValueError(
+            "data: expected pictures (n, height, width), (n, 1 or 3, height, width) or (n, height, "
+            f"width, 1 or 3), got shape {tuple(values.shape)}"
+        )
+    held = values.float() / (255.0 if values.dtype == torch.uint8 else 1.0)
+    if not bool(torch.isfinite(held).all()) or held.min() < 0.0 or held.max() > 1.0:
+        raise ValueError("data: expected bytes, or finite numbers in [0, 1]")
+    if held.shape[1] < channels:
+        held = held.expand(-1, channels, -1, -1)
+    elif held.shape[1] > channels:
+        held = held.mean(dim=1, keepdim=True)
+    return _fitted(held, side).contiguous()
+
+
+def _numbers(data: Any) -> Tensor:
+    if isinstance(data, Tensor):
+        return data.detach().cpu()
+    try:
+        found = np.asarray(data)
+    except ValueError:
+        raise ValueError("data: expected pictures of one shape, got several") from None
+    if found.dtype == np.uint8:
+        return torch.from_numpy(np.ascontiguousarray(found))
+    if found.dtype.kind not in "fiub":
+        raise ValueError(f"data: expected pictures, got {shown(data)}")
+    if found.dtype.kind in "iu" and found.size and 1 < found.max() <= 255 and found.min() >= 0:
+        return torch.from_numpy(found.astype(np.uint8))
+    return torch.from_numpy(np.ascontiguousarray(found, dtype=np.float32))
+
+
+def _fitted(values: Tensor, side: int) -> Tensor:
+    height, across = values.shape[2:]
+    largest = max(height, across)
+    if largest > side:
+        shape = [max(1, round(length * side / largest)) for length in (height, across)]
+        values = functional.interpolate(values, shape, mode="bilinear", antialias=True)
+        height, across = values.shape[2:]
+    top, left = (side - height) // 2, (side - across) // 2
+    return functional.pad(values, (left, side - across - left, top, side - height - top))

@@ -1,0 +1,156 @@
+"""Every record's coordinates in a space: G_i Aᵀ of all layers, joined, moved, projected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.specifications.backbones.backbone import BATCH, Backbone
+from tacit.specifications.gradients import Watched, width
+from tacit.specifications.projections import shared_factor
+
+# Records that are described together and alone, and how far float32 may take the two apart.
+COMPANY, APART, TOKENS = 5, 1e-3, 5
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """What maps a record's gradients to its coordinates, y = Dᵀ (b − c), b = vec(G Aᵀ).
+
+    Attributes:
+        layers: names, in the order in which factors are joined.
+        rank: r.
+        factor: identifier of A.
+        centre: (p,) c; None for 0.
+        directions: (p, k) D; None for the identity.
+    """
+
+    layers: tuple[str, ...]
+    rank: int
+    factor: str
+    centre: NDArray[np.float32] | None = None
+    directions: NDArray[np.float32] | None = None
+
+    def matrices(self, backbone: Backbone) -> dict[str, Tensor]:
+        """Return A of every layer."""
+        modules = dict(backbone.module.named_modules())
+        return {
+            name: shared_factor(self.factor, name, self.rank, width(modules[name])[1])
+            for name in self.layers
+        }
+
+    def shapes(self, backbone: Backbone) -> tuple[tuple[int, int], ...]:
+        """Return (m, r) of every layer."""
+        modules = dict(backbone.module.named_modules())
+        return tuple((width(modules[name])[0], self.rank) for name in self.layers)
+
+
+def coordinates(
+    backbone: Backbone, data: Any, directions: Tensor, frame: Frame
+) -> NDArray[np.float64]:
+    """Return the coordinates of every record, (n, k), in one pass over the data.
+
+    Args:
+        backbone: shared.
+        data: n records.
+        directions: (n, d) u, of the features of each record.
+        frame: of the space.
+
+    Raises:
+        ValueError: the data are no records of the backbone, or a gradient is not finite.
+    """
+    matrices = frame.matrices(backbone)
+    found, start = [], 0
+    for batch, watched in _passes(backbone, data, directions, frame.layers):
+        factors = watched.factors(matrices, batch)
+        joined = torch.cat([factors[name].flatten(1) for name in frame.layers], dim=1)
+        rows = joined.double().numpy()
+        if not np.isfinite(rows).all():
+            raise ValueError(f"data: expected finite gradients, not so in records from {start} on")
+        if frame.centre is not None:
+            rows = rows - frame.centre
+        found.append(rows if frame.directions is None else rows @ frame.directions.astype(float))
+        start += batch
+    return np.concatenate(found)
+
+
+def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: Frame) -> None:
+    """Refuse a backbone in which one record's coordinates depend on who is beside it.
+
+    Clipping bounds what one record does only where its row is its own. Records of random numbers
+    are described together and alone.
+
+    Args:
+        backbone: shared.
+        like: prepared records, of which only the shapes are used.
+        frame: of the space.
+
+    Raises:
+        ValueError: the two differ by more than float32 rounds.
+    """
+    source = torch.Generator().manual_seed(0)
+    parts = tuple(_drawn(part, place, source) for place, part in enumerate(like))
+    with torch.no_grad():
+        width_of = backbone.features(*parts).shape[1]
+    directions = torch.randn(COMPANY, width_of, generator=source)
+    plain = Frame(frame.layers, frame.rank, frame.factor)
+    drawn = replace(backbone, prepare=lambda held: held)
+    together = coordinates(drawn, parts, directions, plain)
+    alone = np.concatenate(
+        [
+            coordinates(drawn, tuple(part[[row]] for part in parts), directions[[row]], plain)
+            for row in range(COMPANY)
+        ]
+    )
+    if together.shape != alone.shape or not np.allclose(
+        together, alone, rtol=0.0, atol=APART * max(float(np.abs(alone).max()), 1e-30)
+    ):
+        raise ValueError(
+            f"backbone: expected one whose features of a record depend on that record alone, not "
+            f"so in {backbone.name}: one record would change what others add, past every clip"
+        )
+
+
+def _drawn(part: Tensor, place: int, source: torch.Generator) -> Tensor:
+    shape = (COMPANY, *part.shape[1:])
+    if part.is_floating_point():
+        return torch.rand(shape, generator=source, dtype=part.dtype)
+    # tokens first, the first few of any vocabulary; then a mask that hides none
+    held = torch.randint(0, TOKENS, shape, generator=source) if not place else torch.ones(shape)
+    return held.to(part.dtype)
+
+
+def full_factor(
+    backbone: Backbone, data: Any, directions: Tensor, layers: tuple[str, ...]
+) -> dict[str, NDArray[np.float32]]:
+    """Return the mean gradient F of every layer in the full space, (m, n).
+
+    Args:
+        backbone: shared.
+        data: n records.
+        directions: (n, d) u.
+        layers: names.
+    """
+    totals: dict[str, NDArray[np.float64]] = {}
+    count = 0
+    for batch, watched in _passes(backbone, data, directions, layers):
+        for name, held in watched.sums().items():
+            totals[name] = totals.get(name, np.zeros(held.shape)) + held.double().numpy()
+        count += batch
+    return {name: (totals[name] / count).astype(np.float32) for name in layers}
+
+
+def _passes(backbone: Backbone, data: Any, directions: Tensor, layers: tuple[str, ...]) -> Any:
+    modules = dict(backbone.module.named_modules())
+    start = 0
+    for batch in backbone.batches(data, BATCH):
+        rows = directions[start : start + len(batch[0])]
+        with torch.enable_grad(), Watched({name: modules[name] for name in layers}) as watched:
+            watched.differentiate((backbone.features(*batch).float() * rows).sum())
+        yield len(batch[0]), watched
+        start += len(rows)

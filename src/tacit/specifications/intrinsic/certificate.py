@@ -1,0 +1,303 @@
+"""What a compact release with a secret matrix and an enforced floor promises, and when nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit._ground.checks import array, in_interval, integer, positive
+from tacit._ground.frozen import read_only
+from tacit._ground.random import released_normal
+from tacit._ground.reprs import short_repr, shown
+from tacit.accounting import PrivacyProfile, gaussian, sketch_within
+from tacit.guarantees import ApproximateDP, Guarantee, SuccessBound
+from tacit.specifications.intrinsic.stability import (
+    MeasuredStability,
+    ratio_under_floor,
+    replacement_difference,
+)
+from tacit.specifications.release import ADJACENCY
+
+ASSUMPTIONS = (
+    "A is Gaussian, drawn afresh by whoever computes B, and never shown to anyone: not to the "
+    "submitter, and not as BA",
+    "every record's coordinates are clipped, the floor is added, and the clip, the floor, the "
+    "public subspace and the number of records do not depend on the records",
+    "the coordinates are computed without A",
+)
+SOURCE = "pave, Theorem 3.5, with a floor and the whole profile"
+REFUSALS = {
+    "A": (
+        "neither A nor its seed is published beside B: with A known, B = H Aᵀ is a noiseless "
+        "release of H (pave, Proposition 3.7)"
+    ),
+    "BA": (
+        "BA is not published: its row space is that of A, and what A multiplies can be read off "
+        "(pave, Remark 7.11)"
+    ),
+    "iterated": (
+        "the coordinates are computed without A: from the second step of training on A is in the "
+        "forward pass, and one record can change B though H is the same"
+    ),
+    "submitter": (
+        "whoever chooses records does not learn B under the same A: about n/k chosen submissions "
+        "determine A (see recover_factor), so a trusted dock computes B and keeps A"
+    ),
+    "own model": (
+        "the targets do not come from a model trained on the same records, which one record "
+        "changes for all others, so that 2C/n does not bound the difference"
+    ),
+}
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True)
+class IntrinsicCertificate:
+    """What one or several compact releases of the same records promise together.
+
+    Attributes:
+        guarantees: success at even odds, and (ε, δ).
+        difference: Δ, how far one record moves H, or all H that share an A.
+        ratio: largest ratio of two neighbours' covariances; the smallest is its inverse.
+        floor_std: √(λ/r), the standard deviation of the noise that the floor is.
+        profile: of the ratios, from which ε is told.
+    """
+
+    guarantees: tuple[Guarantee, ...]
+    difference: float
+    ratio: float
+    floor_std: float
+    profile: PrivacyProfile
+
+
+def certify(
+    dims: int | Sequence[int],
+    *,
+    rank: int,
+    records: int,
+    clip: float,
+    floor: float,
+    delta: float,
+    releases: int = 1,
+    shared_factor: bool = False,
+    record_rank: int | None = None,
+    stability: Any = None,
+    violated: str | None = None,
+) -> IntrinsicCertificate:
+    """Certify ``B = [H, √λ I] Aᵀ`` with A secret, H the mean of n clipped coordinates.
+
+    The floor is additive noise N(0, λ/r). Two bounds hold, and the better one is told:
+
+    * with A shown to the attacker too, B is a Gaussian mechanism whose squared sensitivity has the
+      mean Δ², so the advantage is at most ``2Φ(Δ/(2√(λ/r))) − 1`` (it is concave in the square);
+    * without, neighbours' covariances have at most min(k, 2q) ratios other than 1, all in
+      [1/ρ, ρ], ρ = e^{2 arsinh(Δ/(2√λ))}, and the whole profile of such a pair is known.
+
+    The second is better by √2 in one dimension; in several, H may tell A along one direction and
+    the first is what remains: then adding the same noise and publishing A promises as much.
+
+    Args:
+        dims: k, or one for each layer; layers count as one matrix of Σ k rows.
+        rank: r, columns of B.
+        records: n.
+        clip: C, Frobenius norm of a record's coordinates, all layers joined.
+        floor: λ > 0.
+        delta: δ in (0, 1) at which ε is told.
+        releases: J of the same records that count together.
+        shared_factor: whether they share A (their H stand above each other, Δ grows by √J), or each
+            has one of its own.
+        record_rank: q, largest rank of the difference of two records' coordinates; k when None.
+        stability: nothing; a ``MeasuredStability`` is refused.
+        violated: a condition that does not hold: ``"A"``, ``"BA"``, ``"iterated"``,
+            ``"submitter"`` or ``"own model"``. There is no certificate then; the error says why.
+
+    Returns:
+        The ``IntrinsicCertificate``.
+
+    Raises:
+        ValueError: a bad argument, no floor, a measured γ, or a condition that is violated.
+
+    Example:
+        >>> found = certify(1, rank=4, records=1000, clip=1.0, floor=1e-4, delta=1e-5)
+        >>> round(found.guarantees[0].success, 3), round(found.floor_std, 4)
+        (0.554, 0.005)
+
+    Source: pave, Theorem 3.5, Lemmas 7.8, 7.9, 7.12 and 7.13, corrected.
+    """
+    _refuse(stability, violated, floor)
+    sizes = [dims] if isinstance(dims, (int, np.integer)) else list(dims)
+    total = sum(integer("dims", size, minimum=1) for size in sizes)
+    if not total:
+        raise ValueError("dims: expected at least one layer, got none")
+    columns, count = integer("rank", rank, minimum=1), integer("releases", releases, minimum=1)
+    limit = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    single = replacement_difference(positive("clip", clip), records)
+    difference = single * math.sqrt(count) if shared_factor else single
+    ratio = ratio_under_floor(floor=floor, difference=difference)
+    changed = total if record_rank is None else 2 * integer("record_rank", record_rank, minimum=1)
+    moved = count * min(total, changed)
+    std = math.sqrt(floor / columns)
+    together = single * math.sqrt(count)
+    profile, guarantees = _certified(columns, moved, ratio, together, std, limit)
+    return IntrinsicCertificate(
+        guarantees=guarantees,
+        difference=difference,
+        ratio=ratio,
+        floor_std=std,
+        profile=profile,
+    )
+
+
+@read_only
+@short_repr
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompactFactor:
+    """B of one release and what it promises; the matrix A that made it is gone.
+
+    Attributes:
+        factor: (k, r) B.
+        certificate: of this release.
+        reproducible: whether a seed fixed A, which voids the certificate.
+    """
+
+    factor: NDArray[np.float64]
+    certificate: IntrinsicCertificate
+    reproducible: bool
+
+
+def compact_factor(
+    coordinates: ArrayLike,
+    *,
+    rank: int,
+    clip: float,
+    floor: float,
+    delta: float,
+    rng: int | np.random.Generator | None = None,
+) -> CompactFactor:
+    """Clip, average, add the floor and multiply by a fresh A: what a trusted dock does.
+
+    Args:
+        coordinates: (n, k, m), H of every record, computed without A.
+        rank: r.
+        clip: C.
+        floor: λ > 0.
+        delta: as in ``certify``.
+        rng: None draws A from the operating system; a seed voids the certificate.
+
+    Returns:
+        The ``CompactFactor``.
+
+    Raises:
+        ValueError: as ``certify``.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(50, 4, 6))
+        >>> found = compact_factor(rows, rank=2, clip=1.0, floor=0.01, delta=1e-5)
+        >>> found.factor.shape
+        (4, 2)
+
+    Source: pave, Eq. 5 and Theorem 3.5, with the floor [H, √λ I].
+    """
+    rows = array("coordinates", coordinates, ndim=3)
+    certificate = certify(
+        rows.shape[1], rank=rank, records=len(rows), clip=clip, floor=floor, delta=delta
+    )
+    lengths = np.sqrt((rows**2).sum(axis=(1, 2)))
+    shares = np.minimum(1.0, clip * (1.0 - 1e-12) / np.maximum(lengths, 1e-300))
+    mean = (rows * shares[:, None, None]).mean(axis=0)
+    whole = np.concatenate([mean, math.sqrt(floor) * np.eye(len(mean))], axis=1)
+    secret = released_normal((rank, whole.shape[1]), rng) / math.sqrt(rank)
+    return CompactFactor(
+        factor=whole @ secret.T, certificate=certificate, reproducible=rng is not None
+    )
+
+
+def recover_factor(chosen: Sequence[ArrayLike], factors: Sequence[ArrayLike]) -> Any:
+    """Return A from submissions that somebody chose and the B that they got: A Hᵀ = Bᵀ, solved.
+
+    It is why A may not be shared with submitters who are not trusted: once the chosen H have as
+    many rows together as A has columns, A is known, and what B tells of every other H with it.
+
+    Args:
+        chosen: (k_j, n) H of each submission.
+        factors: (k_j, r) B of each.
+
+    Returns:
+        A, (r, n), of least norm where it is not determined.
+
+    Raises:
+        ValueError: not one B for every H, or shapes that do not fit.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> secret, chosen = rng.normal(size=(2, 6)), [rng.normal(size=(3, 6)) for _ in range(2)]
+        >>> found = recover_factor(chosen, [held @ secret.T for held in chosen])
+        >>> bool(np.abs(found - secret).max() < 1e-12)
+        True
+
+    Source: pave, Proposition 3.7, as an attack.
+    """
+    if len(chosen) != len(factors) or not chosen:
+        raise ValueError(f"factors: expected one for each of {len(chosen)}, got {len(factors)}")
+    left = np.concatenate([array("chosen", held, ndim=2) for held in chosen])
+    right = np.concatenate([array("factors", held, ndim=2) for held in factors])
+    if len(left) != len(right):
+        raise ValueError(f"factors: expected {len(left)} rows in all, got {len(right)}")
+    return np.linalg.lstsq(left, right, rcond=None)[0].T
+
+
+@lru_cache(maxsize=16)
+def _certified(
+    rank: int, dim: int, ratio: float, difference: float, std: float, delta: float
+) -> tuple[PrivacyProfile, tuple[Guarantee, ...]]:
+    """Certify once what a dock asks for at every submission."""
+    profile = sketch_within(rank=rank, dim=dim, lowest=1.0 / ratio, highest=ratio)
+    return profile, _guarantees(profile, gaussian(difference, std), delta)
+
+
+def _refuse(stability: Any, violated: str | None, floor: Any) -> None:
+    if isinstance(stability, MeasuredStability):
+        raise ValueError(
+            f"stability: expected none, got γ = {stability.gamma:.3g} measured on one data set: "
+            "it is evidence about that one, and no γ < 1 holds for all without a floor"
+        )
+    if stability is not None:
+        raise ValueError(f"stability: expected None, got {shown(stability)}")
+    if violated is not None:
+        if violated not in REFUSALS:
+            raise ValueError(
+                f"violated: expected one of {', '.join(REFUSALS)}, got {shown(violated)}"
+            )
+        raise ValueError(f"violated: there is a certificate only where {REFUSALS[violated]}")
+    if floor is None or (isinstance(floor, (int, float)) and floor == 0):
+        raise ValueError(
+            "floor: expected λ > 0: without one the smallest singular value depends on the "
+            "records, and one of them can change the law to another support"
+        )
+
+
+def _guarantees(
+    profile: PrivacyProfile, shown_factor: PrivacyProfile, delta: float
+) -> tuple[Guarantee, ...]:
+    hidden, known = profile.success(), shown_factor.success()
+    rest: dict[str, Any] = {"assumptions": ASSUMPTIONS, "source": SOURCE}
+    return (
+        SuccessBound(
+            success=min(hidden.success, known.success),
+            prior=hidden.prior,
+            task=f"which of two neighbouring inputs ({ADJACENCY}) was used",
+            law=hidden.law,
+            evidence="numerical",
+            **rest,
+        ),
+        ApproximateDP(
+            epsilon=profile.epsilon(delta), delta=delta, adjacency=ADJACENCY,
+            evidence="numerical", **rest,
+        ),
+    )  # fmt: skip

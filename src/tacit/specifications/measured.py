@@ -1,0 +1,132 @@
+"""The mean of clipped coordinates that a specification is, and the noise on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit._ground.random import released_normal
+from tacit.specifications.backbones.backbone import Backbone
+from tacit.specifications.coordinates import Frame, coordinates
+from tacit.specifications.noise import rounding, shares_of
+from tacit.specifications.objectives import (
+    class_means,
+    label_directions,
+    scatter_directions,
+)
+from tacit.specifications.subspace import PublicSubspace, clipped
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is described.
+
+    Attributes:
+        backbone: shared.
+        data: n records.
+        shares: (n, K), how much each record is of each class.
+    """
+
+    backbone: Backbone
+    data: Any
+    shares: Tensor
+
+    @property
+    def count(self) -> int:
+        """n."""
+        return int(self.shares.shape[0])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Asked:
+    """How it is described.
+
+    Attributes:
+        objective: ``"labels"`` or ``"scatter"``.
+        names: of the classes.
+        frame: of the space.
+        clip: C.
+        subspace: where features are whitened and clipped, for a scatter.
+        modality: of the backbone.
+    """
+
+    objective: str
+    names: tuple[str, ...]
+    frame: Frame
+    clip: float
+    subspace: PublicSubspace | None
+    modality: str
+
+    def error(self, count: int, multiplier: float) -> float:
+        """Return the standard deviation of the noise of every number, σ = m Δ with Δ = 2C/n."""
+        if not multiplier:
+            return 0.0
+        factor = multiplier if self.objective == "labels" else shares_of(multiplier)[1]
+        return factor * 2.0 * self.clip / count * (1.0 + rounding(self.modality, count))
+
+    def noisy(
+        self,
+        clean: NDArray[np.float64],
+        count: int,
+        multiplier: float,
+        source: np.random.Generator | None,
+    ) -> NDArray[np.float64]:
+        """Return the mean with its noise, drawn from the operating system where source is None."""
+        error = self.error(count, multiplier)
+        return clean + error * released_normal(clean.shape, source) if error else clean
+
+
+def described(
+    subject: Subject, asked: Asked, multiplier: float, source: np.random.Generator | None
+) -> NDArray[np.float64]:
+    """Return ``(1/n) Σ_i clip(y_i)``, (k,), before its own noise.
+
+    Args:
+        subject: what is described.
+        asked: how.
+        multiplier: of the noise, of which a scatter's class means take a part; 0 for none.
+        source: of the noise on class means; None for the operating system.
+
+    Raises:
+        ValueError: the data are no records of the backbone, or a gradient is not finite.
+
+    Source: pave, Algorithm 1, one step.
+    """
+    directions = (
+        subject.shares @ label_directions(asked.names, _width(subject))
+        if asked.objective == "labels"
+        else _apart(subject, asked, multiplier, source)
+    )
+    rows = coordinates(subject.backbone, subject.data, directions, asked.frame)
+    held = clipped(rows, asked.clip) if np.isfinite(asked.clip) else rows
+    return np.asarray(held.sum(axis=0) / subject.count)
+
+
+def _width(subject: Subject) -> int:
+    first = next(iter(subject.backbone.batches(subject.data, 1)))
+    return int(subject.backbone.features(*first).shape[1])
+
+
+def _apart(
+    subject: Subject, asked: Asked, multiplier: float, source: np.random.Generator | None
+) -> Tensor:
+    """Return directions made of noisy class means: one record moves those by at most 2KC'/n.
+
+    A record's shares of the classes add up to 1, so its part of all K rows is no longer than
+    its clipped feature.
+    """
+    assert asked.subspace is not None
+    white = asked.subspace.whitened(subject.backbone.embedded(subject.data))
+    shares = subject.shares.double().numpy()
+    means, forward = class_means(shares, white), asked.subspace.feature_map.astype(float)
+    if not multiplier:
+        return scatter_directions(shares, means, forward, white)
+    reach = 2.0 * asked.subspace.feature_clip * len(asked.names) / subject.count
+    std = shares_of(multiplier)[0] * reach
+    std *= 1.0 + rounding(asked.modality, subject.count)
+    noisy = means + std * released_normal(means.shape, source)
+    return scatter_directions(shares, noisy, forward, white)

@@ -1,0 +1,148 @@
+"""What the shared features are pulled towards: fixed codes of the labels, or apart from each other.
+
+One step from θ₀ has the gradient Σ_i J_iᵀ u_i, where J_i is the derivative of f(x_i; θ₀) by a
+layer and u_i is a direction of the features: the objective decides u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit._ground.checks import Array, integer
+from tacit._ground.reprs import shown
+from tacit.specifications.projections import shared_normals
+
+Objective: TypeAlias = Literal["labels", "scatter"]
+OBJECTIVES: tuple[Objective, ...] = ("labels", "scatter")
+MOST_CLASSES = 100_000
+# β: how much of a scatter is about the inputs themselves.
+OF_INPUTS = 0.3
+
+
+def class_names(classes: Any) -> tuple[str, ...]:
+    """Return the names of the classes; of a number K the names "0" … "K − 1".
+
+    Raises:
+        ValueError: fewer than two, or a name twice.
+    """
+    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
+        count = integer("classes", classes, minimum=2, maximum=MOST_CLASSES)
+        return tuple(str(number) for number in range(count))
+    if isinstance(classes, str) or not isinstance(classes, (Sequence, np.ndarray)):
+        raise ValueError(f"classes: expected a number or names of classes, got {shown(classes)}")
+    names = tuple(str(name) for name in classes)
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError("classes: expected at least two names, each once")
+    return names
+
+
+def label_codes(names: Sequence[str], width: int) -> Tensor:
+    """Return the code of every class, (K, d): N(0, 1/d) drawn from its name.
+
+    Whoever calls a class by the same name has the same code, so that nobody has to be asked.
+
+    Args:
+        names: of the classes.
+        width: d, the number of features.
+
+    Source: pave, Eq. 1 and 2, with g fixed, random and shared.
+    """
+    drawn = [shared_normals(f"label:{name}:{width}", width) for name in names]
+    return torch.from_numpy(np.stack(drawn) / width**0.5).float()
+
+
+def label_directions(names: Sequence[str], width: int) -> Tensor:
+    """Return u of every class, (K, d): ``Gᵀ (1/K − e_c)``, the cross-entropy's where g is small.
+
+    At outputs that are all alike the softmax is uniform, so the gradient of −ln p_c by the features
+    is Gᵀ (1/K − e_c), up to the scale of g that a cosine does not see.
+
+    Args:
+        names: of the classes.
+        width: d.
+    """
+    codes = label_codes(names, width)
+    return codes.mean(dim=0) - codes
+
+
+def class_means(shares: Array, white: Array) -> Array:
+    """Return ``(K/n) Σ_i s_ic W(z_i − z̄)``, (K, d): class means where classes are alike in number.
+
+    Args:
+        shares: (n, K), how much each record is of each class.
+        white: (n, d) whitened features.
+    """
+    count, classes = shares.shape
+    found: Array = shares.T @ white * (classes / count)
+    return found
+
+
+def scatter_directions(shares: Array, means: Array, feature_map: Array, white: Array) -> Tensor:
+    """Return u of every record, (n, d): ``−W (m_c − m̄ + β w_i)``, w_i its whitened feature.
+
+    The first part is the gradient of −½ Σ_c ‖m_c − m̄‖² by the features of a record of class c,
+    times the number of the class's records; the second, of −(β/2) Σ_i ‖w_i‖², says what the inputs
+    are. Neither depends on what the classes are called, or in whatever order.
+
+    Args:
+        shares: (n, K), how much each record is of each class.
+        means: (K, d) as ``class_means`` gives them, noisy or not.
+        feature_map: (d, d) W, symmetric.
+        white: (n, d) w, whitened features.
+    """
+    apart = shares @ (means - means.mean(axis=0)) + OF_INPUTS * white
+    return torch.from_numpy(-(apart @ feature_map)).float()
+
+
+def weights_of(targets: Any, names: Sequence[str], count: int, *, given: str) -> Tensor:
+    """Return how much each record is of each class, (n, K): labels one-hot, probabilities as such.
+
+    Args:
+        targets: (n,) class names, or their places where no name is a number; or (n, K)
+            numbers >= 0 that are not all 0.
+        names: of the classes.
+        count: n.
+        given: what a ValueError calls the targets.
+
+    Raises:
+        ValueError: another shape, a label that is none of the classes, or numbers that are none.
+    """
+    held = targets.detach().cpu().numpy() if isinstance(targets, Tensor) else np.asarray(targets)
+    if len(held.shape) not in (1, 2) or held.shape[0] != count:
+        raise ValueError(
+            f"{given}: expected one target for each of {count} records, got shape {held.shape}"
+        )
+    if held.ndim == 2:
+        return _shares(held, len(names), given)
+    places: dict[Any, int] = {name: place for place, name in enumerate(names)}
+    if not any(name.isdigit() for name in names):
+        # numbers beside names that are none are places in their list
+        places.update({place: place for place in range(len(names))})
+    found = np.array([_place(value, places) for value in held.tolist()], dtype=np.int64)
+    if (found < 0).any():
+        row = int(np.argmax(found < 0))
+        raise ValueError(f"{given}: expected one of {len(names)} classes, not so in record {row}")
+    return torch.eye(len(names))[torch.from_numpy(found)]
+
+
+def _shares(held: Any, classes: int, given: str) -> Tensor:
+    if held.shape[1] != classes or held.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{given}: expected numbers (n, {classes}), one column a class, got shape {held.shape}"
+        )
+    values = held.astype(np.float64)
+    sums = values.sum(axis=1, keepdims=True)
+    if not np.isfinite(values).all() or (values < 0).any() or not (sums > 0).all():
+        raise ValueError(f"{given}: expected finite numbers >= 0, not all of a record's 0")
+    return torch.from_numpy(values / sums).float()
+
+
+def _place(value: Any, places: dict[Any, int]) -> int:
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1
+    number = int(value) if whole else value
+    return places.get(str(number), places.get(number, -1) if whole else -1)

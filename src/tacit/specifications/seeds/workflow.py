@@ -1,0 +1,120 @@
+"""Learnwares for an empty dock, and tasks of users to search it by, from the data at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit._ground.reprs import shown
+from tacit.documents import dumps
+from tacit.specifications.seeds.card import card
+from tacit.specifications.seeds.material import Material, materials
+from tacit.specifications.seeds.models import accuracy, stored, trained
+
+if TYPE_CHECKING:
+    from tacit.specifications.release import SpecificationRelease
+
+EPSILON = 2.0
+BACKBONES = {"image": "tacit/vision", "text": "tacit/small"}
+
+
+@dataclass(frozen=True, eq=False)
+class SeedLearnware:
+    """A real learnware, ready to be submitted.
+
+    Attributes:
+        name: short, for a file.
+        specification: its file.
+        card: Markdown with a YAML head.
+        model: safetensors file of the weights.
+        release: JSON of the release that made the specification.
+    """
+
+    name: str
+    specification: bytes
+    card: str
+    model: bytes
+    release: str
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleTask:
+    """What a user might look for.
+
+    Attributes:
+        name: that of the learnware trained for it.
+        title: in words.
+        specification: of a user's hundred records, made without noise.
+    """
+
+    name: str
+    title: str
+    specification: bytes
+
+
+def seed_learnwares(folder: str | os.PathLike[str] | None = None) -> Iterator[SeedLearnware]:
+    """Yield about twenty learnwares, more where the folder holds MNIST, CIFAR-10 or AG News.
+
+    Twelve tasks of scikit-learn's digits and eight of docstrings, each with a model trained for it
+    and a specification that is (2, 10⁻⁵)-differentially private for replacing one record. Nothing
+    is downloaded.
+
+    Args:
+        folder: with ``mnist.npz``, ``cifar10.npz``, ``ag_news_test.csv.gz``, any of them, or None.
+
+    Raises:
+        ValueError: the folder is none, or scikit-learn is missing.
+    """
+    for material in materials(_folder(folder)):
+        network = trained(material)
+        made = _described("model", material, EPSILON)
+        yield SeedLearnware(
+            name=material.name,
+            specification=made.specification.to_bytes(),
+            card=card(material, made.specification, accuracy(network, material)),
+            model=stored(network),
+            release=dumps(made.to_dict(), indent=2),
+        )
+
+
+def example_tasks(folder: str | os.PathLike[str] | None = None) -> Iterator[ExampleTask]:
+    """Yield a user's task for every learnware of ``seed_learnwares``, from records it has not.
+
+    Args:
+        folder: as there.
+
+    Raises:
+        ValueError: as there.
+    """
+    for material in materials(_folder(folder)):
+        made = _described("task", material, None)
+        yield ExampleTask(material.name, material.title, made.specification.to_bytes())
+
+
+def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
+    if folder is None:
+        return None
+    if (
+        not isinstance(folder, (str, os.PathLike))
+        or not os.fspath(folder)
+        or not Path(folder).is_dir()
+    ):
+        raise ValueError(f"folder: expected a folder or None, got {shown(folder)}")
+    return Path(folder)
+
+
+def _described(kind: Any, material: Material, epsilon: float | None) -> SpecificationRelease:
+    from tacit.specifications.workflow import specify
+
+    mine = kind == "model"
+    inputs = material.inputs if mine else material.user_inputs
+    places = material.labels if mine else material.user_labels
+    labels = [material.names[place] for place in places.tolist()]
+    method = "compact" if epsilon is None else "dp"
+    return specify(
+        labels, inputs, BACKBONES[material.modality], kind=kind, classes=material.names,
+        method=method, epsilon=epsilon, title=material.title,
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""``tacit specification``: made of pictures and texts, paid for, shown, compared, refused."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from tacit import Ledger
+from tacit.gate import check_release
+from tacit.specifications import read_specification
+from tests.cli_runner import in_process, refused
+
+COUNT = 24
+
+
+@pytest.fixture
+def tacit(capsys):
+    return in_process(capsys)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Two kinds of pictures: bars across and bars down, in noise."""
+    rng, labels = np.random.default_rng(0), np.arange(COUNT) % 2
+    images = rng.integers(0, 60, size=(COUNT, 28, 28))
+    for place, label in enumerate(labels):
+        start = int(rng.integers(4, 20))
+        held = images[place] if label else images[place].T
+        held[start : start + 4] += 180
+    place = tmp_path / "bars.npz"
+    np.savez(place, inputs=images.astype(np.uint8), labels=labels, numbers=np.eye(2)[labels])
+    return place
+
+
+@pytest.fixture
+def texts(tmp_path):
+    place = tmp_path / "notes.csv"
+    with place.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["note", "kind"])
+        for number in range(COUNT):
+            rows.writerow([f"def value_{number} return it", ["code", "prose"][number % 2]])
+    return place
+
+
+def test_a_task_finds_its_model(tacit, pictures, tmp_path):
+    files = {name: tmp_path / f"{name}.safetensors" for name in ("model", "task", "turned")}
+    book = tmp_path / "book.db"
+    made = tacit("specification", "make", pictures, "--classes", "across,down", "--output",
+                 files["model"], "--epsilon", 4, "--labels", "numbers", "--ledger", book,
+                 "--secret", "bars", "--json", tmp_path / "whole.json")  # fmt: skip
+    assert made.code == 0, made
+    assert "ε = 4, δ = 1e-05" in made.out
+    assert Ledger(book).spent("bars").gaussian["replace one record"] > 0
+    beside = json.loads((tmp_path / "model.json").read_text())
+    assert check_release(beside, max_success=0.99).passed
+    assert (
+        beside["specification"]
+        == json.loads((tmp_path / "whole.json").read_text())["specification"]
+    )
+    for name, classes in (("task", "across,down"), ("turned", "down,across")):
+        bare = tacit("specification", "make", pictures, "--classes", classes, "-o", files[name],
+                     "--labels", "numbers", "--task", "--no-noise")  # fmt: skip
+        assert bare.code == 0, bare
+    shown = tacit("specification", "show", files["model"], "--json", "-")
+    told = json.loads(shown.out)
+    assert told["revision"] == read_specification(files["model"]).revision
+    assert "certified" in shown.err
+    found = tacit("specification", "compare", files["task"], files["turned"], files["model"],
+                  "--json", "-")  # fmt: skip
+    ranked = json.loads(found.out)
+    expected = read_specification(files["task"]).cosine(read_specification(files["model"]))
+    by_name = {match["name"]: match["similarity"] for match in ranked["matches"]}
+    assert by_name[str(files["model"])] == pytest.approx(expected)
+    assert by_name[str(files["turned"])] < 0
+    assert ranked["compared"] == 2
+
+
+def test_texts_of_a_table_are_described(tacit, texts, tmp_path):
+    place = tmp_path / "notes.safetensors"
+    made = tacit("specification", "make", texts, "--inputs", "note", "--labels", "kind",
+                 "--classes", "code,prose", "--backbone", "tacit/small", "--epsilon", 2,
+                 "-o", place)  # fmt: skip
+    assert made.code == 0, made
+    assert read_specification(place).guarantees[2].epsilon <= 2
+
+
+def test_a_dry_run_writes_nothing(tacit, pictures, tmp_path):
+    place = tmp_path / "model.safetensors"
+    made = tacit("specification", "make", pictures, "--classes", 2, "--epsilon", 1, "-o", place,
+                 "--dry-run")  # fmt: skip
+    assert made.code == 0, made
+    assert "in each of 48 numbers" in made.out
+    assert not place.exists()
+
+
+def test_a_seed_is_told_of(tacit, pictures, tmp_path):
+    place = tmp_path / "model.safetensors"
+    made = tacit("specification", "make", pictures, "--classes", 2, "--epsilon", 1, "-o", place,
+                 "--seed", 1)  # fmt: skip
+    assert made.code == 0
+    assert read_specification(place).guarantees == ()
+    assert not check_release(
+        json.loads(place.with_suffix(".json").read_text()), max_success=1
+    ).passed
+
+
+MAKE = {"--classes": "2", "--epsilon": "1", "-o": "out.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"--classes": None}, ["classes: "]),
+        ({"--classes": "1"}, ["classes: "]),
+        ({"--classes": "1,2"}, ["model_or_labels", "record 0"]),
+        ({"--epsilon": None}, ["epsilon: "]),
+        ({"--epsilon": "0"}, ["epsilon: "]),
+        ({"--epsilon": "nan"}, ["epsilon: "]),
+        ({"--delta": "1"}, ["delta: "]),
+        ({"-o": "out.bin"}, ["--output", ".safetensors"]),
+        ({"-o": "-"}, ["--output"]),
+        ({"-o": "nowhere/out.safetensors"}, ["--output"]),
+        ({"-o": "bars.npz"}, ["--output"]),
+        ({"--inputs": "pixels"}, ["data: ", "pixels"]),
+        ({"--labels": "inputs"}, ["model_or_labels: "]),
+        ({"--backbone": "tacit/large"}, ["tacit/large"]),
+        ({"--backbone": "tacit/small"}, ["data: expected"]),
+        ({"--objective": "both"}, ["objective: "]),
+        ({"--targets": "outputs"}, ["targets: "]),
+        ({"--secret": "bars"}, ["--secret"]),
+        ({"--seed": "-1"}, ["--seed"]),
+        ({"--json": "out.json"}, ["--json"]),
+        ({"--no-noise": ""}, ["--epsilon"]),
+    ],
+)
+def test_bad_flags_are_refused_and_write_nothing(tacit, pictures, changes, parts, monkeypatch):
+    monkeypatch.chdir(pictures.parent)
+    flags = {name: value for name, value in (MAKE | changes).items() if value is not None}
+    before = sorted(pictures.parent.iterdir())
+    words = [word for pair in flags.items() for word in pair if word]
+    refused(tacit("specification", "make", "bars.npz", *words), *parts)
+    assert sorted(pictures.parent.iterdir()) == before
+
+
+def test_what_exists_is_kept_unless_forced(tacit, pictures, tmp_path):
+    place = tmp_path / "model.safetensors"
+    words = ["specification", "make", pictures, "--classes", 2, "--no-noise", "-o", place]
+    assert tacit(*words).code == 0
+    held = place.read_bytes()
+    refused(tacit(*words), "--output", "--force")
+    assert place.read_bytes() == held
+    assert tacit(*words, "--force").code == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x04.", b"\xff" * 100, None])
+def test_files_that_are_none_are_refused(tacit, content, tmp_path):
+    place = tmp_path / "file.safetensors"
+    if content is not None:
+        place.write_bytes(content)
+    refused(tacit("specification", "show", place))
+    refused(tacit("specification", "compare", place, place))
+    (tmp_path / "file.npz").write_bytes(content or b"")
+    refused(tacit("specification", "make", tmp_path / "file.npz", "--classes", 2, "--no-noise",
+                  "-o", tmp_path / "out.safetensors"), "data: ")  # fmt: skip
+
+
+def test_objects_in_an_npz_are_never_loaded(tacit, tmp_path):
+    place = tmp_path / "objects.npz"
+    np.savez(place, inputs=np.array([{"a": 1}] * 4, dtype=object), labels=np.arange(4) % 2)
+    refused(tacit("specification", "make", place, "--classes", 2, "--no-noise", "-o",
+                  tmp_path / "out.safetensors"), "data: ")  # fmt: skip
+
+
+def test_other_spaces_are_refused_by_name(tacit, pictures, tmp_path):
+    places = [tmp_path / "one.safetensors", tmp_path / "other.safetensors"]
+    for place, more in zip(places, ([], ["--all-numbers", "--rank", 2]), strict=True):
+        made = tacit("specification", "make", pictures, "--classes", 2, "--no-noise", "-o", place,
+                     *more)  # fmt: skip
+        assert made.code == 0
+    refused(tacit("specification", "compare", *places), "models: ", "subspace")

@@ -1,0 +1,159 @@
+"""Learnwares to submit, and a dock to submit them to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fastapi.testclient import TestClient
+
+from tacit.dock import Settings, Store, create_application, examine
+from tacit.dock.blobs import Upload
+from tacit.guarantees import GaussianDP
+from tacit.guarantees.base import Guarantee
+from tacit.specifications import Space, Specification
+
+SPACE = Space(
+    backbone="sha256:0",
+    layers=("fc",),
+    shapes=((16, 2),),
+    factor="seed:7",
+    subspace="none",
+    output="scatter",
+)
+OCTETS = {"Content-Type": "application/octet-stream"}
+PRIVATE = GaussianDP(
+    mu=0.5, adjacency="replace one record", evidence="theorem", assumptions=(), source="test"
+)
+
+
+def specification(
+    seed: int,
+    kind: str = "model",
+    *,
+    space: Space = SPACE,
+    guarantees: tuple[Guarantee, ...] = (PRIVATE,),
+    noise: float = 0.0,
+) -> Specification:
+    """Return the direction of a seed, with noise where it is asked for."""
+    source = np.random.default_rng(seed)
+    factors = {
+        name: source.normal(size=shape)
+        for name, shape in zip(space.layers, space.shapes, strict=True)
+    }
+    other = np.random.default_rng(seed + 10**6)
+    factors = {n: value + noise * other.normal(size=value.shape) for n, value in factors.items()}
+    return Specification(
+        kind=kind,
+        space=space,
+        factors=factors,
+        method="dp",
+        guarantees=guarantees,
+        created="2026-01-02T03:04:05+00:00",
+    )
+
+
+def card(
+    title: str = "Digits", tags: tuple[str, ...] = ("mnist",), modality: str = "image"
+) -> bytes:
+    listed = ", ".join(tags)
+    head = f"title: {title}\nmodality: {modality}\ntags: [{listed}]\n"
+    return f"---\n{head}---\nTells digits.\n".encode()
+
+
+def weights(tensors: Mapping[str, tuple[str, tuple[int, ...], bytes]] | None = None) -> bytes:
+    """Return a safetensors file, written here and not by the library."""
+    if tensors is None:
+        tensors = {"weight": ("F32", (2, 2), bytes(16))}
+    header: dict[str, Any] = {}
+    at = 0
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {
+            "dtype": dtype,
+            "shape": list(shape),
+            "data_offsets": [at, at + len(content)],
+        }
+        at += len(content)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + b"".join(c for _, _, c in tensors.values())
+
+
+def files(made: Specification, **more: bytes) -> dict[str, bytes]:
+    """Return the parts of a submission."""
+    return {"specification": made.to_bytes(), "card": card(), **more}
+
+
+def keep(
+    store: Store,
+    parts: Mapping[str, bytes],
+    developer: str = "me",
+    key: str = "key",
+    settings: Settings | None = None,
+) -> dict[str, Any]:
+    """Submit to a store without a server."""
+    settings = Settings() if settings is None else settings
+    uploads: dict[str, Upload] = {}
+    try:
+        for name, content in parts.items():
+            uploads[name] = store.blobs.upload(name, 1 << 30)
+            uploads[name].write(content)
+        return store.submit(examine(uploads, {}, settings), developer, key, settings)
+    finally:
+        for upload in uploads.values():
+            upload.discard()
+
+
+class Dock:
+    """A client of an application, with tokens of two developers."""
+
+    def __init__(self, client: TestClient, store: Store) -> None:
+        self.client, self.store = client, store
+        self.tokens = {name: store.create_token(name)[0] for name in ("me", "other")}
+        self._keys = 0
+
+    def headers(self, developer: str = "me", **more: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[developer]}", **more}
+
+    def submit(
+        self,
+        parts: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        developer: str = "me",
+        data: Mapping[str, str] | None = None,
+        **more: str,
+    ) -> Any:
+        self._keys += 1
+        headers = self.headers(developer, **{"Idempotency-Key": key or f"key-{self._keys}", **more})
+        return self.client.post("/v1/learnwares", files=parts, data=data, headers=headers)
+
+    def search(self, query: Specification | bytes, **filters: Any) -> Any:
+        content = query if isinstance(query, bytes) else query.to_bytes()
+        return self.client.post("/v1/search", content=content, headers=OCTETS, params=filters)
+
+
+@contextmanager
+def dock(
+    folder: Path, settings: Settings | None = None, database: str | None = None
+) -> Iterator[Dock]:
+    """Start an application on a folder."""
+    with Store(folder, database) as store:
+        app = create_application(store, settings)
+        with TestClient(app, raise_server_exceptions=False) as client:
+            yield Dock(client, store)
+
+
+def is_problem(answer: Any, status: int, *parts: str) -> None:
+    """An RFC 9457 body of this status, whose sentence has these parts."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == status
+    assert {"type", "title", "detail", "instance"} <= set(told)
+    assert "Traceback" not in answer.text
+    for part in parts:
+        assert part in told["detail"], told["detail"]

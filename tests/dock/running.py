@@ -1,0 +1,38 @@
+"""A dock that answers on a port, in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from tacit.dock import Settings, Store, create_application, listen
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where it is, its store and the token of a developer."""
+
+    url: str
+    store: Store
+    token: str
+
+
+@contextmanager
+def running(folder: Path, settings: Settings | None = None) -> Iterator[Running]:
+    """Serve a dock until the block ends."""
+    with Store(folder) as store, listen("127.0.0.1", 0) as listening:
+        app = create_application(store, settings)
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="on"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        try:
+            yield Running(url, store, store.create_token("me")[0])
+        finally:
+            server.should_exit = True
+            thread.join(30)

@@ -1,0 +1,163 @@
+"""The client does what it says, and believes no dock."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from tacit.dock import DockClient, DockError
+from tests.cli_runner import in_process, refused
+from tests.dock.learnwares import card, files, keep, specification, weights
+from tests.dock.running import running
+
+
+@pytest.fixture
+def served(tmp_path):
+    with running(tmp_path / "dock") as found:
+        yield found
+
+
+def written(folder, seed=1, kind="model"):
+    place = folder / f"{kind}-{seed}.safetensors"
+    specification(seed, kind).save(place)
+    (folder / "card.md").write_bytes(card())
+    return place
+
+
+def test_a_learnware_is_submitted_found_fetched_and_withdrawn(served, tmp_path):
+    made = written(tmp_path)
+    (tmp_path / "weights").write_bytes(weights())
+    with DockClient(served.url, served.token) as dock:
+        told = dock.submit(made, tmp_path / "card.md", model=tmp_path / "weights", key="k")
+        again = dock.submit(made, tmp_path / "card.md", model=tmp_path / "weights", key="k")
+        assert again == told
+        found = dock.search(specification(1, "task", noise=0.1), tag="mnist")
+        assert found["items"][0]["id"] == told["id"]
+        assert [item["id"] for item in dock.list(developer="me")] == [told["id"]]
+        fetched = dock.fetch(told["id"], tmp_path / "fetched")
+        assert fetched.specification.revision == told["revision"]
+        assert fetched.model.read_bytes() == weights()
+        assert "title" in (tmp_path / "fetched" / "card.md").read_text("utf-8")
+        with pytest.raises(ValueError, match="exists already"):
+            dock.fetch(told["id"], tmp_path / "fetched")
+        dock.withdraw(told["id"], "replaced")
+        trail = dock.history(told["id"])
+        assert trail["withdrawal"]["reason"] == "replaced"
+        assert trail["history"][0]["revision"] == told["revision"]
+        with pytest.raises(DockError, match="replaced") as gone:
+            dock.show(told["id"])
+        assert gone.value.status == 410
+
+
+def test_every_page_of_a_list_is_asked_for(served):
+    for seed in range(60):
+        keep(served.store, files(specification(seed)), key=str(seed))
+    with DockClient(served.url) as dock:
+        assert len({item["id"] for item in dock.list()}) == 60
+
+
+def test_a_token_goes_to_no_other_machine_in_the_clear():
+    with pytest.raises(ValueError, match="in the clear"):
+        DockClient("http://dock.example", "secret")
+    for url in ("ftp://x", "x", "http://", "http://u:p@x", "http://x:99999", "http://x?a=1"):
+        with pytest.raises(ValueError, match="url: expected"):
+            DockClient(url)
+    with pytest.raises(ValueError, match="token: expected") as error:
+        DockClient("https://dock.example", "se cret")
+    assert "cret" not in str(error.value)
+
+
+class Liar(BaseHTTPRequestHandler):
+    """A dock whose record says one thing and whose bytes another, or that sends away."""
+
+    def do_GET(self):
+        if "away" in self.server.mood:
+            self.send_response(307)
+            self.send_header("Location", "http://127.0.0.1:1/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        made = specification(1)
+        if "specification" in self.path:
+            content = specification(2).to_bytes()
+        else:
+            one = f'"revision": "{made.revision}", "model": null'
+            content = (
+                f'{{{one}, "history": [{{{one}}}], "card": {{"head": {{}}, "text": ""}}}}'.encode()
+            )
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def liar():
+    server = HTTPServer(("127.0.0.1", 0), Liar)
+    server.mood = ""
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_bytes_of_another_digest_are_not_kept(liar, tmp_path):
+    with (
+        DockClient(f"http://127.0.0.1:{liar.server_port}") as dock,
+        pytest.raises(DockError, match="digest"),
+    ):
+        dock.fetch("0" * 32, tmp_path / "fetched")
+    assert list((tmp_path / "fetched").iterdir()) == []
+
+
+def test_no_redirect_is_followed(liar):
+    liar.mood = "away"
+    with (
+        DockClient(f"http://127.0.0.1:{liar.server_port}", "secret") as dock,
+        pytest.raises(DockError, match="not followed"),
+    ):
+        dock.show("0" * 32)
+
+
+def test_what_does_not_answer_is_a_sentence():
+    with (
+        DockClient("http://127.0.0.1:1", tries=1) as dock,
+        pytest.raises(DockError, match="does not answer"),
+    ):
+        dock.show("0" * 32)
+
+
+def test_commands(served, tmp_path, capsys, monkeypatch):
+    tacit = in_process(capsys)
+    made, task = written(tmp_path), written(tmp_path, kind="task")
+    monkeypatch.setenv("TACIT_DOCK_URL", served.url)
+    refused(tacit("dock", "submit", made, tmp_path / "card.md"), "401")
+    (tmp_path / "token").write_text(served.token + "\n")
+    token = ("--token-file", tmp_path / "token")
+    done = tacit("dock", "submit", made, tmp_path / "card.md", *token)
+    assert done.code == 0, done
+    assert served.token not in done.out + done.err
+    identifier = done.out.split("learnwares/")[1].strip()
+    assert "A match" in tacit("dock", "search", task).out
+    assert identifier in tacit("dock", "list", "--tag", "mnist").out
+    assert "none has all of that" in tacit("dock", "list", "--tag", "nothing").out
+    assert tacit("dock", "fetch", identifier, tmp_path / "out", "--json", "-").code == 0
+    digest = hashlib.sha256((tmp_path / "out" / "specification.safetensors").read_bytes())
+    assert specification(1).revision == f"sha256:{digest.hexdigest()}"
+    assert tacit("dock", "withdraw", identifier, "--reason", "old", *token).code == 0
+    refused(tacit("dock", "fetch", identifier, tmp_path / "more"), "410", "old")
+    refused(tacit("dock", "fetch", "../x", tmp_path / "more"), "identifier")
+
+
+def test_a_dock_that_is_not_empty_is_not_seeded(tmp_path, capsys):
+    with running(tmp_path / "dock") as found:
+        keep(found.store, files(specification(1)))
+    refused(in_process(capsys)("dock", "seed", "--folder", tmp_path / "dock"), "not empty")

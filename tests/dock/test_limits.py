@@ -1,0 +1,106 @@
+"""Too slow, too many, too often: each is told when to come again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from tacit.dock import RefusedError, Settings, Store, create_application
+from tacit.dock.api.rates import Rates
+from tests.dock.learnwares import OCTETS, dock, files, is_problem, specification
+
+
+def asked(store, settings, ask):
+    """Return what ``ask`` returns of a client whose bodies arrive as they are made."""
+
+    async def run():
+        transport = httpx.ASGITransport(create_application(store, settings))
+        async with httpx.AsyncClient(transport=transport, base_url="http://dock") as client:
+            return await ask(client)
+
+    return asyncio.run(run())
+
+
+def test_a_body_that_is_too_slow(store):
+    async def slow():
+        yield b"x"
+        await asyncio.sleep(5)
+        yield b"y"
+
+    answer = asked(
+        store,
+        Settings(body_seconds=0.05),
+        lambda client: client.post("/v1/search", content=slow(), headers=OCTETS),
+    )
+    is_problem(answer, 408)
+
+
+def test_what_comes_beside_too_many_is_told_to_come_again(store):
+    async def ask(client):
+        arrived, finished = asyncio.Event(), asyncio.Event()
+
+        async def body():
+            content = specification(1, "task").to_bytes()
+            yield content[:10]
+            arrived.set()
+            await finished.wait()
+            yield content[10:]
+
+        slow = asyncio.create_task(client.post("/v1/search", content=body(), headers=OCTETS))
+        await arrived.wait()
+        beside = await client.get("/v1/health")
+        finished.set()
+        return beside, await slow, await client.get("/v1/health")
+
+    beside, slow, after = asked(store, Settings(concurrency=1), ask)
+    is_problem(beside, 503)
+    assert beside.headers["retry-after"] == "1"
+    assert (slow.status_code, after.status_code) == (200, 200)
+
+
+def test_a_bucket_fills_again():
+    moment = [0.0]
+    rates = Rates(60, lambda: moment[0])
+    for _ in range(60):
+        rates.take("a")
+    with pytest.raises(RefusedError) as caught:
+        rates.take("a")
+    assert caught.value.retry_after == 1
+    rates.take("b")
+    moment[0] = 1.0
+    rates.take("a")
+    with pytest.raises(RefusedError):
+        rates.take("a")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_model", 0), ("max_card", 1.5), ("body_seconds", 0), ("index", "best"), ("private", 1)],
+)
+def test_settings_that_are_none(name, value):
+    with pytest.raises(ValueError, match=name):
+        Settings(**{name: value})
+
+
+def test_contents_that_no_record_names_are_collected(tmp_path):
+    with Store(tmp_path) as store:
+        with store.blobs.upload("model", 100) as upload:
+            upload.write(b"orphan")
+            upload.keep()
+            digest = upload.digest
+        assert store.blobs.read(digest) == b"orphan"
+        assert store.collect() == 1
+        assert list(store.blobs.digests()) == []
+
+
+def test_a_content_that_is_damaged_is_left_out_and_counted(tmp_path):
+    with dock(tmp_path) as found:
+        for seed in (1, 2):
+            found.submit(files(specification(seed)))
+        broken = found.store.blobs.path(specification(1).revision)
+        broken.write_bytes(broken.read_bytes()[:-1] + b"\x00")
+    with dock(tmp_path) as found:
+        assert len(found.search(specification(1, "task")).json()["items"]) == 1
+        assert found.client.get("/v1/health").json()["index"]["unreadable"] == 1

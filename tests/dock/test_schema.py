@@ -1,0 +1,86 @@
+"""Requests made from the OpenAPI description find no server error."""
+
+from __future__ import annotations
+
+import tempfile
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tacit.dock import Policy, Settings, Store, create_application
+from tests.dock.learnwares import dock, files, keep, specification
+
+schemathesis = pytest.importorskip("schemathesis")
+
+
+@pytest.fixture(scope="module")
+def schema():
+    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        keep(store, files(specification(1)))
+        limits = Settings(
+            policy=Policy(without="accept"), requests_per_minute=10**9, body_seconds=5.0
+        )
+        app = create_application(store, limits)
+        loaded = schemathesis.openapi.from_asgi("/openapi.json", app)
+        loaded.token = store.create_token("me")[0]
+        yield loaded
+
+
+def answered(schema, operation, examples):
+    headers = {"Authorization": f"Bearer {schema.token}", "Idempotency-Key": "k"}
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy())
+    def call(case):
+        answer = case.call(headers=headers)
+        assert answer.status_code < 500, answer.text
+        assert "Traceback" not in answer.text
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == ["application/problem+json"]
+
+    call()
+
+
+def operations(schema):
+    found = [result.ok() for result in schema.get_all_operations()]
+    assert len(found) == 10
+    return found
+
+
+def test_no_server_error(schema):
+    for operation in operations(schema):
+        answered(schema, operation, 6)
+
+
+@pytest.mark.thorough
+def test_no_server_error_in_many_requests(schema):
+    for operation in operations(schema):
+        answered(schema, operation, 200)
+
+
+def test_the_description_has_examples_and_names_every_path(tmp_path):
+    with dock(tmp_path) as found:
+        told = found.client.get("/openapi.json").json()
+        assert {
+            "/v1/learnwares",
+            "/v1/learnwares/{identifier}",
+            "/v1/learnwares/{identifier}/specification",
+            "/v1/learnwares/{identifier}/model",
+            "/v1/search",
+            "/v1/spaces",
+            "/v1/health",
+        } <= set(told["paths"])
+        assert "example" in told["components"]["schemas"]["SearchShape"]
+        assert "example" in told["components"]["schemas"]["SubmissionShape"]
+        assert "Problem" in str(told["components"]["schemas"].keys())
+        form = told["paths"]["/v1/learnwares"]["post"]["requestBody"]["content"]
+        example = form["multipart/form-data"]["schema"]["properties"]["card"]["example"]
+        assert (
+            found.submit({**files(specification(1)), "card": example.encode()}).status_code == 201
+        )
