@@ -166,8 +166,10 @@ def _verdicts(result: dict[str, Any]) -> list[str]:
     rows = [
         [held["route"], budget(held["epsilon"]), held["what"], f"{held['median']:.2f}",
          percent(held["passed"])]
-        for held in result["verdicts"]
+        for held in result.get("verdicts", [])
     ]  # fmt: skip
+    if not rows:
+        return []
     return [
         filled(f"""How often the best of a search is told to be a match, by what there is to be
 found. The threshold is that of random directions, surpassed in 1 search of 100, and tasks of other

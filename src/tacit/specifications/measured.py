@@ -119,7 +119,7 @@ def described(
 
 
 def _width(subject: Subject) -> int:
-    first = next(iter(subject.backbone.batches(subject.data, 1)))
+    _, first = next(iter(subject.backbone.batches(subject.data, 1)))
     return int(subject.backbone.features(*first).shape[1])
 
 
