@@ -57,3 +57,39 @@ def test_codes_never_tell_more_than_certified(seed):
     # The theorem is attained, so a bound any smaller would be false.
     assert bound.success.success <= success * (1 + 1e-12)
     assert bound.information.nats <= nats + 1e-9
+
+
+@certifies(SuccessBound, InformationBound, MaximalLeakage)
+@pytest.mark.parametrize("kept", ["states", "cache"])
+def test_codes_of_all_positions_never_tell_more_than_certified(kept):
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    from tacit.hidden_states import CacheCoder, Codebook, StateCoder, measure_generation
+    from tacit.models.language import LanguageModel
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 5, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 8}
+    model = LanguageModel(transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)))
+    bank = torch.tensor(list(itertools.product(range(5), repeat=2)))
+    if kept == "states":
+        states = model.states(bank, 1, positions="all").reshape(-1, 8)
+        coder = StateCoder(Codebook.fit(states, size=3, least_cell=1, rng=0), 1)
+    else:
+        coder = CacheCoder.fit(model, bank, size=2, layers=[1], rng=0)
+    found = measure_generation(model, coder, bank, steps=2)
+    joint = [tuple(row.ravel().tolist()) for row in found.codes]
+    source = np.random.default_rng(1)
+    uniform = np.full(25, 1 / 25)
+    for prior, held in (
+        (uniform, found.certificate),
+        *((p, coder.certify(found.codes, weights=p)) for p in source.dirichlet(np.ones(25), 3)),
+    ):
+        # the best map from sequences of codes to prompts takes the likeliest prompt of each
+        best = sum(
+            max(p for p, code in zip(prior, joint, strict=True) if code == symbol)
+            for symbol in set(joint)
+        )
+        assert best - 1e-12 <= held.success.success <= best * (1 + 1e-9)
+        assert held.information.nats >= information(joint, prior) - 1e-12
+        assert best <= held.leakage.factor * prior.max()

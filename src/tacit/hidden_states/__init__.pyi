@@ -54,3 +54,8 @@ from .noise.release import PreparedStates as PreparedStates
 from .noise.release import prepare_states as prepare_states
 from .noise.release import release as release
 from .origin import Origin as Origin
+from .trajectories.coders import CacheCoder as CacheCoder
+from .trajectories.coders import Coder as Coder
+from .trajectories.coders import StateCoder as StateCoder
+from .trajectories.generation import CodedGeneration as CodedGeneration
+from .trajectories.generation import measure_generation as measure_generation

@@ -249,13 +249,8 @@ def watched(
 
 
 @contextmanager
-def replaced(anatomy: Anatomy, layer: int, states: Tensor) -> Iterator[None]:
-    """Let the last position's residual stream after ``layer`` be ``states`` (n, d)."""
-
-    def changed(hidden: Tensor) -> Tensor:
-        found = hidden.clone()
-        found[:, -1] = states.to(hidden.dtype)
-        return found
+def rewritten(anatomy: Anatomy, layer: int, changed: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Let every pass's residual stream after ``layer``, (n, t, d), be a function of what it is."""
 
     def before(_: nn.Module, positional: Any, named: dict[str, Any]) -> Any:
         if positional:
@@ -274,6 +269,19 @@ def replaced(anatomy: Anatomy, layer: int, states: Tensor) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+@contextmanager
+def replaced(anatomy: Anatomy, layer: int, states: Tensor) -> Iterator[None]:
+    """Let the last position's residual stream after ``layer`` be ``states`` (n, d)."""
+
+    def changed(hidden: Tensor) -> Tensor:
+        found = hidden.clone()
+        found[:, -1] = states.to(hidden.dtype)
+        return found
+
+    with rewritten(anatomy, layer, changed):
+        yield
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from tacit.cli.hidden.inputs import (
     words,
 )
 from tacit.cli.hidden.recorded import origin_of
+from tacit.cli.hidden.trajectory import trajectory
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output, new_file
 from tacit.compute import progress_reports
@@ -240,6 +241,7 @@ app.command("attack")(attack)
 app.command("fit")(fit)
 app.command("encode")(encode)
 app.command("decode")(decode)
+app.command("trajectory")(trajectory)
 
 
 @app.command()

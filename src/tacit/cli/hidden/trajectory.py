@@ -1,0 +1,67 @@
+"""``tacit hidden trajectory``: a code in the place of every cached position."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from tacit._ground.checks import choice, integer
+from tacit.cli.console import line
+from tacit.cli.hidden.inputs import Calibration, Layer, Source
+from tacit.cli.options import Force, Json, grouped
+from tacit.cli.output import json_output
+
+KEPT = ("states", "cache")
+
+
+@grouped
+def trajectory(
+    layer: Layer,
+    keep: Annotated[
+        str,
+        typer.Option(help="states: a code of the layer's. cache: of all heads' keys and values."),
+    ] = "states",
+    codewords: Annotated[int, typer.Option(help="C, codes of a state, a key or a value.")] = 1024,
+    steps: Annotated[int, typer.Option(help="Tokens generated after every prompt.")] = 32,
+    bank: Annotated[int, typer.Option(help="Prompts that are continued, and told apart.")] = 200,
+    calibration: Calibration = 3000,
+    json: Json = None,
+    force: Force = False,
+    *,
+    source: Source,
+) -> None:
+    """Generate from codes of all positions beside the model itself, and count what they tell.
+
+    With --keep cache the layers up to --layer keep codes of keys and values.
+    """
+    output = json_output(json, force, {"--texts": source.texts})
+    choice("--keep", keep, KEPT)
+    integer("--codewords", codewords, minimum=2)
+    integer("--steps", steps, minimum=1)
+    integer("--bank", bank, minimum=2)
+    found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
+    from tacit.hidden_states import CacheCoder, Codebook, StateCoder, measure_generation
+    from tacit.hidden_states.trajectories.coders import Coder
+    from tacit.models.padding import PADDING
+
+    coder: Coder
+    if keep == "cache":
+        coder = CacheCoder.fit(
+            found, prefixes.calibration, size=codewords, layers=range(1, layer + 1),
+            rng=source.seed,
+        )  # fmt: skip
+    else:
+        states = found.states(prefixes.calibration, layer, positions="all")
+        real = prefixes.calibration != PADDING
+        book = Codebook.fit(states[real], size=codewords, least_cell=1, rng=source.seed)
+        coder = StateCoder(book, layer)
+    result = measure_generation(found, coder, prefixes.bank, steps=steps)
+    output.write({**result.to_dict(), "model": found.name, "layer": layer, "codewords": codewords})
+    console, held = output.console, result.certificate
+    console.print(Text(result.describe(), "bold"))
+    line(console, "success", held.success.describe())
+    line(console, "any prompt", held.leakage.describe())
+    line(console, "departure", f"half of the prompts differ by token {result.departure:g}")
+    output.tell()

@@ -1,0 +1,201 @@
+"""Codes in the place of cached positions: what is generated, against obvious twins."""
+
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from transformers import DynamicCache  # noqa: E402
+
+from tacit.hidden_states import (  # noqa: E402
+    CacheCoder,
+    Codebook,
+    ProductCodebook,
+    StateCoder,
+    measure_generation,
+)
+from tacit.models.anatomy import rewritten  # noqa: E402
+from tacit.models.padding import pad  # noqa: E402
+
+from .networks import random_model  # noqa: E402
+
+FAMILIES = ("gpt2", "llama", "qwen3", "phi3")
+STEPS = 5
+
+
+def prompts(count=6, length=4):
+    return torch.randint(61, (count, length), generator=torch.Generator().manual_seed(3))
+
+
+def states_of(model, tokens, layer):
+    return model.states(tokens, layer, positions="all").reshape(-1, model.width)
+
+
+def exact_book(model, layer, tokens, steps):
+    """A cell for every state that the model passes through: nothing is lost."""
+    following = model.generate(tokens, 0, None, steps)
+    whole = torch.cat([tokens, following], dim=1)
+    rows = states_of(model, whole, layer)
+    return Codebook.fit(rows, size=len(rows), least_cell=1, rng=0, progress=False)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_codes_that_lose_nothing_generate_what_the_model_does(family):
+    model = random_model(family)
+    tokens = prompts()
+    book = exact_book(model, 2, tokens, STEPS)
+    found = measure_generation(model, StateCoder(book, 2), tokens, steps=STEPS)
+    assert found.agreement.value == found.forced.value == 1.0
+    # what float32 rounds otherwise in a batch of other shape
+    assert found.kl < 0.02
+    assert found.departure == STEPS + 1
+    assert found.by_step == (1.0,) * STEPS
+    assert np.array_equal(found.tokens, model.generate(tokens, 0, None, STEPS).numpy())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generation_by_codes_of_states_is_that_of_a_loop_without_a_cache(family):
+    model = random_model(family)
+    tokens = prompts()
+    book = Codebook.fit(states_of(model, prompts(20), 2), size=5, least_cell=1, rng=0)
+    found = measure_generation(model, StateCoder(book, 2), tokens, steps=STEPS)
+    whole = tokens
+
+    def coded(hidden):
+        rows = hidden.reshape(-1, hidden.shape[-1]).float()
+        return book.codewords[torch.from_numpy(book.assign(rows))].reshape(hidden.shape)
+
+    for _ in range(STEPS):
+        with rewritten(model.anatomy, 2, coded), torch.no_grad():
+            logits = model.anatomy.forward(model.anatomy.inputs(whole))
+        whole = torch.cat([whole, logits.argmax(dim=-1)[:, None]], dim=1)
+    assert np.array_equal(found.tokens, whole[:, 4:].numpy())
+    assert np.array_equal(
+        found.codes[..., 0], book.assign(states_of(model, tokens, 2)).reshape(6, 4)
+    )
+    # KL along the model's own tokens, in one pass over all of them
+    own = torch.cat([tokens, model.generate(tokens, 0, None, STEPS)], dim=1)[:, :-1]
+    with torch.no_grad():
+        plain = model.network(input_ids=own).logits[:, 3:].log_softmax(-1)
+        with rewritten(model.anatomy, 2, coded):
+            given = model.network(input_ids=own).logits[:, 3:].log_softmax(-1)
+    kl = (plain.exp() * (plain - given)).sum(-1).mean()
+    assert found.kl == pytest.approx(float(kl), rel=1e-3, abs=1e-5)
+    assert found.forced.value == pytest.approx(
+        float((plain.argmax(-1) == given.argmax(-1)).double().mean())
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generation_by_codes_of_a_cache_is_that_of_a_cache_rewritten_by_hand(family):
+    model = random_model(family)
+    tokens = prompts()
+    coder = CacheCoder.fit(model, prompts(20), size=3, layers=[1, 3], rng=0)
+    found = measure_generation(model, coder, tokens, steps=STEPS)
+    cache = DynamicCache(config=model.network.config)
+    inputs, chosen, known = tokens, [], 0
+    for _ in range(STEPS):
+        with torch.no_grad():
+            logits = model.network(input_ids=inputs, past_key_values=cache).logits[:, -1]
+        for layer, book in coder.books.items():
+            held = cache.layers[layer - 1]
+            heads = held.keys.shape[1]
+            for row in range(len(tokens)):
+                for place in range(known, held.keys.shape[2]):
+                    for head in range(heads):
+                        for kind, part in enumerate((held.keys, held.values)):
+                            centres = book.parts[kind * heads + head]
+                            vector = part[row, head, place]
+                            nearest = ((centres - vector) ** 2).sum(1).argmin()
+                            part[row, head, place] = centres[nearest]
+        known = cache.layers[0].keys.shape[2]
+        inputs = logits.argmax(dim=-1)[:, None]
+        chosen.append(inputs)
+    assert np.array_equal(found.tokens, torch.cat(chosen, dim=1).numpy())
+    assert found.codes.shape == (6, 4, len(coder.sizes))
+
+
+def test_what_stands_for_a_position_is_kept_for_later_passes():
+    model = random_model("gpt2")
+    tokens = prompts()
+    coder = CacheCoder.fit(model, prompts(20), size=2, rng=0)
+    cache = DynamicCache(config=model.network.config)
+    with coder.coding(model) as coded, torch.no_grad():
+        model.anatomy.forward(model.anatomy.inputs(tokens), cache)
+        coded.keep(cache)
+        first = cache.layers[1].keys.clone()
+        model.anatomy.forward({"input_ids": tokens[:, :1]}, cache)
+        coded.keep(cache)
+    assert torch.equal(cache.layers[1].keys[:, :, :4], first)
+    assert coded.codes.shape == (6, 5, 24)
+
+
+@pytest.mark.parametrize("kept", ["states", "cache"])
+def test_prompts_of_other_lengths_beside_do_not_matter(kept):
+    model = random_model("llama")
+    book = Codebook.fit(states_of(model, prompts(20), 2), size=5, least_cell=1, rng=0)
+    coder = (
+        StateCoder(book, 2)
+        if kept == "states"
+        else CacheCoder.fit(model, prompts(20), size=3, rng=0)
+    )
+    long, short = prompts(4, 6), prompts(3, 2)
+    both = measure_generation(model, coder, pad([*long.tolist(), *short.tolist()]), steps=3)
+    for rows, alone in ((slice(0, 4), long), (slice(4, 7), short)):
+        found = measure_generation(model, coder, alone, steps=3)
+        assert np.array_equal(both.tokens[rows], found.tokens)
+        assert np.array_equal(both.codes[rows, -alone.shape[1] :], found.codes)
+    assert (both.codes[4:, :4] == -1).all()
+    # the length is told too: one more value of every position
+    assert both.certificate.leakage.nats == pytest.approx(
+        6 * math.log(math.prod(coder.sizes) + 1), rel=1e-9
+    )
+
+
+def test_a_codebook_of_behaviour_reads_codes_with_its_predictor():
+    model = random_model("gpt2")
+    rows, logits = states_of(model, prompts(40), 2), model.logits(prompts(160, 1))
+    fitted = {"behaviours": logits, "metric": "behaviour", "size": 4, "least_cell": 1, "rng": 0}
+    bare = Codebook.fit(rows, **fitted)
+    with pytest.raises(ValueError, match="without a predictor"):
+        measure_generation(model, StateCoder(bare, 2), prompts(), steps=2)
+    book = Codebook.fit(rows, **fitted, predictor_epochs=2)
+    found = measure_generation(model, StateCoder(book, 2), prompts(), steps=2)
+    assert np.array_equal(found.codes[..., 0].ravel(), book.predict(states_of(model, prompts(), 2)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 0}, "steps"),
+        ({"steps": 30}, "prompts: expected at most 24 positions"),
+        ({"prompts": [[1, 2]]}, "prompts: expected at least two"),
+        ({"prompts": [[1, 99], [2, 3]]}, "prompts"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"coder": "states"}, "coder: expected a StateCoder or a CacheCoder"),
+    ],
+)
+def test_bad_arguments_are_named(changes, message):
+    model = random_model("gpt2")
+    book = Codebook.fit(states_of(model, prompts(20), 2), size=5, least_cell=1, rng=0)
+    given = {"coder": StateCoder(book, 2), "prompts": prompts(), "steps": 2, **changes}
+    with pytest.raises(ValueError, match=message):
+        measure_generation(model, given.pop("coder"), given.pop("prompts"), **given)
+
+
+def test_codes_of_another_model_are_refused():
+    model, other = random_model("gpt2"), random_model("llama")
+    coder = CacheCoder.fit(other, prompts(20), size=3, rng=0)
+    with pytest.raises(ValueError, match="coder: expected 8 books of 8 numbers in layer 1"):
+        measure_generation(model, coder, prompts(), steps=2)
+    wide = ProductCodebook.fit(torch.randn(40, 64), parts=2, size=4, least_cell=1, rng=0)
+    with pytest.raises(ValueError, match="coder: expected codes of 32 numbers, got of 64"):
+        measure_generation(model, StateCoder(wide, 2), prompts(), steps=2)
+    with pytest.raises(ValueError, match="keeps a window"):
+        CacheCoder.fit(random_model("mistral"), prompts(20), size=3, rng=0)
+    with pytest.raises(ValueError, match="codes: expected shape"):
+        coder.certify(np.zeros((3, 4, 2), dtype=int))
+    with pytest.raises(ValueError, match="codes: expected integers below"):
+        coder.certify(np.full((3, 4, 12), 3))
