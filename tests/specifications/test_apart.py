@@ -101,20 +101,91 @@ def test_a_layer_that_does_not_run_as_a_module_is_named():
         asked(Attending(), np.ones((6, WINDOWS * WIDTH)))
 
 
-def test_texts_that_are_padded_by_one_of_them_stay_within_the_rounding_that_is_counted():
+def test_a_text_is_read_alike_whatever_is_beside_it():
     texts = ["def one return value", "sum of a list", "the end"] * 8
     other = ["a longer text than all others " * 8, *texts[1:]]
     backbone = load_backbone("tacit/small")
     frame = Frame(backbone.layers, 2, "gaussian:0")
     directions = torch.randn(24, backbone.embedded(texts[:1]).shape[1])
     left, right = (coordinates(backbone, held, directions, frame)[1:] for held in (texts, other))
-    longest = np.linalg.norm(left, axis=1)
-    assert (np.linalg.norm(left - right, axis=1) <= 4e-6 * longest).all()
-    told, plain = (
-        prepare_specification([0, 1] * 12, given, classes=2, epsilon=1.0, backbone=held)
-        for given, held in ((texts, backbone), (np.zeros((24, 28, 28)), "tacit/vision"))
-    )
-    shares = [held.expected[0].error / (2 * held.asked.clip / 24 * held.multiplier)
-              for held in (told, plain)]  # fmt: skip
-    assert shares[0] == pytest.approx(1 + 24 * 4e-6, rel=1e-8)
-    assert shares[1] == pytest.approx(1 + 1e-9, rel=1e-10)
+    assert np.array_equal(left, right)
+    assert torch.equal(backbone.embedded(texts)[1:], backbone.embedded(other)[1:])
+
+
+def scaled_by_all(record_scale):
+    """The usual line of a reader of pictures: divide where a number looks like a byte."""
+
+    class Scaling(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = torch.nn.Linear(WIDTH * WINDOWS, 4)
+
+        def forward(self, held):
+            return self.line(held / record_scale if held.max() > 1 else held)
+
+    torch.manual_seed(0)
+    return Scaling()
+
+
+def test_mixing_that_only_large_numbers_show_is_refused():
+    with pytest.raises(ValueError, match="depend on that record alone"):
+        asked(scaled_by_all(255.0), np.random.default_rng(2).uniform(size=(6, WINDOWS * WIDTH)))
+
+
+@pytest.mark.parametrize("kind", ["integers", "a list of two types"])
+def test_no_picture_decides_what_the_numbers_of_others_mean(kind):
+    rng = np.random.default_rng(3)
+    pictures = (rng.uniform(size=(40, 28, 28)) < 0.3).astype(np.int64)
+    labels = np.arange(40) % 2
+    other = pictures.copy()
+    other[0, 0, 0] = 2
+    if kind != "integers":
+        pictures = list(pictures.astype(np.uint8))
+        other = [pictures[0].astype(np.int64), *pictures[1:]]
+    sides = [
+        prepare_specification(labels, held, classes=2, epsilon=1.0) for held in (pictures, other)
+    ]
+    moved = np.linalg.norm(sides[0].known - sides[1].known)
+    assert moved <= sides[0].guarantees[1].mu * sides[0].expected[0].error * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "odd"),
+    [
+        (["True", "False"], [True, False] * 10, 0),
+        (["1.0", "0", "1", "0.0"], [1.0, 0.0] * 10, "1"),
+    ],
+)
+def test_no_label_decides_what_others_say(names, labels, odd):
+    data = np.random.default_rng(4).uniform(size=(20, 28, 28))
+    sides = [
+        prepare_specification(held, data, classes=names, epsilon=1.0)
+        for held in (labels, [odd, *labels[1:]])
+    ]
+    assert torch.equal(sides[0].subject.shares[1:], sides[1].subject.shares[1:])
+
+
+def test_outputs_that_round_to_certainty_are_outputs():
+    data = np.random.default_rng(5).uniform(size=(4, 28, 28))
+    sure = np.array([[1.0, 1e-30], [1e-30, 1.0]] * 2)
+    with pytest.raises(ValueError, match="targets: expected 'independent' or 'given-model'"):
+        prepare_specification(sure, data, classes=2, epsilon=1.0)
+    assert prepare_specification(np.eye(2)[[0, 1, 0, 1]], data, classes=2, epsilon=1.0)
+
+
+def test_the_callers_network_is_left_as_it_is():
+    network = torch.nn.Sequential(torch.nn.Linear(WIDTH, 4), torch.nn.Dropout())
+    asked_of = load_backbone(network)
+    assert network.training
+    assert all(part.requires_grad for part in network.parameters())
+    assert asked_of.module is not network
+
+
+def test_a_long_text_is_read_as_far_as_it_counts():
+    backbone = load_backbone("tacit/small")
+    text = "the sum of a list returns the value of each key " * 4000
+    tokens, _ = backbone.prepare([text, "the end"])
+    short, _ = backbone.prepare([text[:2000], "the end"])
+    assert torch.equal(tokens, short)
+    with pytest.raises(ValueError, match="data: expected text that UTF-8 holds, not so in 1"):
+        backbone.prepare(["good", "\ud800"])

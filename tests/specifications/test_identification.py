@@ -107,3 +107,20 @@ def test_agreement_is_the_correlation_of_all_pairs():
     noisy = cosine_agreement(same, [made(row + 0.5 * rng.normal(size=WIDTH)) for row in rows])
     assert noisy.error > 0.0
     assert noisy.correlation < 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ((0.5, -3, 4), "compared"), ((float("nan"), 3, 4), "best"), ((2.0, 3, 4), "best"),
+        (("x", 3, 4), "best"), ((0.5, 1.5, 4), "compared"), ((0.5, 3, 0), "size"),
+    ],
+)  # fmt: skip
+def test_a_verdict_on_what_is_no_search_is_refused(given, name):
+    with pytest.raises(ValueError, match=name):
+        judge_match(*given)
+
+
+def test_the_same_direction_is_a_match_however_many_there_are():
+    assert judge_match(1.0, 10**9, 2).good_match
+    assert judge_match(1.0, 10**400, 48).good_match

@@ -114,3 +114,18 @@ def test_bad_arguments_are_named(changes, message):
 def test_bad_bounds_are_named(advantage, candidates):
     with pytest.raises(ValueError, match=r"advantage|candidates"):
         risk_bound(advantage, candidates)
+
+
+def test_a_numbers_scale_does_not_hide_what_it_tells():
+    def scaled(data, rng):
+        return [1e4 * rng.normal(), 1e-4 * (data[0] + rng.normal())]
+
+    game = play_risk([[0.0], [6.0]], scaled, draws=2000, rng=8)
+    # Φ(3)
+    assert abs(game.specification.success.value - 0.99865) < 0.005
+
+
+@pytest.mark.parametrize("view", [{"a": 1}, [1j], "x", [[1.0], [1.0, 2.0]], [float("nan")]])
+def test_views_that_are_no_numbers_are_named(view):
+    with pytest.raises(ValueError, match="release: expected finite numbers"):
+        play_risk([NEAR, FAR], lambda *_: view, draws=40, rng=9)

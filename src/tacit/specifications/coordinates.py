@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from tacit.specifications.projections import shared_factor
 
 # Records that are described together and alone, and how far float32 may take the two apart.
 COMPANY, APART, TOKENS = 5, 1e-3, 5
+# Others beside a record, as they are and so many times larger, and how far they may take it.
+SCALES, MOVED = (1.0, -3.0, 300.0), 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,7 @@ def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: Frame) -> N
         width_of = backbone.features(*parts).shape[1]
     directions = torch.randn(COMPANY, width_of, generator=source)
     plain = Frame(frame.layers, frame.rank, frame.factor)
-    drawn = replace(backbone, prepare=lambda held: held)
+    drawn = backbone.of_tensors()
     together = coordinates(drawn, parts, directions, plain)
     alone = np.concatenate(
         [
@@ -108,13 +110,28 @@ def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: Frame) -> N
             for row in range(COMPANY)
         ]
     )
-    if together.shape != alone.shape or not np.allclose(
-        together, alone, rtol=0.0, atol=APART * max(float(np.abs(alone).max()), 1e-30)
-    ):
+    largest = max(float(np.abs(alone).max()), 1e-30)
+    apart = together.shape == alone.shape and bool(
+        np.allclose(together, alone, rtol=0.0, atol=APART * largest)
+    )
+    for scale in SCALES if apart and backbone.modality == "vector" else ():
+        beside = coordinates(drawn, _beside(parts, scale), directions, plain)
+        apart = apart and bool(np.abs(beside[0] - together[0]).max() <= MOVED * largest)
+    if not apart:
         raise ValueError(
             f"backbone: expected one whose features of a record depend on that record alone, not "
             f"so in {backbone.name}: one record would change what others add, past every clip"
         )
+
+
+def _beside(parts: tuple[Tensor, ...], scale: float) -> tuple[Tensor, ...]:
+    """Return the first record as it is, beside others."""
+    found = []
+    for part in parts:
+        held = part.clone()
+        held[1:] = scale * held[1:].roll(1, 0) if part.is_floating_point() else held[1:]
+        found.append(held)
+    return tuple(found)
 
 
 def _drawn(part: Tensor, place: int, source: torch.Generator) -> Tensor:

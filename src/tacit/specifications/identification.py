@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv
 
-from tacit._ground.checks import integer
+from tacit._ground.checks import in_interval, integer
 from tacit._ground.reprs import shown
 from tacit.specifications.specification import Specification, check_comparable
 
 # Chance that directions without relation to the task pass for a match.
 FALSE_ALARM = 0.01
+# by which a cosine of float32 vectors may surpass 1
+ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -89,21 +91,27 @@ def judge_match(best: float | None, compared: int, size: int) -> MatchVerdict:
         compared: n, how many learnwares were compared.
         size: d, how many numbers a specification has.
 
+    Raises:
+        ValueError: a number out of range.
+
     Example:
         >>> judge_match(0.5, 100, 64).good_match, judge_match(0.4, 100, 64).good_match
         (True, False)
     """
-    if best is None or compared == 0:
+    count = integer("compared", compared, minimum=0, maximum=None)
+    width = integer("size", size, minimum=1, maximum=None)
+    if best is None or count == 0:
         return MatchVerdict(False, 1.0, "No good match: there is nothing to compare with.")
+    similarity = in_interval("best", best, -1.0 - ROUNDING, 1.0 + ROUNDING)
     # P(c > t) = ½ P(c² > t²), and P(c² > t²) = I_{1 − t²}((d − 1)/2, ½)
-    tail = min(1.0, 2.0 * FALSE_ALARM / compared)
-    rest = float(betaincinv((size - 1) / 2.0, 0.5, tail)) if size > 1 else 0.0
+    tail = min(1.0, 2.0 * FALSE_ALARM / min(count, 10**300))
+    rest = float(betaincinv((width - 1) / 2.0, 0.5, tail)) if width > 1 else 0.0
     threshold = math.sqrt(max(0.0, 1.0 - rest))
     told = (
-        f"the best of {compared} has similarity {best:.3f}; directions without any relation "
+        f"the best of {count} has similarity {similarity:.3f}; directions without any relation "
         f"surpass {threshold:.3f} in 1 search of 100"
     )
-    if best > threshold:
+    if similarity >= threshold:
         return MatchVerdict(True, threshold, f"A match: {told}.")
     return MatchVerdict(False, threshold, f"No good match: {told}.")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit._ground.random import released_normal
 from tacit.specifications.backbones.backbone import Backbone
 from tacit.specifications.coordinates import Frame, coordinates
-from tacit.specifications.noise import rounding, shares_of
+from tacit.specifications.noise import ROUNDING, shares_of
 from tacit.specifications.objectives import (
     class_means,
     label_directions,
@@ -29,7 +29,7 @@ class Subject:
 
     Attributes:
         backbone: shared.
-        data: n records.
+        data: n records, as ``backbone`` reads them.
         shares: (n, K), how much each record is of each class.
     """
 
@@ -42,6 +42,12 @@ class Subject:
         """n."""
         return int(self.shares.shape[0])
 
+    @property
+    def width(self) -> int:
+        """d, features of a record."""
+        _, first = next(iter(self.backbone.batches(self.data, 1)))
+        return int(self.backbone.features(*first).shape[1])
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Asked:
@@ -53,7 +59,6 @@ class Asked:
         frame: of the space.
         clip: C.
         subspace: where features are whitened and clipped, for a scatter.
-        modality: of the backbone.
         schedule: of the steps.
     """
 
@@ -62,7 +67,6 @@ class Asked:
     frame: Frame
     clip: float
     subspace: PublicSubspace | None
-    modality: str
     schedule: Schedule
 
     def error(self, count: int, multiplier: float) -> float:
@@ -78,7 +82,7 @@ class Asked:
             return 0.0
         factor = multiplier if self.objective == "labels" else shares_of(multiplier)[1]
         reach = 2.0 * self.clip / (self.schedule.sampling_rate * count)
-        return factor * reach * (1.0 + rounding(self.modality, count))
+        return factor * reach * (1.0 + ROUNDING)
 
     def noisy(
         self,
@@ -109,18 +113,13 @@ def described(
     Source: pave, Algorithm 1, one step.
     """
     directions = (
-        subject.shares @ label_directions(asked.names, _width(subject))
+        subject.shares @ label_directions(asked.names, subject.width)
         if asked.objective == "labels"
         else _apart(subject, asked, multiplier, source)
     )
     rows = coordinates(subject.backbone, subject.data, directions, asked.frame)
     held = clipped(rows, asked.clip) if np.isfinite(asked.clip) else rows
     return np.asarray(held.sum(axis=0) / subject.count)
-
-
-def _width(subject: Subject) -> int:
-    _, first = next(iter(subject.backbone.batches(subject.data, 1)))
-    return int(subject.backbone.features(*first).shape[1])
 
 
 def _apart(
@@ -139,6 +138,6 @@ def _apart(
         return scatter_directions(shares, means, forward, white)
     reach = 2.0 * asked.subspace.feature_clip * len(asked.names) / subject.count
     std = shares_of(multiplier)[0] * reach
-    std *= 1.0 + rounding(asked.modality, subject.count)
+    std *= 1.0 + ROUNDING
     noisy = means + std * released_normal(means.shape, source)
     return scatter_directions(shares, noisy, forward, white)

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tacit._ground.checks import in_interval, positive
+from tacit._ground.checks import in_interval
 from tacit.accounting import calibrate, gaussian
 
 # Of the budget μ² of a scatter, for the class means.
 SHARE_OF_MEANS = 0.3
 # A mean in double precision is off by this share of its terms at most.
 ROUNDING = 1e-9
-# Texts are padded to the longest among them, so that one record's length changes the shape, and
-# the rounding, of every other's pass: 6e-7 of a row's length was measured, a share of 1/n each.
-PADDING = 4e-6
-
-
-def rounding(modality: str, count: int) -> float:
-    """Return by which share of Δ rounding may surpass it, of n records of a modality."""
-    return ROUNDING + (PADDING * count if modality == "text" else 0.0)
+MOST_EPSILON, LEAST_DELTA = 1e4, 1e-300
 
 
 def multiplier_for(epsilon: float, delta: float) -> float:
@@ -30,8 +23,8 @@ def multiplier_for(epsilon: float, delta: float) -> float:
 
     Source: Balle and Wang (2018), Theorem 8.
     """
-    target = positive("epsilon", epsilon)
-    failure = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    target = in_interval("epsilon", epsilon, 0.0, MOST_EPSILON, open_low=True)
+    failure = in_interval("delta", delta, LEAST_DELTA, 1.0, open_high=True)
     return _calibrated(target, failure)
 
 

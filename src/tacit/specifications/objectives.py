@@ -19,7 +19,7 @@ from tacit.specifications.projections import shared_normals
 
 Objective: TypeAlias = Literal["labels", "scatter"]
 OBJECTIVES: tuple[Objective, ...] = ("labels", "scatter")
-MOST_CLASSES = 100_000
+MOST_CLASSES = 10_000
 # β: how much of a scatter is about the inputs themselves.
 OF_INPUTS = 0.3
 
@@ -112,8 +112,8 @@ def weights_of(targets: Any, names: Sequence[str], count: int, *, given: str) ->
     Raises:
         ValueError: another shape, a label that is none of the classes, or numbers that are none.
     """
-    held = targets.detach().cpu().numpy() if isinstance(targets, Tensor) else np.asarray(targets)
-    if len(held.shape) not in (1, 2) or held.shape[0] != count:
+    held = _read(targets, given)
+    if held.ndim not in (1, 2) or held.shape[0] != count:
         raise ValueError(
             f"{given}: expected one target for each of {count} records, got shape {held.shape}"
         )
@@ -127,7 +127,23 @@ def weights_of(targets: Any, names: Sequence[str], count: int, *, given: str) ->
     if (found < 0).any():
         row = int(np.argmax(found < 0))
         raise ValueError(f"{given}: expected one of {len(names)} classes, not so in record {row}")
-    return torch.eye(len(names))[torch.from_numpy(found)]
+    return torch.nn.functional.one_hot(torch.from_numpy(found), len(names)).float()
+
+
+def _read(targets: Any, given: str) -> Any:
+    """Return targets as an array; of a list each as it is, so that none decides another's type."""
+    if np.ma.is_masked(targets):
+        raise ValueError(f"{given}: expected a target of every record, got masked ones")
+    if isinstance(targets, Tensor):
+        return targets.detach().cpu().numpy()
+    if isinstance(targets, (list, tuple)) and not any(np.ndim(one) for one in targets):
+        found = np.empty(len(targets), dtype=object)
+        found[:] = [one.item() if isinstance(one, np.generic) else one for one in targets]
+        return found
+    try:
+        return np.asarray(targets)
+    except ValueError:
+        raise ValueError(f"{given}: expected targets of one shape, got several") from None
 
 
 def _shares(held: Any, classes: int, given: str) -> Tensor:

@@ -173,8 +173,8 @@ def _views(
     """Return (K, draws, d) simulated views."""
     found = []
     for data in candidates:
-        rows = [np.asarray(drawing(data, source), dtype=float).ravel() for _ in range(draws)]
-        if len({row.shape for row in rows}) > 1 or not all(np.isfinite(row).all() for row in rows):
+        rows = [_view(name, drawing(data, source)) for _ in range(draws)]
+        if len({row.shape for row in rows}) > 1:
             raise ValueError(f"{name}: expected finite numbers of one shape at every draw")
         found.append(np.stack(rows))
     if len({held.shape for held in found}) > 1 or found[0].shape[1] == 0:
@@ -182,9 +182,22 @@ def _views(
     return np.stack(found)
 
 
+def _view(name: str, drawn: Any) -> Floats:
+    try:
+        held = np.asarray(drawn.detach().cpu() if hasattr(drawn, "detach") else drawn)
+        if held.dtype.kind not in "fiub" or not np.isfinite(held).all():
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: expected finite numbers of one shape at every draw") from None
+    return np.asarray(held.ravel(), dtype=float)
+
+
 def _hits(views: Floats) -> NDArray[np.bool_]:
     """Return (K, draws) whether each draw of the second half was named right."""
     half = views.shape[1] // 2
+    # a number's scale says nothing of how much it tells
+    scale = views[:, :half].std(axis=1).mean(axis=0)
+    views = views / np.where(scale > 0.0, scale, 1.0)
     known, asked = views[:, :half], views[:, half:]
     split = max(1, 2 * half // 3)
     fitted, tried = known[:, :split], known[:, split:]

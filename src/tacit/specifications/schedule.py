@@ -68,16 +68,18 @@ class Schedule:
         return mu if self.steps == 1 else mu * math.sqrt(self.steps) * (1.0 + 1e-15)
 
     def multiplier(self, epsilon: float, delta: float) -> float:
-        """Return the least σ/(2C) of a step at which all are (ε, δ)-private together."""
-        if self.sampling_rate == 1.0:
-            return multiplier_for(epsilon, delta) * math.sqrt(self.steps) * (1.0 + 1e-15)
-        return _calibrated(self, epsilon, delta)
+        """Return the least σ/(2C) of a step at which all are (ε, δ)-private together.
+
+        Raises:
+            ValueError: ε or δ out of range.
+        """
+        full = multiplier_for(epsilon, delta) * math.sqrt(self.steps) * (1.0 + 1e-15)
+        return full if self.sampling_rate == 1.0 else _calibrated(self, epsilon, delta, full)
 
 
 @lru_cache(maxsize=16)
-def _calibrated(schedule: Schedule, epsilon: float, delta: float) -> float:
+def _calibrated(schedule: Schedule, epsilon: float, delta: float, most: float) -> float:
     # every record in every step needs the most noise
-    most = multiplier_for(epsilon, delta) * math.sqrt(schedule.steps)
     return calibrate(
         lambda multiplier: schedule.profile(1.0 / multiplier),
         epsilon=epsilon, delta=delta, bracket=(1e-2 * min(1.0, most), 2.0 * max(1.0, most)),

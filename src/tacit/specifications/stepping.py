@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +51,7 @@ def stepped(
     """
     backbone, frame = subject.backbone, asked.frame
     parts = backbone.prepare(subject.data)
-    ready = replace(backbone, prepare=lambda held: held)
-    directions = subject.shares @ label_directions(asked.names, _width(ready, parts))
+    directions = subject.shares @ label_directions(asked.names, subject.width)
     matrices, back = frame.matrices(backbone), _back(frame)
     shapes = zip(frame.layers, frame.shapes(backbone), strict=True)
     moved = {name: torch.zeros(shape) for name, shape in shapes}
@@ -66,7 +64,7 @@ def stepped(
         if len(rows):
             taken = tuple(part[torch.from_numpy(rows)] for part in parts)
             with changed(backbone, {name: moved[name] @ matrices[name] for name in moved}):
-                held = coordinates(ready, taken, directions[rows], frame)
+                held = coordinates(backbone, taken, directions[rows], frame)
             held = clipped(held, asked.clip) if math.isfinite(asked.clip) else held
             found = held.sum(axis=0)
         found = found / (schedule.sampling_rate * subject.count)
@@ -136,8 +134,3 @@ def _shaped(change: Tensor, module: nn.Module) -> Tensor:
     held = change.mT if type(module).__name__ == "Conv1D" else change
     shaped: Tensor = held.reshape(weight.shape).to(weight.dtype)
     return shaped
-
-
-def _width(backbone: Backbone, parts: tuple[Tensor, ...]) -> int:
-    with torch.no_grad():
-        return int(backbone.features(*(part[:1] for part in parts)).shape[1])

@@ -17,7 +17,6 @@ from tacit._ground.checks import (
     generator,
     in_interval,
     is_reproducible,
-    positive,
 )
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import shown
@@ -41,6 +40,8 @@ from tacit.specifications.stepping import stepped
 
 METHODS = ("dp", "compact")
 DELTA = 1e-5
+# so that float32 holds what is published
+MOST_CLIP = 1e30
 SCATTER_NOTE = (
     "Class means are drawn with noise of their own first, and counted: the scatter of a release "
     "cannot be worked out record by record."
@@ -160,6 +161,7 @@ def prepare_specification(
     choice("kind", kind, KINDS)
     choice("objective", objective, OBJECTIVES)
     choice("method", method, METHODS)
+    _check_title(title)
     choice("targets", targets, TARGETS)
     schedule = _schedule(steps, sampling_rate, step_size, objective)
     shared = load_backbone(backbone)
@@ -170,16 +172,16 @@ def prepare_specification(
     held = _targets_of(model_or_labels, data, targets)
     names = _classes(classes, held, method)
     shares = weights_of(held, names, count, given="model_or_labels")
-    _check_labels(shares, targets, method)
+    _check_labels(held, targets, method)
     space, frame = space_of(shared, found, objective, rank, named, factor)
     check_apart(shared, parts, frame)
     length = _clip(clip, found, method, objective)
     asked = Asked(
         objective=objective, names=names, frame=frame, clip=length, subspace=found,
-        modality=shared.modality, schedule=schedule,
+        schedule=schedule,
     )  # fmt: skip
     multiplier = _multiplier(method, epsilon, delta, schedule)
-    subject = Subject(shared, data, shares)
+    subject = Subject(shared.of_tensors(), parts, shares)
     mu = 1.0 / multiplier if multiplier else math.inf
     guarantees = certified(
         mu, in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True), targets,
@@ -331,10 +333,18 @@ def _targets_of(model_or_labels: Any, data: Any, targets: str) -> Any:
     return found.detach().cpu().numpy() if hasattr(found, "detach") else np.asarray(found)
 
 
-def _check_labels(shares: Any, targets: str, method: str) -> None:
+def _check_labels(held: Any, targets: str, method: str) -> None:
     """Refuse what looks like a model's outputs where nothing is said of the model."""
-    if method == "dp" and targets == "labels" and bool((shares.max(dim=1).values < 1.0).any()):
+    if method != "dp" or targets != "labels" or np.ndim(held) != 2:
+        return
+    rows = np.asarray(held)
+    if not (((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all()):
         raise ValueError(OUTPUTS)
+
+
+def _check_title(title: Any) -> None:
+    if title is not None and (not isinstance(title, str) or not title):
+        raise ValueError(f"title: expected words, got {shown(title)}")
 
 
 def _classes(classes: Any, held: Any, method: str) -> tuple[str, ...]:
@@ -354,7 +364,7 @@ def _classes(classes: Any, held: Any, method: str) -> tuple[str, ...]:
 
 def _clip(clip: float | None, subspace: Any, method: str, objective: str) -> float:
     if clip is not None:
-        return positive("clip", clip)
+        return in_interval("clip", clip, 0.0, MOST_CLIP, open_low=True)
     if subspace is not None:
         return float(subspace.clip)
     if method == "dp" or objective == "scatter":
@@ -374,10 +384,7 @@ def _multiplier(method: str, epsilon: float | None, delta: float, schedule: Sche
         return 0.0
     if epsilon is None:
         raise ValueError("epsilon: expected a number > 0 beside method 'dp', got None")
-    return schedule.multiplier(
-        positive("epsilon", epsilon),
-        in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True),
-    )
+    return schedule.multiplier(epsilon, delta)
 
 
 def _schedule(steps: int, sampling_rate: float, step_size: float, objective: str) -> Schedule:

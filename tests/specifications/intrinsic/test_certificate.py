@@ -159,6 +159,81 @@ def test_stacked_releases_under_one_matrix_stay_below_the_certificate():
         assert exact(stacked[1], stacked[0], floor, 2).advantage() <= advantage(held)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("times", [0.3, 1.0, 2.81])
+def test_factors_of_other_records_that_tell_the_matrix_are_counted(k, times):
+    rng = np.random.default_rng(13)
+    rest = {"rank": 8, "records": 1000, "clip": 1.0, "delta": DELTA}
+    floor = (times * 2 / 1000) ** 2 * 8
+    held = certify(k, floor=floor, shared_factor=True, **rest)
+    alone = certify(k, floor=floor, **rest)
+    beaten = False
+    for tried in range(12):
+        # the other factor's records are known: so is the direction that it tells A along
+        other = np.eye(k) if not tried else 10.0 ** rng.uniform(-3, 1) * rng.normal(size=(k, k))
+        one = np.zeros((k, k)) if not tried else rng.normal(size=(k, k)) * math.sqrt(floor)
+        change = np.eye(k)[::-1] * (np.arange(k) == 0) if not tried else rng.normal(size=(k, k))
+        change = change * held.difference / np.linalg.norm(change)
+        pair = exact(np.vstack([one + change, other]), np.vstack([one, other]), floor, 8)
+        assert pair.advantage() <= advantage(held) * (1 + 1e-9)
+        assert pair.epsilon(DELTA) <= held.guarantees[1].epsilon * (1 + 1e-9)
+        beaten |= pair.advantage() > advantage(alone) * 1.05
+    assert beaten == (k == 1)
+    rows = np.zeros((1000, k, 4))
+    made = compact_factor(
+        rows, rank=8, clip=1.0, floor=floor, delta=DELTA, secret=SecretFactor(8, 4)
+    )
+    assert made.certificate.guarantees == held.guarantees
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dims": None}, "dims"), ({"dims": 3.0}, "dims"), ({"dims": b"22"}, "dims"),
+        ({"dims": []}, "dims"), ({"dims": [2, True]}, "dims"), ({"dims": 10**6}, "dims"),
+        ({"floor": 1e-20}, "floor: expected √λ of at least"), ({"floor": 1e-320}, "floor"),
+        ({"floor": float("nan")}, "floor"), ({"clip": 1e200}, "floor|clip"),
+        ({"violated": []}, "violated"), ({"shared_factor": "no"}, "shared_factor"),
+        ({"shared_factor": np.ones(2)}, "shared_factor"), ({"record_rank": 0}, "record_rank"),
+        ({"delta": 0.0}, "delta"), ({"releases": 1.5}, "releases"), ({"rank": "x"}, "rank"),
+    ],
+)  # fmt: skip
+def test_arguments_of_other_kinds_are_named(changes, message):
+    given = {"dims": 2, "rank": 2, "records": 100, "clip": 1.0, "floor": 1e-3, "delta": DELTA}
+    given.update(changes)
+    with pytest.raises(ValueError, match=message):
+        certify(given.pop("dims"), **given)
+
+
+def test_a_floor_of_few_bits_is_the_floor_that_is_certified():
+    small = np.float16(2.86e-6)
+    rest = {"rank": 32, "records": 1000, "clip": 1.0, "delta": DELTA}
+    assert certify(2, floor=small, **rest).floor_std == math.sqrt(float(small) / 32)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "factors", "message"),
+    [
+        (None, [np.eye(2)], "chosen"),
+        ((np.eye(2) for _ in range(2)), [np.eye(2)], "chosen"),
+        ([np.ones((2, 2, 2))], [np.eye(2)], "chosen"),
+        ([np.eye(2), np.ones((1, 3))], [np.eye(2), np.ones((1, 2))], "chosen"),
+        ([np.eye(2), np.ones((1, 2))], [np.ones((1, 2)), np.eye(2)], "factors"),
+    ],
+)
+def test_matrices_that_do_not_fit_are_named(chosen, factors, message):
+    with pytest.raises(ValueError, match=message):
+        recover_factor(chosen, factors)
+
+
+def test_a_secret_of_another_kind_is_named():
+    rest = {"rank": 2, "clip": 1.0, "floor": 0.1, "delta": DELTA}
+    with pytest.raises(ValueError, match="secret: expected a SecretFactor or None"):
+        compact_factor(np.zeros((5, 2, 3)), secret=np.eye(2), **rest)
+    with pytest.raises(ValueError, match="mean"):
+        SecretFactor(2, 3).times([[float("nan")] * 3], 2)
+
+
 def drawn_together(records, secret, floor, *, floor_shared):
     """Two releases of one data set under one matrix, side by side."""
     if floor_shared:
@@ -237,7 +312,7 @@ def test_a_secret_matrix_is_neither_shown_nor_stored():
 def test_a_seed_draws_matrix_and_floor_apart():
     rows = np.random.default_rng(12).normal(size=(5, 3, 3))
     rest = {"rank": 3, "clip": 1.0, "delta": DELTA, "rng": 4}
-    with_mean = compact_factor(rows, floor=1e-12, **rest).factor
+    with_mean = compact_factor(rows, floor=1e-6, **rest).factor
     alone = compact_factor(np.zeros_like(rows), floor=1.0, **rest).factor
     matrix = np.linalg.lstsq(
         (rows / np.maximum(1, np.linalg.norm(rows, axis=(1, 2)))[:, None, None]).mean(axis=0),

@@ -66,6 +66,41 @@ def test_the_perturbation_bound_holds_and_is_below_the_lemma(share):
     assert share > 0.3 or bound <= lemma
 
 
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 1.0, 3.0])
+def test_where_every_data_set_is_bounded_the_bound_is_tighter_and_finite(share):
+    rng = np.random.default_rng(2)
+    bound = stability_of_perturbation(shortest=0.5, difference=share / 2, of_all=True)
+    assert bound <= stability_of_perturbation(shortest=0.5, difference=share / 2)
+    reached = 0.0
+    for _ in range(2000):
+        left, right = (np.linalg.qr(rng.normal(size=(2, 2)))[0] for _ in range(2))
+        one = left @ np.diag(0.5 * (1 + rng.exponential(size=2) ** 3 / 20)) @ right
+        change = 0.5 * share * rng.normal(size=(2, 2))
+        change = one * share if _ % 2 else change
+        other = one + change * min(1.0, share / 2 / np.linalg.norm(change, 2))
+        if np.linalg.svd(other, compute_uv=False).min() < 0.5:
+            continue
+        for found in (ratios(one, other, 0.0), ratios(other, one, 0.0)):
+            reached = max(reached, float(np.abs(found - 1).max()))
+    assert 0.7 * bound < reached <= bound
+
+
+def test_small_shares_are_not_rounded_away():
+    for of_all in (True, False):
+        found = stability_of_perturbation(shortest=1.0, difference=1e-17, of_all=of_all)
+        assert 2e-17 <= found <= 2.1e-17
+    assert stability_of_lemma_7_8(longest=1.0, shortest=1e-200, difference=1.0) == math.inf
+    assert ratio_under_floor(floor=1e-300, difference=1e200) == math.inf
+
+
+def test_a_mean_of_less_than_full_rank_is_refused_each_time():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        rows = rng.normal(size=(4, 5, 3))
+        with pytest.raises(ValueError, match="records: expected a mean of full row rank"):
+            measured_stability(rows, rows)
+
+
 def test_beyond_the_smallest_singular_value_there_is_no_bound():
     assert stability_of_perturbation(shortest=1.0, difference=1.0) == math.inf
 

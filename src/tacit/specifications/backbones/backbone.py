@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -42,10 +42,15 @@ class Backbone:
     prepare: Callable[[Any], tuple[Tensor, ...]]
     features: Callable[..., Tensor]
 
+    def of_tensors(self) -> Backbone:
+        """Return the backbone that takes what ``prepare`` made of records in their place."""
+        return replace(self, prepare=tuple)
+
     def batches(self, data: Any, size: int = BATCH) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
         """Yield places of at most ``size`` records, and their tensors.
 
-        Texts come by their length, so that the padding of a batch is as short as may be.
+        A text comes alone and without padding: beside others its numbers would be rounded by how
+        many and how long they are, so that one record would change what all others add.
 
         Raises:
             ValueError: the data are no records of this modality.
@@ -57,10 +62,8 @@ class Backbone:
                 rows = torch.arange(start, min(start + size, count))
                 yield rows, tuple(part[start : start + size] for part in parts)
             return
-        lengths = parts[1].sum(dim=1)
-        for rows in torch.split(torch.argsort(lengths, stable=True), size):
-            longest = int(lengths[rows].max())
-            yield rows, tuple(part[rows, :longest] for part in parts)
+        for row, length in enumerate(parts[1].sum(dim=1).tolist()):
+            yield torch.tensor([row]), tuple(part[[row], :length] for part in parts)
 
     def embedded(self, data: Any) -> Tensor:
         """Return f(x; θ₀) of every record, (n, d) float32.

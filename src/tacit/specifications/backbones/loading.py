@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -28,6 +29,8 @@ from tacit.specifications.backbones.backbone import (
 
 VISION = "tacit/vision"
 LONGEST = 128
+# A long text is read in parts of so many characters for a token, until these and more are there.
+CHARACTERS, SPARE = 16, 16
 
 
 def load_backbone(name_or_module: Any, *, length: int = LONGEST) -> Backbone:
@@ -39,7 +42,8 @@ def load_backbone(name_or_module: Any, *, length: int = LONGEST) -> Backbone:
     Args:
         name_or_module: ``"tacit/vision"`` (pictures, 128 features) or ``"tacit/small"`` (texts),
             which come with this package; a Hugging Face name or a folder with any encoder or
-            decoder of texts or pictures; or a torch module from (b, …) float32 to (b, d).
+            decoder of texts or pictures; or a torch module from (b, …) float32 to (b, d), which is
+            copied.
         length: tokens after which a text is cut off.
 
     Returns:
@@ -86,7 +90,11 @@ def _built_in_vision() -> Backbone:
 
 
 def _of_module(module: nn.Module) -> Backbone:
-    held = frozen(module)
+    try:
+        held = frozen(copy.deepcopy(module))
+    except (TypeError, RuntimeError):
+        kind = type(module).__name__
+        raise ValueError(f"backbone: expected a module that can be copied, got {kind}") from None
     form = {"form": "module", "modules": [type(part).__name__ for part in held.modules()]}
 
     def features(batch: Tensor) -> Tensor:
@@ -191,8 +199,7 @@ class _Texts:
             raise ValueError(f"data: expected a list of texts, got {shown(data)}")
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("data: expected texts, got something else among them")
-        cut = {"truncation": True, "max_length": self._length}
-        rows = self._tokenizer(list(texts), **cut)["input_ids"]
+        rows = [self._tokens(text, place) for place, text in enumerate(texts)]
         if not all(rows):
             raise ValueError("data: expected texts of at least one token, got an empty one")
         longest = max(map(len, rows))
@@ -204,9 +211,29 @@ class _Texts:
             mask[place, : len(row)] = 1
         return tokens, mask
 
+    def _tokens(self, text: str, place: int) -> list[int]:
+        """Return the first tokens of a text, of which no more is read than they need."""
+        taken = CHARACTERS * self._length
+        try:
+            while taken < len(text):
+                # a cut changes the last few tokens before it at most
+                enough = self._length + SPARE
+                if len(self._cut(text[:taken], enough)) == enough:
+                    text = text[:taken]
+                taken *= 2
+            return self._cut(text, self._length)
+        except (UnicodeError, TypeError):
+            raise ValueError(f"data: expected text that UTF-8 holds, not so in {place}") from None
+
+    def _cut(self, text: str, length: int) -> list[int]:
+        found: list[int] = self._tokenizer(text, truncation=True, max_length=length)["input_ids"]
+        return found
+
 
 def _vectors(data: Any) -> Tensor:
     try:
+        if np.ma.is_masked(data):
+            raise TypeError
         held = np.asarray(data)
         if held.dtype.kind not in "fiub":
             raise TypeError

@@ -58,7 +58,8 @@ def pictures(data: Any, side: int = SIDE, channels: int = CHANNELS) -> Tensor:
 
     Args:
         data: (n, height, width), (n, 1 or 3, height, width) or (n, height, width, 1 or 3), of
-            bytes, or of numbers in [0, 1].
+            integers, which are bytes, or of numbers in [0, 1]. Every picture of a list is read by
+            its own type.
         side: of the result.
         channels: of the result, 1 or 3.
 
@@ -75,30 +76,44 @@ def pictures(data: Any, side: int = SIDE, channels: int = CHANNELS) -> Tensor:
             "data: expected pictures (n, height, width), (n, 1 or 3, height, width) or (n, height, "
             f"width, 1 or 3), got shape {tuple(values.shape)}"
         )
-    held = values.float() / (255.0 if values.dtype == torch.uint8 else 1.0)
-    if not bool(torch.isfinite(held).all()) or held.min() < 0.0 or held.max() > 1.0:
-        raise ValueError("data: expected bytes, or finite numbers in [0, 1]")
-    if held.shape[1] < channels:
-        held = held.expand(-1, channels, -1, -1)
-    elif held.shape[1] > channels:
-        held = held.mean(dim=1, keepdim=True)
-    return _fitted(held, side).contiguous()
+    if not bool(torch.isfinite(values).all()) or values.min() < 0.0 or values.max() > 1.0:
+        raise ValueError("data: expected integers in 0 … 255, or finite numbers in [0, 1]")
+    if values.shape[1] < channels:
+        values = values.expand(-1, channels, -1, -1)
+    elif values.shape[1] > channels:
+        values = values.mean(dim=1, keepdim=True)
+    return _fitted(values, side).contiguous()
 
 
 def _numbers(data: Any) -> Tensor:
+    if isinstance(data, (list, tuple)) and data:
+        # no picture's type or range decides what another's numbers mean
+        parts = [_numbers(_picture(one)) for one in data]
+        if len({part.shape for part in parts}) > 1:
+            raise ValueError("data: expected pictures of one shape, got several")
+        return torch.stack(parts)
     if isinstance(data, Tensor):
-        return data.detach().cpu()
+        held = data.detach().cpu()
+        plain = held.is_floating_point() or held.dtype == torch.bool
+        return held.float() / (1.0 if plain else 255.0)
+    if np.ma.is_masked(data):
+        raise ValueError("data: expected pictures without masked entries")
     try:
         found = np.asarray(data)
     except ValueError:
         raise ValueError("data: expected pictures of one shape, got several") from None
-    if found.dtype == np.uint8:
-        return torch.from_numpy(np.ascontiguousarray(found))
     if found.dtype.kind not in "fiub":
         raise ValueError(f"data: expected pictures, got {shown(data)}")
-    if found.dtype.kind in "iu" and found.size and 1 < found.max() <= 255 and found.min() >= 0:
-        return torch.from_numpy(found.astype(np.uint8))
-    return torch.from_numpy(np.ascontiguousarray(found, dtype=np.float32))
+    # the type decides, never the largest number: one record would rescale all others
+    divisor = 255.0 if found.dtype.kind in "iu" else 1.0
+    return torch.from_numpy(np.ascontiguousarray(found, dtype=np.float32)) / divisor
+
+
+def _picture(one: Any) -> Any:
+    try:
+        return np.asarray(one) if isinstance(one, (list, tuple)) else one
+    except ValueError:
+        raise ValueError("data: expected pictures of one shape, got several") from None
 
 
 def _fitted(values: Tensor, side: int) -> Tensor:

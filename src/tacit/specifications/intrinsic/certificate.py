@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit._ground.checks import array, generator, in_interval, integer, positive
+from tacit._ground.checks import array, boolean, generator, in_interval, integer, positive
 from tacit._ground.frozen import read_only
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import short_repr, shown
@@ -32,6 +32,8 @@ ASSUMPTIONS = (
     "public subspace and the number of records do not depend on the records",
     "the coordinates are computed without A",
 )
+# Δ/√λ: a record beyond it is seen through the floor almost surely
+MOST_SHARE, MOST_DIMS = 1e3, 100_000
 SOURCE = "pave, Theorem 3.5, with a floor and the whole profile"
 REFUSALS = {
     "A": (
@@ -101,8 +103,9 @@ def certify(
 
     * with A shown to the attacker too, B is a Gaussian mechanism whose squared sensitivity has the
       mean Δ², so the advantage is at most ``2Φ(Δ/(2√(λ/r))) − 1`` (it is concave in the square);
-    * without, neighbours' covariances have at most min(k, 2q) ratios other than 1, all in
-      [1/ρ, ρ], ρ = e^{2 arsinh(Δ/(2√λ))}, and the whole profile of such a pair is known.
+    * without, neighbours' covariances have at most min(k, 2q) ratios other than 1, or 2 min(k, q)
+      beside other factors under the same A, all in [1/ρ, ρ], ρ = e^{2 arsinh(Δ/(2√λ))}, and the
+      whole profile of such a pair is known.
 
     The second is better by √2 in one dimension; in several, H may tell A along one direction and
     the first is what remains: then adding the same noise and publishing A promises as much.
@@ -115,9 +118,9 @@ def certify(
         floor: λ > 0.
         delta: δ in (0, 1) at which ε is told.
         releases: J of the same records that count together.
-        shared_factor: whether they share the columns of A that multiply H (their H stand above each
-            other, Δ grows by √J), or each has all of A for itself. The floor's columns are each
-            release's own.
+        shared_factor: whether other factors have the same columns of A beside H: the J of these
+            records, whose H stand above each other, so that Δ grows by √J, and any of other
+            records, which may be known and tell of A. The floor's columns are each one's own.
         record_rank: q, largest rank of the difference of two records' coordinates; k when None.
         stability: nothing; a ``MeasuredStability`` is refused.
         violated: a condition that does not hold: ``"A"``, ``"BA"``, ``"iterated"``,
@@ -138,18 +141,23 @@ def certify(
     Source: pave, Theorem 3.5, Lemmas 7.8, 7.9, 7.12 and 7.13, corrected.
     """
     _refuse(stability, violated, floor)
-    sizes = [dims] if isinstance(dims, (int, np.integer)) else list(dims)
-    total = sum(integer("dims", size, minimum=1) for size in sizes)
-    if not total:
-        raise ValueError("dims: expected at least one layer, got none")
+    total = _total(dims)
     columns, count = integer("rank", rank, minimum=1), integer("releases", releases, minimum=1)
     limit = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
+    shared = boolean("shared_factor", shared_factor)
     single = replacement_difference(positive("clip", clip), records)
-    difference = single * math.sqrt(count) if shared_factor else single
-    ratio = ratio_under_floor(floor=floor, difference=difference)
-    changed = total if record_rank is None else 2 * integer("record_rank", record_rank, minimum=1)
-    moved = count * min(total, changed)
-    std = math.sqrt(floor / columns)
+    difference = single * math.sqrt(count) if shared else single
+    level = positive("floor", floor)
+    if difference > MOST_SHARE * math.sqrt(level):
+        raise ValueError(
+            f"floor: expected √λ of at least {difference / MOST_SHARE:.3g}, a thousandth of what one "
+            f"record moves, below which nothing is hidden, got λ = {level:g}"
+        )
+    ratio = ratio_under_floor(floor=level, difference=difference)
+    wide = total if record_rank is None else integer("record_rank", record_rank, minimum=1)
+    # the rows of other factors under the same matrix stand beside: E changes 2 rank(E) ratios
+    moved = count * (2 * min(total, wide) if shared else min(total, 2 * wide))
+    std = math.sqrt(level / columns)
     together = single * math.sqrt(count)
     profile, guarantees = _certified(columns, moved, ratio, together, std, limit)
     return IntrinsicCertificate(
@@ -169,8 +177,8 @@ class CompactFactor:
 
     Attributes:
         factor: (k, r) B.
-        certificate: of this release alone; of J that share ``secret`` and records, call ``certify``
-            with ``releases=J`` and ``shared_factor=True``.
+        certificate: of this release, others under ``secret`` beside it being of other records; of J
+            that share records too, call ``certify`` with ``releases=J`` and ``shared_factor=True``.
         reproducible: whether a seed fixed A or the floor, which voids the certificate.
         identifier: of the matrix that it shares with others, None where A is its own.
     """
@@ -219,15 +227,19 @@ def compact_factor(
     Source: pave, Eq. 5 and Theorem 3.5, with the floor [H, √λ I].
     """
     rows = array("coordinates", coordinates, ndim=3)
+    if secret is not None and not isinstance(secret, SecretFactor):
+        raise ValueError(f"secret: expected a SecretFactor or None, got {shown(secret)}")
     certificate = certify(
-        rows.shape[1], rank=rank, records=len(rows), clip=clip, floor=floor, delta=delta
-    )
+        rows.shape[1], rank=rank, records=len(rows), clip=clip, floor=floor, delta=delta,
+        shared_factor=secret is not None,
+    )  # fmt: skip
+    most, level = positive("clip", clip), positive("floor", floor)
     lengths = np.sqrt((rows**2).sum(axis=(1, 2)))
-    shares = np.minimum(1.0, clip * (1.0 - 1e-12) / np.maximum(lengths, 1e-300))
+    shares = np.minimum(1.0, most * (1.0 - 1e-12) / np.maximum(lengths, 1e-300))
     mean = (rows * shares[:, None, None]).mean(axis=0)
     source = None if rng is None else generator(rng)
     held = SecretFactor(rank, rows.shape[2], rng=source) if secret is None else secret
-    noise = math.sqrt(floor / rank) * released_normal((len(mean), rank), source)
+    noise = math.sqrt(level / rank) * released_normal((len(mean), rank), source)
     return CompactFactor(
         factor=held.times(mean, rank) + noise,
         certificate=certificate,
@@ -261,12 +273,17 @@ def recover_factor(chosen: Sequence[ArrayLike], factors: Sequence[ArrayLike]) ->
 
     Source: pave, Proposition 3.7, as an attack.
     """
-    if len(chosen) != len(factors) or not chosen:
-        raise ValueError(f"factors: expected one for each of {len(chosen)}, got {len(factors)}")
-    left = np.concatenate([array("chosen", held, ndim=2) for held in chosen])
-    right = np.concatenate([array("factors", held, ndim=2) for held in factors])
-    if len(left) != len(right):
-        raise ValueError(f"factors: expected {len(left)} rows in all, got {len(right)}")
+    parts = []
+    for name, held in (("chosen", chosen), ("factors", factors)):
+        if not isinstance(held, (Sequence, np.ndarray)) or not len(held):
+            raise ValueError(f"{name}: expected matrices, at least one, got {shown(held)}")
+        parts.append([array(name, one, ndim=2) for one in held])
+        if len({one.shape[1] for one in parts[-1]}) > 1:
+            raise ValueError(f"{name}: expected matrices of as many columns, got several widths")
+    rows = [[len(one) for one in side] for side in parts]
+    if rows[0] != rows[1]:
+        raise ValueError(f"factors: expected {shown(rows[0])} rows, got {shown(rows[1])}")
+    left, right = (np.concatenate(side) for side in parts)
     return np.linalg.lstsq(left, right, rcond=None)[0].T
 
 
@@ -279,6 +296,18 @@ def _certified(
     return profile, _guarantees(profile, gaussian(difference, std), delta)
 
 
+def _total(dims: Any) -> int:
+    """Return Σ k of one layer or several."""
+    single = isinstance(dims, (int, np.integer)) and not isinstance(dims, bool)
+    if not single and not isinstance(dims, (list, tuple)):
+        raise ValueError(f"dims: expected a number, or a list of them, got {shown(dims)}")
+    sizes = [dims] if single else dims
+    total = sum(integer("dims", size, minimum=1) for size in sizes)
+    if not 1 <= total <= MOST_DIMS:
+        raise ValueError(f"dims: expected 1 to {MOST_DIMS} rows in all, got {total}")
+    return total
+
+
 def _refuse(stability: Any, violated: str | None, floor: Any) -> None:
     if isinstance(stability, MeasuredStability):
         raise ValueError(
@@ -288,7 +317,7 @@ def _refuse(stability: Any, violated: str | None, floor: Any) -> None:
     if stability is not None:
         raise ValueError(f"stability: expected None, got {shown(stability)}")
     if violated is not None:
-        if violated not in REFUSALS:
+        if not isinstance(violated, str) or violated not in REFUSALS:
             raise ValueError(
                 f"violated: expected one of {', '.join(REFUSALS)}, got {shown(violated)}"
             )

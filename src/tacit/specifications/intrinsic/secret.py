@@ -6,17 +6,17 @@ import hashlib
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tacit._ground.checks import RandomSource, generator, integer
+from tacit._ground.checks import RandomSource, array, generator, integer
 from tacit._ground.random import released_normal
 
 
 class SecretFactor:
     """The columns of A that multiply H: ``A ~ N(0, 1/r)``, kept by whoever computes B.
 
-    Compact factors can be compared only if they share it. It has no seed or entries to read, it
-    cannot be pickled, and it lives as long as the process that holds it.
+    Compact factors can be compared only if they share it. It is not printed and cannot be pickled,
+    and it lives as long as the process that holds it; code in that process can read it.
 
     Args:
         rank: r, at least 1.
@@ -48,19 +48,20 @@ class SecretFactor:
         self._entries = released_normal((self.rank, self.columns), source) / math.sqrt(self.rank)
         self.identifier = hashlib.blake2b(self._entries.tobytes(), digest_size=16).hexdigest()
 
-    def times(self, mean: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
+    def times(self, mean: ArrayLike, rank: int) -> NDArray[np.float64]:
         """Return H Aᵀ, (k, r), of coordinates H (k, m).
 
         Raises:
-            ValueError: another rank, or another number of columns.
+            ValueError: another rank, another number of columns, or H that is no finite matrix.
         """
+        held = array("mean", mean, ndim=2)
         if rank != self.rank:
             raise ValueError(f"secret: expected a matrix of rank {rank}, got rank {self.rank}")
-        if mean.shape[1] != self.columns:
+        if held.shape[1] != self.columns:
             raise ValueError(
-                f"secret: expected a matrix of {mean.shape[1]} columns, got {self.columns}"
+                f"secret: expected a matrix of {held.shape[1]} columns, got {self.columns}"
             )
-        product: NDArray[np.float64] = mean @ self._entries.T
+        product: NDArray[np.float64] = held @ self._entries.T
         return product
 
     def __repr__(self) -> str:

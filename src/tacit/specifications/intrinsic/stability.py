@@ -9,7 +9,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from tacit._ground.checks import array, integer, non_negative, positive
+from tacit._ground.checks import array, boolean, integer, non_negative, positive
+
+ROUNDED_UP = 1.0 + 1e-14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,27 +59,34 @@ def stability_of_lemma_7_8(*, longest: float, shortest: float, difference: float
     """
     least = positive("shortest", shortest)
     moved = 2.0 * positive("longest", longest) * non_negative("difference", difference)
-    return moved / least**2
+    # a division at a time: the square of a small number is 0
+    return moved / least / least if moved / least < 1e308 * least else math.inf
 
 
-def stability_of_perturbation(*, shortest: float, difference: float) -> float:
-    """Return ``γ = 1/(1 − x)² − 1`` at x = Δ/μ < 1, inf from there on: never above Lemma 7.8's.
+def stability_of_perturbation(*, shortest: float, difference: float, of_all: bool = False) -> float:
+    """Return ``γ = 1/(1 − x)² − 1`` at x = Δ/μ < 1, inf from there on; ``2x + x²`` with ``of_all``.
 
     With Σ_D^{-½} H_{D'} = Q + E, Q of orthonormal rows and ‖E‖ ≤ x, its singular values are in
-    [1 − x, 1 + x] (Weyl), for both orders of the two data sets.
+    [1 − x, 1 + x] (Weyl). The ratios of D' to D are in [(1 − x)², (1 + x)²] and those of D to D'
+    are their inverses; where μ bounds the neighbours too, both are in the first interval.
 
     Args:
-        shortest: μ > 0, a lower bound on every data set's smallest singular value.
+        shortest: μ > 0, the smallest singular value of one data set's H.
         difference: Δ.
+        of_all: whether μ bounds that of every data set.
 
     Example:
         >>> round(stability_of_perturbation(shortest=0.1, difference=0.01), 4)
         0.2346
+        >>> round(stability_of_perturbation(shortest=0.1, difference=0.01, of_all=True), 4)
+        0.21
 
     Source: Weyl's inequality, in place of pave, Lemma 7.8.
     """
     share = non_negative("difference", difference) / positive("shortest", shortest)
-    return math.inf if share >= 1.0 else 1.0 / (1.0 - share) ** 2 - 1.0
+    if boolean("of_all", of_all):
+        return share * (2.0 + share) * ROUNDED_UP
+    return math.inf if share >= 1.0 else share * (2.0 - share) / (1.0 - share) ** 2 * ROUNDED_UP
 
 
 def ratio_under_floor(*, floor: float, difference: float) -> float:
@@ -99,7 +108,8 @@ def ratio_under_floor(*, floor: float, difference: float) -> float:
     Source: ours.
     """
     share = non_negative("difference", difference) / math.sqrt(positive("floor", floor))
-    return math.exp(2.0 * math.asinh(share / 2.0)) * (1.0 + 1e-14)
+    exponent = 2.0 * math.asinh(share / 2.0)
+    return math.exp(exponent) * (1.0 + 1e-14) if exponent < 700.0 else math.inf
 
 
 def measured_stability(
@@ -141,12 +151,13 @@ def _covariance(mean: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
 
 
 def _root(mean: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
-    try:
-        return np.asarray(np.linalg.cholesky(_covariance(mean, floor)))
-    except np.linalg.LinAlgError:
+    covariance = _covariance(mean, floor)
+    values = np.linalg.eigvalsh(covariance)
+    if values[0] <= len(mean) * np.finfo(float).eps * values[-1]:
         raise ValueError(
             "records: expected a mean of full row rank, or a floor > 0, got one that is singular"
-        ) from None
+        )
+    return np.asarray(np.linalg.cholesky(covariance))
 
 
 def _deviation(root: NDArray[np.float64], changed: NDArray[np.float64], floor: float) -> float:
