@@ -150,8 +150,8 @@ def certify(
     level = positive("floor", floor)
     if difference > MOST_SHARE * math.sqrt(level):
         raise ValueError(
-            f"floor: expected √λ of at least {difference / MOST_SHARE:.3g}, a thousandth of what one "
-            f"record moves, below which nothing is hidden, got λ = {level:g}"
+            f"floor: expected √λ of at least {difference / MOST_SHARE:.3g}, a thousandth of what "
+            f"one record moves, below which nothing is hidden, got λ = {level:g}"
         )
     ratio = ratio_under_floor(floor=level, difference=difference)
     wide = total if record_rank is None else integer("record_rank", record_rank, minimum=1)
