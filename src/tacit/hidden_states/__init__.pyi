@@ -58,8 +58,6 @@ from .quotient.ball import Ball as Ball
 from .quotient.estimates import InformationEstimate as InformationEstimate
 from .quotient.estimates import estimate_log_det as estimate_log_det
 from .quotient.estimates import estimate_rate as estimate_rate
-from .quotient.mechanism import LeakageQuotient as LeakageQuotient
-from .quotient.mechanism import QuietQuotient as QuietQuotient
 from .quotient.mechanism import Quotient as Quotient
 from .quotient.preparing import PreparedQuotients as PreparedQuotients
 from .quotient.preparing import prepare_quotients as prepare_quotients

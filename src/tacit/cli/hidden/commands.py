@@ -24,6 +24,7 @@ from tacit.cli.hidden.inputs import (
     sizes_of,
     words,
 )
+from tacit.cli.hidden.quotient import quotient
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output, new_file
@@ -240,6 +241,7 @@ app.command("attack")(attack)
 app.command("fit")(fit)
 app.command("encode")(encode)
 app.command("decode")(decode)
+app.command("quotient")(quotient)
 
 
 @app.command()

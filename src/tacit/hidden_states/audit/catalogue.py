@@ -9,7 +9,7 @@ from tacit.hidden_states.audit.gaussians import GaussianNoise
 from tacit.hidden_states.audit.mechanisms import Mechanism, Unknown
 from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.noise.shapes import InverseFisher, Isotropic, MahalanobisOptimal
-from tacit.hidden_states.quotient.mechanism import LeakageQuotient, QuietQuotient, Quotient
+from tacit.hidden_states.quotient.mechanism import Quotient
 from tacit.hidden_states.spelling import read_one
 
 USUAL: tuple[Mechanism, ...] = (
@@ -25,8 +25,6 @@ _KINDS: list[type[Mechanism]] = [
     CodebookMechanism,
     Argmax,
     Quotient,
-    LeakageQuotient,
-    QuietQuotient,
 ]
 
 Kind = TypeVar("Kind", bound=type[Mechanism])

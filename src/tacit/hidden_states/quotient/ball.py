@@ -77,6 +77,7 @@ class Ball:
         size = integer("dimension", dimension, minimum=1, maximum=LARGEST_DIMENSION)
         target = positive("nats", nats)
         chosen = choice("measure", measure, MEASURES)
+        positive("noise_std", noise_std)
         low, high = 1e-12, 1e12
 
         def told(ratio: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ class QuotientNetwork(nn.Module):
     """``z = clip_R(q(h)) + σ η`` and the logits that are read off z.
 
     Args:
-        width: d, numbers in a state.
+        width: numbers that are read of a prompt: d of its state, or V of its prediction.
         dimension: k, numbers in a quotient.
         vocabulary: V, tokens.
         depth: hidden layers of encoder and decoder each; 0 for linear maps.
@@ -37,9 +37,9 @@ class QuotientNetwork(nn.Module):
         self.decoder = _layers(dimension, vocabulary, depth, hidden)
         self.dimension, self.depth, self.hidden = dimension, depth, hidden
 
-    def encode(self, states: Tensor, radius: float) -> Tensor:
-        """Return q(h) clipped to the ball in floating point, (n, k); gradients flow through."""
-        seen = ((states - self.mean) / self.scale).clamp(-FARTHEST, FARTHEST)
+    def encode(self, rows: Tensor, radius: float) -> Tensor:
+        """Return q(rows) clipped to the ball in floating point, (n, k); gradients flow through."""
+        seen = ((rows - self.mean) / self.scale).clamp(-FARTHEST, FARTHEST)
         # entries of unit variance fill the ball
         raw: Tensor = self.encoder(seen) * (radius / math.sqrt(self.dimension))
         length: Tensor = raw.norm(dim=1, keepdim=True).clamp_min(torch.finfo(raw.dtype).tiny)
@@ -52,10 +52,18 @@ class QuotientNetwork(nn.Module):
         logits: Tensor = self.decoder(released / size)
         return logits.log_softmax(dim=1)
 
-    def fit_scale(self, states: Tensor) -> None:
-        """Take mean and deviation of the public states."""
-        self.mean = states.mean(dim=0)
-        self.scale = states.std(dim=0, unbiased=False).clamp_min(SPREAD_FLOOR)
+    def fit_scale(self, count: int, blocks: Iterable[Tensor]) -> None:
+        """Take mean and deviation of what is read after ``count`` public prompts, in blocks."""
+        total = torch.zeros(len(self.mean), dtype=torch.float64)
+        squares = torch.zeros_like(total)
+        for block in blocks:
+            rows = block.double().cpu()
+            total += rows.sum(dim=0)
+            squares += rows.square().sum(dim=0)
+        mean = total / count
+        self.mean = mean.float()
+        spread = (squares / count - mean.square()).clamp_min(0.0).sqrt()
+        self.scale = spread.float().clamp_min(SPREAD_FLOOR)
 
 
 def _layers(inputs: int, outputs: int, depth: int, hidden: int) -> nn.Sequential:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,8 +53,9 @@ class PreparedQuotients(Prepared[QuotientRelease]):
 
 def prepare_quotients(
     quotient: PredictiveQuotient,
-    states: ArrayLike,
+    states: ArrayLike | None = None,
     *,
+    behaviours: Any = None,
     releases: int = 1,
     rng: RandomSource = None,
 ) -> PreparedQuotients:
@@ -64,7 +66,8 @@ def prepare_quotients(
 
     Args:
         quotient: the encoder and its ball.
-        states: clean states, (n, d).
+        states: clean states, (n, d), where they are read.
+        behaviours: (n, V) logits or log-probabilities, or ``Behaviours``, where those are.
         releases: T, rows about one prompt at most.
         rng: None draws from the operating system. A seed or generator makes the release
             reproducible, which voids the guarantees and is recorded.
@@ -77,6 +80,7 @@ def prepare_quotients(
 
     Example:
         >>> import torch
+        >>> from tacit.hidden_states import Ball
         >>> rows = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
         >>> ball = Ball.at(2, nats=3.0)
         >>> quotient = PredictiveQuotient.fit(rows, rows, ball, epochs=1, rng=0)
@@ -89,7 +93,7 @@ def prepare_quotients(
     if not isinstance(quotient, PredictiveQuotient):
         raise ValueError(f"quotient: expected a PredictiveQuotient, got {type(quotient).__name__}")
     times = integer("releases", releases, minimum=1)
-    clean = quotient.encode(states)
+    clean = quotient.encode(states, behaviours=behaviours)
     known = is_reproducible(rng)
     guarantees = guaranteed(quotient.ball, times, reproducible=known)
     return PreparedQuotients(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from tacit._ground.checks import (
     Array,
     RandomSource,
     boolean,
+    choice,
     generator,
     integer,
     matrix,
@@ -32,11 +34,12 @@ from tacit.hidden_states.quotient.ball import Ball
 from tacit.hidden_states.quotient.estimates import InformationEstimate, estimate_log_det
 from tacit.hidden_states.quotient.network import QuotientNetwork
 from tacit.hidden_states.quotient.storage import read_quotient, write_quotient
-from tacit.hidden_states.quotient.training import Recipe, train
-from tacit.models.behaviours import Behaviours, as_states
+from tacit.hidden_states.quotient.training import Recipe, Seen, train
+from tacit.models.behaviours import Behaviours, as_states, logarithms
 
 ROWS_TOGETHER = 4096
 FEWEST = 20
+READS = ("states", "behaviours")
 
 
 @short_repr
@@ -48,6 +51,8 @@ class PredictiveQuotient:
     is given.
 
     Attributes:
+        reads: ``"states"``, or ``"behaviours"`` for an encoder that is given what the model goes on
+            to predict, which the sender knows.
         network: encoder q and decoder.
         ball: k, R and σ.
         recipe: how it was trained.
@@ -56,6 +61,7 @@ class PredictiveQuotient:
         origin: model, layer and prompts by digest; None where nobody said.
     """
 
+    reads: str
     network: QuotientNetwork = field(repr=False)
     ball: Ball
     recipe: Recipe
@@ -66,10 +72,11 @@ class PredictiveQuotient:
     @classmethod
     def fit(
         cls,
-        states: ArrayLike,
+        states: ArrayLike | None,
         behaviours: Any,
         ball: Ball,
         *,
+        reads: str = "states",
         depth: int = 2,
         hidden: int = 256,
         penalty: float = 0.0,
@@ -86,9 +93,12 @@ class PredictiveQuotient:
         nats that Bayes' attacker gains at naming a prompt of the batch.
 
         Args:
-            states: (n, d) clean states of public prompts, n >= 20, disjoint from what is released.
+            states: (n, d) clean states of public prompts, n >= 20, disjoint from what is released;
+                not looked at where behaviours are read, None then.
             behaviours: (n, V) logits or log-probabilities after them, or ``Behaviours``.
             ball: k, R and σ; ``Ball.at`` gives the one of so many certified nats.
+            reads: what the encoder is given, ``"states"`` or the log-probabilities of
+                ``"behaviours"``.
             depth: hidden layers of encoder and decoder each; 0 for linear maps.
             hidden: units of each.
             penalty: β >= 0.
@@ -126,26 +136,25 @@ class PredictiveQuotient:
         )
         if recipe.adversary and not recipe.noisy:
             raise ValueError("adversary: expected 0 without the noise that it attacks, got more")
-        if device is None and isinstance(states, Tensor):
-            device = states.device
-        public = as_states("states", states).to(device)
         known = Behaviours.of(behaviours)
-        if len(public) < FEWEST:
-            raise ValueError(f"states: expected at least {FEWEST}, got {len(public)}")
-        if len(known) != len(public):
-            raise ValueError(
-                f"behaviours: expected {len(public)} rows, one a state, got {len(known)}"
-            )
+        if len(known) < FEWEST:
+            raise ValueError(f"behaviours: expected at least {FEWEST} rows, got {len(known)}")
+        place = states.device if device is None and isinstance(states, Tensor) else device
+        target = torch.device("cpu" if place is None else place)
+        chosen = choice("reads", reads, READS)
+        seen = _seen(chosen, states, known, target)
         source = generator(rng)
-        network = _made(public, known, ball, recipe, source)
+        network = _made(seen, known, ball, recipe, source).to(target)
         with progress_bar(recipe.epochs, "quotient", shown=progress is not False) as advance:
-            reached = train(network, ball, public, known, recipe, source=source, advance=advance)
+            reached = train(
+                network, ball, seen, known, recipe, device=target, source=source, advance=advance
+            )
         kept = network.cpu().eval().requires_grad_(False)
-        return cls(kept, ball, recipe, len(public), reached)
+        return cls(chosen, kept, ball, recipe, len(known), reached)
 
     @property
     def width(self) -> int:
-        """d, numbers in a state."""
+        """Numbers that are read of a prompt: d, or V."""
         return len(self.network.mean)
 
     @property
@@ -157,22 +166,36 @@ class PredictiveQuotient:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of encoder, decoder and ball."""
-        return digest_of(self.network.state_dict(), repr(self.ball))
+        return digest_of(self.network.state_dict(), f"{self.reads} {self.ball!r}")
 
     @torch.no_grad()
-    def encode(self, states: ArrayLike) -> Array:
+    def encode(self, states: ArrayLike | None = None, *, behaviours: Any = None) -> Array:
         """Return the clean quotients ``clip_R(q(h))``, (n, k) of float64; they are no release.
 
+        Args:
+            states: (n, d); needed unless behaviours are read.
+            behaviours: (n, V) logits or log-probabilities, or ``Behaviours``, where they are read.
+
         Raises:
-            ValueError: not finite in float32, or of another width.
+            ValueError: what is read is missing, not finite in float32, or of another width.
         """
-        rows = as_states("states", states, width=self.width)
-        parts = [
-            self.network.encode(part, self.ball.radius).double().numpy()
-            for part in torch.split(rows, ROWS_TOGETHER)
-        ]
+        if self.reads == "states":
+            if states is None:
+                raise ValueError("states: expected some, which the encoder reads, got None")
+            rows = as_states("states", states, width=self.width)
+            parts = torch.split(rows, ROWS_TOGETHER)
+        else:
+            if behaviours is None:
+                raise ValueError("behaviours: expected some, which the encoder reads, got None")
+            known = Behaviours.of(behaviours)
+            if known.vocabulary != self.width:
+                raise ValueError(
+                    f"behaviours: expected {self.width} columns, got {known.vocabulary}"
+                )
+            parts = tuple(_blocks(known))
+        found = [self.network.encode(part, self.ball.radius).double().numpy() for part in parts]
         # whatever the weights make of a state, it lies in the ball
-        return self.ball.clipped(np.nan_to_num(np.concatenate(parts), posinf=0.0, neginf=0.0))
+        return self.ball.clipped(np.nan_to_num(np.concatenate(found), posinf=0.0, neginf=0.0))
 
     @torch.no_grad()
     def distributions(self, released: ArrayLike) -> Tensor:
@@ -185,16 +208,18 @@ class PredictiveQuotient:
             ValueError: not finite, or of another width.
         """
         rows = matrix("released", released, columns=self.ball.dimension)
-        return self.network.log_probabilities(torch.from_numpy(rows).float(), self.ball)
+        return self.network.log_probabilities(torch.tensor(rows).float(), self.ball)
 
-    def posterior(self, calibration: ArrayLike, behaviours: Any) -> PosteriorBehaviour:
+    def posterior(self, calibration: ArrayLike | None, behaviours: Any) -> PosteriorBehaviour:
         """Return Bayes' reader of a release over public prompts, in the decoder's place.
 
         Args:
-            calibration: (M, d) their clean states.
+            calibration: (M, d) their clean states; None where behaviours are read.
             behaviours: (M, V) logits or log-probabilities after them, or ``Behaviours``.
         """
-        return PosteriorBehaviour(self.encode(calibration), self.ball.covariance, behaviours)
+        known = Behaviours.of(behaviours)
+        clean = self.encode(calibration, behaviours=known)
+        return PosteriorBehaviour(clean, self.ball.covariance, known)
 
     def information(self, releases: int = 1) -> InformationBound:
         """Return what is proven of I(prompt; T releases), for every law of the prompt."""
@@ -208,9 +233,12 @@ class PredictiveQuotient:
         """Return the theorems: leakage, success among N equally likely prompts, information."""
         return self.ball.guarantees(candidates=candidates, releases=releases)
 
-    def estimate(self, states: ArrayLike) -> InformationEstimate:
-        """Return what a sample of states says of the information: an estimate, no guarantee."""
-        return estimate_log_det(self.encode(states), noise_std=self.ball.noise_std)
+    def estimate(
+        self, states: ArrayLike | None = None, *, behaviours: Any = None
+    ) -> InformationEstimate:
+        """Return what a sample of prompts says of the information: an estimate, no guarantee."""
+        clean = self.encode(states, behaviours=behaviours)
+        return estimate_log_det(clean, noise_std=self.ball.noise_std)
 
     def named(self, origin: Origin | None) -> PredictiveQuotient:
         """Return the same with where it comes from."""
@@ -228,6 +256,7 @@ class PredictiveQuotient:
             self.ball,
             self.recipe,
             {
+                "reads": self.reads,
                 "calibration": self.calibration,
                 "held_out": self.held_out,
                 "origin": None if self.origin is None else self.origin.public.to_dict(),
@@ -244,6 +273,7 @@ class PredictiveQuotient:
         network, ball, recipe, about = read_quotient(path)
         try:
             return cls(
+                reads=choice("path", about["reads"], READS),
                 network=network,
                 ball=ball,
                 recipe=recipe,
@@ -255,22 +285,42 @@ class PredictiveQuotient:
             raise ValueError(f"path: a field is missing or malformed: {error!r}") from None
 
 
+def _blocks(known: Behaviours) -> Iterator[Tensor]:
+    """Yield log-probabilities of rows in order."""
+    for start in range(0, len(known), ROWS_TOGETHER):
+        yield logarithms(known.probabilities(slice(start, start + ROWS_TOGETHER)))
+
+
+def _seen(reads: str, states: Any, known: Behaviours, device: torch.device) -> Seen:
+    """Return what the encoder is given of some prompts."""
+    if reads == "behaviours":
+        return lambda rows: logarithms(known.probabilities(rows)).to(device)
+    if states is None:
+        raise ValueError("states: expected some, which the encoder reads, got None")
+    public = as_states("states", states)
+    if len(public) != len(known):
+        raise ValueError(f"behaviours: expected {len(public)} rows, one a state, got {len(known)}")
+    public = public.to(device)
+    return lambda rows: public[rows.to(device)]
+
+
 def _made(
-    public: Tensor, known: Behaviours, ball: Ball, recipe: Recipe, source: np.random.Generator
+    seen: Seen, known: Behaviours, ball: Ball, recipe: Recipe, source: np.random.Generator
 ) -> QuotientNetwork:
     """Return a network that predicts the mean prediction before it is trained."""
+    width = seen(torch.arange(1)).shape[1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(source.integers(2**31)))
         network = QuotientNetwork(
-            public.shape[1], ball.dimension, known.vocabulary, recipe.depth, recipe.hidden
+            width, ball.dimension, known.vocabulary, recipe.depth, recipe.hidden
         )
-    network.fit_scale(public.cpu())
+    places = torch.split(torch.arange(len(known)), ROWS_TOGETHER)
+    network.fit_scale(len(known), (seen(rows) for rows in places))
     total = torch.zeros(known.vocabulary, dtype=torch.float64)
-    for start in range(0, len(known), ROWS_TOGETHER):
-        rows = slice(start, start + ROWS_TOGETHER)
+    for rows in places:
         total += known.probabilities(rows).double().sum(dim=0)
     last = network.decoder[-1]
     assert isinstance(last, torch.nn.Linear)
     with torch.no_grad():
         last.bias.copy_((total / len(known)).clamp_min(1e-9).log())
-    return network.to(public.device)
+    return network

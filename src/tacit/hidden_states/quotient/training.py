@@ -15,9 +15,13 @@ from tacit.hidden_states.quotient.ball import Ball
 from tacit.hidden_states.quotient.network import QuotientNetwork
 from tacit.models.behaviours import Behaviours
 
-BATCH, RATE, DECAY, LONGEST_STEP = 256, 2e-3, 0.01, 1.0
+LARGEST_BATCH, SMALLEST_BATCH, BATCHES_PER_PASS = 256, 32, 16
+RATE, DECAY, LONGEST_STEP = 2e-3, 0.01, 1.0
 HELD_OUT_SHARE = 0.1
 ROWS_TOGETHER = 2048
+
+# what the encoder reads of some prompts, (b, width)
+Seen = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,37 +48,39 @@ class Recipe:
 def train(
     network: QuotientNetwork,
     ball: Ball,
-    states: Tensor,
+    seen: Seen,
     behaviours: Behaviours,
     recipe: Recipe,
     *,
+    device: torch.device,
     source: np.random.Generator,
     advance: Callable[[int], None],
 ) -> float:
     """Minimise ``E KL(p(·|h) ‖ D(z)) + β Î(z) + γ Â(z)`` with fresh noise in every batch.
 
-    Î is Thm 19's log-det of the batch, Â what Bayes' attacker gains at naming a prompt of it, who
-    knows the encoder: no critic is trained, for the law of the noise is known. A tenth of the
-    prompts is held out; the network of the pass best on them is kept.
+    ``seen`` gives what the encoder reads of some prompts. Î is Thm 19's log-det of the batch, Â
+    what Bayes' attacker gains at naming a prompt of it, who knows the encoder: no critic is
+    trained, for the law of the noise is known. A tenth of the prompts is held out; the network of
+    the pass best on them is kept.
 
     Returns:
         The held-out value of the objective without penalties, nats of KL.
     """
-    device = states.device
-    order = torch.from_numpy(source.permutation(len(states)))
+    order = torch.from_numpy(source.permutation(len(behaviours)))
     apart = max(1, int(HELD_OUT_SHARE * len(order)))
     checked, learnt = order[:apart], order[apart:]
     noise = torch.Generator().manual_seed(int(source.integers(2**62)))
     fixed = _drawn(ball, len(checked), noise).to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
-    steps = recipe.epochs * -(-len(learnt) // BATCH)
+    batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, len(learnt) // BATCHES_PER_PASS))
+    steps = recipe.epochs * -(-len(learnt) // batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, RATE, total_steps=steps + 1, pct_start=0.1
     )
     best, least = copy.deepcopy(network.state_dict()), math.inf
     for _ in range(recipe.epochs):
-        for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], BATCH):
-            found = network.encode(states[rows], ball.radius)
+        for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], batch):
+            found = network.encode(seen(rows), ball.radius)
             added = _drawn(ball, len(rows), noise).to(device) if recipe.noisy else 0.0
             loss = divergence(network, ball, found + added, behaviours, rows)
             if recipe.penalty:
@@ -86,7 +92,7 @@ def train(
             torch.nn.utils.clip_grad_norm_(network.parameters(), LONGEST_STEP)
             optimizer.step()
             schedule.step()
-        reached = _held_out(network, ball, states, behaviours, checked, fixed, recipe)
+        reached = _held_out(network, ball, seen, behaviours, checked, fixed, recipe)
         if reached < least:
             best, least = copy.deepcopy(network.state_dict()), reached
         advance(1)
@@ -123,7 +129,7 @@ def batch_gain(found: Tensor, released: Tensor, noise_std: float) -> Tensor:
 def _held_out(
     network: QuotientNetwork,
     ball: Ball,
-    states: Tensor,
+    seen: Seen,
     behaviours: Behaviours,
     rows: Tensor,
     noise: Tensor,
@@ -132,7 +138,7 @@ def _held_out(
     total = 0.0
     for start in range(0, len(rows), ROWS_TOGETHER):
         part = rows[start : start + ROWS_TOGETHER]
-        found = network.encode(states[part], ball.radius)
+        found = network.encode(seen(part), ball.radius)
         if recipe.noisy:
             found = found + noise[start : start + ROWS_TOGETHER]
         total += len(part) * float(divergence(network, ball, found, behaviours, part))

@@ -34,12 +34,11 @@ class QuotientChannel(GaussianChannel):
 
     def __init__(self, quotient: PredictiveQuotient) -> None:
         super().__init__(quotient.ball.covariance)
-        self.quotient = quotient
+        self.quotient, self.predicts = quotient, quotient.reads == "behaviours"
 
     def held(self, states: Tensor, behaviours: Behaviours | None) -> Array:
         """Return the quotients of candidates, (m, k)."""
-        del behaviours
-        return self.quotient.encode(states)
+        return self.quotient.encode(states, behaviours=behaviours)
 
 
 class QuotientTrial(Trial):
@@ -56,12 +55,16 @@ class QuotientTrial(Trial):
     def __init__(self, laboratory: Laboratory, quotient: PredictiveQuotient, seed: int) -> None:
         self.laboratory, self.quotient, self.seed = laboratory, quotient, seed
         self.rank = quotient.ball.dimension
-        self.clean = quotient.encode(laboratory.bank)
-        earlier = [quotient.encode(read.states[laboratory.layer]) for read in laboratory.earlier]
+        self.clean = quotient.encode(laboratory.bank, behaviours=laboratory.bank_behaviours)
+        earlier = [
+            quotient.encode(read.states[laboratory.layer], behaviours=read.behaviours)
+            for read in laboratory.earlier
+        ]
         self.together: Array = np.concatenate([self.clean, *earlier], axis=1)
         # the whole bank is drawn, for some guessers attack more prompts than others
         self.noisy = self._drawn(self.together, 1)
-        self.measured = self._drawn(quotient.encode(laboratory.measured), 2)
+        held_out = quotient.encode(laboratory.measured, behaviours=laboratory.measured_behaviours)
+        self.measured = self._drawn(held_out, 2)
 
     def _drawn(self, clean: Array, stream: int) -> Array:
         source = np.random.default_rng([self.seed, stream])
@@ -85,10 +88,17 @@ class QuotientTrial(Trial):
 
     def observed(self) -> Observed:
         """Return the noisy quotients of the last position."""
-        size, laboratory = self.rank, self.laboratory
-        public = self._drawn(self.quotient.encode(laboratory.calibration), 3)
+        public = self._drawn(self._public, 3)
         channel = QuotientChannel(self.quotient)
-        return Observed(channel, self.clean, self.noisy[:, :size], public)
+        return Observed(channel, self.clean, self.noisy[:, : self.rank], public)
+
+    @cached_property
+    def _public(self) -> Array:
+        """Clean quotients of the calibration prompts, (M, k)."""
+        laboratory = self.laboratory
+        return self.quotient.encode(
+            laboratory.calibration, behaviours=laboratory.calibration_behaviours
+        )
 
     @cached_property
     def _posterior(self) -> PosteriorBehaviour:
@@ -108,7 +118,7 @@ class QuotientTrial(Trial):
     def _mean_states(self) -> Tensor:
         """Return ``E[h | z]`` over the public states, each as likely as its quotient makes it."""
         laboratory, ball = self.laboratory, self.quotient.ball
-        public = torch.from_numpy(self.quotient.encode(laboratory.calibration))
+        public = torch.from_numpy(self._public)
         states = laboratory.calibration.double().cpu()
         asked = torch.from_numpy(self.measured)
         parts = [
