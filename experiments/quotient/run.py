@@ -36,7 +36,7 @@ FULL: dict[str, Any] = {
     "private": {"records": 2000, "bank": 1500, "public": 1500, "length": 32, "steps": 60,
                 "batch": 64, "rate": 1e-3, "epsilons": [None, "inf", 8.0, 2.0],
                 "ratios": [0.0, 2.0, 4.0, 6.0, 8.0], "inverted": 40, "inverted_length": 16,
-                "inverted_ratio": 1.5},
+                "inverted_ratio": 5.0},
 }  # fmt: skip
 FAST: dict[str, Any] = {
     **FULL, "bank": 300, "calibration": 600, "epochs": 2,
@@ -66,7 +66,7 @@ def main() -> int:
         calibration=scale["calibration"], held_out=scale["sizes"].prompts, length=LENGTH, rng=SEED,
     )  # fmt: skip
     bench = Bench(model, prefixes, scale["sizes"].within(prefixes), SEED, (LAYER,))
-    kept = _Kept(given.out / f"{name}-kept.json", {"model": model.name, "scale": str(scale)})
+    kept = _Kept(given.out / f"{name}-kept.jsonl", {"model": model.name, "scale": str(scale)})
 
     def progress(label: str, done: int, whole: int) -> None:
         print(f"{time.perf_counter() - start:6.0f} s  {done}/{whole}  {label}", flush=True)
@@ -131,7 +131,7 @@ class _Kept:
         """Return what is kept under a key, computed now where it is not."""
         if key not in self.held:
             self.held[key] = compute()
-            content = json.dumps({"about": self.about, "held": self.held}, indent=1)
+            content = json.dumps({"about": self.about, "held": self.held})
             write_text_atomic("out", self.path, content + "\n")
         return self.held[key]
 

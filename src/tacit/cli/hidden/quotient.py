@@ -74,7 +74,10 @@ def quotient(
     destination = Destination.checked(
         outlet, source.texts, None, spends=MAXIMAL_LEAKAGE, others=files
     )
-    ball = _ball(dimension, nats, measure)
+    ball, held = _ball(dimension, nats, measure), _loaded(fitted)
+    choice("--reads", reads, ("states", "behaviours"))
+    integer("--depth", depth, minimum=0)
+    integer("--epochs", epochs, minimum=1)
     counts = {"bank": bank, "calibration": calibration, "held_out": 2}
     found, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states import PredictiveQuotient, prepare_quotients
@@ -82,20 +85,15 @@ def quotient(
 
     read = Passes.of(found, prefixes, [layer])
     origin = origin_of(source, found, layer, prefixes, **counts)
-    if fitted is None:
-        choice("--reads", reads, ("states", "behaviours"))
-        options: dict[str, Any] = {
-            "reads": reads, "depth": integer("--depth", depth, minimum=0), "penalty": penalty,
-            "adversary": adversary, "epochs": integer("--epochs", epochs, minimum=1),
-        }  # fmt: skip
+    if held is None:
         held = PredictiveQuotient.fit(
             read.calibration.states[layer], read.calibration.behaviours, ball,
-            rng=source.seed, **options,
+            reads=reads, depth=depth, penalty=penalty, adversary=adversary, epochs=epochs,
+            rng=source.seed,
         ).named(origin)  # fmt: skip
         held.save(str(out))
     else:
-        held = PredictiveQuotient.load(fitted)
-        _check_origin(held, origin, fitted)
+        _check_origin(held, origin, str(fitted))
     prepared = prepare_quotients(held, read.bank.states[layer], behaviours=read.bank.behaviours)
     if outlet.dry_run:
         tell_prepared(prepared, destination.json)
@@ -117,6 +115,18 @@ def _ball(dimension: int, nats: float, measure: str) -> Ball:
     integer("--dimension", dimension, minimum=1)
     choice("--measure", measure, ("leakage", "information"))
     return Ball.at(dimension, nats=nats, measure=measure)
+
+
+def _loaded(fitted: str | None) -> PredictiveQuotient | None:
+    """Return a quotient that was fitted before."""
+    if fitted is None:
+        return None
+    from tacit.hidden_states import PredictiveQuotient
+
+    try:
+        return PredictiveQuotient.load(fitted)
+    except ValueError as error:
+        raise ValueError(f"--fitted: {str(error).removeprefix('path: ')}") from None
 
 
 def _check_origin(held: PredictiveQuotient, origin: Origin, path: str) -> None:
