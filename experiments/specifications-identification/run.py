@@ -30,6 +30,7 @@ from specifications_shared.stages import (
     identified,
     probe,
     seconds,
+    verdicts,
 )
 
 REUSE = ("tasks_seed", "transforms", "texts", "draws", "examples", "tested", "recipe")
@@ -111,6 +112,7 @@ def studied(sizes: dict[str, Any], only: str = "", *, kept: bool = False) -> dic
         "full": study.row("full", lambda: agreement(pictures)),
         "gamma": study.row("gamma", lambda: gammas(pictures)),
         "gamma_records": ["100", "1000"],
+        "verdicts": study.row("verdicts", lambda: verdicts(pictures)),
         "seconds": study.row("seconds", lambda: seconds(pictures)),
         "reuse": {
             name: {**reuse.summary(worth[name]),

@@ -108,9 +108,10 @@ def features(modality: str, inputs: Any) -> tuple[Floats, Floats]:
         seen.append(held.mean(dim=axes) if axes else held)
 
     handles = [modules[name].register_forward_hook(hook) for name in shared.layers]
-    last, inner = [], []
+    last, inner, places = [], [], []
     try:
-        for batch in shared.batches(inputs):
+        for rows, batch in shared.batches(inputs):
+            places.append(rows)
             seen.clear()
             with torch.no_grad():
                 last.append(shared.features(*batch))
@@ -118,7 +119,8 @@ def features(modality: str, inputs: Any) -> tuple[Floats, Floats]:
     finally:
         for handle in handles:
             handle.remove()
-    both = [torch.cat(parts).double().numpy() for parts in (last, inner)]
+    order = torch.argsort(torch.cat(places))
+    both = [torch.cat(parts)[order].double().numpy() for parts in (last, inner)]
     return both[0], both[1]
 
 

@@ -36,7 +36,7 @@ def lines(result: dict[str, Any]) -> list[str]:
         "![Identification against ε and rank, and cases where labels' means say little]"
         "(../images/specifications-identification.svg)", "",
         *_budgets(result), *_ranks(result), *_subspaces(result), *_permuted(result),
-        *_reuse(result), *_cases(result), filled(verdict(result)), "",
+        *_verdicts(result), *_reuse(result), *_cases(result), filled(verdict(result)), "",
     ]  # fmt: skip
 
 
@@ -159,6 +159,23 @@ def _permuted(result: dict[str, Any]) -> list[str]:
     return [
         "Where every user numbers the labels in an order of their own:", "",
         *table(["", "route", "n", "", "top-1 in percent"], rows),
+    ]  # fmt: skip
+
+
+def _verdicts(result: dict[str, Any]) -> list[str]:
+    rows = [
+        [held["route"], budget(held["epsilon"]), held["what"], f"{held['median']:.2f}",
+         percent(held["passed"])]
+        for held in result.get("verdicts", [])
+    ]  # fmt: skip
+    if not rows:
+        return []
+    return [
+        filled(f"""How often the best of a search is told to be a match, by what there is to be
+found. The threshold is that of random directions, surpassed in 1 search of 100, and tasks of other
+data ought to be told apart by it; whether one of the same data is of use it does not say. k =
+{result['subspace']}, n = 1,000."""), "",
+        *table(["route", "", "there is", "median of the best", "a match, in percent"], rows),
     ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from specifications_shared.pictures import Records
 from specifications_shared.reuse import USERS
 from specifications_shared.rows import Row
 from specifications_shared.tasks import Task
+from tacit.specifications import judge_match
 
 # Developers draw their private records with this seed, and their scratch models' with 0.
 DEVELOPERS = 100
@@ -216,6 +217,41 @@ def gammas(collection: Collection) -> dict[str, dict[str, float]]:
         }
         for size in collection.sizes["subspaces"]
     }
+
+
+def verdicts(collection: Collection) -> list[dict[str, Any]]:
+    """Return how often the best of a search passes for a match, by what is there to be found.
+
+    The learnware asked for and all others; all but that one; and those of other data sets alone.
+    """
+    sources = np.array([task.source for task in collection.tasks])
+    truth = collection.truth
+    present = {
+        "the one asked for": np.ones((len(truth), len(sources)), dtype=bool),
+        "others of the same data": np.arange(len(sources)) != truth[:, None],
+        "other data alone": sources != sources[truth][:, None],
+    }
+    rows = []
+    for way in (
+        Way("aligned", epsilons=(0.0, 4.0)),
+        Way("label-free", order="permuted", epsilons=(0.0, 4.0)),
+    ):
+        made = [
+            library.described("model", collection.private(task, way.records), "images", way)
+            for task in collection.tasks
+        ]
+        asked = collection.asked(way)
+        for epsilon in way.epsilons:
+            cosines = _cosines([one[epsilon] for one in made], list(asked))
+            for what, held in present.items():
+                best = np.where(held, cosines, -1.0).max(axis=1)
+                passed = [
+                    judge_match(float(one), int(count), asked.shape[1]).good_match
+                    for one, count in zip(best, held.sum(axis=1), strict=True)
+                ]
+                about = {"what": what, "route": way.route, "epsilon": epsilon}
+                rows.append({**about, "passed": share(passed), "median": float(np.median(best))})
+    return rows
 
 
 def seconds(collection: Collection) -> dict[str, float]:

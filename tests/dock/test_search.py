@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -109,6 +110,61 @@ def test_quantised_search_follows_what_is_added_and_removed(rows):
     held.add("new", rows[3])
     assert quantised.search(rows[3], 1)[0].id == "new"
     assert quantised.nbytes < held.nbytes / 3
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Clusters of 4 among 2,000 rows so wide that a quarter of their bits is compared first."""
+    source = np.random.default_rng(4)
+    centres = source.normal(size=(500, 2048))
+    return unit(np.repeat(centres, 4, axis=0) + 0.7 * source.normal(size=(2000, 2048)))
+
+
+def test_few_bits_find_what_all_bits_find(wide):
+    quantised = Quantised(stored(wide))
+    source = np.random.default_rng(5)
+    hits = 0
+    for at in range(50):
+        query = unit(wide[at : at + 1] + 0.5 / 2048**0.5 * source.normal(size=(1, 2048)))[0]
+        found = [one.id for one in quantised.search(query, 4)]
+        hits += len(set(found) & set(best(wide, query, 4)))
+    assert quantised._skipped == 0
+    assert hits >= 196
+
+
+def test_where_few_bits_leave_too_much_all_are_compared(wide):
+    quantised = Quantised(stored(wide))
+    source = np.random.default_rng(6)
+    hits = 0
+    for _ in range(20):
+        # no row is near: what is best is decided by little
+        query = unit(source.normal(size=(1, 2048)))[0]
+        found = [one.id for one in quantised.search(query, 10)]
+        hits += len(set(found) & set(best(wide, query, 10)))
+    assert quantised._skipped > 0
+    assert hits >= 190
+
+
+def test_searches_go_on_while_rows_are_added(wide):
+    held = stored(wide[:500])
+    quantised = Quantised(held)
+    wrong, done = [], threading.Event()
+
+    def ask(place):
+        while not done.is_set():
+            if quantised.search(wide[place], 1)[0].id != f"{place}":
+                wrong.append(place)
+
+    threads = [threading.Thread(target=ask, args=(place,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for at in range(500, 2000):
+        held.add(f"{at}", wide[at])
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert quantised.search(wide[1999], 1)[0].id == "1999"
 
 
 def test_a_threshold_is_passed_by_chance_in_one_search_of_a_hundred():

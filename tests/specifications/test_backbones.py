@@ -81,7 +81,8 @@ def test_gradients_are_those_of_one_record_at_a_time(folder):
     modules = dict(backbone.module.named_modules())
     whole = dict.fromkeys(backbone.layers, 0.0)
     for row in range(4):
-        batch = next(iter(backbone.batches([data[row]] if isinstance(data, list) else data[[row]])))
+        one = [data[row]] if isinstance(data, list) else data[[row]]
+        _, batch = next(iter(backbone.batches(one)))
         weights = [modules[name].weight.requires_grad_(True) for name in backbone.layers]
         loss = backbone.features(*batch)[0] @ directions[row]
         grads = torch.autograd.grad(loss, weights)

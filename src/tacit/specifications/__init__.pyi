@@ -15,6 +15,7 @@ from .intrinsic.certificate import IntrinsicCertificate as IntrinsicCertificate
 from .intrinsic.certificate import certify as certify
 from .intrinsic.certificate import compact_factor as compact_factor
 from .intrinsic.certificate import recover_factor as recover_factor
+from .intrinsic.secret import SecretFactor as SecretFactor
 from .intrinsic.stability import MeasuredStability as MeasuredStability
 from .intrinsic.stability import measured_stability as measured_stability
 from .intrinsic.stability import ratio_under_floor as ratio_under_floor

@@ -65,18 +65,19 @@ def coordinates(
         ValueError: the data are no records of the backbone, or a gradient is not finite.
     """
     matrices = frame.matrices(backbone)
-    found, start = [], 0
-    for batch, watched in _passes(backbone, data, directions, frame.layers):
-        factors = watched.factors(matrices, batch)
+    found, places = [], []
+    for records, watched in _passes(backbone, data, directions, frame.layers):
+        factors = watched.factors(matrices, len(records))
         joined = torch.cat([factors[name].flatten(1) for name in frame.layers], dim=1)
         rows = joined.double().numpy()
         if not np.isfinite(rows).all():
-            raise ValueError(f"data: expected finite gradients, not so in records from {start} on")
+            held = ", ".join(str(int(one)) for one in records[:3])
+            raise ValueError(f"data: expected finite gradients, not so among records {held}, …")
         if frame.centre is not None:
             rows = rows - frame.centre
         found.append(rows if frame.directions is None else rows @ frame.directions.astype(float))
-        start += batch
-    return np.concatenate(found)
+        places.append(records)
+    return np.asarray(np.concatenate(found)[torch.argsort(torch.cat(places)).numpy()])
 
 
 def check_apart(backbone: Backbone, like: tuple[Tensor, ...], frame: Frame) -> None:
@@ -138,19 +139,16 @@ def full_factor(
     """
     totals: dict[str, NDArray[np.float64]] = {}
     count = 0
-    for batch, watched in _passes(backbone, data, directions, layers):
+    for records, watched in _passes(backbone, data, directions, layers):
         for name, held in watched.sums().items():
             totals[name] = totals.get(name, np.zeros(held.shape)) + held.double().numpy()
-        count += batch
+        count += len(records)
     return {name: (totals[name] / count).astype(np.float32) for name in layers}
 
 
 def _passes(backbone: Backbone, data: Any, directions: Tensor, layers: tuple[str, ...]) -> Any:
     modules = dict(backbone.module.named_modules())
-    start = 0
-    for batch in backbone.batches(data, BATCH):
-        rows = directions[start : start + len(batch[0])]
+    for records, batch in backbone.batches(data, BATCH):
         with torch.enable_grad(), Watched({name: modules[name] for name in layers}) as watched:
-            watched.differentiate((backbone.features(*batch).float() * rows).sum())
-        yield len(batch[0]), watched
-        start += len(rows)
+            watched.differentiate((backbone.features(*batch).float() * directions[records]).sum())
+        yield records, watched

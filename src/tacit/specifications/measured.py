@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from tacit.specifications.objectives import (
     label_directions,
     scatter_directions,
 )
+from tacit.specifications.schedule import Schedule
 from tacit.specifications.subspace import PublicSubspace, clipped
 
 
@@ -52,6 +54,7 @@ class Asked:
         clip: C.
         subspace: where features are whitened and clipped, for a scatter.
         modality: of the backbone.
+        schedule: of the steps.
     """
 
     objective: str
@@ -60,13 +63,22 @@ class Asked:
     clip: float
     subspace: PublicSubspace | None
     modality: str
+    schedule: Schedule
 
     def error(self, count: int, multiplier: float) -> float:
-        """Return the standard deviation of the noise of every number, σ = m Δ with Δ = 2C/n."""
+        """Return the standard deviation of the noise of every number.
+
+        σ = m Δ with Δ = 2C/(q n) in a step; of the mean of T of them, σ/√T.
+        """
+        return self.error_of_a_step(count, multiplier) / math.sqrt(self.schedule.steps)
+
+    def error_of_a_step(self, count: int, multiplier: float) -> float:
+        """Return the standard deviation of the noise of every number of one step."""
         if not multiplier:
             return 0.0
         factor = multiplier if self.objective == "labels" else shares_of(multiplier)[1]
-        return factor * 2.0 * self.clip / count * (1.0 + rounding(self.modality, count))
+        reach = 2.0 * self.clip / (self.schedule.sampling_rate * count)
+        return factor * reach * (1.0 + rounding(self.modality, count))
 
     def noisy(
         self,
@@ -107,7 +119,7 @@ def described(
 
 
 def _width(subject: Subject) -> int:
-    first = next(iter(subject.backbone.batches(subject.data, 1)))
+    _, first = next(iter(subject.backbone.batches(subject.data, 1)))
     return int(subject.backbone.features(*first).shape[1])
 
 

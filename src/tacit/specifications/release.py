@@ -14,22 +14,25 @@ from typing import Any
 from tacit._ground.checks import in_interval, integer, non_negative
 from tacit._ground.files import write_text_atomic
 from tacit._ground.reprs import short_repr, shown
-from tacit.accounting import PrivacyProfile, gaussian_shift
 from tacit.documents import Envelope, dumps
 from tacit.guarantees import ApproximateDP, GaussianDP, SuccessBound
 from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
 from tacit.releases.form import Attack, Form, Release, Use
+from tacit.specifications.schedule import Schedule
 from tacit.specifications.specification import Specification, specification_from_bytes
 
 ENVELOPE = Envelope("tacit.specification-release", 1)
 BESIDE = ("form", "provenance")
 PUBLISHABLE = (
     "title", "specification", "backbone", "records", "classes", "mu", "delta", "targets",
-    "guarantees", "created",
+    "schedule", "guarantees", "created",
 )  # fmt: skip
 ADJACENCY = "replace one record"
 SOURCE = "pave, Algorithm 1 in one step, the joined factor clipped once; Balle and Wang (2018)"
+SOURCE_OF_STEPS = "pave, Theorem 3.9, the joined factor clipped once; docs/explanation/sampling.md"
+SAMPLED = "every record is in a step by a coin of its own, and nobody learns which records were"
+ONE_STEP = Schedule()
 TARGETS = ("labels", "independent", "given-model")
 ASSUMPTIONS = (
     "the backbone, A, the subspace, the clip, the classes, the number of records and every "
@@ -62,9 +65,10 @@ class SpecificationRelease(Release):
         backbone: name of the shared network.
         records: n, how many records were described.
         classes: K, how many classes they are of.
-        mu: distance of two neighbours' laws in units of the noise; inf without noise.
+        mu: distance of two neighbours' sums in a step in units of the noise; inf without noise.
         delta: δ at which ε is told.
         targets: ``"labels"``, or how the model was come by whose outputs are described.
+        schedule: of the steps.
         guarantees: what is certified, the headline first; none without noise.
         attacks: what was measured against it.
         use: what it is good for.
@@ -82,6 +86,7 @@ class SpecificationRelease(Release):
     mu: float
     delta: float
     targets: str
+    schedule: Schedule
     guarantees: tuple[Guarantee, ...]
     attacks: tuple[Attack, ...]
     use: tuple[Use, ...]
@@ -124,6 +129,7 @@ class SpecificationRelease(Release):
                 **vars(self),
                 "specification": base64.b64encode(self.specification.to_bytes()).decode(),
                 "mu": "Infinity" if math.isinf(self.mu) else self.mu,
+                "schedule": vars(self.schedule),
                 **{name: form[name] for name in ("guarantees", "attacks", "use", "notes")},
                 "form": form,
             }
@@ -151,26 +157,31 @@ class SpecificationRelease(Release):
         write_text_atomic("path", place.with_suffix(".json"), text)
 
 
-def certified(mu: float, delta: float, targets: str) -> tuple[Guarantee, ...]:
-    """Return the success at even odds, μ and (ε, δ) of noise at distance 1/μ; none without noise.
+def certified(
+    mu: float, delta: float, targets: str, schedule: Schedule = ONE_STEP
+) -> tuple[Guarantee, ...]:
+    """Return the success at even odds, μ where there is one, and (ε, δ); none without noise.
 
     Args:
-        mu: distance of two neighbours' means in standard deviations of the noise.
+        mu: distance of two neighbours' sums in a step, in standard deviations of the noise.
         delta: δ.
         targets: as of a ``SpecificationRelease``.
+        schedule: of the steps; on samples there is no μ.
 
     Source: pave, Theorem 3.9 for one step; Dong, Roth and Su (2022); Balle and Wang (2018).
     """
     if math.isinf(mu):
         return ()
-    profile: PrivacyProfile = gaussian_shift(mu)
+    profile = schedule.profile(mu)
     beside = {"labels": (), "independent": (INDEPENDENT,), "given-model": (GIVEN_MODEL,)}[targets]
     success = profile.success()
+    full = schedule.sampling_rate == 1.0
     rest: dict[str, Any] = {
-        "evidence": "theorem",
-        "assumptions": (*ASSUMPTIONS, *beside),
-        "source": SOURCE,
+        "evidence": "theorem" if full else "numerical",
+        "assumptions": (*ASSUMPTIONS, *(() if full else (SAMPLED,)), *beside),
+        "source": SOURCE if schedule.single else SOURCE_OF_STEPS,
     }
+    shift = (GaussianDP(mu=schedule.distance(mu), adjacency=ADJACENCY, **rest),) if full else ()
     return (
         SuccessBound(
             success=success.success,
@@ -179,7 +190,7 @@ def certified(mu: float, delta: float, targets: str) -> tuple[Guarantee, ...]:
             law=success.law,
             **rest,
         ),
-        GaussianDP(mu=mu, adjacency=ADJACENCY, **rest),
+        *shift,
         ApproximateDP(epsilon=profile.epsilon(delta), delta=delta, adjacency=ADJACENCY, **rest),
     )
 
@@ -196,6 +207,7 @@ def _read(description: Mapping[str, Any]) -> SpecificationRelease:
         **{
             **held,
             "specification": specification,
+            "schedule": _schedule(held["schedule"]),
             "mu": non_negative("description.mu", _number(held["mu"]), allow_inf=True),
             "guarantees": form.guarantees,
             "attacks": form.attacks,
@@ -205,6 +217,13 @@ def _read(description: Mapping[str, Any]) -> SpecificationRelease:
     )
     _check(release)
     return release
+
+
+def _schedule(held: Any) -> Schedule:
+    names = {"steps", "sampling_rate", "step_size"}
+    if not isinstance(held, Mapping) or set(held) != names:
+        raise ValueError(f"description.schedule: expected {', '.join(sorted(names))}")
+    return Schedule.checked(**held)
 
 
 def _number(value: Any) -> Any:
@@ -223,7 +242,7 @@ def _check(release: SpecificationRelease) -> None:
         )
     if release.seed is not None and not release.reproducible:
         raise ValueError("description.reproducible: expected true beside a seed, got false")
-    told = certified(release.mu, release.delta, release.targets)
+    told = certified(release.mu, release.delta, release.targets, release.schedule)
     if not agree(release.guarantees, told):
         raise ValueError("description.guarantees: expected what the noise certifies, got others")
     if not agree(release.specification.guarantees, () if release.reproducible else told):

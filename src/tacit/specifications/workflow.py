@@ -16,7 +16,6 @@ from tacit._ground.checks import (
     choice,
     generator,
     in_interval,
-    integer,
     is_reproducible,
     positive,
 )
@@ -27,7 +26,6 @@ from tacit.specifications.backbones.backbone import chosen_layers
 from tacit.specifications.backbones.loading import VISION, load_backbone
 from tacit.specifications.coordinates import check_apart
 from tacit.specifications.measured import Asked, Subject, described
-from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import OBJECTIVES, class_names, weights_of
 from tacit.specifications.release import (
     BARE,
@@ -36,8 +34,10 @@ from tacit.specifications.release import (
     SpecificationRelease,
     certified,
 )
+from tacit.specifications.schedule import Schedule
 from tacit.specifications.spaces import PUBLIC, space_of, subspace_of
 from tacit.specifications.specification import KINDS, Space, Specification
+from tacit.specifications.stepping import stepped
 
 METHODS = ("dp", "compact")
 DELTA = 1e-5
@@ -68,6 +68,9 @@ class Options(TypedDict, total=False):
     epsilon: float | None
     delta: float
     clip: float | None
+    steps: int
+    sampling_rate: float
+    step_size: float
     title: str | None
     rng: RandomSource
 
@@ -89,6 +92,9 @@ def prepare_specification(
     epsilon: float | None = None,
     delta: float = DELTA,
     clip: float | None = None,
+    steps: int = 1,
+    sampling_rate: float = 1.0,
+    step_size: float = 0.05,
     title: str | None = None,
     rng: RandomSource = None,
 ) -> PreparedSpecification:
@@ -102,7 +108,8 @@ def prepare_specification(
 
     one Gaussian mechanism whose whole profile is that of N(0, 1) against N(Δ/σ, 1). What is public
     (D, c, C) comes from public tasks. With ``objective="scatter"`` the class means that the losses
-    are made of are drawn with noise first, and both mechanisms count.
+    are made of are drawn with noise first, and both mechanisms count. With ``steps=T`` the network
+    moves after every noisy step, and τ is the mean of all T.
 
     Args:
         model_or_labels: (n,) labels; (n, K) probabilities or other numbers >= 0 by class, which
@@ -127,6 +134,9 @@ def prepare_specification(
         epsilon: ε > 0 of ``"dp"``, for replacing one record.
         delta: δ in (0, 1).
         clip: C > 0, chosen without looking at the records; the subspace's when None.
+        steps: T >= 1; 1 beside ``"scatter"``.
+        sampling_rate: q in (0, 1], the chance of every record to be in a step.
+        step_size: how far a step moves the layers, as a share of the norm of their weights.
         title: what is described, for the page; made of kind and backbone when None.
         rng: None draws from the operating system. A seed makes the noise reproducible, which voids
             the guarantee and is recorded.
@@ -145,12 +155,13 @@ def prepare_specification(
         >>> print(f"{prepared.guarantees[2].epsilon:.3f} at {prepared.guarantees[2].delta}")
         1.000 at 1e-05
 
-    Source: pave, Eq. 1 to 6, Algorithm 1 and Theorem 3.9, in one step with one clip.
+    Source: pave, Eq. 1 to 6, Algorithm 1 and Theorem 3.9, with one clip.
     """
     choice("kind", kind, KINDS)
     choice("objective", objective, OBJECTIVES)
     choice("method", method, METHODS)
     choice("targets", targets, TARGETS)
+    schedule = _schedule(steps, sampling_rate, step_size, objective)
     shared = load_backbone(backbone)
     found = subspace_of(shared, subspace, objective, rank, layers, factor)
     named = found.layers if found is not None else chosen_layers(shared, layers)
@@ -165,14 +176,15 @@ def prepare_specification(
     length = _clip(clip, found, method, objective)
     asked = Asked(
         objective=objective, names=names, frame=frame, clip=length, subspace=found,
-        modality=shared.modality,
+        modality=shared.modality, schedule=schedule,
     )  # fmt: skip
-    multiplier = _multiplier(method, epsilon, delta)
+    multiplier = _multiplier(method, epsilon, delta, schedule)
     subject = Subject(shared, data, shares)
     mu = 1.0 / multiplier if multiplier else math.inf
     guarantees = certified(
-        mu, in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True), targets
-    )
+        mu, in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True), targets,
+        schedule,
+    )  # fmt: skip
     known = described(subject, asked, multiplier, None) if objective == "labels" else None
     error = 0.0 if known is None and not multiplier else asked.error(count, multiplier)
     return PreparedSpecification(
@@ -255,14 +267,13 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
     source: np.random.Generator | None = field(repr=False)
 
     def _drawn(self) -> SpecificationRelease:
-        clean = self.known
-        if clean is None:
-            clean = described(self.subject, self.asked, self.multiplier, self.source)
-        released = self.asked.noisy(clean, self.subject.count, self.multiplier, self.source)
+        released = self._released()
         created = datetime.now(UTC).isoformat(timespec="seconds")
         notes = [PROTECTED if self.multiplier else BARE]
         if self.asked.objective == "scatter" and self.multiplier:
             notes.append(SCATTER_NOTE)
+        if not self.asked.schedule.single:
+            notes.append(self.asked.schedule.sentence)
         specification = Specification(
             kind=self.kind,  # type: ignore[arg-type]
             space=self.space,
@@ -281,6 +292,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
             mu=1.0 / self.multiplier if self.multiplier else math.inf,
             delta=self.delta,
             targets=self.targets,
+            schedule=self.asked.schedule,
             guarantees=self.guarantees,
             attacks=(),
             use=(),
@@ -289,6 +301,16 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
             seed=self.seed,
             created=created,
         )
+
+    def _released(self) -> NDArray[np.float64]:
+        count, asked = self.subject.count, self.asked
+        if not asked.schedule.single:
+            error = asked.error_of_a_step(count, self.multiplier)
+            return stepped(self.subject, asked, asked.schedule, error, self.source)
+        clean = self.known
+        if clean is None:
+            clean = described(self.subject, asked, self.multiplier, self.source)
+        return asked.noisy(clean, count, self.multiplier, self.source)
 
 
 def _split(values: NDArray[np.float64], space: Space) -> dict[str, NDArray[np.float32]]:
@@ -343,7 +365,7 @@ def _clip(clip: float | None, subspace: Any, method: str, objective: str) -> flo
     return math.inf
 
 
-def _multiplier(method: str, epsilon: float | None, delta: float) -> float:
+def _multiplier(method: str, epsilon: float | None, delta: float, schedule: Schedule) -> float:
     if method == "compact":
         if epsilon is not None:
             raise ValueError(
@@ -352,5 +374,17 @@ def _multiplier(method: str, epsilon: float | None, delta: float) -> float:
         return 0.0
     if epsilon is None:
         raise ValueError("epsilon: expected a number > 0 beside method 'dp', got None")
-    integer("records", 1)
-    return multiplier_for(epsilon, delta)
+    return schedule.multiplier(
+        positive("epsilon", epsilon),
+        in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True),
+    )
+
+
+def _schedule(steps: int, sampling_rate: float, step_size: float, objective: str) -> Schedule:
+    found = Schedule.checked(steps, sampling_rate, step_size)
+    if objective == "scatter" and not found.single:
+        raise ValueError(
+            "steps: expected 1, and sampling_rate 1, beside objective 'scatter', whose class means "
+            f"are drawn once, got {found.steps} at {found.sampling_rate:g}"
+        )
+    return found

@@ -1,6 +1,7 @@
 """The certificate of a secret matrix: games on real neighbours, and where there is none."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import scipy.linalg
 
 from tacit.accounting import gaussian, sketch_from_ratio
 from tacit.specifications import (
+    SecretFactor,
     certify,
     compact_factor,
     measured_stability,
@@ -155,6 +157,93 @@ def test_stacked_releases_under_one_matrix_stay_below_the_certificate():
             parts.append((one, one + change * single / np.linalg.norm(change)))
         stacked = [np.concatenate(side) for side in zip(*parts, strict=True)]
         assert exact(stacked[1], stacked[0], floor, 2).advantage() <= advantage(held)
+
+
+def drawn_together(records, secret, floor, *, floor_shared):
+    """Two releases of one data set under one matrix, side by side."""
+    if floor_shared:
+        # [H, √λ I] Aᵀ with all of A shared: the same noise enters both
+        mean = [rows.mean(axis=0) for rows in records]
+        noise = math.sqrt(floor / 2) * np.random.default_rng().normal(size=(2, 2))
+        return np.stack([secret.times(held, 2) + noise for held in mean])
+    return np.stack(
+        [
+            compact_factor(rows, rank=2, clip=1.0, floor=floor, delta=DELTA, secret=secret).factor
+            for rows in records
+        ]
+    )
+
+
+@pytest.mark.parametrize("floor_shared", [False, True])
+def test_a_shared_floor_breaks_what_a_fresh_one_keeps(floor_shared):
+    rng = np.random.default_rng(10)
+    records = rng.normal(size=(100, 2, 3)) / 9
+    other = records.copy()
+    other[0] = -other[0] / np.linalg.norm(other[0])
+    held, floor = certificate(2, std=3.0, releases=2, shared_factor=True)
+    # one data set released twice, the second time in coordinates that the record moves alone
+    sides = [(records, records), (records, other)]
+    draws, right = 2000, 0
+    threshold = 1e-3 * math.sqrt(floor)
+    for side in (0, 1):
+        for _ in range(draws):
+            secret = SecretFactor(2, 3)
+            first, second = drawn_together(sides[side], secret, floor, floor_shared=floor_shared)
+            right += (np.abs(first - second).max() > threshold) == bool(side)
+    found = right / (2 * draws)
+    error = 0.5 / math.sqrt(2 * draws)
+    if floor_shared:
+        assert found > 0.99 > held.guarantees[0].success
+    else:
+        assert found <= held.guarantees[0].success + 4 * error
+
+
+def test_factors_that_share_a_matrix_have_the_stacked_covariance():
+    rng = np.random.default_rng(11)
+    parts = [rng.normal(size=(10, 2, 3)) / 9 for _ in range(2)]
+    floor, draws = 0.02, 4000
+    rows = []
+    for _ in range(draws):
+        secret = SecretFactor(3, 3)
+        shared = [
+            compact_factor(held, rank=3, clip=1.0, floor=floor, delta=DELTA, secret=secret)
+            for held in parts
+        ]
+        assert {one.identifier for one in shared} == {secret.identifier}
+        rows.append(np.concatenate([one.factor for one in shared]).T)
+    drawn = np.concatenate(rows)
+    stacked = np.concatenate([held.mean(axis=0) for held in parts])
+    expected = (stacked @ stacked.T + floor * np.eye(4)) / 3
+    error = np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / len(drawn))
+    assert (np.abs(drawn.T @ drawn / len(drawn) - expected) < 5 * error).all()
+
+
+def test_a_secret_matrix_is_neither_shown_nor_stored():
+    secret = SecretFactor(2, 3)
+    told = repr(secret) + str(vars(secret)["identifier"])
+    assert not any(f"{entry:.3f}" in told for entry in secret.times(np.eye(3), 2).ravel())
+    with pytest.raises(TypeError, match="not stored"):
+        pickle.dumps(secret)
+    rows = np.zeros((5, 2, 4))
+    rest = {"clip": 1.0, "floor": 0.1, "delta": DELTA}
+    with pytest.raises(ValueError, match="secret: expected a matrix of 4 columns, got 3"):
+        compact_factor(rows, rank=2, secret=secret, **rest)
+    with pytest.raises(ValueError, match="secret: expected a matrix of rank 1, got rank 2"):
+        compact_factor(rows[:, :, :3], rank=1, secret=secret, **rest)
+    seeded = SecretFactor(2, 3, rng=0)
+    assert compact_factor(rows[:, :, :3], rank=2, secret=seeded, **rest).reproducible
+
+
+def test_a_seed_draws_matrix_and_floor_apart():
+    rows = np.random.default_rng(12).normal(size=(5, 3, 3))
+    rest = {"rank": 3, "clip": 1.0, "delta": DELTA, "rng": 4}
+    with_mean = compact_factor(rows, floor=1e-12, **rest).factor
+    alone = compact_factor(np.zeros_like(rows), floor=1.0, **rest).factor
+    matrix = np.linalg.lstsq(
+        (rows / np.maximum(1, np.linalg.norm(rows, axis=(1, 2)))[:, None, None]).mean(axis=0),
+        with_mean, rcond=None,
+    )[0].T  # fmt: skip
+    assert np.abs(matrix - alone).max() > 0.1
 
 
 def test_layers_count_as_one_matrix():

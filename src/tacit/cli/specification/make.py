@@ -67,22 +67,29 @@ def make(
         float | None,
         typer.Option(help="Longest that a record may be, chosen without looking at the records."),
     ] = None,
+    steps: Annotated[int, typer.Option(help="Noisy steps, each of which moves the network.")] = 1,
+    sampling_rate: Annotated[
+        float, typer.Option(help="Chance of every record to be in a step.")
+    ] = 1.0,
+    step_size: Annotated[
+        float, typer.Option(help="How far a step moves the layers, as a share of their norm.")
+    ] = 0.05,
     title: Annotated[str | None, typer.Option(help="What is described.")] = None,
     flags: Drawing,
 ) -> None:
-    """Describe a model or a task by one noisy step of a shared public network.
+    """Describe a model or a task by a noisy step of a shared public network, or several.
 
     Each record's gradient by the network's last layers is multiplied by a shared random matrix,
     projected to public directions and clipped; their mean gets Gaussian noise. Files of the same
     backbone and settings are compared by their cosine.
     """
-    from tacit.ledger.notions import GAUSSIAN_DP
+    from tacit.ledger.notions import APPROXIMATE_DP, GAUSSIAN_DP
     from tacit.specifications import prepare_specification
 
     if no_noise and epsilon is not None:
         raise ValueError("--epsilon: expected none beside --no-noise")
     destination = Destination.checked(
-        flags, data, None, spends=GAUSSIAN_DP,
+        flags, data, None, spends=GAUSSIAN_DP if sampling_rate == 1.0 else APPROXIMATE_DP,
         others={"--output": output, "--output (its release)": _beside(output)},
     )  # fmt: skip
     place = _new(output, flags.force)
@@ -92,7 +99,7 @@ def make(
         kind="task" if task else "model", objective=objective, classes=_classes(classes),
         targets=targets, rank=rank, subspace=None if all_numbers else "public",
         method="compact" if no_noise else "dp", epsilon=epsilon, delta=delta, clip=clip,
-        title=title, rng=flags.seed,
+        steps=steps, sampling_rate=sampling_rate, step_size=step_size, title=title, rng=flags.seed,
     )  # fmt: skip
     if flags.dry_run:
         _tell(prepared, destination)

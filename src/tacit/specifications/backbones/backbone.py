@@ -42,15 +42,25 @@ class Backbone:
     prepare: Callable[[Any], tuple[Tensor, ...]]
     features: Callable[..., Tensor]
 
-    def batches(self, data: Any, size: int = BATCH) -> Iterator[tuple[Tensor, ...]]:
-        """Yield tensors of at most ``size`` records of the data, in their order.
+    def batches(self, data: Any, size: int = BATCH) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
+        """Yield places of at most ``size`` records, and their tensors.
+
+        Texts come by their length, so that the padding of a batch is as short as may be.
 
         Raises:
             ValueError: the data are no records of this modality.
         """
         parts = self.prepare(data)
-        for start in range(0, len(parts[0]), size):
-            yield tuple(part[start : start + size] for part in parts)
+        count = len(parts[0])
+        if self.modality != "text":
+            for start in range(0, count, size):
+                rows = torch.arange(start, min(start + size, count))
+                yield rows, tuple(part[start : start + size] for part in parts)
+            return
+        lengths = parts[1].sum(dim=1)
+        for rows in torch.split(torch.argsort(lengths, stable=True), size):
+            longest = int(lengths[rows].max())
+            yield rows, tuple(part[rows, :longest] for part in parts)
 
     def embedded(self, data: Any) -> Tensor:
         """Return f(x; θ₀) of every record, (n, d) float32.
@@ -59,7 +69,9 @@ class Backbone:
             ValueError: the data are no records of this modality.
         """
         with torch.no_grad():
-            return torch.cat([self.features(*batch).float() for batch in self.batches(data)])
+            found = [(rows, self.features(*batch).float()) for rows, batch in self.batches(data)]
+        places = torch.cat([rows for rows, _ in found])
+        return torch.cat([held for _, held in found])[torch.argsort(places)]
 
 
 def frozen(module: nn.Module) -> nn.Module:

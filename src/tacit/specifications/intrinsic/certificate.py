@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit._ground.checks import array, in_interval, integer, positive
+from tacit._ground.checks import array, generator, in_interval, integer, positive
 from tacit._ground.frozen import read_only
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import short_repr, shown
 from tacit.accounting import PrivacyProfile, gaussian, sketch_within
 from tacit.guarantees import ApproximateDP, Guarantee, SuccessBound
+from tacit.specifications.intrinsic.secret import SecretFactor
 from tacit.specifications.intrinsic.stability import (
     MeasuredStability,
     ratio_under_floor,
@@ -25,8 +26,8 @@ from tacit.specifications.intrinsic.stability import (
 from tacit.specifications.release import ADJACENCY
 
 ASSUMPTIONS = (
-    "A is Gaussian, drawn afresh by whoever computes B, and never shown to anyone: not to the "
-    "submitter, and not as BA",
+    "A is Gaussian, drawn by whoever computes B, its floor columns afresh for every release, and "
+    "never shown to anyone: not to the submitter, and not as BA",
     "every record's coordinates are clipped, the floor is added, and the clip, the floor, the "
     "public subspace and the number of records do not depend on the records",
     "the coordinates are computed without A",
@@ -44,6 +45,10 @@ REFUSALS = {
     "iterated": (
         "the coordinates are computed without A: from the second step of training on A is in the "
         "forward pass, and one record can change B though H is the same"
+    ),
+    "floor": (
+        "every release has floor columns of its own: with the whole A shared, the floor cancels in "
+        "the difference of two releases, and one record can make that difference other than 0"
     ),
     "submitter": (
         "whoever chooses records does not learn B under the same A: about n/k chosen submissions "
@@ -63,7 +68,7 @@ class IntrinsicCertificate:
 
     Attributes:
         guarantees: success at even odds, and (ε, δ).
-        difference: Δ, how far one record moves H, or all H that share an A.
+        difference: Δ, how far one record moves H, or all H that share a matrix.
         ratio: largest ratio of two neighbours' covariances; the smallest is its inverse.
         floor_std: √(λ/r), the standard deviation of the noise that the floor is.
         profile: of the ratios, from which ε is told.
@@ -110,12 +115,14 @@ def certify(
         floor: λ > 0.
         delta: δ in (0, 1) at which ε is told.
         releases: J of the same records that count together.
-        shared_factor: whether they share A (their H stand above each other, Δ grows by √J), or each
-            has one of its own.
+        shared_factor: whether they share the columns of A that multiply H (their H stand above each
+            other, Δ grows by √J), or each has all of A for itself. The floor's columns are each
+            release's own.
         record_rank: q, largest rank of the difference of two records' coordinates; k when None.
         stability: nothing; a ``MeasuredStability`` is refused.
         violated: a condition that does not hold: ``"A"``, ``"BA"``, ``"iterated"``,
-            ``"submitter"`` or ``"own model"``. There is no certificate then; the error says why.
+            ``"floor"``, ``"submitter"`` or ``"own model"``. There is no certificate then; the
+            error says why.
 
     Returns:
         The ``IntrinsicCertificate``.
@@ -158,17 +165,20 @@ def certify(
 @short_repr
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompactFactor:
-    """B of one release and what it promises; the matrix A that made it is gone.
+    """B of one release and what it promises; neither A nor the floor's noise is kept in it.
 
     Attributes:
         factor: (k, r) B.
-        certificate: of this release.
-        reproducible: whether a seed fixed A, which voids the certificate.
+        certificate: of this release alone; of J that share ``secret`` and records, call ``certify``
+            with ``releases=J`` and ``shared_factor=True``.
+        reproducible: whether a seed fixed A or the floor, which voids the certificate.
+        identifier: of the matrix that it shares with others, None where A is its own.
     """
 
     factor: NDArray[np.float64]
     certificate: IntrinsicCertificate
     reproducible: bool
+    identifier: str | None = None
 
 
 def compact_factor(
@@ -178,9 +188,12 @@ def compact_factor(
     clip: float,
     floor: float,
     delta: float,
+    secret: SecretFactor | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> CompactFactor:
-    """Clip, average, add the floor and multiply by a fresh A: what a trusted dock does.
+    """Clip, average, multiply by A and add the floor: what a trusted dock does.
+
+    Factors that share ``secret`` can be compared with each other; those that do not, cannot.
 
     Args:
         coordinates: (n, k, m), H of every record, computed without A.
@@ -188,7 +201,8 @@ def compact_factor(
         clip: C.
         floor: λ > 0.
         delta: as in ``certify``.
-        rng: None draws A from the operating system; a seed voids the certificate.
+        secret: the matrix that releases share, (r, m); one of its own when None.
+        rng: None draws from the operating system; a seed voids the certificate.
 
     Returns:
         The ``CompactFactor``.
@@ -211,10 +225,14 @@ def compact_factor(
     lengths = np.sqrt((rows**2).sum(axis=(1, 2)))
     shares = np.minimum(1.0, clip * (1.0 - 1e-12) / np.maximum(lengths, 1e-300))
     mean = (rows * shares[:, None, None]).mean(axis=0)
-    whole = np.concatenate([mean, math.sqrt(floor) * np.eye(len(mean))], axis=1)
-    secret = released_normal((rank, whole.shape[1]), rng) / math.sqrt(rank)
+    source = None if rng is None else generator(rng)
+    held = SecretFactor(rank, rows.shape[2], rng=source) if secret is None else secret
+    noise = math.sqrt(floor / rank) * released_normal((len(mean), rank), source)
     return CompactFactor(
-        factor=whole @ secret.T, certificate=certificate, reproducible=rng is not None
+        factor=held.times(mean, rank) + noise,
+        certificate=certificate,
+        reproducible=rng is not None or held.reproducible,
+        identifier=None if secret is None else held.identifier,
     )
 
 
