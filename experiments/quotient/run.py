@@ -33,7 +33,7 @@ FULL: dict[str, Any] = {
                    least_cell=1),
     "codewords": (256, 1024), "kl_budgets": (4.0, 16.0, 64.0),
     "levels": (5.5, NATS),
-    "private": {"records": 2000, "bank": 1500, "public": 1500, "length": 32, "steps": 60,
+    "private": {"records": 2000, "bank": 1500, "public": 1500, "length": 32, "steps": 20,
                 "batch": 64, "rate": 1e-3, "epsilons": [None, "inf", 8.0, 2.0],
                 "ratios": [0.0, 2.0, 4.0, 6.0, 8.0], "inverted": 40, "inverted_length": 16,
                 "inverted_ratio": 5.0},

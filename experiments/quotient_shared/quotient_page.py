@@ -210,11 +210,13 @@ def _private_claims(private: dict[str, Any] | None) -> list[tuple[str, str, str]
     ]
     control = by_name.get("inf", before)["retrieval"][ratio]
     trained = [row for epsilon, row in by_name.items() if epsilon not in (None, "inf")]
+    if not trained:
+        return []
     protected = [row for row in trained if row["retrieval"][ratio][2] < control[1]]
     return [
         (
             "DP-SGD does not bound what activations of new prompts give away (U.3: 1.000 clean)",
-            f"clean {min(clean):.3f} or more of the prompts named; at r = {float(ratio):g}: "
+            f"clean, at least {min(clean):.3f} of the prompts named; at r = {float(ratio):g}: "
             + "; ".join(told),
             FAILS if len(protected) == len(trained) else PARTLY if protected else HOLDS,
         )
