@@ -58,7 +58,8 @@ def test_the_published_result_keeps_its_bounds_and_its_page_says_so(
     result = json.loads(RESULT.read_text(encoding="utf-8"))
     for row in result["rows"]:
         if row["bound"] is not None:
-            assert row["attack"][1] <= row["bound"]
+            # shares are stored to four digits
+            assert row["attack"][1] <= row["bound"] + 5e-5
     told = result["estimates"]
     assert told["log_det"] < told["certified"] <= told["factor_nats"]
     page = load("quotient_page").lines(result)
