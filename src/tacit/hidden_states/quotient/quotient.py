@@ -103,7 +103,7 @@ class PredictiveQuotient:
             hidden: units of each.
             penalty: β >= 0.
             adversary: γ >= 0; needs ``noisy``.
-            noisy: False trains without the noise, the control that RESULTS compares with.
+            noisy: False trains without the noise, a control.
             epochs: passes over the prompts; that best on a held-out tenth is kept.
             rng: source of weights, order and noise.
             device: where to train; that of ``states`` when left out, else the CPU.
