@@ -21,6 +21,7 @@ from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
 from tacit.hidden_states.noise.storage import FORMAT as STATES
+from tacit.hidden_states.quotient.release import QuotientRelease
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
 from tacit.releases.stores import is_store, uncertified
@@ -38,6 +39,7 @@ READERS: dict[str, Any] = {
     TrainingRelease.FORMAT: TrainingRelease.from_dict,
     AdapterRelease.FORMAT: AdapterRelease.from_dict,
     SpecificationRelease.FORMAT: SpecificationRelease.from_dict,
+    QuotientRelease.FORMAT: QuotientRelease.from_dict,
     EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
 }
 # judged above, or the name of what a store holds, which its reader judges

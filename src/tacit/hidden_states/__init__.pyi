@@ -54,6 +54,15 @@ from .noise.release import PreparedStates as PreparedStates
 from .noise.release import prepare_states as prepare_states
 from .noise.release import release as release
 from .origin import Origin as Origin
+from .quotient.ball import Ball as Ball
+from .quotient.estimates import InformationEstimate as InformationEstimate
+from .quotient.estimates import estimate_log_det as estimate_log_det
+from .quotient.estimates import estimate_rate as estimate_rate
+from .quotient.mechanism import Quotient as Quotient
+from .quotient.preparing import PreparedQuotients as PreparedQuotients
+from .quotient.preparing import prepare_quotients as prepare_quotients
+from .quotient.quotient import PredictiveQuotient as PredictiveQuotient
+from .quotient.release import QuotientRelease as QuotientRelease
 from .trajectories.coders import CacheCoder as CacheCoder
 from .trajectories.coders import Coder as Coder
 from .trajectories.coders import StateCoder as StateCoder

@@ -24,6 +24,7 @@ from tacit.cli.hidden.inputs import (
     sizes_of,
     words,
 )
+from tacit.cli.hidden.quotient import quotient
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.hidden.trajectory import trajectory
 from tacit.cli.options import Force, Json, grouped
@@ -242,6 +243,7 @@ app.command("fit")(fit)
 app.command("encode")(encode)
 app.command("decode")(decode)
 app.command("trajectory")(trajectory)
+app.command("quotient")(quotient)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from tacit.hidden_states.audit.gaussians import GaussianNoise
 from tacit.hidden_states.audit.mechanisms import Mechanism, Unknown
 from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.noise.shapes import InverseFisher, Isotropic, MahalanobisOptimal
+from tacit.hidden_states.quotient.mechanism import Quotient
 from tacit.hidden_states.spelling import read_one
 
 USUAL: tuple[Mechanism, ...] = (
@@ -19,7 +20,12 @@ USUAL: tuple[Mechanism, ...] = (
     CodebookMechanism(Behaviour()),
     Argmax(),
 )
-_KINDS: list[type[Mechanism]] = [GaussianNoise, CodebookMechanism, Argmax]
+_KINDS: list[type[Mechanism]] = [
+    GaussianNoise,
+    CodebookMechanism,
+    Argmax,
+    Quotient,
+]
 
 Kind = TypeVar("Kind", bound=type[Mechanism])
 

@@ -20,7 +20,14 @@ from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
 from tacit.design import Design
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.geometry.utility import Utility, measure_utility
-from tacit.hidden_states.noise.storage import FORMAT, FORMAT_VERSION, read_states, write_states
+from tacit.hidden_states.noise.storage import (
+    FORMAT,
+    FORMAT_VERSION,
+    FROM_SYSTEM,
+    REPRODUCIBLE,
+    read_states,
+    write_states,
+)
 from tacit.hidden_states.origin import Origin
 from tacit.measured import Interval
 from tacit.models.continuation import Continuation
@@ -28,11 +35,6 @@ from tacit.releases.form import Form, Release, Use
 from tacit.releases.prepared import Book, Expected, Prepared
 
 ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
-FROM_SYSTEM = "the noise is the operating system's"
-REPRODUCIBLE = (
-    "VOID: a seed or generator was given, so whoever knows it can take the noise off; the bound "
-    "describes the same release with the operating system's randomness"
-)
 CHOSEN_BEFORE = "covariance and listed differences were chosen without the released states"
 ONE_STATE = "it covers one state; the orders' bounds of several states of one prompt add up"
 

@@ -29,6 +29,11 @@ FORMAT = "tacit.hidden_states"
 FORMAT_VERSION = 1
 STATES = "states"
 PART = "covariance."
+FROM_SYSTEM = "the noise is the operating system's"
+REPRODUCIBLE = (
+    "VOID: a seed or generator was given, so whoever knows it can take the noise off; the bound "
+    "describes the same release with the operating system's randomness"
+)
 
 # what of a design is not written
 UNSAVED = {"multipliers": (), "iterations": 0, "information": None, "confidence": None}

@@ -1,0 +1,190 @@
+"""``tacit hidden quotient``: fit a predictive quotient, certify it, release the bank's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from tacit._ground.checks import choice, integer
+from tacit.cli.console import command_line, line
+from tacit.cli.hidden.inputs import Bank, Calibration, Layer, Source
+from tacit.cli.hidden.recorded import origin_of
+from tacit.cli.options import grouped
+from tacit.cli.output import new_file
+from tacit.cli.publishing import Destination, Paying, tell_prepared
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tacit.hidden_states import Ball, PreparedQuotients
+    from tacit.hidden_states.origin import Origin
+    from tacit.hidden_states.quotient.quotient import PredictiveQuotient
+    from tacit.models.passes import Passes
+
+
+@grouped
+def quotient(
+    layer: Layer,
+    out: Annotated[
+        str | None, typer.Option(help="Safetensors file of the quotient to write; or --fitted.")
+    ] = None,
+    fitted: Annotated[
+        str | None, typer.Option(help="Quotient that this command wrote, to release with.")
+    ] = None,
+    release: Annotated[
+        str | None, typer.Option(help="Also write the bank's quotients with noise, to this file.")
+    ] = None,
+    dimension: Annotated[int, typer.Option(help="k, numbers in a quotient.")] = 4,
+    nats: Annotated[float, typer.Option(help="What is certified of one release.")] = 6.93,
+    measure: Annotated[
+        str,
+        typer.Option(help="Of what: leakage, for every prior, or information, on average."),
+    ] = "leakage",
+    reads: Annotated[
+        str, typer.Option(help="What the encoder is given: states, or behaviours.")
+    ] = "states",
+    depth: Annotated[int, typer.Option(help="Hidden layers of encoder and decoder each.")] = 2,
+    penalty: Annotated[float, typer.Option(help="β of estimated information, >= 0.")] = 0.0,
+    adversary: Annotated[float, typer.Option(help="γ of Bayes' attacker, >= 0.")] = 0.0,
+    epochs: Annotated[int, typer.Option(help="Passes over the calibration prompts.")] = 30,
+    bank: Bank = 1000,
+    calibration: Calibration = 5000,
+    *,
+    outlet: Paying,
+    source: Source,
+) -> None:
+    """Train a few numbers that carry the prediction with their release noise, and certify them.
+
+    The noise of --release is the operating system's. What is certified rests on the ball that a
+    quotient is clipped to, whatever the encoder learnt.
+    """
+    if (out is None) == (fitted is None):
+        raise ValueError("--out: expected this or --fitted, exactly one of them")
+    if release is None and (outlet.ledger is not None or outlet.dry_run):
+        raise ValueError("--release: expected a file beside --ledger or --dry-run, got none")
+    from tacit.ledger.notions import MAXIMAL_LEAKAGE
+
+    if outlet.ledger is not None and outlet.secret is None:
+        raise ValueError("--secret: expected the name of the secret beside --ledger, got none")
+    for flag, path in (("--out", out), ("--release", release)):
+        new_file(flag, path, outlet.force)
+    files = {"--out": out, "--fitted": fitted, "--release": release}
+    destination = Destination.checked(
+        outlet, source.texts, None, spends=MAXIMAL_LEAKAGE, others=files
+    )
+    ball, held = _ball(dimension, nats, measure), _loaded(fitted)
+    choice("--reads", reads, ("states", "behaviours"))
+    integer("--depth", depth, minimum=0)
+    integer("--epochs", epochs, minimum=1)
+    counts = {"bank": bank, "calibration": calibration, "held_out": 2}
+    found, prefixes = source.prepare(layer, **counts)
+    from tacit.hidden_states import PredictiveQuotient, prepare_quotients
+    from tacit.models.passes import Passes
+
+    read = Passes.of(found, prefixes, [layer])
+    origin = origin_of(source, found, layer, prefixes, **counts)
+    if held is None:
+        held = PredictiveQuotient.fit(
+            read.calibration.states[layer], read.calibration.behaviours, ball,
+            reads=reads, depth=depth, penalty=penalty, adversary=adversary, epochs=epochs,
+            rng=source.seed,
+        ).named(origin)  # fmt: skip
+        held.save(str(out))
+    else:
+        _check_origin(held, origin, str(fitted))
+    prepared = prepare_quotients(held, read.bank.states[layer], behaviours=read.bank.behaviours)
+    if outlet.dry_run:
+        tell_prepared(prepared, destination.json)
+        return
+    described = _described(held, read, layer, out or fitted)
+    if release is None:
+        destination.json.write(described)
+    else:
+        destination = destination.opened()
+        _publish(prepared, destination, release)
+    _tell(destination.json.console, held, described, release, len(prefixes.bank))
+    destination.tell()
+
+
+def _ball(dimension: int, nats: float, measure: str) -> Ball:
+    """Return the ball that the flags ask for."""
+    from tacit.hidden_states import Ball
+
+    integer("--dimension", dimension, minimum=1)
+    choice("--measure", measure, ("leakage", "information"))
+    return Ball.at(dimension, nats=nats, measure=measure)
+
+
+def _loaded(fitted: str | None) -> PredictiveQuotient | None:
+    """Return a quotient that was fitted before."""
+    if fitted is None:
+        return None
+    from tacit.hidden_states import PredictiveQuotient
+
+    try:
+        return PredictiveQuotient.load(fitted)
+    except ValueError as error:
+        raise ValueError(f"--fitted: {str(error).removeprefix('path: ')}") from None
+
+
+def _check_origin(held: PredictiveQuotient, origin: Origin, path: str) -> None:
+    """Refuse a quotient of another model or layer: its certificate would hold, and no use of it."""
+    known = held.origin
+    if known is not None and (known.model_digest, known.layer) != (
+        origin.model_digest, origin.layer,
+    ):  # fmt: skip
+        raise ValueError(
+            f"--fitted: {path} is of layer {known.layer} of {known.model}, not of what is read here"
+        )
+
+
+def _described(
+    held: PredictiveQuotient, read: Passes, layer: int, path: str | None
+) -> dict[str, Any]:
+    told = held.estimate(read.bank.states[layer], behaviours=read.bank.behaviours)
+    leakage, success, information = held.certify(candidates=len(read.bank.behaviours))
+    return {
+        "out": path,
+        "digest": held.digest,
+        "dimension": held.ball.dimension,
+        "radius": held.ball.radius,
+        "noise_std": held.ball.noise_std,
+        "reads": held.reads,
+        "held_out_kl": held.held_out,
+        "leakage": leakage.to_dict(),
+        "success": success.to_dict(),
+        "information": information.to_dict(),
+        "estimated": {"nats": told.nats, "formula": told.formula, "warning": told.warning},
+    }
+
+
+def _publish(prepared: PreparedQuotients, destination: Destination, path: str) -> None:
+    from tacit.releases import Provenance
+
+    released = destination.draw(prepared)
+    released.save(path)
+    provenance = Provenance.capture(
+        command_line(),
+        secret=destination.secret,
+        ledger=None if destination.ledger is None else destination.ledger.location,
+    )
+    destination.store(released, provenance)
+
+
+def _tell(
+    console: Console, held: PredictiveQuotient, described: dict[str, Any], release: str | None,
+    bank: int,
+) -> None:  # fmt: skip
+    leakage, success, information = held.certify(candidates=bank)
+    console.print(Text(leakage.describe(), "bold"))
+    line(console, "success", success.describe())
+    line(console, "information", information.describe())
+    estimated = described["estimated"]
+    told = f"{estimated['nats']:.3g} nats by {estimated['formula']} of the bank"
+    line(console, "estimate", f"{told}; {estimated['warning']}")
+    line(console, "use", f"KL {held.held_out:.2f} nats on held-out public prompts, by the decoder")
+    line(console, "quotient", f"{held.words}, SHA-256 {held.digest[:12]}…, in {described['out']}")
+    if release is not None:
+        line(console, "released", f"{bank:,} quotients in {release}")

@@ -1,0 +1,112 @@
+"""Quotients certified before their noise is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit._ground.checks import Array, RandomSource, integer, is_reproducible
+from tacit._ground.frozen import read_only
+from tacit.hidden_states.quotient.quotient import PredictiveQuotient
+from tacit.hidden_states.quotient.release import QuotientRelease, digest_of_rows, guaranteed
+from tacit.releases.prepared import Expected, Prepared
+
+
+@read_only
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedQuotients(Prepared[QuotientRelease]):
+    """Quotients whose noise is certified and not yet drawn; for the holder of the states.
+
+    Attributes:
+        clean: the clipped quotients, (n, k).
+        quotient: the encoder and its ball.
+        releases: T, rows about one prompt at most.
+        rng: what the draw uses; None for the operating system's generator.
+    """
+
+    clean: Array = field(repr=False)
+    quotient: PredictiveQuotient = field(repr=False)
+    releases: int
+    rng: RandomSource = field(repr=False)
+
+    def _drawn(self) -> QuotientRelease:
+        noisy = self.quotient.ball.covariance.release(self.clean, rng=self.rng)
+        origin = self.quotient.origin
+        return QuotientRelease(
+            quotients=noisy,
+            rows=len(noisy),
+            ball=self.quotient.ball,
+            releases=self.releases,
+            guarantees=self.guarantees,
+            digest=digest_of_rows(noisy),
+            quotient=self.quotient.digest,
+            origin=() if origin is None else origin.public.digests,
+            reproducible=self.reproducible,
+            seed=int(self.rng) if isinstance(self.rng, (int, np.integer)) else None,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+def prepare_quotients(
+    quotient: PredictiveQuotient,
+    states: ArrayLike | None = None,
+    *,
+    behaviours: Any = None,
+    releases: int = 1,
+    rng: RandomSource = None,
+) -> PreparedQuotients:
+    """Certify noisy quotients of states before anything is drawn.
+
+    ``z = clip_R(q(h)) + N(0, σ²I)`` on a grid that depends on σ alone, so that what is published is
+    post-processing of the real sum. Nothing about the states is looked at for the guarantees.
+
+    Args:
+        quotient: the encoder and its ball.
+        states: clean states, (n, d), where they are read.
+        behaviours: (n, V) logits or log-probabilities, or ``Behaviours``, where those are.
+        releases: T, rows about one prompt at most.
+        rng: None draws from the operating system. A seed or generator makes the release
+            reproducible, which voids the guarantees and is recorded.
+
+    Returns:
+        The ``PreparedQuotients``: the guarantees, the error of every number, and ``draw``.
+
+    Raises:
+        ValueError: states of another width, or not finite.
+
+    Example:
+        >>> import torch
+        >>> from tacit.hidden_states import Ball
+        >>> rows = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+        >>> ball = Ball.at(2, nats=3.0)
+        >>> quotient = PredictiveQuotient.fit(rows, rows, ball, epochs=1, rng=0)
+        >>> found = prepare_quotients(quotient, rows[:3]).draw()
+        >>> found.quotients.shape, round(found.guarantees[1].nats, 6)
+        ((3, 2), 3.0)
+
+    Source: hidden-state, App. R.2.
+    """
+    if not isinstance(quotient, PredictiveQuotient):
+        raise ValueError(f"quotient: expected a PredictiveQuotient, got {type(quotient).__name__}")
+    times = integer("releases", releases, minimum=1)
+    clean = quotient.encode(states, behaviours=behaviours)
+    known = is_reproducible(rng)
+    guarantees = guaranteed(quotient.ball, times, reproducible=known)
+    return PreparedQuotients(
+        guarantees=guarantees,
+        spends=guarantees,
+        expected=tuple(
+            Expected(name=f"z[{place}]", error=quotient.ball.noise_std)
+            for place in range(quotient.ball.dimension)
+        ),
+        description=f"{len(clean):,} quotients of {quotient.ball.dimension:,} numbers",
+        reproducible=known,
+        clean=clean,
+        quotient=quotient,
+        releases=times,
+        rng=rng,
+    )

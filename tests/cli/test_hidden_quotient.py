@@ -1,0 +1,116 @@
+"""``tacit hidden quotient`` in this process, on a small random model written to disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("tokenizers")
+
+from tacit.hidden_states import PredictiveQuotient, QuotientRelease  # noqa: E402
+from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
+from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
+
+SIZES = ("--bank", "50", "--calibration", "120", "--epochs", "1")
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """A model and texts, as flags."""
+    folder = tmp_path_factory.mktemp("given")
+    write_model(folder / "model", seed=0)
+    write_texts(folder / "text.txt", seed=1)
+    model = ("--model", str(folder / "model"), "--texts", str(folder / "text.txt"))
+    return ("hidden", "quotient", *model, *CUT)
+
+
+def test_a_quotient_is_fitted_released_counted_shown_and_gated(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    book, out, released = (tmp_path / name for name in ("l.db", "q.safetensors", "z.safetensors"))
+    assert (
+        tacit("ledger", "budget", "--ledger", book, "--secret", "prompts", "--leakage", "5").code
+        == 0
+    )
+    paying = ("--ledger", book, "--secret", "prompts", "--release", released)
+    asked = (*given, "--layer", "1", *SIZES, "--dimension", "2", "--nats", "3")
+    done = tacit(*asked, "--out", out, *paying, "--json", tmp_path / "z.json")
+    assert done.code == 0, done.err
+    assert "by at most 20.1" in done.out
+    assert "an estimate from a sample, not a bound" in done.out
+    found = QuotientRelease.load(released)
+    held = PredictiveQuotient.load(out)
+    assert found.quotients is not None
+    assert found.quotients.shape == (50, 2)
+    assert found.quotient == held.digest
+    assert not found.reproducible
+    assert tacit("show", released).code == 0
+    for place in (released, tmp_path / "z.json"):
+        assert tacit("gate", place, "--max-nats", "3").code == 0
+        assert tacit("gate", place, "--max-nats", "2.9").code == 1
+    # 5 nats were there, of which 3 are spent
+    again = (*given, "--layer", "1", *SIZES, "--fitted", out)
+    refusal = tacit(*again, *paying[:-1], tmp_path / "more.safetensors")
+    assert refusal.code == 2
+    assert "prompts" in refusal.err
+    assert not (tmp_path / "more.safetensors").exists()
+    free = tacit(*again, "--release", tmp_path / "more.safetensors", "--json", "-")
+    assert free.code == 0, free.err
+    assert json.loads(free.out)["quotient"] == held.digest
+
+
+def test_a_fit_alone_says_what_is_proven_and_what_is_estimated(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = tacit(
+        *given, "--layer", "2", *SIZES, "--reads", "behaviours", "--measure", "information",
+        "--nats", "2", "--out", tmp_path / "q.safetensors", "--json", "-",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    content = json.loads(done.out)
+    assert content["information"]["nats"] == pytest.approx(2.0, rel=1e-6)
+    assert content["leakage"]["nats"] > 2.0
+    assert "evidence" not in content["estimated"]
+    assert PredictiveQuotient.load(tmp_path / "q.safetensors").reads == "behaviours"
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ((), "--out: "),
+        (("--out", "q", "--fitted", "p"), "--out: "),
+        (("--out", "q", "--dry-run"), "--release: "),
+        (("--out", "q", "--dimension", "0"), "--dimension: "),
+        (("--out", "q", "--nats", "-1"), "nats: "),
+        (("--out", "q", "--measure", "bits"), "--measure: "),
+        (("--out", "q", "--reads", "tokens"), "--reads: "),
+        (("--out", "q", "--release", "q"), "--out"),
+        (("--fitted", "nothing.safetensors", "--release", "z"), "--fitted: "),
+    ],
+)
+def test_bad_flags_write_nothing(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path, flags: tuple[str, ...], named: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    refused(tacit(*given, "--layer", "1", *SIZES, *flags), named)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_layer_is_refused(tacit: Tacit, given: tuple[str, ...], tmp_path: Path) -> None:
+    out = tmp_path / "q.safetensors"
+    assert tacit(*given, "--layer", "1", *SIZES, "--out", out).code == 0
+    released = ("--release", tmp_path / "z.safetensors")
+    done = tacit(*given, "--layer", "2", *SIZES, "--fitted", out, *released)
+    assert done.code == 2
+    assert "is of layer 1 of" in done.err
+    assert not released[1].exists()
