@@ -24,10 +24,11 @@ INITIAL_DEVIATION = 0.02
 class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):
     """A decoder with states ``h = (u, v)``: a narrow trunk u that predicts, a wide memory v.
 
-        u ← u + Block_u(LN(u + γ W_vu v)),  v ← v + Block_v(LN(v + W_uv u)),  logits = W LN(u_L),
+        u ← u + A_u(LN(u + γ W_vu v)),  u ← u + M_u(LN(u)),
+        v ← v + A_v(LN(v + W_uv u)),    v ← v + M_v(LN(v)),    logits = W LN(u_L),
 
-    each block ``x ↦ A(x) + M(LN(x + A(x)))`` of attention A and an MLP M of its own. The memory
-    reaches the trunk only through the gate γ, a scalar of each layer that is learned.
+    with attention A and an MLP M of each branch's own; both read the state before the layer. The
+    memory reaches the trunk only through the gate γ, a scalar of each layer that is learned.
 
     Args:
         config: the sizes.
@@ -113,7 +114,9 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):
             Logits (n, T, V), with cache, states and loss where asked for.
         """
         if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("input_ids: expected either input_ids or inputs_embeds, got both or none")
+            raise ValueError(
+                "input_ids: expected either input_ids or inputs_embeds, got both or none"
+            )
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
         hidden, listed = self.transformer(
@@ -221,10 +224,7 @@ class _Block(nn.Module):
         parts = [(part[..., :r], part[..., r:]) for part in (queries, keys, values)]
         left, right = zip(*parts, strict=True)
         return torch.cat(
-            [
-                u + self.trunk(trunk, *left, mask),
-                v + self.memory(memory, *right, mask),
-            ],
+            [self.trunk(u, *left, mask), self.memory(v, *right, mask)],
             dim=-1,
         )
 
@@ -245,18 +245,16 @@ class _Branch(nn.Module):
         return tuple(self.attention(normed).chunk(3, dim=-1))
 
     def forward(
-        self, normed: Tensor, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
+        self, state: Tensor, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
     ) -> Tensor:
         split = [
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in (queries, keys, values)
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (queries, keys, values)
         ]
         mixed = functional.scaled_dot_product_attention(
             *split, attn_mask=mask, is_causal=mask is None
         )
-        attended = self.projection(mixed.transpose(1, 2).flatten(2))
-        inner = functional.gelu(self.up(self.middle(normed + attended)), approximate="tanh")
-        return attended + self.down(inner)
+        state = state + self.projection(mixed.transpose(1, 2).flatten(2))
+        return state + self.down(functional.gelu(self.up(self.middle(state)), approximate="tanh"))
 
 
 AutoConfig.register(SplitMemoryConfig.model_type, SplitMemoryConfig, exist_ok=True)
