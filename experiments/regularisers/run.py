@@ -56,14 +56,14 @@ class Scale:
 
 SCALES = {
     "fast": Scale(32, 2, 1, 8, 16, 300, 8, 20, 5, 200, 100, 400_000),
-    "small": Scale(128, 4, 2, 32, 32, 1024, 16, 400, 100, 2000, 500, 4_000_000),
+    "small": Scale(128, 4, 2, 32, 32, 1024, 16, 400, 80, 2000, 500, 4_000_000),
     "two-cores": Scale(336, 6, 3, 64, 64, 4096, 32, 2000, 500, 4000, 1000, None),
     "gpu": Scale(768, 12, 6, 128, 256, 8192, 32, 20_000, 5000, 8000, 2000, None),
 }
 # penalty at the start in nats, for every objective alike
 STRENGTHS = (1.0, 0.1)
 OBJECTIVES = ("hinge", "anisotropic", "ratio", "anchor", "gauge-fixed", "margin-depletion")
-TARGET_KL = 0.5
+TARGET_KL = 0.3
 
 
 def main() -> int:

@@ -103,7 +103,7 @@ class MarginPenalty:
         # shifted by 1 … V − 1: never the true token itself
         others[:, 1:, -1] = (others[:, 1:, -1] + shifts.to(tokens.device)) % vocabulary
         states, _ = step.rerun(others.flatten(0, 1), (self.layer,))
-        last = states[self.layer][:, -1].float().unflatten(0, (len(tokens), count + 1))
+        last = states[self.layer][:, -1].float().view(len(tokens), count + 1, -1)
         differences = last[:, 1:] - last[:, :1]
         basis = torch.from_numpy(np.asarray(self.basis)).to(differences)
         within = differences @ basis @ basis.T

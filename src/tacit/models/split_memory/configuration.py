@@ -9,7 +9,7 @@ from transformers import PreTrainedConfig
 from tacit._ground.checks import integer, non_negative
 
 
-class SplitMemoryConfig(PreTrainedConfig):
+class SplitMemoryConfig(PreTrainedConfig):  # type: ignore[misc]
     """Sizes of a split-memory transformer: states ``h = (u, v)``, logits read from u alone.
 
     Args:

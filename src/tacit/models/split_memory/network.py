@@ -21,7 +21,7 @@ from tacit.models.split_memory.configuration import SplitMemoryConfig
 INITIAL_DEVIATION = 0.02
 
 
-class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):
+class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     """A decoder with states ``h = (u, v)``: a narrow trunk u that predicts, a wide memory v.
 
         u ← u + A_u(LN(u + γ W_vu v)),  u ← u + M_u(LN(u)),
@@ -59,7 +59,7 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):
         """Return the embeddings of tokens, (V, r + m)."""
         return self.transformer.wte
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
+    def set_input_embeddings(self, value: Any) -> None:
         """Replace the embeddings of tokens."""
         self.transformer.wte = value
 
@@ -67,7 +67,7 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):
         """Return the head W, which reads the trunk alone, (V, r)."""
         return self.lm_head
 
-    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+    def set_output_embeddings(self, new_embeddings: Any) -> None:
         """Replace the head."""
         self.lm_head = new_embeddings
 
@@ -247,14 +247,21 @@ class _Branch(nn.Module):
     def forward(
         self, state: Tensor, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None
     ) -> Tensor:
-        split = [
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (queries, keys, values)
-        ]
         mixed = functional.scaled_dot_product_attention(
-            *split, attn_mask=mask, is_causal=mask is None
+            self._by_head(queries),
+            self._by_head(keys),
+            self._by_head(values),
+            attn_mask=mask,
+            is_causal=mask is None,
         )
         state = state + self.projection(mixed.transpose(1, 2).flatten(2))
-        return state + self.down(functional.gelu(self.up(self.middle(state)), approximate="tanh"))
+        inner = functional.gelu(self.up(self.middle(state)), approximate="tanh")
+        updated: Tensor = state + self.down(inner)
+        return updated
+
+    def _by_head(self, rows: Tensor) -> Tensor:
+        """Return (n, T, width) as (n, heads, T, head width)."""
+        return rows.reshape(*rows.shape[:2], self.heads, -1).transpose(1, 2)
 
 
 AutoConfig.register(SplitMemoryConfig.model_type, SplitMemoryConfig, exist_ok=True)
