@@ -64,24 +64,24 @@ def loss(model: LanguageModel, windows: Tensor) -> float:
     return total / (windows.shape[0] * (windows.shape[1] - 1))
 
 
-def geometry_row(found: Geometry, raw: Geometry, trunk: int | None) -> dict[str, Any]:
+def geometry_row(found: Geometry, trunk: int | None) -> dict[str, Any]:
     """Return what the geometry of a layer says, with the trunk's share where there is a trunk."""
     fisher = found.dense_fisher
     row: dict[str, Any] = {
         "width": found.width,
         "rank": found.rank,
         "energy": found.energy,
-        "margin_mass": float(_mass(found.basis(), raw.spread)),
-        "gain_unit": found.mahalanobis_gain,
-        "gain_raw": raw.mahalanobis_gain,
+        "margin_mass": float(_mass(found.basis(), found.spread)),
+        "gain_unit": _gain(fisher, found.directions, found.ridge),
+        "gain_raw": found.mahalanobis_gain,
         "least_signal": found.least_signal,
         "least_signal_ridged": found.least_signal_ridged,
         "fisher_trace": float(np.trace(fisher)),
-        "spread_trace": float(np.trace(raw.spread)),
+        "spread_trace": float(np.trace(found.spread)),
     }
     if trunk is not None:
         row["trunk_share"] = float(np.trace(fisher[:trunk, :trunk]) / np.trace(fisher))
-        row["rescaled"] = [rescaled(fisher, raw.spread, raw.ridge, trunk, f) for f in FACTORS]
+        row["rescaled"] = [rescaled(fisher, found.spread, found.ridge, trunk, f) for f in FACTORS]
     return row
 
 
@@ -89,31 +89,30 @@ def rescaled(fisher: Any, spread: Any, ridge: float, trunk: int, factor: float) 
     """Return G_Mah and M* after v → a v: F becomes A⁻¹FA⁻¹ and S becomes ASA."""
     scale = np.where(np.arange(len(fisher)) < trunk, 1.0, factor)
     pair = [fisher / np.outer(scale, scale), spread * np.outer(scale, scale)]
-    moved = [part + ridge * np.trace(part) / len(part) * np.eye(len(part)) for part in pair]
-    fidelity = bures_fidelity(*(part / np.trace(part) for part in moved))
     return {
         "factor": factor,
-        "gain_raw": fidelity**-2,
-        "least_signal": least_signal(pair[0], pair[1]).value,
+        "gain_raw": _gain(*pair, ridge),
+        "least_signal": least_signal(*pair).value,
     }
+
+
+def _gain(fisher: Any, spread: Any, ridge: float) -> float:
+    """Return G_Mah = 1/fidelity² of F and S with the ridge, at trace 1."""
+    moved = [part + ridge * np.trace(part) / len(part) * np.eye(len(part))
+             for part in (fisher, spread)]  # fmt: skip
+    return float(bures_fidelity(*(part / np.trace(part) for part in moved)) ** -2)
 
 
 def _mass(basis: Any, spread: Any) -> Any:
     return np.vdot(basis, spread @ basis) / np.trace(spread)
 
 
-def measured_geometry(
-    model: LanguageModel, layer: int, prompts: Tensor, rank: int
-) -> tuple[Geometry, Geometry]:
-    """Return the geometry with unit and with raw differences, of the same labels."""
-    unit, raw = (
-        measure_geometry(
-            model, layer, prompts, label_source="model-exact", rank=min(rank, model.width // 2),
-            difference_scale=scale, rng=0,
-        )
-        for scale in ("unit", "raw")
-    )  # fmt: skip
-    return unit, raw
+def measured_geometry(model: LanguageModel, layer: int, prompts: Tensor, rank: int) -> Geometry:
+    """Return the geometry with raw differences; its ``directions`` are the unit ones."""
+    kept = min(rank, model.width // 2)
+    return measure_geometry(
+        model, layer, prompts, rank=kept, draws=8, difference_scale="raw", rng=0
+    )
 
 
 def middle(

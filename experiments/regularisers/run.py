@@ -113,7 +113,7 @@ def measured(
         base, text, length=scale.context, calibration=scale.prompts, bank=scale.prompts,
         held_out=min(500, scale.prompts),
     )  # fmt: skip
-    unit, _ = measure.measured_geometry(
+    unit = measure.measured_geometry(
         base, scale.layer, prompts.calibration[: 2 * scale.queries, :-1], scale.rank
     )
     basis = np.ascontiguousarray(unit.basis())
@@ -223,7 +223,7 @@ def facts(
     model: LanguageModel, scale: Scale, basis: Any, prompts: measure.Prompts, variance: float
 ) -> dict[str, Any]:
     """Return loss, margins, geometry, and the attack at fixed noise and at equal KL."""
-    unit, raw = measure.measured_geometry(
+    found = measure.measured_geometry(
         model, scale.layer, prompts.calibration[: 2 * scale.queries, :-1], scale.rank
     )
     inside, outside = margins(model, scale, basis, prompts)
@@ -231,9 +231,9 @@ def facts(
         "loss": measure.loss(model, prompts.held_out),
         "margin_inside": inside,
         "margin_outside": outside,
-        **measure.geometry_row(unit, raw, None),
+        **measure.geometry_row(found, None),
         "fixed": at_fixed_noise(model, scale.layer, prompts, variance, scale.queries),
-        "equal": at_equal_kl(model, scale.layer, prompts, unit, TARGET_KL, scale.queries),
+        "equal": at_equal_kl(model, scale.layer, prompts, found, TARGET_KL, scale.queries),
     }
 
 

@@ -79,15 +79,15 @@ ARMS = (
     Arm("trunk-only-gpt", "gpt", trunk_alone=True),
     Arm("split-memory-jacobian", "split-memory", jacobian=1e-3),
     Arm("split-memory", "split-memory", 1),
-    Arm("split-memory-jacobian", "split-memory", 1, jacobian=1e-3),
-    Arm("split-memory-depletion", "split-memory", depletion=DEPLETION),
     Arm("split-memory", "split-memory", 2),
-    Arm("split-memory-jacobian", "split-memory", 2, jacobian=1e-3),
-    Arm("gpt-depletion", "gpt", depletion=DEPLETION),
+    Arm("split-memory-depletion", "split-memory", depletion=DEPLETION),
     Arm("trunk-only-gpt", "gpt", 1, trunk_alone=True),
-    Arm("gpt", "gpt", 1),
     Arm("trunk-only-gpt", "gpt", 2, trunk_alone=True),
+    Arm("split-memory-jacobian", "split-memory", 1, jacobian=1e-3),
+    Arm("split-memory-jacobian", "split-memory", 2, jacobian=1e-3),
+    Arm("gpt", "gpt", 1),
     Arm("gpt", "gpt", 2),
+    Arm("gpt-depletion", "gpt", depletion=DEPLETION),
 )
 
 
@@ -195,14 +195,14 @@ def facts(model: LanguageModel, arm: Arm, text: str, scale: Scale) -> dict[str, 
     base = measure.loss(model, prompts.held_out)
     layers = []
     for layer in scale.probes:
-        unit, raw = measure.measured_geometry(
+        found = measure.measured_geometry(
             model, layer, prompts.calibration[: scale.queries * 2, :-1], scale.trunk
         )
-        row = {"layer": layer, **measure.geometry_row(unit, raw, trunk)}
+        row = {"layer": layer, **measure.geometry_row(found, trunk)}
         if trunk is not None:
             row["ablated_loss"] = measure.ablated_loss(model, layer, prompts, trunk)
         if layer == scale.probes[len(scale.probes) // 2]:
-            row["middle"] = measure.middle(model, layer, prompts, unit, BUDGETS, scale.queries)
+            row["middle"] = measure.middle(model, layer, prompts, found, BUDGETS, scale.queries)
         layers.append(row)
     gates = [float(block.gate) for block in model.anatomy.blocks] if trunk is not None else None
     return {

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tacit._ground.checks import non_negative
-from tacit._ground.files import absolute, write_bytes_atomic
+from tacit._ground.files import check_writable, write_bytes_atomic
 from tacit.documents import dumps
 
 SECONDS_BETWEEN = 60.0
@@ -27,7 +27,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any, about: dict[str, Any], *, every: float = SECONDS_BETWEEN) -> None:
-        self.path: Path = absolute("checkpoint", path)
+        self.path: Path = check_writable("checkpoint", path)
         self.about = dumps(about, sort_keys=True)
         self.every = non_negative("every", every)
         self._last = time.monotonic()
@@ -77,7 +77,6 @@ class Checkpoint:
             },
             content,
         )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes_atomic("checkpoint", self.path, content.getvalue())
         self._last = time.monotonic()
 

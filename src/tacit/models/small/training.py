@@ -37,6 +37,8 @@ from tacit.models.texts.corpus import (
 END = "<|end|>"
 HELD_OUT_TOKENS = 100_000
 RECIPE_FORMAT = 1
+# settings that count for a model that goes on from another
+GOING_ON = ("context", "batch", "minutes", "steps", "seed", "precision")
 
 
 def train(
@@ -170,6 +172,9 @@ def _train(
     score = perplexity(network, unseen, settings.context)
     recipe = _recipe(text, settings, outcome, len(stream), len(unseen), score)
     recipe = {**recipe, "penalties": added, "start": about["start"]}
+    if start is not None:
+        # its sizes are its own
+        recipe["settings"] = {name: recipe["settings"][name] for name in GOING_ON}
     if out is not None:
         save_model(out, network, wrapped, recipe)
     if kept is not None:
