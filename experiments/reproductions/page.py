@@ -19,8 +19,8 @@ OPENING = """# Reproductions
 `hidden-layers`, `split-memory`, `regularisers`, `indistinguishable-cifar10`, `poisoning`,
 `adapters-canary-game`, `adapters-frozen-features`, `adapters-language`,
 `specifications-identification`) runs one of these and writes `experiments/results/NAME.json`, most
-of them a figure too; `make experiments NAME=reproductions` renders this page from what is there. No number on it is typed
-by hand. `--fast` is a smoke test and publishes nothing.
+of them a figure too; `make experiments NAME=reproductions` renders this page from what is there. No
+number on it is typed by hand. `--fast` is a smoke test and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import choice, integer, positive
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
 from tacit.models.penalties.step import Step, check_layers, check_weight
 
 OBJECTIVES = ("hinge", "anisotropic", "ratio")
@@ -18,6 +20,8 @@ OBJECTIVES = ("hinge", "anisotropic", "ratio")
 SMALLEST = 1e-12
 
 
+@short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class MarginPenalty:
     """λ times an objective of soft-min margins m_B, m_I between next tokens.
@@ -105,7 +109,7 @@ class MarginPenalty:
         states, _ = step.rerun(others.flatten(0, 1), (self.layer,))
         last = states[self.layer][:, -1].float().view(len(tokens), count + 1, -1)
         differences = last[:, 1:] - last[:, :1]
-        basis = torch.from_numpy(np.asarray(self.basis)).to(differences)
+        basis = torch.tensor(self.basis).to(differences)
         within = differences @ basis @ basis.T
         return self._soft_minimum(within), self._soft_minimum(differences - within)
 

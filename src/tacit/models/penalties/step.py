@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import integer, non_negative
+from tacit._ground.reprs import short_repr
 from tacit.models.anatomy import Anatomy, watched
 
 
+@short_repr
 @dataclass(frozen=True, eq=False)
 class Step:
     """What is known of a step when its penalties are measured.
