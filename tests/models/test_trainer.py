@@ -155,6 +155,7 @@ def test_presets_have_the_stated_sizes():
         ({"trunk_width": 5}, "trunk_width: expected a multiple of heads=2, got 5"),
         ({"trunk_width": 4, "architecture": "gpt"}, "trunk_width: expected None for a GPT"),
         ({"penalties": [MarginDepletion((3,), 1.0, 2)]}, "penalties: expected layers 1 … 2, got 3"),
+        ({"penalties": ["jacobian"]}, "penalties: expected values such as JacobianPenalty"),
         ({"start": 3}, "start: expected a language model"),
     ],
 )

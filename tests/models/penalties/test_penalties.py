@@ -181,3 +181,16 @@ def test_bad_arguments_get_a_sentence():
         Anchor("states", model(), 1.0, layer=3)
     with pytest.raises(ValueError, match="basis: expected orthonormal columns"):
         MarginPenalty("hinge", 1, 1.0, np.ones((8, 2)), 1.0)
+
+
+def test_what_does_not_fit_the_model_gets_a_sentence():
+    held = model()
+    step = step_of(held, (1,))
+    with pytest.raises(ValueError, match="first: expected a coordinate below 8, got 8"):
+        JacobianPenalty((1,), 1.0, first=8).measure(step)
+    with pytest.raises(ValueError, match="basis: expected columns of 8 numbers, got 6"):
+        MarginPenalty("hinge", 1, 1.0, np.eye(6)[:, :2], 1.0).measure(step)
+    with pytest.raises(ValueError, match="reference: expected a vocabulary of 12 and states of 8"):
+        Anchor("prediction", model(vocabulary=13), 1.0).measure(step)
+    with pytest.raises(ValueError, match="batch: expected at least 2 windows"):
+        MarginDepletion((1,), 1.0, rank=2).measure(step_of(held, (1,), step.windows[:1]))

@@ -60,6 +60,12 @@ class Anchor:
 
     def measure(self, step: Step) -> Tensor:
         """Return the weighted distance on the step's windows."""
+        own, held = step.anatomy, self.reference.anatomy
+        if (own.vocabulary, own.width) != (held.vocabulary, held.width):
+            raise ValueError(
+                f"reference: expected a vocabulary of {own.vocabulary} and states of {own.width} "
+                f"numbers, got {held.vocabulary} and {held.width}"
+            )
         with torch.no_grad():
             states, logits = run(self.reference.anatomy, step.windows[:, :-1], self.layers)
         if self.kind == "prediction":

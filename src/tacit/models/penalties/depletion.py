@@ -55,6 +55,8 @@ class MarginDepletion:
 
     def measure(self, step: Step) -> Tensor:
         """Return λ times the mean of q_B over the layers."""
+        if len(step.windows) < 2:
+            raise ValueError("batch: expected at least 2 windows, whose states differ, got 1")
         held = [step.states[layer] for layer in self.layers]
         logs = step.logits.float().log_softmax(dim=-1)
         chances = logs.detach().flatten(0, 1).exp().cpu()

@@ -100,6 +100,10 @@ class MarginPenalty:
 
     def margins(self, step: Step) -> tuple[Tensor, Tensor]:
         """Return the soft margins m_B and m_I of some windows, (rows,) each."""
+        if len(self.basis) != step.anatomy.width:
+            raise ValueError(
+                f"basis: expected columns of {step.anatomy.width} numbers, got {len(self.basis)}"
+            )
         tokens = step.windows[: self.rows, :-1]
         count, vocabulary = self.distractors, step.logits.shape[-1]
         shifts = torch.randint(1, vocabulary, (len(tokens), count), generator=step.source)

@@ -107,6 +107,9 @@ def train(
         MINUTES if minutes is None and steps is None else minutes,
         steps, seed, precision, architecture, trunk_width,
     ).checked()  # fmt: skip
+    for value in penalties:
+        if not callable(getattr(value, "measure", None)):
+            raise ValueError(f"penalties: expected values such as JacobianPenalty, got {value!r}")
     place = check_device(device)
     target = None if out is None else check_new_folder("out", out)
     content = read_text(text) if isinstance(text, os.PathLike) else text
