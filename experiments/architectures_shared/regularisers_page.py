@@ -31,9 +31,11 @@ def lines(result: dict[str, Any]) -> list[str]:
 def opening(result: dict[str, Any]) -> str:
     """Return what was trained."""
     scale = result["scale"]
+    given = sorted({row["strength"] for row in result["rows"] if row["strength"]}, reverse=True)
+    strengths = " or ".join(f"{each:g}" for each in given)
     return f"""A GPT of width {scale["width"]} and {scale["layers"]} layers ({scale["steps"]} steps,
 {result["text"]}) is trained for {scale["further"]} further steps with KL(p₀ ‖ p) times
-{result["prediction_weight"]} and an objective that is 1 or .1 nats at the start; *control* has
+{result["prediction_weight"]} and an objective that is {strengths} nats at the start; *control* has
 the same steps without one. *anchor* is the published weight of its internal anchor,
 *gauge-fixed* holds states and second moments with weight 1. Margins are soft minima over 8
 distractors at layer {scale["layer"]}. The attack is the Bayes attacker's on a bank of
