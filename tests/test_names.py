@@ -38,7 +38,8 @@ KINDS = {
     "noise_multiplier": {"float"},
     "weights": ARRAYS | {"dict[str, float]"},
     "fisher": ARRAYS,
-    "labels": ARRAYS | {"Mapping[str, ArrayLike] | None", "npt.NDArray[np.int64]"},
+    # a network of transformers takes tensors of tokens
+    "labels": ARRAYS | {"Mapping[str, ArrayLike] | None", "npt.NDArray[np.int64]", "Tensor | None"},
     "differences": ARRAYS
     | {"ArrayLike | Iterable[ArrayLike] | Callable[[], Iterator[ArrayLike]] | None"},
     "references": {"tuple[str, ...]", "Sequence[str] | None", "References"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adapters_shared import game_page, heads_page, language_page
+from architectures_shared import regularisers_page, split_page
 from hidden_shared import layers_page, middle_page
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
@@ -21,6 +22,11 @@ OPENING = """# Reproductions
 and writes `experiments/results/NAME.json`, most of them a figure too;
 `make experiments NAME=reproductions` renders this page from what is there. No number on it is typed
 by hand. `--fast` is a smoke test and publishes nothing.
+`hidden-layers`, `split-memory`, `regularisers`, `indistinguishable-cifar10`, `poisoning`,
+`adapters-canary-game`, `adapters-frozen-features`, `adapters-language`,
+`specifications-identification`) runs one of these and writes `experiments/results/NAME.json`, most
+of them a figure too; `make experiments NAME=reproductions` renders this page from what is there. No
+number on it is typed by hand. `--fast` is a smoke test and publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.
@@ -40,6 +46,8 @@ def text() -> str:
         *middle_page.sections(),
         *layers_page.sections(),
         *quotient_page.sections(),
+        *split_page.sections(),
+        *regularisers_page.sections(),
         *accuracy_page.sections(),
         *poisoning_page.sections(),
         *game_page.sections(),

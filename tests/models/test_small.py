@@ -14,6 +14,7 @@ from tacit.models import LanguageModel, docstring_corpus, load, train  # noqa: E
 from tacit.models.loading import STORED  # noqa: E402
 from tacit.models.small import training as small  # noqa: E402
 from tacit.models.small.optimisation import Budget, fit, perplexity  # noqa: E402
+from tacit.models.small.settings import Settings  # noqa: E402
 from tacit.models.small.storage import RECIPE, WEIGHTS, save_half  # noqa: E402
 from tacit.models.texts.corpus import hold_out  # noqa: E402
 
@@ -118,7 +119,7 @@ def test_perplexity_is_the_mean_cross_entropy(trained):
 
 @pytest.mark.parametrize("precision", ["auto", "bfloat16"])
 def test_a_budget_of_time_ends(precision):
-    settings = small.Settings(32, 2, 2, 16, 300, 16)
+    settings = Settings(32, 2, 2, 16, 300, 16)
     network = small._network(settings, 300)
     stream = torch.randint(300, (2000,), generator=torch.Generator().manual_seed(0))
     outcome = fit(

@@ -19,6 +19,7 @@ from tacit.cli.console import harmless
 from tacit.cli.dock import group as dock
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
+from tacit.cli.model import group as model
 from tacit.cli.specification import group as specification
 from tacit.cli.statistic import commands as statistic
 from tacit.cli.training import group as training
@@ -51,6 +52,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(dock.app, name="dock")
 app.add_typer(hidden.app, name="hidden")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(model.app, name="model")
 app.add_typer(specification.app, name="specification")
 app.add_typer(statistic.app, name="statistic")
 app.add_typer(training.app, name="training")

@@ -8,7 +8,16 @@ from .encoders import load_encoder as load_encoder
 from .language import LanguageModel as LanguageModel
 from .loading import load as load
 from .padding import pad as pad
+from .penalties.anchors import Anchor as Anchor
+from .penalties.depletion import MarginDepletion as MarginDepletion
+from .penalties.jacobian import JacobianPenalty as JacobianPenalty
+from .penalties.margins import MarginPenalty as MarginPenalty
+from .penalties.step import Penalty as Penalty
+from .penalties.step import Step as Step
+from .small.settings import training_preset as training_preset
 from .small.training import train as train
+from .split_memory.configuration import SplitMemoryConfig as SplitMemoryConfig
+from .split_memory.network import SplitMemoryForCausalLM as SplitMemoryForCausalLM
 from .texts.corpus import docstring_corpus as docstring_corpus
 from .texts.corpus import read_text as read_text
 from .texts.prefixes import Prefixes as Prefixes

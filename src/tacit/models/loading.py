@@ -98,6 +98,7 @@ def _verified(model: LanguageModel) -> LanguageModel:
 def _pretrained(folder: str, device: torch.device, dtype: str, name: str) -> LanguageModel:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    import tacit.models.split_memory.network  # noqa: F401  (registers its architecture)
     from tacit.models.small.storage import quiet, read_recipe
 
     held = "auto" if dtype == "stored" else getattr(torch, dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit.compute import progress_bar
+from tacit.models.anatomy import dissect
+from tacit.models.penalties.step import Penalty, Step, run
+from tacit.models.small.checkpoints import Checkpoint
 from tacit.models.small.muon import Muon
 from tacit.models.small.precision import half_precision_is_faster
 
@@ -65,24 +68,46 @@ def fit(
     seed: int,
     precision: str,
     progress: bool | None,
+    penalties: Sequence[Penalty] = (),
+    checkpoint: Checkpoint | None = None,
 ) -> Outcome:
-    """Minimise the mean cross-entropy of the next token over windows of the stream."""
+    """Minimise the mean cross-entropy of the next token over windows, plus the penalties.
+
+    What a checkpoint has kept is taken up: the same steps follow as without the interruption.
+    """
     batches = _windows(stream, context + 1, batch, seed, next(network.parameters()).device)
-    if precision == "auto":
-        precision = faster_precision(network, next(batches))
+    kept = None if checkpoint is None else checkpoint.read()
+    drawn = 0
+    if kept is not None:
+        precision, drawn = kept["precision"], kept["drawn"]
+        for _ in range(drawn):
+            next(batches)
+    elif precision == "auto":
+        precision, drawn = faster_precision(network, next(batches)), 1
     optimizers = _optimizers(network, precision)
+    objective = _Objective(network, penalties, precision, seed)
+    steps, before = 0, 0.0
+    if checkpoint is not None and kept is not None:
+        checkpoint.restore(kept, network, optimizers, objective.source)
+        steps, before = kept["steps"], kept["seconds"]
     network.train()
-    steps, shown, done, start = 0, 0, 0.0, time.perf_counter()
+    shown, start = 0, time.perf_counter()
+    done = before if budget.steps is None else float(steps)
     title, total = f"training, {budget.unit}", math.ceil(budget.total)
     with progress_bar(total, title, shown=progress is not False) as advance:
         while done < budget.total:
-            _step(network, next(batches), optimizers, _rate(done / budget.total), precision)
-            steps += 1
-            done = steps if budget.steps is not None else time.perf_counter() - start
+            _step(network, next(batches), optimizers, _rate(done / budget.total), objective)
+            steps, drawn = steps + 1, drawn + 1
+            seconds = before + time.perf_counter() - start
+            done = steps if budget.steps is not None else seconds
             advance(min(int(done), total) - shown)
             shown = min(int(done), total)
+            if checkpoint is not None and checkpoint.is_due():
+                facts = {"steps": steps, "drawn": drawn, "seconds": seconds, "precision": precision}
+                checkpoint.write(facts, network, optimizers, objective.source)
     network.eval()
-    return Outcome(steps, steps * batch * context, time.perf_counter() - start, precision)
+    seconds = before + time.perf_counter() - start
+    return Outcome(steps, steps * batch * context, seconds, precision)
 
 
 def _rate(spent: float) -> float:
@@ -92,14 +117,39 @@ def _rate(spent: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * (spent - WARMUP_SHARE) / (1.0 - WARMUP_SHARE)))
 
 
+class _Objective:
+    """The mean cross-entropy of a batch, and what the penalties add."""
+
+    def __init__(
+        self, network: Any, penalties: Sequence[Penalty], precision: str, seed: int
+    ) -> None:
+        self.network, self.penalties, self.precision = network, tuple(penalties), precision
+        self.source = torch.Generator().manual_seed(seed)
+        self.anatomy = dissect(network, "training") if penalties else None
+        self.layers = sorted({layer for penalty in penalties for layer in penalty.layers})
+        if self.anatomy is not None and max(self.layers, default=0) > self.anatomy.layers:
+            raise ValueError(
+                f"penalties: expected layers 1 … {self.anatomy.layers}, got {max(self.layers)}"
+            )
+
+    def __call__(self, windows: Tensor) -> Tensor:
+        if self.anatomy is None:
+            return _loss(self.network, windows, self.precision)
+        with computing_in(self.precision, windows.device.type):
+            states, logits = run(self.anatomy, windows[:, :-1], self.layers)
+        step = Step(self.anatomy, windows, logits, states, self.source)
+        added = [penalty.measure(step) for penalty in self.penalties]
+        return _cross_entropy(logits, windows) + torch.stack(added).sum()
+
+
 def _step(
     network: Any,
     windows: Tensor,
     optimizers: list[torch.optim.Optimizer],
     share: float,
-    precision: str,
+    objective: _Objective,
 ) -> None:
-    loss = _loss(network, windows, precision)
+    loss = objective(windows)
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     for optimizer in optimizers:
@@ -112,6 +162,10 @@ def _step(
 def _loss(network: Any, windows: Tensor, precision: str) -> Tensor:
     with computing_in(precision, windows.device.type):
         logits = network(windows[:, :-1], use_cache=False).logits
+    return _cross_entropy(logits, windows)
+
+
+def _cross_entropy(logits: Tensor, windows: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.float().flatten(0, 1), windows[:, 1:].flatten())
 
 

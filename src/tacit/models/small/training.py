@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
 import tacit
-from tacit._ground.checks import choice, integer, positive
 from tacit.models.language import LanguageModel
 from tacit.models.loading import check_device
-from tacit.models.small.optimisation import OPTIMIZER, Budget, Outcome, fit, perplexity
+from tacit.models.penalties.anchors import weights_digest
+from tacit.models.penalties.step import Penalty
+from tacit.models.small.checkpoints import Checkpoint
+from tacit.models.small.optimisation import OPTIMIZER, Outcome, fit, perplexity
+from tacit.models.small.settings import MINUTES, Settings
 from tacit.models.small.storage import (
     check_new_folder,
     save_model,
@@ -30,52 +35,10 @@ from tacit.models.texts.corpus import (
 )
 
 END = "<|end|>"
-SMALLEST_VOCABULARY = 257
 HELD_OUT_TOKENS = 100_000
-MINUTES = 3.5
 RECIPE_FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What determines a trained model besides its text."""
-
-    width: int = 256
-    layers: int = 6
-    heads: int = 4
-    context: int = 64
-    vocabulary: int = 4096
-    batch: int = 32
-    minutes: float | None = MINUTES
-    steps: int | None = None
-    seed: int = 0
-    precision: str = "auto"
-
-    def checked(self) -> Settings:
-        """Return these settings, or raise a ValueError that names the first bad one."""
-        for name in ("width", "layers", "heads", "batch"):
-            integer(name, getattr(self, name), minimum=1)
-        integer("context", self.context, minimum=2)
-        integer("vocabulary", self.vocabulary, minimum=SMALLEST_VOCABULARY)
-        integer("seed", self.seed, minimum=0)
-        if self.width % self.heads:
-            raise ValueError(f"width: expected a multiple of heads={self.heads}, got {self.width}")
-        if (self.minutes is None) == (self.steps is None):
-            raise ValueError(
-                f"steps: expected either steps or minutes, got steps={self.steps!r} and "
-                f"minutes={self.minutes!r}"
-            )
-        if self.minutes is not None:
-            positive("minutes", self.minutes)
-        if self.steps is not None:
-            integer("steps", self.steps, minimum=1)
-        choice("precision", self.precision, ("auto", "float32", "bfloat16"))
-        return self
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of the optimisation."""
-        return Budget(None if self.minutes is None else 60.0 * self.minutes, self.steps)
+# settings that count for a model that goes on from another
+GOING_ON = ("context", "batch", "minutes", "steps", "seed", "precision")
 
 
 def train(
@@ -91,11 +54,16 @@ def train(
     batch: int = 32,
     seed: int = 0,
     precision: str = "auto",
+    architecture: str = "gpt",
+    trunk_width: int | None = None,
+    penalties: Sequence[Penalty] = (),
+    start: LanguageModel | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     device: str = "cpu",
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> LanguageModel:
-    """Train a GPT-2-type model with its own byte-level BPE on a text.
+    """Train a GPT-2-type model, or one of split states, with its own byte-level BPE on a text.
 
     Args:
         text: the text itself, or a path (not a str) to a .txt or .txt.gz file or a folder of them.
@@ -110,6 +78,13 @@ def train(
         seed: of the initial weights and of the order of the text.
         precision: of the products in training, ``"float32"``, ``"bfloat16"`` or the faster one
             here; weights and everything after training are float32.
+        architecture: ``"gpt"``, or ``"split-memory"``: states ``(u, v)``, logits read from u.
+        trunk_width: r, numbers of u of the ``width`` of a split state; a quarter when left out.
+        penalties: what is added to the cross-entropy, such as ``JacobianPenalty``.
+        start: a model to go on from, with its tokenizer; sizes, ``architecture`` and
+            ``vocabulary`` are its own then, and ``context`` at most its.
+        checkpoint: file in which the training is kept every minute, and from which the same
+            call goes on after an interruption; removed at the end.
         device: where it trains and stays.
         out: folder to write, which may not exist yet; written whole at the end or not at all.
         progress: whether a bar is shown; None for when stderr is a terminal.
@@ -130,33 +105,61 @@ def train(
     settings = Settings(
         width, layers, heads, context, vocabulary, batch,
         MINUTES if minutes is None and steps is None else minutes,
-        steps, seed, precision,
+        steps, seed, precision, architecture, trunk_width,
     ).checked()  # fmt: skip
+    for value in penalties:
+        if not callable(getattr(value, "measure", None)):
+            raise ValueError(f"penalties: expected values such as JacobianPenalty, got {value!r}")
     place = check_device(device)
     target = None if out is None else check_new_folder("out", out)
     content = read_text(text) if isinstance(text, os.PathLike) else text
     name = "trained" if target is None else str(target)
-    return _train(content, settings, place, target, progress, name)
+    begun = None if start is None else _begun(start, settings)
+    return _train(content, settings, penalties, begun, checkpoint, place, target, progress, name)
+
+
+def _begun(start: LanguageModel, settings: Settings) -> LanguageModel:
+    if not isinstance(start, LanguageModel) or start.tokenizer is None:
+        raise ValueError(f"start: expected a language model with its tokenizer, got {start!r}")
+    if settings.context > start.context:
+        raise ValueError(
+            f"context: expected at most the {start.context} of start, got {settings.context}"
+        )
+    return start
 
 
 def _train(
     text: str,
     settings: Settings,
+    penalties: Sequence[Penalty],
+    start: LanguageModel | None,
+    checkpoint: str | os.PathLike[str] | None,
     device: torch.device,
     out: Path | None,
     progress: bool | None,
     name: str,
 ) -> LanguageModel:
     learned, held_out = hold_out(text)
-    tokenizer = _byte_pairs(learned, settings.vocabulary)
-    stream, unseen = _tokens(tokenizer, learned), _tokens(tokenizer, held_out)[:HELD_OUT_TOKENS]
+    if start is None:
+        tokenizer = _byte_pairs(learned, settings.vocabulary)
+        stream, unseen = _tokens(tokenizer, learned), _tokens(tokenizer, held_out)
+        wrapped = _wrapped(tokenizer, settings.context)
+        network = _network(settings, tokenizer.get_vocab_size())
+    else:
+        stream, unseen, wrapped = start.stream(learned), start.stream(held_out), start.tokenizer
+        network = copy.deepcopy(start.network).requires_grad_(True)
+    unseen = unseen[:HELD_OUT_TOKENS]
     needed = (settings.context + 1) * settings.batch
     if len(stream) < needed or len(unseen) < 2:
         raise ValueError(
             f"text: expected at least {needed} tokens, one batch of windows of "
             f"{settings.context + 1}, got {len(stream)}"
         )
-    network = _network(settings, tokenizer.get_vocab_size()).to(device)
+    network = network.to(device)
+    added = [penalty.describe() for penalty in penalties]
+    about = {"text_sha256": digest(text), "settings": asdict(settings), "penalties": added,
+             "start": None if start is None else weights_digest(start)}  # fmt: skip
+    kept = None if checkpoint is None else Checkpoint(checkpoint, about)
     outcome = fit(
         network,
         stream,
@@ -166,12 +169,19 @@ def _train(
         seed=settings.seed,
         precision=settings.precision,
         progress=progress,
+        penalties=penalties,
+        checkpoint=kept,
     )
     score = perplexity(network, unseen, settings.context)
     recipe = _recipe(text, settings, outcome, len(stream), len(unseen), score)
-    wrapped = _wrapped(tokenizer, settings.context)
+    recipe = {**recipe, "penalties": added, "start": about["start"]}
+    if start is not None:
+        # its sizes are its own
+        recipe["settings"] = {name: recipe["settings"][name] for name in GOING_ON}
     if out is not None:
         save_model(out, network, wrapped, recipe)
+    if kept is not None:
+        kept.remove()
     return LanguageModel(network, wrapped, name=name, recipe=recipe)
 
 
@@ -211,24 +221,52 @@ def _wrapped(tokenizer: Tokenizer, context: int) -> Any:
 
 
 def _network(settings: Settings, vocabulary: int) -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    configuration = GPT2Config(
-        vocab_size=vocabulary,
-        n_positions=settings.context,
-        n_embd=settings.width,
-        n_layer=settings.layers,
-        n_head=settings.heads,
-        activation_function="gelu_pytorch_tanh",
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        return GPT2LMHeadModel(configuration)
+        return _ARCHITECTURES[settings.architecture](settings, vocabulary)
+
+
+def _gpt(settings: Settings, vocabulary: int) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=vocabulary,
+            n_positions=settings.context,
+            n_embd=settings.width,
+            n_layer=settings.layers,
+            n_head=settings.heads,
+            activation_function="gelu_pytorch_tanh",
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    )
+
+
+def _split_memory(settings: Settings, vocabulary: int) -> Any:
+    from tacit.models.split_memory.configuration import SplitMemoryConfig
+    from tacit.models.split_memory.network import SplitMemoryForCausalLM
+
+    trunk, memory = settings.split
+    return SplitMemoryForCausalLM(
+        SplitMemoryConfig(
+            vocab_size=vocabulary,
+            n_positions=settings.context,
+            trunk_width=trunk,
+            memory_width=memory,
+            n_layer=settings.layers,
+            trunk_heads=settings.heads,
+            memory_heads=settings.heads,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    )
+
+
+_ARCHITECTURES = {"gpt": _gpt, "split-memory": _split_memory}
 
 
 def _recipe(

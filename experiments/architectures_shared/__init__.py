@@ -1,0 +1,1 @@
+"""What is shared by the experiments on architectures and regularisers."""

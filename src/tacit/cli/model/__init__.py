@@ -1,0 +1,1 @@
+"""``tacit model``: language models trained where they are used."""
