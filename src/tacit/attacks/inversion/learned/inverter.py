@@ -14,7 +14,7 @@ from tacit._ground.checks import choice, integer
 from tacit._ground.reprs import short_repr
 from tacit.attacks.inversion.inverters import PROMPTS_TOGETHER, Inverter
 from tacit.attacks.inversion.learned.networks import NAMES, AtOnce, Decoder
-from tacit.attacks.inversion.learned.presets import KINDS, preset
+from tacit.attacks.inversion.learned.presets import KINDS, Shape, preset
 from tacit.attacks.inversion.learned.released import StateRelease, states_of
 from tacit.attacks.inversion.learned.training import Lesson, in_order, learn
 from tacit.models.language import LanguageModel
@@ -61,6 +61,7 @@ class StateInverter(Inverter):
         release: StateRelease | None = None,
         size: str = "two-cores",
         kind: str = "right-to-left",
+        shape: Shape | None = None,
         shortest: int | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         seed: int = 0,
@@ -81,6 +82,7 @@ class StateInverter(Inverter):
                 states as they are.
             size: ``"two-cores"`` or ``"gpu"``.
             kind: ``"right-to-left"``; ``"at-once"``, every position by itself; or ``"forward"``.
+            shape: of the network, in place of the preset's and of the kind.
             shortest: least tokens of a training window, T unless told.
             checkpoint: file to go on from, written atomically about once a minute.
             seed: of the start and the windows; with ``steps`` it fixes the result on one machine.
@@ -92,21 +94,26 @@ class StateInverter(Inverter):
 
         Example:
             >>> from transformers import GPT2Config, GPT2LMHeadModel
+            >>> from tacit.attacks import Shape
             >>> sizes = {"vocab_size": 20, "n_embd": 16, "n_layer": 2, "n_head": 2,
             ...          "n_positions": 8}
             >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
             >>> stream = torch.randint(20, (2000,), generator=torch.Generator().manual_seed(0))
             >>> inverter = StateInverter.train(
-            ...     model, 1, stream, length=2, steps=2, batch=8, progress=False)
+            ...     model, 1, stream, length=2, shape=Shape(layers=1, width=16), steps=2, batch=8,
+            ...     progress=False)
             >>> inverter.invert(model.states([[7, 3]], 1)).shape
             (1, 2)
         """
         held = StateRelease() if release is None else release
         if not isinstance(held, StateRelease):
             raise ValueError(f"release: expected a StateRelease, got {type(held).__name__}")
-        lesson = _lesson(model, layer, stream, held, length, shortest, kind, seed)
-        shape, plan = preset(size, kind=kind, **schedule)
-        network, state = learn(lesson, shape, plan, checkpoint, progress)
+        usual, plan = preset(size, kind=kind, **schedule)
+        built = usual if shape is None else shape
+        if not isinstance(built, Shape):
+            raise ValueError(f"shape: expected a Shape, got {type(built).__name__}")
+        lesson = _lesson(model, layer, stream, held, length, shortest, built.kind, seed)
+        network, state = learn(lesson, built, plan, checkpoint, progress)
         history = tuple((float(spent), float(loss)) for spent, loss in state.history)
         return cls(
             model, lesson.layer, held, network, held, state.steps, float(state.best), history

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ class Block(nn.Module):
 
     def _split(self, rows: Tensor, parts: int) -> list[Tensor]:
         """Cut (n, t, parts·w) into parts of (n, heads, t, w / heads)."""
-        shaped = rows.unflatten(-1, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        shaped = rows.view(*rows.shape[:2], parts, self.heads, -1).permute(2, 0, 3, 1, 4)
         return list(shaped.unbind(0))
 
     def remember(self, memory: Tensor) -> list[Tensor]:
@@ -94,7 +95,8 @@ def attended(query: Tensor, held: list[Tensor], *, causal: bool) -> Tensor:
     if causal:
         later = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(later, float("-inf"))
-    return scores.softmax(dim=-1) @ held[1]
+    found: Tensor = scores.softmax(dim=-1) @ held[1]
+    return found
 
 
 class Reader(nn.Module):
@@ -121,7 +123,7 @@ class Reader(nn.Module):
         inner = 4 * shape.width
         sizes = [width] + [inner] * TRUNK_LAYERS
         self.hidden = nn.ModuleList(
-            nn.Linear(*pair) for pair in zip(sizes, sizes[1:], strict=False)
+            nn.Linear(*pair) for pair in pairwise(sizes)
         )
         self.spread = nn.Linear(inner, length * shape.width)
 
@@ -129,17 +131,19 @@ class Reader(nn.Module):
         """Return features of releases, (n, 4w)."""
         rows = self.whitening(releases)
         for place, layer in enumerate(self.hidden):
-            moved = nn.functional.gelu(layer(rows), approximate="tanh")
+            moved: Tensor = nn.functional.gelu(layer(rows), approximate="tanh")
             rows = moved if place == 0 else rows + moved
         return rows
 
     def places_of(self, trunk: Tensor) -> Tensor:
         """Return what the release alone says of every position, (n, T, w)."""
-        return self.spread(trunk).unflatten(-1, (self.length, self.shape.width))
+        found: Tensor = self.spread(trunk)
+        return found.view(len(found), self.length, self.shape.width)
 
     def head(self, rows: Tensor) -> Tensor:
         """Return logits over the vocabulary."""
-        return self.scale * (self.last(rows) @ self.tokens.T) + self.bias
+        found: Tensor = self.scale * (self.last(rows) @ self.tokens.T) + self.bias
+        return found
 
 
 class Decoder(Reader):
@@ -252,7 +256,7 @@ def started(embeddings: Tensor, width: int) -> Tensor:
     kept = min(width, rows.shape[1])
     found[:, :kept] = rows @ vectors[:, -kept:]
     size = float(found.pow(2).mean().sqrt())
-    return found / (max(size, 1e-12) * width**0.5)
+    return found / float(max(size, 1e-12) * width**0.5)
 
 
 def build(

@@ -11,7 +11,12 @@ from torch import Tensor
 
 from tacit._ground.checks import Array, RandomSource, generator, matrix
 from tacit._ground.reprs import short_repr
-from tacit.attacks.exact.channels import Channel, CodeChannel, GaussianChannel
+from tacit.attacks.exact.channels import (
+    STATE_ROUNDING,
+    Channel,
+    CodeChannel,
+    GaussianChannel,
+)
 from tacit.covariance import Covariance
 from tacit.models.behaviours import Behaviours
 
@@ -115,6 +120,20 @@ class StateRelease:
         """Return ``−2 ln P(release | candidate)`` up to a constant of each row, (n, m)."""
         found: Array = -2.0 * self.channel.log_likelihood(released, held)
         return found
+
+    def nearness(self, released: Any, held: Any) -> Array:
+        """Return the same on a scale that does not depend on the candidates, (n, m).
+
+        Where there is no noise, ``‖y − h‖² / τ`` with ``√τ = 2⁻¹⁸ max |y|`` of the row's release,
+        from the differences themselves: for large states their expansion would drown in rounding.
+        """
+        if self.codes or self.covariance is not None:
+            return self.distances(released, held)
+        units = STATE_ROUNDING * np.abs(released).max(axis=1, keepdims=True)
+        tiny = np.finfo(np.float64).tiny
+        scaled = [(held - row) / max(float(unit[0]), tiny) for row, unit in zip(
+            released, units, strict=True)]  # fmt: skip
+        return np.stack([(rows**2).sum(axis=1) for rows in scaled])
 
 
 def states_of(

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from tacit._ground.checks import Array, in_interval, integer
 from tacit._ground.reprs import short_repr
-from tacit.attacks.exact.channels import STATE_ROUNDING, CodeChannel, GaussianChannel
+from tacit.attacks.exact.channels import CodeChannel, GaussianChannel
 from tacit.attacks.inversion.inverters import Inverter
 from tacit.attacks.inversion.learned.inverter import StateInverter
 from tacit.models.next_states import as_tokens
@@ -147,13 +147,11 @@ class VerifiedInverter(Inverter):
             return 100.0
         assert isinstance(channel, GaussianChannel)
         if channel.covariance is None:
-            # a state of another batch shape: every coordinate off by its rounding, √τ at most
-            largest = float(np.abs(released).max())
-            return float(width) if channel.floor is None else width * (
-                (STATE_ROUNDING * largest) ** 2 / channel.floor
-            )
+            # a state of another batch shape: no coordinate is off by more than its rounding
+            return float(width)
         bare = width - channel.covariance.rank
-        return float(chi2.ppf(self.confidence, channel.covariance.rank)) + bare
+        within: float = chi2.ppf(self.confidence, channel.covariance.rank)
+        return float(within) + bare
 
     def _search(self, released: Any, first: int) -> tuple[Tokens, Array]:
         inverter, count = self.inverter, len(released)
@@ -191,12 +189,11 @@ class VerifiedInverter(Inverter):
         flat = torch.from_numpy(np.ascontiguousarray(tokens.reshape(-1, length)))
         held = self.inverter.candidates(flat.to(self.inverter.model.device))
         law = self.inverter.release
-        return np.concatenate(
-            [
-                law.distances(released[row : row + 1], held[row * each : (row + 1) * each])
-                for row in range(count)
-            ]
-        )
+        rows = [
+            law.nearness(released[row : row + 1], held[row * each : (row + 1) * each])
+            for row in range(count)
+        ]
+        return np.concatenate(rows)
 
     def _children(
         self, released: Any, parents: Tokens, draws: torch.Generator, source: np.random.Generator
