@@ -17,6 +17,7 @@ import torch
 from hidden_shared.results import RESULTS, write_result
 from tacit.attacks import (
     CodeChannel,
+    Recovery,
     StateInverter,
     StateRelease,
     VerifiedInverter,
@@ -28,7 +29,7 @@ from tacit.models.behaviours import Behaviours
 from tacit.models.texts.corpus import hold_out
 
 Row = dict[str, Any]
-CODES, CALIBRATION, BANK = 1024, 8000, 20_000
+FULL = {"codes": 1024, "calibration": 8000, "bank": 20_000}
 # λ of the behaviour codes
 DECISION_COST = 4.0
 FAST = {"codes": 32, "calibration": 600, "bank": 500}
@@ -58,7 +59,7 @@ class Study:
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given = given
-        self.sizes = FAST if given.fast else dict(codes=CODES, calibration=CALIBRATION, bank=BANK)
+        self.sizes = FAST if given.fast else FULL
         self.model: LanguageModel = load(given.model, device=given.device)
         learned, unseen = hold_out(docstring_corpus())
         self.stream, self.unseen = self.model.stream(learned), self.model.stream(unseen)
@@ -80,11 +81,12 @@ class Study:
 
     def run(self) -> None:
         """Measure what is not there yet."""
-        for length in (16, 8):
-            self._clean(length, "right-to-left", self.given.minutes)
         self._clean(16, "at-once", self.given.aware)
         self._releases(16)
-        self._clean(16, "forward", self.given.minutes)
+        self._clean(16, "right-to-left", self.given.minutes)
+        self._clean(8, "right-to-left", self.given.minutes, verify=True)
+        self._clean(16, "forward", self.given.aware)
+        self._clean(16, "right-to-left", self.given.aware)
 
     def _prompts(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         public = sample_prefixes(self.stream, count=self.sizes["bank"], length=length, rng=0)
@@ -117,29 +119,28 @@ class Study:
             flush=True,
         )
 
-    def _clean(self, length: int, kind: str, minutes: float) -> None:
-        """One inverter of clean states, and where it draws well its verification."""
-        key = {"length": length, "release": "clean", "kind": kind}
-        wanted = [key] + ([{**key, "kind": f"{kind}, verified"}] if kind == "right-to-left" else [])
-        if all(self._done(**each) for each in wanted):
+    def _clean(self, length: int, kind: str, minutes: float, *, verify: bool = False) -> None:
+        """One inverter of clean states, and its verification by the model where asked for."""
+        key = {"length": length, "release": "clean", "kind": kind, "minutes": minutes}
+        checked = {**key, "kind": f"{kind}, verified"}
+        if self._done(**key) and (self._done(**checked) or not verify):
             return
         public, secret = self._prompts(length)
         inverter = self._trained(length, kind, minutes, "clean", None)
         states = self.model.states(secret, self.given.layer).double().cpu().numpy()
-        more = {"minutes": minutes, "steps": inverter.steps, "loss": inverter.loss,
-                "history": inverter.history, "measured_kl": 0.0}  # fmt: skip
         if not self._done(**key):
             found = attack_inversion(inverter, states, secret, public, rng=0)
-            self._add({**key, **more, **found.to_dict()})
-        if len(wanted) > 1 and not self._done(**wanted[1]):
-            verified = VerifiedInverter(inverter, bank=public)
-            found = attack_inversion(verified, states, secret, public, baselines=(), rng=0)
-            check = verified.verify(states)
+            self._add({**key, "steps": inverter.steps, "loss": inverter.loss,
+                       "history": inverter.history, "measured_kl": 0.0,
+                       **found.to_dict()})  # fmt: skip
+        if verify:
+            check = VerifiedInverter(inverter, bank=public).verify(states)
             right = (check.tokens == secret.numpy()).all(axis=1)
-            self._add({**wanted[1], "minutes": minutes, "measured_kl": 0.0,
+            self._add({**checked, "measured_kl": 0.0, "queries": len(secret),
                        "verified": int(check.verified.sum()),
                        "verified_right": int((check.verified & right).sum()),
-                       "tried": check.tried, **found.to_dict()})  # fmt: skip
+                       "tried": check.tried,
+                       "recovery": Recovery.of(check.tokens, secret).to_dict()})  # fmt: skip
 
     def _releases(self, length: int) -> None:
         """Releases at the KL of the Euclidean codes, each with an attacker who learnt from it."""
@@ -192,7 +193,7 @@ class Study:
                 CodeChannel(lambda rows, _: plain.assign(rows)), plain.codewords.cpu()
             ),
             "behaviour codes": StateRelease(
-                CodeChannel(lambda rows, told: guarding.assign(rows, told), predicts=True),
+                CodeChannel(lambda rows, told: guarding.assign(rows, behaviours=told), predicts=True),
                 guarding.codewords.cpu(),
             ),
         }

@@ -20,6 +20,7 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
+from tacit.hidden_states.inversions import InversionEvidence
 from tacit.hidden_states.noise.storage import FORMAT as STATES
 from tacit.releases import Form, Release, load
 from tacit.releases.loading import read_release
@@ -37,6 +38,7 @@ READERS: dict[str, Any] = {
     Audit.FORMAT: Audit.from_dict,
     TrainingRelease.FORMAT: TrainingRelease.from_dict,
     AdapterRelease.FORMAT: AdapterRelease.from_dict,
+    InversionEvidence.FORMAT: InversionEvidence.from_dict,
     SpecificationRelease.FORMAT: SpecificationRelease.from_dict,
     EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
 }

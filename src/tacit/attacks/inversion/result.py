@@ -17,6 +17,8 @@ from tacit.models.padding import PADDING
 from tacit.models.texts.prefixes import Tokens, padded_integers
 from tacit.text import percent
 
+# what an inverter guesses of each position, and what a limit on inversion is about
+ANY_TOKEN = "each token of the prompt"
 Right = npt.NDArray[np.bool_]
 
 
@@ -68,6 +70,26 @@ class Recovery:
             exact=_share(whole[np.arange(len(whole)), lengths - 1], level),
         )
 
+    @classmethod
+    def from_dict(cls, content: Any) -> Recovery:
+        """Return what ``to_dict`` described.
+
+        Raises:
+            ValueError: a field is missing or out of range.
+        """
+
+        def listed(name: str) -> tuple[Interval, ...]:
+            if not isinstance(content[name], (list, tuple)) or not content[name]:
+                raise ValueError(f"recovery.{name}: expected a list of intervals")
+            return tuple(_read(name, one) for one in content[name])
+
+        return cls(
+            token_accuracy=_read("token_accuracy", content["token_accuracy"]),
+            by_position=listed("by_position"),
+            suffixes=listed("suffixes"),
+            exact=_read("exact", content["exact"]),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
         return {
@@ -117,17 +139,10 @@ class Inversion:
     def successes(self) -> tuple[tuple[str, Interval, float | None], ...]:
         """Return what is guessed, how often right, and the most that a baseline is right.
 
-        Of the whole prompt and of its last token; None where no baseline was measured.
+        Of the whole prompt, of its last token and of any token; None where no baseline was
+        measured.
         """
-        found, blind = self.recovery, list(self.baselines.values())
-        parts = (
-            ("the whole prompt", found.exact, [held.exact for held in blind]),
-            ("the last token", found.by_position[0], [held.by_position[0] for held in blind]),
-        )
-        return tuple(
-            (task, success, max((one.value for one in priors), default=None))
-            for task, success, priors in parts
-        )
+        return successes(self.recovery, self.baselines)
 
     def describe(self) -> str:
         """Say in a sentence what was measured, with its law."""
@@ -154,6 +169,35 @@ class Inversion:
             "removed": self.removed,
             "seconds": self.seconds,
         }
+
+
+def successes(
+    recovery: Recovery, baselines: Mapping[str, Recovery]
+) -> tuple[tuple[str, Interval, float | None], ...]:
+    """Return what is guessed, how often right, and the most that a baseline is right.
+
+    Args:
+        recovery: what the inverter got right.
+        baselines: what others did, by name.
+    """
+    blind = list(baselines.values())
+    parts = (
+        ("the whole prompt", recovery.exact, [held.exact for held in blind]),
+        ("the last token", recovery.by_position[0], [held.by_position[0] for held in blind]),
+        (ANY_TOKEN, recovery.token_accuracy, [held.token_accuracy for held in blind]),
+    )
+    return tuple(
+        (task, success, max((one.value for one in priors), default=None))
+        for task, success, priors in parts
+    )
+
+
+def _read(name: str, content: Any) -> Interval:
+    found = Interval.from_dict(f"recovery.{name}", content)
+    ends = (found.low, found.value, found.high)
+    if not 0.0 <= ends[0] <= ends[1] <= ends[2] <= 1.0:
+        raise ValueError(f"recovery.{name}: expected shares around their value, got {ends}")
+    return found
 
 
 def matches(guesses: Any, truth: Any) -> tuple[Right, Right]:

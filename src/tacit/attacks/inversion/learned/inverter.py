@@ -220,7 +220,8 @@ def _lesson(
     aside = int(len(tokens) * UNSEEN_SHARE)
     if aside < 2 * size:
         raise ValueError(
-            f"stream: expected at least {int(2 * size / UNSEEN_SHARE):,} tokens, got {len(tokens):,}"
+            f"stream: expected at least {int(2 * size / UNSEEN_SHARE):,} tokens, got "
+            f"{len(tokens):,}"
         )
     model.check_tokens(tokens[: model.context][None], name="stream")
     if int(tokens.min()) < 0 or int(tokens.max()) >= model.vocabulary:

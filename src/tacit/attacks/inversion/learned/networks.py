@@ -122,16 +122,14 @@ class Reader(nn.Module):
         self.last = nn.LayerNorm(shape.width)
         inner = 4 * shape.width
         sizes = [width] + [inner] * TRUNK_LAYERS
-        self.hidden = nn.ModuleList(
-            nn.Linear(*pair) for pair in pairwise(sizes)
-        )
+        self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
         self.spread = nn.Linear(inner, length * shape.width)
 
     def trunk(self, releases: Tensor) -> Tensor:
         """Return features of releases, (n, 4w)."""
-        rows = self.whitening(releases)
+        rows: Tensor = self.whitening(releases)
         for place, layer in enumerate(self.hidden):
-            moved: Tensor = nn.functional.gelu(layer(rows), approximate="tanh")
+            moved = nn.functional.gelu(layer(rows), approximate="tanh")
             rows = moved if place == 0 else rows + moved
         return rows
 

@@ -150,8 +150,7 @@ class VerifiedInverter(Inverter):
             # a state of another batch shape: no coordinate is off by more than its rounding
             return float(width)
         bare = width - channel.covariance.rank
-        within: float = chi2.ppf(self.confidence, channel.covariance.rank)
-        return float(within) + bare
+        return float(chi2.ppf(self.confidence, channel.covariance.rank)) + float(bare)
 
     def _search(self, released: Any, first: int) -> tuple[Tokens, Array]:
         inverter, count = self.inverter, len(released)
