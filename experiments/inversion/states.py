@@ -193,7 +193,9 @@ class Study:
                 CodeChannel(lambda rows, _: plain.assign(rows)), plain.codewords.cpu()
             ),
             "behaviour codes": StateRelease(
-                CodeChannel(lambda rows, told: guarding.assign(rows, behaviours=told), predicts=True),
+                CodeChannel(
+                    lambda rows, told: guarding.assign(rows, behaviours=told), predicts=True
+                ),
                 guarding.codewords.cpu(),
             ),
         }

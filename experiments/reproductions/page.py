@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from adapters_shared import game_page, heads_page, language_page
-from hidden_shared import layers_page, middle_page
+from hidden_shared import inversion_page, layers_page, middle_page
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
 from specifications_shared import specifications_page
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
 OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
-`hidden-layers`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`,
+`hidden-layers`, `inversion`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`,
 `adapters-frozen-features`, `adapters-language`, `specifications-identification`) runs one of these
 and writes `experiments/results/NAME.json`, most of them a figure too;
 `make experiments NAME=reproductions` renders this page from what is there. No number on it is typed
@@ -38,6 +38,7 @@ def text() -> str:
         *pac_page.sections(),
         *middle_page.sections(),
         *layers_page.sections(),
+        *inversion_page.sections(),
         *accuracy_page.sections(),
         *poisoning_page.sections(),
         *game_page.sections(),

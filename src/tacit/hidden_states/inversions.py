@@ -20,7 +20,7 @@ SHARES = "Shares of tokens, suffixes and whole prompts that one attacker with on
 
 
 def inversion_attacks(found: Inversion) -> tuple[Attack, ...]:
-    """Return the attacks on the whole prompt and on its tokens, for the form of a release.
+    """Return the attacks on the whole prompt and on its last token, for the form of a release.
 
     The prior of each is the most that a baseline is right, None where none was measured.
 
@@ -39,11 +39,11 @@ def inversion_attacks(found: Inversion) -> tuple[Attack, ...]:
         ...     known=0, removed=True, seconds=0.1, tokens=rows, truth=rows,
         ... )
         >>> [attack.task for attack in inversion_attacks(found)]
-        ['the whole prompt', 'the last token', 'each token of the prompt']
+        ['the whole prompt', 'the last token']
     """
     if not isinstance(found, Inversion):
         raise ValueError(f"found: expected an Inversion, got {type(found).__name__}")
-    return _attacks(found.attacker, found.recovery, found.baselines, found.queries)
+    return _attacks(found.attacker, found.recovery, found.baselines, found.queries)[:2]
 
 
 @short_repr

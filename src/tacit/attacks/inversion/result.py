@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,10 @@ from tacit._ground.checks import in_interval
 from tacit._ground.frozen import read_only
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.measured import Interval
-from tacit.models.padding import PADDING
-from tacit.models.texts.prefixes import Tokens, padded_integers
 from tacit.text import percent
+
+if TYPE_CHECKING:
+    from tacit.models.texts.prefixes import Tokens
 
 # what an inverter guesses of each position, and what a limit on inversion is about
 ANY_TOKEN = "each token of the prompt"
@@ -139,10 +140,9 @@ class Inversion:
     def successes(self) -> tuple[tuple[str, Interval, float | None], ...]:
         """Return what is guessed, how often right, and the most that a baseline is right.
 
-        Of the whole prompt, of its last token and of any token; None where no baseline was
-        measured.
+        Of the whole prompt and of its last token; None where no baseline was measured.
         """
-        return successes(self.recovery, self.baselines)
+        return successes(self.recovery, self.baselines)[:2]
 
     def describe(self) -> str:
         """Say in a sentence what was measured, with its law."""
@@ -174,7 +174,7 @@ class Inversion:
 def successes(
     recovery: Recovery, baselines: Mapping[str, Recovery]
 ) -> tuple[tuple[str, Interval, float | None], ...]:
-    """Return what is guessed, how often right, and the most that a baseline is right.
+    """Return the same of the whole prompt, of its last token and of each token.
 
     Args:
         recovery: what the inverter got right.
@@ -202,6 +202,10 @@ def _read(name: str, content: Any) -> Interval:
 
 def matches(guesses: Any, truth: Any) -> tuple[Right, Right]:
     """Return which tokens are real and which are right, (n, T), the last token first."""
+    # a stored measurement is read without torch, which prompts need
+    from tacit.models.padding import PADDING
+    from tacit.models.texts.prefixes import padded_integers
+
     named, secret = padded_integers("guesses", guesses), padded_integers("truth", truth)
     if named.shape != secret.shape:
         raise ValueError(f"guesses: expected shape {secret.shape}, got {named.shape}")

@@ -79,7 +79,9 @@ def invert(
     from tacit.report import write_report
     from tacit.report.words import verdict
 
-    limits: dict[str, Any] = {} if minutes is None and steps is None else {"minutes": minutes, "steps": steps}
+    limits: dict[str, Any] = (
+        {} if minutes is None and steps is None else {"minutes": minutes, "steps": steps}
+    )
     result = invert_layer(
         found, layer, secret, public, stream,
         mechanism=mechanism, kl_budget=kl_budget, codewords=codewords, kind=kind, size=size,
