@@ -29,15 +29,15 @@ def trajectories(result: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
     prose = (
         f"Layer {result['layer']} of {result['model']}, {result['prompts']} prompts of "
-        f"{result['length']} tokens that the model never saw, {result['public']:,} public prompts for a "
-        "probe in closed form, and no training. Intervals are of 95%, each alone."
+        f"{result['length']} tokens that the model never saw, {result['public']:,} public "
+        "prompts for a probe in closed form, and no training. Intervals are of 95%, each alone."
     )
     clean = next(row for row in result["rows"] if row["release"] == "clean")
     verdict = (
         "The paper trains a sequence inverter of 57 million parameters that reads 94% of clean "
         "prompts of GPT-2 back as a whole. Without training the decoder reads "
-        f"{clean['recovery']['exact']['value']:.1%} here: **the claim that trajectories give prompts "
-        "away holds, and needs no learning**."
+        f"{clean['recovery']['exact']['value']:.1%} here: **the claim that trajectories give "
+        "prompts away holds, and needs no learning**."
     )
     head = ("release of every position", "KL", "prefixes kept", "whole prompts", "tokens")
     return [filled(prose), "", *table(head, rows), filled(verdict), ""]
@@ -52,8 +52,9 @@ def states(result: dict[str, Any]) -> list[str]:
         for row in result["rows"]
     ]  # fmt: skip
     prose = (
-        f"Layer {result['layer']} of {result['model']}, {result['prompts']} prompts that neither the "
-        "model nor the inverter saw, networks of the size for two cores, minutes of one core. An "
+        f"Layer {result['layer']} of {result['model']}, {result['prompts']} prompts that neither "
+        "the model nor the inverter saw, networks of the size for two cores, minutes of one core. "
+        "An "
         "inverter learns from the release that it attacks unless it says clean-trained. Noise is "
         "scaled to the measured KL of the Euclidean codes."
     )
@@ -66,17 +67,19 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
     clean = [row for row in rows if row["release"] == "clean" and row["length"] == 16]
     best = max(clean, key=_tokens)
     lines = [
-        f"* The paper reads {PUBLISHED} of the tokens of 32 from one clean state of GPT-2 and no prompt "
-        f"as a whole. Here, of {best['length']} tokens of a small model, {_tokens(best):.3f}, most of it "
-        "the last few: **holds in kind**, one state gives its last token away and little of the "
-        "beginning."
+        f"* The paper reads {PUBLISHED} of the tokens of 32 from one clean state of GPT-2 and no "
+        f"prompt as a whole. Here, of {best['length']} tokens of a small model, "
+        f"{_tokens(best):.3f}, the last one in {best['recovery']['by_position'][0]['value']:.3f}, "
+        f"the first in {best['recovery']['by_position'][-1]['value']:.3f}, and "
+        f"{best['recovery']['exact']['value']:.3f} of prompts as a whole: **holds in kind**, one "
+        "state gives its end away and little of its beginning."
     ]
     for row in rows:
         if "verified" in row:
             lines.append(
-                f"* Verified by the model, {_share(row, 'exact')} of prompts of {row['length']} tokens "
-                f"are exact; {row['verified']} are told to be, of which {row['verified_right']} are. "
-                "**The paper's 0% at exact match is of its attacker**, not of the state."
+                f"* Verified by the model, {_share(row, 'exact')} of prompts of {row['length']} "
+                f"tokens are exact; {row['verified']} are told to be, of which "
+                f"{row['verified_right']} are. The paper ran no such attacker."
             )
     pairs = _pairs(rows)
     if pairs:
@@ -86,7 +89,8 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
             f"here by those who did, and by those who learnt from clean states: {said}."
         )
         order = ", ".join(name for name, _, _ in sorted(pairs, key=lambda pair: pair[1]))
-        lines.append(f"* From the least read back to the most, at this KL: {order}.")
+        if len(pairs) > 1:
+            lines.append(f"* From the least read back to the most, at this KL: {order}.")
     return filled("\n".join(lines)).split("\n")
 
 
