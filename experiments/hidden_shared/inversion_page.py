@@ -55,8 +55,7 @@ def states(result: dict[str, Any]) -> list[str]:
         f"Layer {result['layer']} of {result['model']}, {result['prompts']} prompts that neither "
         "the model nor the inverter saw, networks of the size for two cores, minutes of one core. "
         "An "
-        "inverter learns from the release that it attacks unless it says clean-trained. Noise is "
-        "scaled to the measured KL of the Euclidean codes."
+        "inverter learns from the release that it attacks unless it says clean-trained. "
     )
     head = ("T", "release", "inverter", "minutes", "KL", "tokens", "last token", "whole prompts",
             "tokens, another prompt's release")  # fmt: skip
@@ -90,7 +89,9 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
         )
         order = ", ".join(name for name, _, _ in sorted(pairs, key=lambda pair: pair[1]))
         if len(pairs) > 1:
-            lines.append(f"* From the least read back to the most, at this KL: {order}.")
+            lines.append(
+                f"* From the least read back to the most, each at the KL in its row: {order}."
+            )
     return filled("\n".join(lines)).split("\n")
 
 
