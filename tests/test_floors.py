@@ -311,8 +311,9 @@ sys.meta_path.insert(0, Without())
 NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
 ON_MODELS = {
     "attacks": {
-        "Inversion", "Inverter", "Recovery", "SequentialAttack", "TokenProbe",
-        "TrajectoryInverter", "attack_inversion", "known_prefix", "sequential_decoder",
+        "Inverter", "MappedChannel", "SequentialAttack", "StateInverter", "StateRelease",
+        "TokenProbe", "TrajectoryInverter", "Verified", "VerifiedInverter", "attack_inversion",
+        "known_prefix", "sequential_decoder",
     },
     "specifications": {
         "Backbone", "PreparedSpecification", "PublicSubspace", "full_specification",

@@ -110,8 +110,7 @@ def measured(
     channel = CodeChannel(lambda rows, _: book.assign(rows))
     codes = book.assign(torch.from_numpy(clean).float().reshape(-1, model.width))
     held = TokenProbe.fit(model, layer, public, channel=channel)
-    for beam in (1, 4):
-        yield row("codes", codes.reshape(len(clean), LENGTH), channel, held, beam, size=book.size)
+    yield row("codes", codes.reshape(len(clean), LENGTH), channel, held, 1, size=book.size)
 
 
 def _kl(upper: Any, states: torch.Tensor) -> float:

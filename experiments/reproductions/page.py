@@ -6,7 +6,7 @@ from pathlib import Path
 
 from adapters_shared import game_page, heads_page, language_page
 from architectures_shared import regularisers_page, split_page
-from hidden_shared import layers_page, middle_page
+from hidden_shared import inversion_page, layers_page, middle_page
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
 from quotient_shared import quotient_page
@@ -18,6 +18,7 @@ OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
 `hidden-layers`, `quotient`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`,
+`hidden-layers`, `inversion`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`,
 `adapters-frozen-features`, `adapters-language`, `specifications-identification`) runs one of these
 and writes `experiments/results/NAME.json`, most of them a figure too;
 `make experiments NAME=reproductions` renders this page from what is there. No number on it is typed
@@ -48,6 +49,7 @@ def text() -> str:
         *quotient_page.sections(),
         *split_page.sections(),
         *regularisers_page.sections(),
+        *inversion_page.sections(),
         *accuracy_page.sections(),
         *poisoning_page.sections(),
         *game_page.sections(),

@@ -15,6 +15,7 @@ from tacit import __version__
 from tacit.cli import classifier, gate, ledger, show
 from tacit.cli.account import commands as account
 from tacit.cli.adapter import group as adapter
+from tacit.cli.attack import group as attack
 from tacit.cli.console import harmless
 from tacit.cli.dock import group as dock
 from tacit.cli.hidden import audit
@@ -48,6 +49,7 @@ app.command("gate")(gate.gate)
 app.command("show")(show.show)
 app.add_typer(account.app, name="account")
 app.add_typer(adapter.app, name="adapter")
+app.add_typer(attack.app, name="attack")
 app.add_typer(audit.app, name="audit")
 app.add_typer(dock.app, name="dock")
 app.add_typer(hidden.app, name="hidden")

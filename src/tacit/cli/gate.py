@@ -41,6 +41,13 @@ class Thresholds:
             help="Largest measured attack allowed (upper end of its interval), in (0, 1]."
         ),
     ] = None
+    max_inversion: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest share of tokens read back by an inverter (upper end of its interval), "
+            "in (0, 1]."
+        ),
+    ] = None
     min_agreement: Annotated[
         float | None,
         typer.Option(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tacit.attacks.inversion.result import ANY_TOKEN
 from tacit.gate.consistency import consistent_form
 from tacit.gate.judged import Judged, how_known
 from tacit.gate.outcome import GateCheck, GateResult
@@ -29,6 +30,7 @@ def check_release(
     candidates: int | None = None,
     max_information: float | None = None,
     max_attack: float | None = None,
+    max_inversion: float | None = None,
     min_agreement: float | None = None,
     max_kl: float | None = None,
     min_confidence: float = MIN_CONFIDENCE,
@@ -52,6 +54,7 @@ def check_release(
         candidates: N of ``max_success``.
         max_information: nats of information.
         max_attack: largest measured success.
+        max_inversion: largest share of tokens that an inverter read back.
         min_agreement: least agreement.
         max_kl: largest mean KL.
         min_confidence: least confidence of a statistical guarantee that is judged.
@@ -73,6 +76,7 @@ def check_release(
         candidates=candidates,
         max_information=max_information,
         max_attack=max_attack,
+        max_inversion=max_inversion,
         min_agreement=min_agreement,
         max_kl=max_kl,
         min_confidence=min_confidence,
@@ -204,6 +208,25 @@ def _check_attack(judged: Judged, policy: Policy, allowed: float) -> Found:
     return _checked(name, strongest.high, allowed, holds, sentence), None
 
 
+def _check_inversion(judged: Judged, policy: Policy, allowed: float) -> Found:
+    name = "max_inversion"
+    run = [attack for attack in judged.form.attacks if attack.task == ANY_TOKEN]
+    if not run:
+        what = "no inverter was run on this release, so none is shown to stay below"
+        return _failed(name, what, allowed), None
+    if judged.times > 1:
+        what = f"no inverter was run on {policy.releases} releases, so none is shown to stay below"
+        return _failed(name, what, allowed), None
+    strongest = max(run, key=lambda attack: attack.success.high)
+    found = strongest.success.high
+    holds = found <= allowed
+    sentence = (
+        f"{strongest.name}: at most {percent_up(found, 2)} of tokens read back (upper end of its "
+        f"interval) {_sign(holds)} {percent(allowed, 2)}"
+    )
+    return _checked(name, found, allowed, holds, sentence), None
+
+
 def _check_use(name: str) -> Callable[[Judged, Policy, float], Found]:
     def check(judged: Judged, policy: Policy, allowed: float) -> Found:
         del policy
@@ -240,6 +263,7 @@ CHECKS: dict[str, Callable[[Judged, Policy, float], Found]] = {
     "max_success": _check_success,
     "max_information": _check_information,
     "max_attack": _check_attack,
+    "max_inversion": _check_inversion,
     "min_agreement": _check_use("min_agreement"),
     "max_kl": _check_use("max_kl"),
 }

@@ -11,7 +11,7 @@ from typing import Any
 from tacit._ground.checks import as_float, in_interval, integer, positive
 from tacit._ground.files import read_bytes
 
-SHARES = ("max_success", "max_attack", "min_agreement")
+SHARES = ("max_success", "max_attack", "max_inversion", "min_agreement")
 MIN_CONFIDENCE = 0.99
 
 
@@ -27,6 +27,7 @@ class Policy:
             factor; None for the game and the law of the stored bound.
         max_information: largest information allowed, in nats, > 0.
         max_attack: largest measured success allowed, in (0, 1].
+        max_inversion: largest share of tokens that an inverter may read back, in (0, 1].
         min_agreement: least agreement allowed, in (0, 1]; where it was measured.
         max_kl: largest mean KL allowed, in nats, > 0; where it was measured.
         min_confidence: least confidence, in [0, 1), of every statistical guarantee judged.
@@ -42,6 +43,7 @@ class Policy:
     candidates: int | None = None
     max_information: float | None = None
     max_attack: float | None = None
+    max_inversion: float | None = None
     min_agreement: float | None = None
     max_kl: float | None = None
     min_confidence: float = MIN_CONFIDENCE

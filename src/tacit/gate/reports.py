@@ -19,6 +19,7 @@ RULES = {
     "max_success": "The bound on an attacker's success under its law is within its limit.",
     "max_information": "The bound on the information in nats is within its limit.",
     "max_attack": "The strongest attack that was run stays within its limit.",
+    "max_inversion": "The inverters that were run read no larger share of tokens back.",
     "min_agreement": "The release keeps the agreement asked for.",
     "max_kl": "The release changes the prediction within its limit.",
     "min_confidence": "What rests on samples is as sure as asked.",

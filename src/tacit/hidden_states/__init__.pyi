@@ -45,7 +45,10 @@ from .geometry.projections import transplantation as transplantation
 from .geometry.spread import adjacency_differences as adjacency_differences
 from .geometry.utility import Utility as Utility
 from .geometry.utility import measure_utility as measure_utility
+from .inversions import InversionEvidence as InversionEvidence
 from .inversions import inversion_attacks as inversion_attacks
+from .inverting import invert_layer as invert_layer
+from .inverting import state_release as state_release
 from .noise.denoiser import Denoiser as Denoiser
 from .noise.designs import designs_at_budget as designs_at_budget
 from .noise.posterior_behaviour import PosteriorBehaviour as PosteriorBehaviour

@@ -1,9 +1,22 @@
-"""What an inverter reached, as a release lists the attacks on it."""
+"""What an inverter reached, as the evidence that page and gate read."""
 
 from __future__ import annotations
 
-from tacit.attacks.inversion.result import Inversion
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tacit._ground.checks import integer, non_negative
+from tacit._ground.reprs import short_repr
+from tacit.attacks.inversion.result import Inversion, Recovery, successes
+from tacit.documents import Envelope
 from tacit.releases import Attack
+from tacit.releases.form import Form, Release
+
+ENVELOPE = Envelope("tacit.inversion", 1)
+KIND = "hidden-inversion"
+SHARES = "Shares of tokens, suffixes and whole prompts that one attacker with one training read " \
+    "back: a stronger one may read more."  # fmt: skip
 
 
 def inversion_attacks(found: Inversion) -> tuple[Attack, ...]:
@@ -30,7 +43,106 @@ def inversion_attacks(found: Inversion) -> tuple[Attack, ...]:
     """
     if not isinstance(found, Inversion):
         raise ValueError(f"found: expected an Inversion, got {type(found).__name__}")
+    return _attacks(found.attacker, found.recovery, found.baselines, found.queries)[:2]
+
+
+@short_repr
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InversionEvidence(Release):
+    """What an inverter read back from simulated releases of one layer's states.
+
+    It certifies nothing: an attack is evidence of what can be read, never of what cannot.
+
+    Attributes:
+        attacker: the inverter.
+        knows: what it was told besides the releases and their law.
+        mechanism: what was released.
+        model: name of the model.
+        layer: 1 … L.
+        length: T, the most tokens that it reads.
+        recovery: what it got right.
+        baselines: guesses without the release of the prompt, by name.
+        queries: prompts attacked.
+        measured_kl: mean nats that the release moves the prediction by.
+        training: sizes, length and seed of its training.
+        digests: (what, SHA-256) of model and prompts.
+        created: ISO 8601, UTC.
+    """
+
+    attacker: str
+    knows: str
+    mechanism: str
+    model: str
+    layer: int
+    length: int
+    recovery: Recovery
+    baselines: Mapping[str, Recovery]
+    queries: int
+    measured_kl: float
+    training: Mapping[str, Any]
+    digests: tuple[tuple[str, str], ...]
+    created: str
+
+    FORMAT = ENVELOPE.format
+
+    @property
+    def form(self) -> Form:
+        """The evidence as page and gate read it."""
+        return Form(
+            kind=KIND,
+            title=f"{self.mechanism} of layer {self.layer} of {self.model}",
+            secret="the prompt behind a released state",
+            method=self.mechanism,
+            guarantees=(),
+            attacks=_attacks(self.attacker, self.recovery, self.baselines, self.queries),
+            digests=self.digests,
+            notes=(SHARES, *([f"The attacker learnt from {self.knows}."] if self.knows else [])),
+            reproducible=False,
+            created=self.created,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description for strict JSON that ``from_dict`` reads back."""
+        return ENVELOPE.closed(
+            {
+                **vars(self),
+                "recovery": self.recovery.to_dict(),
+                "baselines": {name: held.to_dict() for name, held in self.baselines.items()},
+                "training": dict(self.training),
+                "digests": [list(pair) for pair in self.digests],
+                "form": self.form.to_dict(),
+            }
+        )
+
+    @staticmethod
+    def from_dict(description: Any) -> InversionEvidence:
+        """Return the evidence that ``to_dict`` described.
+
+        Raises:
+            ValueError: not such a description, or a field is missing or out of range.
+        """
+        return ENVELOPE.opened("description", description, _read)
+
+
+def _read(description: Mapping[str, Any]) -> InversionEvidence:
+    beside = ("form", "provenance")
+    fields = {name: value for name, value in description.items() if name not in beside}
+    for name in ("queries", "layer", "length"):
+        fields[name] = integer(name, fields[name], minimum=1)
+    fields["measured_kl"] = non_negative("measured_kl", fields["measured_kl"])
+    fields["recovery"] = Recovery.from_dict(fields["recovery"])
+    fields["baselines"] = {
+        str(name): Recovery.from_dict(held) for name, held in fields["baselines"].items()
+    }
+    fields["digests"] = tuple((str(what), str(value)) for what, value in fields["digests"])
+    fields["training"] = dict(fields["training"])
+    return InversionEvidence(**fields)
+
+
+def _attacks(
+    name: str, recovery: Recovery, baselines: Mapping[str, Recovery], queries: int
+) -> tuple[Attack, ...]:
     return tuple(
-        Attack(name=found.attacker, task=task, success=success, prior=prior, trials=found.queries)
-        for task, success, prior in found.successes()
+        Attack(name=name, task=task, success=success, prior=prior, trials=queries)
+        for task, success, prior in successes(recovery, baselines)
     )

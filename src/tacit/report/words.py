@@ -11,6 +11,8 @@ from tacit.releases.contradiction import refuted
 from tacit.text import beside, percent, percent_up, significant, significant_up
 
 NUMBERS_PER_LINE = 4
+# kind of what was attacked and nothing else
+MEASURED = "hidden-inversion"
 # Measurements of use told in one line.
 USES = 4
 
@@ -33,6 +35,8 @@ def verdict(form: Form) -> Verdict:
     if form.reproducible:
         return Verdict(kind="void", sentence=void_sentence(form.seed), success=1.0)
     if bound is None:
+        if form.kind == MEASURED:
+            return Verdict(kind="none", sentence=_measured_sentence(form), success=1.0)
         said = "; ".join(held.describe() for held in form.guarantees[:1])
         sentence = said or "Nothing is recommended, so nothing is guaranteed."
         return Verdict(kind="bounded" if said else "none", sentence=sentence, success=1.0)
@@ -53,6 +57,16 @@ def verdict(form: Form) -> Verdict:
         f"{percent(bound.prior)}){measured}."
     )
     return Verdict(kind="bounded", sentence=sentence, success=success)
+
+
+def _measured_sentence(form: Form) -> str:
+    """Say what an inverter read back, where that is all that is known."""
+    said = "; ".join(
+        f"{attack.task}: {plus_minus(attack.success)}"
+        + ("" if attack.prior is None else f" (without the release: {percent(attack.prior)})")
+        for attack in form.attacks
+    )
+    return f"Nothing is guaranteed. What an inverter reads back right: {said}."
 
 
 def void_sentence(seed: int | None) -> str:

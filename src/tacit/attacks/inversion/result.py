@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,13 @@ from tacit._ground.checks import in_interval
 from tacit._ground.frozen import read_only
 from tacit.attacks.intervals import mean_interval, proportion_interval
 from tacit.measured import Interval
-from tacit.models.padding import PADDING
-from tacit.models.texts.prefixes import Tokens, padded_integers
 from tacit.text import percent
 
+if TYPE_CHECKING:
+    from tacit.models.texts.prefixes import Tokens
+
+# what an inverter guesses of each position, and what a limit on inversion is about
+ANY_TOKEN = "each token of the prompt"
 Right = npt.NDArray[np.bool_]
 
 
@@ -66,6 +69,26 @@ class Recovery:
             by_position=tuple(_share(right[real[:, at], at], level) for at in places),
             suffixes=tuple(_share(whole[real[:, at], at], level) for at in places),
             exact=_share(whole[np.arange(len(whole)), lengths - 1], level),
+        )
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Recovery:
+        """Return what ``to_dict`` described.
+
+        Raises:
+            ValueError: a field is missing or out of range.
+        """
+
+        def listed(name: str) -> tuple[Interval, ...]:
+            if not isinstance(content[name], (list, tuple)) or not content[name]:
+                raise ValueError(f"recovery.{name}: expected a list of intervals")
+            return tuple(_read(name, one) for one in content[name])
+
+        return cls(
+            token_accuracy=_read("token_accuracy", content["token_accuracy"]),
+            by_position=listed("by_position"),
+            suffixes=listed("suffixes"),
+            exact=_read("exact", content["exact"]),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,15 +142,7 @@ class Inversion:
 
         Of the whole prompt and of its last token; None where no baseline was measured.
         """
-        found, blind = self.recovery, list(self.baselines.values())
-        parts = (
-            ("the whole prompt", found.exact, [held.exact for held in blind]),
-            ("the last token", found.by_position[0], [held.by_position[0] for held in blind]),
-        )
-        return tuple(
-            (task, success, max((one.value for one in priors), default=None))
-            for task, success, priors in parts
-        )
+        return successes(self.recovery, self.baselines)[:2]
 
     def describe(self) -> str:
         """Say in a sentence what was measured, with its law."""
@@ -156,8 +171,41 @@ class Inversion:
         }
 
 
+def successes(
+    recovery: Recovery, baselines: Mapping[str, Recovery]
+) -> tuple[tuple[str, Interval, float | None], ...]:
+    """Return the same of the whole prompt, of its last token and of each token.
+
+    Args:
+        recovery: what the inverter got right.
+        baselines: what others did, by name.
+    """
+    blind = list(baselines.values())
+    parts = (
+        ("the whole prompt", recovery.exact, [held.exact for held in blind]),
+        ("the last token", recovery.by_position[0], [held.by_position[0] for held in blind]),
+        (ANY_TOKEN, recovery.token_accuracy, [held.token_accuracy for held in blind]),
+    )
+    return tuple(
+        (task, success, max((one.value for one in priors), default=None))
+        for task, success, priors in parts
+    )
+
+
+def _read(name: str, content: Any) -> Interval:
+    found = Interval.from_dict(f"recovery.{name}", content)
+    ends = (found.low, found.value, found.high)
+    if not 0.0 <= ends[0] <= ends[1] <= ends[2] <= 1.0:
+        raise ValueError(f"recovery.{name}: expected shares around their value, got {ends}")
+    return found
+
+
 def matches(guesses: Any, truth: Any) -> tuple[Right, Right]:
     """Return which tokens are real and which are right, (n, T), the last token first."""
+    # a stored measurement is read without torch, which prompts need
+    from tacit.models.padding import PADDING
+    from tacit.models.texts.prefixes import padded_integers
+
     named, secret = padded_integers("guesses", guesses), padded_integers("truth", truth)
     if named.shape != secret.shape:
         raise ValueError(f"guesses: expected shape {secret.shape}, got {named.shape}")

@@ -1,0 +1,125 @@
+"""The section on inverters: what was read back of trajectories and of single states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hidden_shared.results import section
+from reproductions.prose import filled, table
+
+STATES, TRAJECTORIES = "inversion-states", "inversion"
+# what the paper's inverter of one state reached on clean states (Table 30)
+PUBLISHED = 0.078
+
+
+def sections() -> list[str]:
+    """Return the lines of both sections."""
+    return [
+        *section(TRAJECTORIES, "Hidden states: prompts read back from trajectories", trajectories),
+        *section(STATES, "Hidden states: prompts read back from one state", states),
+    ]
+
+
+def trajectories(result: dict[str, Any]) -> list[str]:
+    """Return the table of all positions, read without training."""
+    rows = [
+        (_released(row), f"{row.get('measured_kl', 0.0):.2f}" if "kl_budget" in row else "",
+         str(row["beam"]), _share(row, "exact"), _share(row, "token_accuracy"))
+        for row in result["rows"]
+    ]  # fmt: skip
+    prose = (
+        f"Layer {result['layer']} of {result['model']}, {result['prompts']} prompts of "
+        f"{result['length']} tokens that the model never saw, {result['public']:,} public "
+        "prompts for a probe in closed form, and no training. Intervals are of 95%, each alone."
+    )
+    clean = next(row for row in result["rows"] if row["release"] == "clean")
+    verdict = (
+        "The paper trains a sequence inverter of 57 million parameters that reads 94% of clean "
+        "prompts of GPT-2 back as a whole. Without training the decoder reads "
+        f"{clean['recovery']['exact']['value']:.1%} here: **the claim that trajectories give "
+        "prompts away holds, and needs no learning**."
+    )
+    head = ("release of every position", "KL", "prefixes kept", "whole prompts", "tokens")
+    return [filled(prose), "", *table(head, rows), filled(verdict), ""]
+
+
+def states(result: dict[str, Any]) -> list[str]:
+    """Return the table of one state, read by learned inverters."""
+    rows = [
+        (str(row["length"]), row["release"], row["kind"], f"{row['minutes']:g}",
+         f"{row['measured_kl']:.2f}", _share(row, "token_accuracy"),
+         f"{row['recovery']['by_position'][0]['value']:.3f}", _share(row, "exact"), _permuted(row))
+        for row in result["rows"]
+    ]  # fmt: skip
+    prose = (
+        f"Layer {result['layer']} of {result['model']}, {result['prompts']} prompts that neither "
+        "the model nor the inverter saw, networks of the size for two cores, minutes of one core. "
+        "An "
+        "inverter learns from the release that it attacks unless it says clean-trained. "
+    )
+    head = ("T", "release", "inverter", "minutes", "KL", "tokens", "last token", "whole prompts",
+            "tokens, another prompt's release")  # fmt: skip
+    return [filled(prose), "", *table(head, rows), *_verdicts(result["rows"]), ""]
+
+
+def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
+    clean = [row for row in rows if row["release"] == "clean" and row["length"] == 16]
+    best = max(clean, key=_tokens)
+    lines = [
+        f"* The paper reads {PUBLISHED} of the tokens of 32 from one clean state of GPT-2 and no "
+        f"prompt as a whole. Here, of {best['length']} tokens of a small model, "
+        f"{_tokens(best):.3f}, the last one in {best['recovery']['by_position'][0]['value']:.3f}, "
+        f"the first in {best['recovery']['by_position'][-1]['value']:.3f}, and "
+        f"{best['recovery']['exact']['value']:.3f} of prompts as a whole: **holds in kind**, one "
+        "state gives its end away and little of its beginning."
+    ]
+    for row in rows:
+        if "verified" in row:
+            lines.append(
+                f"* Verified by the model, {_share(row, 'exact')} of prompts of {row['length']} "
+                f"tokens are exact; {row['verified']} are told to be, of which "
+                f"{row['verified_right']} are. The paper ran no such attacker."
+            )
+    pairs = _pairs(rows)
+    if pairs:
+        said = "; ".join(f"{name} {aware:.3f} against {plain:.3f}" for name, aware, plain in pairs)
+        lines.append(
+            "* The paper's attackers gain 1.3 to 2 times by learning from the release. Tokens read "
+            f"here by those who did, and by those who learnt from clean states: {said}."
+        )
+        order = ", ".join(name for name, _, _ in sorted(pairs, key=lambda pair: pair[1]))
+        if len(pairs) > 1:
+            lines.append(
+                f"* From the least read back to the most, each at the KL in its row: {order}."
+            )
+    return filled("\n".join(lines)).split("\n")
+
+
+def _pairs(rows: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
+    """Return the better of both attackers on each release: aware, and clean-trained."""
+    found = []
+    for name in dict.fromkeys(row["release"] for row in rows if row["release"] != "clean"):
+        both = {row["kind"]: _tokens(row) for row in rows if row["release"] == name}
+        if len(both) == 2:
+            found.append((name, both["at-once"], both["at-once, clean-trained"]))
+    return found
+
+
+def _tokens(row: dict[str, Any]) -> float:
+    return float(row["recovery"]["token_accuracy"]["value"])
+
+
+def _released(row: dict[str, Any]) -> str:
+    if "kl_budget" in row:
+        return f"{row['release']}, K = {row['kl_budget']:g}"
+    return f"{row['release']}, C = {row['size']:,}" if "size" in row else str(row["release"])
+
+
+def _share(row: dict[str, Any], name: str) -> str:
+    held = row["recovery"][name]
+    return f"{held['value']:.3f} [{held['low']:.3f}, {held['high']:.3f}]"
+
+
+def _permuted(row: dict[str, Any]) -> str:
+    blind = row.get("baselines", {}).get("permuted")
+    return "" if blind is None else f"{blind['token_accuracy']['value']:.3f}"

@@ -1,0 +1,1 @@
+"""Inverters that learn from public prompts to read one released state."""

@@ -1,0 +1,234 @@
+"""A learned inverter of single states, as a value that attacks take."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit._ground.checks import choice, integer
+from tacit._ground.reprs import short_repr
+from tacit.attacks.inversion.inverters import PROMPTS_TOGETHER, Inverter
+from tacit.attacks.inversion.learned.networks import NAMES, AtOnce, Decoder
+from tacit.attacks.inversion.learned.presets import KINDS, Shape, preset
+from tacit.attacks.inversion.learned.released import StateRelease, states_of
+from tacit.attacks.inversion.learned.training import Lesson, in_order, learn
+from tacit.models.language import LanguageModel
+from tacit.models.next_states import as_tokens
+from tacit.models.texts.prefixes import Tokens
+
+UNSEEN_SHARE = 0.02
+RELEASES_TOGETHER = 1024
+
+
+@short_repr
+@dataclass(frozen=True, eq=False)
+class StateInverter(Inverter):
+    """Reads the last T tokens of a prompt from the release of its last state alone.
+
+    Attributes:
+        model: the language model.
+        layer: 1 … L.
+        release: how the states that it attacks are released.
+        network: what was learnt.
+        trained_on: the release that it learnt from: the same for a mechanism-aware attacker.
+        steps: taken in training.
+        loss: of held-out public windows, nats a token.
+        history: (spent, loss) of every evaluation.
+    """
+
+    model: LanguageModel
+    layer: int
+    release: StateRelease
+    network: Decoder | AtOnce
+    trained_on: StateRelease
+    steps: int
+    loss: float
+    history: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def train(
+        cls,
+        model: LanguageModel,
+        layer: int,
+        stream: Any,
+        *,
+        length: int,
+        release: StateRelease | None = None,
+        size: str = "two-cores",
+        kind: str = "right-to-left",
+        shape: Shape | None = None,
+        shortest: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+        **schedule: Any,
+    ) -> StateInverter:
+        """Learn to read prompts from public text: every step draws fresh windows and releases.
+
+        The loss is the mean of ``−ln P(token | release, tokens decoded before)``. A fiftieth of the
+        stream, its end, is set aside for early stopping.
+
+        Args:
+            model: the public model, on the device where all is computed.
+            layer: 1 … L.
+            stream: public tokens, (S,), in which no secret may stand.
+            length: T, tokens to read.
+            release: how states are released, which is applied to every training state; None for
+                states as they are.
+            size: ``"two-cores"`` or ``"gpu"``.
+            kind: ``"right-to-left"``; ``"at-once"``, every position by itself; or ``"forward"``.
+            shape: of the network, in place of the preset's and of the kind.
+            shortest: least tokens of a training window, T unless told.
+            checkpoint: file to go on from, written atomically about once a minute.
+            seed: of the start and the windows; with ``steps`` it fixes the result on one machine.
+            progress: whether a bar is shown; None for when stderr is a terminal.
+            schedule: fields of ``Schedule`` other than the preset's, such as ``minutes``.
+
+        Raises:
+            ValueError: a bad setting, a text too short, or a checkpoint of another training.
+
+        Example:
+            >>> from transformers import GPT2Config, GPT2LMHeadModel
+            >>> from tacit.attacks import Shape
+            >>> sizes = {"vocab_size": 20, "n_embd": 16, "n_layer": 2, "n_head": 2,
+            ...          "n_positions": 8}
+            >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
+            >>> stream = torch.randint(20, (2000,), generator=torch.Generator().manual_seed(0))
+            >>> inverter = StateInverter.train(
+            ...     model, 1, stream, length=2, shape=Shape(layers=1, width=16), steps=2, batch=8,
+            ...     progress=False)
+            >>> inverter.invert(model.states([[7, 3]], 1)).shape
+            (1, 2)
+        """
+        held = StateRelease() if release is None else release
+        if not isinstance(held, StateRelease):
+            raise ValueError(f"release: expected a StateRelease, got {type(held).__name__}")
+        usual, plan = preset(size, kind=kind, **schedule)
+        built = usual if shape is None else shape
+        if not isinstance(built, Shape):
+            raise ValueError(f"shape: expected a Shape, got {type(built).__name__}")
+        lesson = _lesson(model, layer, stream, held, length, shortest, built.kind, seed)
+        network, state = learn(lesson, built, plan, checkpoint, progress)
+        history = tuple((float(spent), float(loss)) for spent, loss in state.history)
+        return cls(
+            model, lesson.layer, held, network, held, state.steps, float(state.best), history
+        )
+
+    def attacking(self, release: StateRelease) -> StateInverter:
+        """Return the same network given releases of another law than it learnt from."""
+        return type(self)(
+            self.model, self.layer, release, self.network, self.trained_on, self.steps, self.loss,
+            self.history,
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Which network, and what it learnt from."""
+        return NAMES[self.network.shape.kind]
+
+    @property
+    def knows(self) -> str:  # type: ignore[override]
+        """What it is told besides the releases and how they were drawn."""
+        return "" if self.trained_on is self.release else "clean states in training, not releases"
+
+    @property
+    def length(self) -> int:
+        """T, tokens that it reads."""
+        return self.network.length
+
+    def count(self, released: Any) -> int:
+        """As ``Inverter``."""
+        return len(self.release.checked(released))
+
+    def select(self, released: Any, rows: Any) -> Any:
+        """As ``Inverter``."""
+        return self.release.checked(released)[rows]
+
+    def invert(self, released: Any) -> Tokens:
+        """As ``Inverter``: the likeliest token at every step."""
+        return self.sample(released)
+
+    def sample(
+        self, released: Any, *, fixed: Any = None, source: torch.Generator | None = None
+    ) -> Tokens:
+        """Return prompts decoded from releases, (n, T): the likeliest tokens, or drawn ones.
+
+        Args:
+            released: of n prompts.
+            fixed: (n, T), tokens that are given, −1 where they are to be decoded.
+            source: of the draws; None takes the likeliest token every step.
+        """
+        rows = self.release.vectors_of(released).to(self.model.device)
+        given = None if fixed is None else as_tokens("fixed", fixed, ndim=2)
+        parts = []
+        for start in range(0, len(rows), RELEASES_TOGETHER):
+            part = slice(start, start + RELEASES_TOGETHER)
+            known = None if given is None else in_order(self.network.shape, given[part])
+            if known is not None:
+                known = known.to(rows.device)
+            found = self.network.decode(rows[part], known, source)
+            parts.append(in_order(self.network.shape, found).cpu())
+        tokens: Tokens = torch.cat(parts).numpy()
+        return tokens
+
+    def emptied(self, released: Any) -> Any:
+        """As ``Inverter``: zeros in the place of the state; codes have none."""
+        return None if self.release.codes else np.zeros_like(self.release.checked(released)[:1])
+
+    def nearest(self, released: Any, bank: Any) -> Tokens:
+        """As ``Inverter``: the largest likelihood under the law of the release."""
+        given = self.release.checked(released)
+        tokens = self.model.check_tokens(bank)
+        best = np.full(len(given), np.inf)
+        found = np.zeros((len(given), tokens.shape[1]), dtype=np.int64)
+        for part in torch.split(tokens, PROMPTS_TOGETHER):
+            totals = self.release.distances(given, self.candidates(part))
+            place = totals.argmin(axis=1)
+            nearer = totals[np.arange(len(best)), place] < best
+            best[nearer] = totals[nearer, place[nearer]]
+            found[nearer] = part.cpu().numpy()[place[nearer]]
+        return found
+
+    def candidates(self, prompts: Tensor) -> Any:
+        """Return what is held of prompts, which decides how likely a release of each is."""
+        channel = self.release.channel
+        states, behaviours = states_of(self.model, self.layer, prompts, channel.predicts)
+        return channel.held(states.double().cpu() if not channel.predicts else states, behaviours)
+
+
+def _lesson(
+    model: LanguageModel,
+    layer: int,
+    stream: Any,
+    release: StateRelease,
+    length: int,
+    shortest: int | None,
+    kind: str,
+    seed: int,
+) -> Lesson:
+    level, size = model.check_layer(layer), integer("length", length, minimum=1)
+    tokens = as_tokens("stream", stream, ndim=1)
+    least = size if shortest is None else integer("shortest", shortest, minimum=1, maximum=size)
+    if choice("kind", kind, KINDS) == "forward" and least < size:
+        raise ValueError("shortest: expected none for the forward decoder, which starts at a token "
+                         f"T from the end, got {least}")  # fmt: skip
+    aside = int(len(tokens) * UNSEEN_SHARE)
+    if aside < 2 * size:
+        raise ValueError(
+            f"stream: expected at least {int(2 * size / UNSEEN_SHARE):,} tokens, got "
+            f"{len(tokens):,}"
+        )
+    model.check_tokens(tokens[: model.context][None], name="stream")
+    if int(tokens.min()) < 0 or int(tokens.max()) >= model.vocabulary:
+        raise ValueError(f"stream: expected tokens from 0 to {model.vocabulary - 1}, got others")
+    if size > model.context:
+        raise ValueError(f"length: expected at most {model.context}, got {size}")
+    return Lesson(
+        model, level, release, tokens[:-aside], tokens[-aside:], size, least,
+        integer("seed", seed, minimum=0),
+    )  # fmt: skip

@@ -1,0 +1,125 @@
+"""``tacit attack invert``: train an inverter of single states, and measure what it reads back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from tacit._ground.checks import choice, integer, positive
+from tacit.cli.console import command_line, line
+from tacit.cli.hidden.inputs import Layer, Source
+from tacit.cli.hidden.prompts import note
+from tacit.cli.options import Force, Json, Report, grouped
+from tacit.cli.output import json_output, new_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tacit.models import LanguageModel
+
+KINDS = ("right-to-left", "at-once", "forward")
+
+
+@grouped
+def invert(
+    layer: Layer,
+    mechanism: Annotated[
+        str,
+        typer.Option(help="What is released: clean, codes, behaviour-codes, or a Gaussian design."),
+    ] = "clean",
+    kl_budget: Annotated[
+        float, typer.Option(help="K = ½ tr(FΣ) that noise may cost, in nats.")
+    ] = 1.0,
+    codewords: Annotated[int, typer.Option(help="C of codes.")] = 1024,
+    kind: Annotated[
+        str, typer.Option(help="right-to-left, at-once (every position by itself) or forward.")
+    ] = "right-to-left",
+    size: Annotated[str, typer.Option(help="Of the network: two-cores or gpu.")] = "two-cores",
+    minutes: Annotated[
+        float | None, typer.Option(help="Of training; as the size says when left out.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Of training, in the place of minutes.")] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Run guesses through the model and keep the best.")
+    ] = False,
+    clean_trained: Annotated[
+        bool,
+        typer.Option("--clean-trained", help="Learn from clean states, not from releases."),
+    ] = False,
+    measured: Annotated[int, typer.Option(help="Prompts attacked.")] = 200,
+    calibration: Annotated[
+        int, typer.Option(help="Public prompts that a release is fitted on.")
+    ] = 5000,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="File of the training, to go on from when interrupted.")
+    ] = None,
+    report: Report = None,
+    json: Json = None,
+    force: Force = False,
+    *,
+    source: Source,
+) -> None:
+    """Train an inverter against one layer's released last state, and measure what it reads back."""
+    output = json_output(json, force, {"--texts": source.texts, "--report": report})
+    page = new_file("--report", report, force)
+    choice("--kind", kind, KINDS)
+    choice("--size", size, ("two-cores", "gpu"))
+    positive("--kl-budget", kl_budget)
+    integer("--codewords", codewords, minimum=2)
+    integer("--measured", measured, minimum=2)
+    integer("--calibration", calibration, minimum=1)
+    if minutes is not None and steps is not None:
+        raise ValueError("--steps: expected this or --minutes, got both")
+    found, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
+    secret, public, stream = _divided(source, found, prefixes.bank, prefixes.calibration)
+    from tacit.hidden_states.inverting import invert_layer
+    from tacit.releases import Provenance
+    from tacit.report import write_report
+    from tacit.report.words import verdict
+
+    limits: dict[str, Any] = (
+        {} if minutes is None and steps is None else {"minutes": minutes, "steps": steps}
+    )
+    result = invert_layer(
+        found, layer, secret, public, stream,
+        mechanism=mechanism, kl_budget=kl_budget, codewords=codewords, kind=kind, size=size,
+        aware=not clean_trained, verify=verify, checkpoint=checkpoint, seed=source.seed, **limits,
+    )  # fmt: skip
+    provenance = Provenance.capture(
+        command_line(), data_name=source.data_name, data_rows=result.queries
+    )
+    output.write({**result.to_dict(), "provenance": provenance.to_dict()})
+    console = output.console
+    console.print(Text(verdict(result.form).sentence, "bold"))
+    line(console, "attacker", f"{result.attacker}, {result.training['steps']:,} steps")
+    line(console, "release", f"{result.form.title}, KL {result.measured_kl:.3g} nats")
+    suffixes = result.recovery.suffixes
+    line(console, "last 2, 4", ", ".join(
+        f"{suffixes[count - 1].value:.1%}" for count in (2, 4) if count <= len(suffixes)
+    ))  # fmt: skip
+    if page is not None:
+        line(console, "report", str(write_report(result, page, provenance)))
+    output.tell()
+
+
+def _divided(
+    source: Source, model: LanguageModel, bank: Tensor, calibration: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return secrets, public prompts, and the public stream, in which no window attacked stands."""
+    from tacit.models import docstring_corpus, read_text, sample_prefixes
+    from tacit.models.texts.corpus import hold_out
+
+    path = source.public_texts
+    own = path is None or source.prompts is not None
+    text = docstring_corpus() if own else read_text(str(path))
+    if source.prompts is not None or source.texts is not None:
+        return bank, calibration, model.stream(text)
+    learned, unseen = hold_out(text)
+    stream = model.stream(learned)
+    shared = {"length": source.length, "rng": source.seed}
+    public = sample_prefixes(stream, count=len(calibration), **shared)
+    note("prompts attacked are cut from text that the inverter does not learn from")
+    secret = sample_prefixes(model.stream(unseen), count=len(bank), exclude=public, **shared)
+    return secret, public, stream

@@ -1,0 +1,176 @@
+"""Train an inverter against one release of a layer's last state, and measure what it reads."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit._ground.checks import choice, integer
+from tacit.attacks.exact.channels import CodeChannel
+from tacit.attacks.inversion.attack import attack_inversion
+from tacit.attacks.inversion.learned.inverter import StateInverter
+from tacit.attacks.inversion.learned.presets import preset
+from tacit.attacks.inversion.learned.released import StateRelease, states_of
+from tacit.attacks.inversion.learned.verification import VerifiedInverter
+from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.hidden_states.geometry.estimation import measure_geometry
+from tacit.hidden_states.inversions import InversionEvidence
+from tacit.hidden_states.noise.designs import designs_at_budget
+from tacit.hidden_states.origin import digest_of, tokens_digest
+from tacit.models.language import LanguageModel
+
+CLEAN, CODES = "clean", ("codes", "behaviour-codes")
+MEASURED_TOGETHER = 64
+
+
+def state_release(
+    model: LanguageModel,
+    layer: int,
+    public: Any,
+    mechanism: str,
+    *,
+    kl_budget: float = 1.0,
+    codewords: int = 1024,
+    decision_cost: float = 0.0,
+    rng: int = 0,
+) -> StateRelease:
+    """Return how a mechanism releases a state, fitted on public prompts.
+
+    Args:
+        model: the language model.
+        layer: 1 … L.
+        public: prompts, (m, T).
+        mechanism: ``"clean"``, ``"codes"``, ``"behaviour-codes"``, or a Gaussian design of
+            ``designs_at_budget``.
+        kl_budget: K = ½ tr(FΣ) that noise may cost, nats.
+        codewords: C.
+        decision_cost: λ of behaviour codes.
+        rng: seed of the fit.
+
+    Raises:
+        ValueError: no such mechanism, or a bad number.
+    """
+    tokens = model.check_tokens(public, name="public")
+    if mechanism == CLEAN:
+        return StateRelease()
+    if mechanism in CODES:
+        guarding = mechanism == CODES[1]
+        states, behaviours = states_of(model, layer, tokens, guarding)
+        size = min(integer("codewords", codewords, minimum=2), len(tokens))
+        more: dict[str, Any] = (
+            {"metric": "behaviour", "behaviours": behaviours, "decision_cost": decision_cost}
+            if guarding
+            else {}
+        )
+        book = Codebook.fit(states, size=size, rng=rng, progress=False, **more)
+        channel = CodeChannel(
+            lambda rows, told: book.assign(rows.float(), behaviours=told if guarding else None),
+            predicts=guarding,
+        )
+        return StateRelease(channel, book.codewords.cpu().double())
+    designs = designs_at_budget(measure_geometry(model, layer, tokens, rng=rng), kl_budget)
+    choice("mechanism", mechanism, (CLEAN, *CODES, *designs))
+    return StateRelease(designs[mechanism].covariance)
+
+
+def invert_layer(
+    model: LanguageModel,
+    layer: int,
+    secret: Any,
+    public: Any,
+    stream: Any,
+    *,
+    mechanism: str = CLEAN,
+    kl_budget: float = 1.0,
+    codewords: int = 1024,
+    kind: str = "right-to-left",
+    size: str = "two-cores",
+    aware: bool = True,
+    verify: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+    **schedule: Any,
+) -> InversionEvidence:
+    """Train an inverter of single states against a release, and measure what it reads back.
+
+    Args:
+        model: the language model.
+        layer: 1 … L.
+        secret: prompts whose states are released, (n, T), padded with −1 on the left; nothing is
+            learnt from them.
+        public: prompts that the mechanism is fitted on and the attacker holds, (m, T).
+        stream: public tokens that the inverter learns from, (S,).
+        mechanism: as for ``state_release``.
+        kl_budget: likewise.
+        codewords: likewise.
+        kind: ``"right-to-left"``, ``"at-once"`` or ``"forward"``.
+        size: ``"two-cores"`` or ``"gpu"``.
+        aware: whether it learns from releases; else from clean states.
+        verify: whether guesses are run through the model and the best is kept.
+        checkpoint: as for ``StateInverter.train``.
+        seed: of prompts, draws and training.
+        progress: whether a bar is shown.
+        schedule: as for ``StateInverter.train``, such as ``minutes`` or ``steps``.
+
+    Raises:
+        ValueError: as ``state_release``, ``StateInverter.train`` and ``attack_inversion``.
+    """
+    tokens = model.check_tokens(secret, name="secret")
+    held = model.check_tokens(public, name="public")
+    preset(size, kind=kind, **schedule)
+    release = state_release(
+        model, layer, held, mechanism, kl_budget=kl_budget, codewords=codewords, rng=seed
+    )
+    shortest = int((tokens >= 0).sum(dim=1).min())
+    inverter = StateInverter.train(
+        model, layer, stream, length=tokens.shape[1], release=release if aware else None,
+        size=size, kind=kind, shortest=None if kind == "forward" else shortest,
+        checkpoint=checkpoint, seed=seed, progress=progress, **schedule,
+    ).attacking(release)  # fmt: skip
+    states, behaviours = states_of(model, layer, tokens, release.channel.predicts)
+    drawn = release.draw(states, behaviours, rng=seed)
+    same = held.shape[1] == tokens.shape[1]
+    names = ("permuted", "zeroed", "majority", *(("nearest",) if same else ()))
+    attacker = VerifiedInverter(inverter, bank=held if same else None) if verify else inverter
+    found = attack_inversion(attacker, drawn, tokens, held, baselines=names, rng=seed)
+    return InversionEvidence(
+        attacker=found.attacker,
+        knows=found.knows,
+        mechanism=mechanism,
+        model=model.name,
+        layer=layer,
+        length=tokens.shape[1],
+        recovery=found.recovery,
+        baselines=found.baselines,
+        queries=found.queries,
+        measured_kl=0.0
+        if mechanism == CLEAN
+        else _kl(model, layer, tokens, release.vectors_of(drawn)),
+        training={"kind": kind, "size": size, "aware": aware, "steps": inverter.steps,
+                  "loss": inverter.loss, "known": found.known, "seed": seed},
+        digests=(
+            ("model", digest_of(model.network.state_dict())),
+            ("layer", str(layer)),
+            ("public prompts", tokens_digest(held)),
+            ("prompts attacked", tokens_digest(tokens)),
+        ),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )  # fmt: skip
+
+
+def _kl(model: LanguageModel, layer: int, prompts: Tensor, read: Tensor) -> float:
+    """Mean KL of the prediction from that after the release, earlier positions clean."""
+    total, rows = 0.0, torch.split(prompts, MEASURED_TOGETHER)
+    for part, given in zip(rows, torch.split(read, MEASURED_TOGETHER), strict=True):
+        upper = model.continuation(part, layer)
+        before, after = (
+            upper.logits(each.to(model.device)).double().log_softmax(-1)
+            for each in (upper.clean_states, given)
+        )
+        total += float((before.exp() * (before - after)).sum())
+    return max(total / len(prompts), 0.0)

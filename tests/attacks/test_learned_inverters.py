@@ -1,0 +1,214 @@
+"""Learned inverters of a model whose state tells its tokens, and of states that tell nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from tacit.attacks import (
+    CodeChannel,
+    MappedChannel,
+    Shape,
+    StateInverter,
+    StateRelease,
+    VerifiedInverter,
+    attack_inversion,
+)
+from tacit.models import LanguageModel
+
+VOCABULARY, LENGTH, WIDTH = 12, 3, 32
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=2, n_positions=8,
+        initializer_range=0.3, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    return LanguageModel(GPT2LMHeadModel(config).eval())
+
+
+@pytest.fixture(scope="module")
+def stream() -> torch.Tensor:
+    return torch.randint(VOCABULARY, (8000,), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def secret() -> torch.Tensor:
+    return torch.randint(VOCABULARY, (40, LENGTH), generator=torch.Generator().manual_seed(2))
+
+
+@pytest.fixture(scope="module")
+def public(stream):
+    return stream[:30].reshape(-1, LENGTH)
+
+
+def trained(model, stream, **given):
+    shape = Shape(kind=given.pop("kind", "right-to-left"), layers=1, width=32, memory=4)
+    options = {"length": LENGTH, "steps": 100, "batch": 64, "shape": shape, "progress": False}
+    return StateInverter.train(model, 1, stream, **{**options, **given})
+
+
+@pytest.fixture(scope="module")
+def inverter(model, stream):
+    return trained(model, stream)
+
+
+def attack(inverter, released, secret, public):
+    return attack_inversion(inverter, released, secret, public, known="report", rng=0)
+
+
+def test_the_last_token_is_read_and_a_shuffled_release_tells_nothing(
+    model, secret, public, inverter
+):
+    found = attack(inverter, model.states(secret, 1).double().numpy(), secret, public)
+    assert found.recovery.by_position[0].value > 0.9
+    chance = 1.0 / VOCABULARY
+    spread = 4.0 * np.sqrt(chance * (1.0 - chance) / len(secret))
+    assert found.baselines["permuted"].by_position[0].value < chance + spread
+    blind = found.baselines["majority"].token_accuracy.value
+    assert found.recovery.token_accuracy.value > blind + spread
+
+
+@pytest.mark.parametrize("kind", ["at-once", "forward"])
+def test_every_kind_beats_what_needs_no_release(model, stream, secret, public, kind):
+    found = trained(model, stream, kind=kind)
+    guessed = attack(found, model.states(secret, 1).double().numpy(), secret, public)
+    blind = max(guessed.baselines[name].token_accuracy.value for name in ("permuted", "majority"))
+    assert guessed.recovery.token_accuracy.value > blind + 4.0 * np.sqrt(0.25 / secret.numel())
+
+
+def test_what_is_given_stays_and_the_rest_is_decoded(inverter, model, secret):
+    fixed = np.full(secret.shape, -1)
+    fixed[:, -1] = 5
+    states = model.states(secret, 1).double().numpy()
+    found = inverter.sample(states, fixed=fixed, source=torch.Generator().manual_seed(0))
+    assert (found[:, -1] == 5).all()
+    assert found.min() >= 0
+
+
+@pytest.mark.parametrize("kind", ["right-to-left", "forward"])
+def test_decoding_with_a_cache_is_what_the_whole_pass_says(model, stream, secret, kind):
+    inverter = trained(model, stream, kind=kind, steps=5)
+    vectors = inverter.release.vectors_of(model.states(secret, 1))
+    decoded = inverter.network.decode(vectors)
+    assert (inverter.network(vectors, decoded).argmax(dim=-1) == decoded).all()
+
+
+def test_a_state_that_says_nothing_leaves_chance(model, stream, secret, public):
+    # noise a thousand times the state
+    release = StateRelease(np.full(WIDTH, 1e6))
+    found = trained(model, stream, release=release, steps=10)
+    guessed = attack(found, release.draw(model.states(secret, 1), rng=3), secret, public)
+    chance = 1.0 / VOCABULARY
+    spread = 4.0 * np.sqrt(chance * (1.0 - chance) / secret.numel())
+    assert abs(guessed.recovery.token_accuracy.value - chance) < spread
+
+
+def test_verification_is_exact_where_every_prompt_can_be_tried(model, secret, inverter):
+    every = torch.cartesian_prod(*[torch.arange(VOCABULARY)] * LENGTH)
+    attacker = VerifiedInverter(inverter, bank=every, samples=8, neighbours=2, rounds=1)
+    found = attacker.verify(model.states(secret, 1).double().numpy())
+    assert found.verified.all()
+    assert (found.tokens == secret.numpy()).all()
+
+
+def test_the_prompts_verified_without_a_bank_are_the_right_ones(model, secret, inverter):
+    attacker = VerifiedInverter(inverter, samples=24, rounds=4)
+    states = model.states(secret, 1).double().numpy()
+    found = attacker.verify(states)
+    right = (found.tokens == secret.numpy()).all(axis=1)
+    assert (right == found.verified).all()
+    assert right.mean() > (inverter.invert(states) == secret.numpy()).all(axis=1).mean()
+    # of a state that no prompt has, none is verified
+    assert not attacker.verify(states + 0.01).verified.any()
+
+
+def test_under_noise_the_truth_is_verified_with_the_confidence_asked(model, inverter):
+    prompts = torch.randint(VOCABULARY, (400, LENGTH), generator=torch.Generator().manual_seed(5))
+    release = StateRelease(np.full(WIDTH, 0.01))
+    drawn = release.draw(model.states(prompts, 1), rng=0)
+    noisy = inverter.attacking(release)
+    attacker = VerifiedInverter(noisy, confidence=0.9)
+    own = release.nearness(drawn, noisy.candidates(prompts)).diagonal()
+    share = (own <= attacker.threshold(drawn)).mean()
+    assert abs(share - 0.9) < 4.0 * np.sqrt(0.9 * 0.1 / len(prompts))
+    assert noisy.knows
+    assert not inverter.knows
+
+
+def test_codes_are_read_by_what_stands_for_them(model, stream, secret):
+    words = model.states(torch.arange(VOCABULARY)[:, None].repeat(1, LENGTH), 1).double()
+    channel = CodeChannel(lambda rows, _: torch.cdist(rows.double(), words).argmin(dim=1))
+    release = StateRelease(channel, words.numpy())
+    attacker = trained(model, stream, release=release, steps=20)
+    codes = release.draw(model.states(secret, 1))
+    found = VerifiedInverter(attacker, samples=16, rounds=3).verify(codes)
+    again = release.draw(model.states(torch.from_numpy(found.tokens), 1))
+    assert ((again == codes) == found.verified).all()
+    assert found.verified.any()
+    assert attacker.emptied(codes) is None
+
+
+def test_a_function_of_the_state_is_released(model, stream, secret):
+    release = StateRelease(MappedChannel(lambda rows: rows[:, :16]))
+    attacker = trained(model, stream, release=release, steps=5)
+    drawn = release.draw(model.states(secret, 1))
+    assert drawn.shape == (40, 16)
+    assert attacker.nearest(drawn, secret).tolist() == secret.tolist()
+
+
+def test_windows_of_several_lengths_are_learnt_from(model, stream, secret):
+    attacker = trained(model, stream, shortest=1, steps=5)
+    assert attacker.invert(model.states(secret[:, 1:], 1).numpy()).shape == (40, LENGTH)
+
+
+def test_an_interrupted_training_goes_on_where_it_stopped(model, stream, tmp_path, monkeypatch):
+    from tacit.attacks.inversion.learned import training
+
+    options = {"steps": 8, "checkpoint": tmp_path / "learned.pt"}
+    whole = trained(model, stream, steps=8)
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    step, taken = training._step, []
+
+    def interrupted(*given):
+        if len(taken) == 5:
+            raise KeyboardInterrupt
+        taken.append(step(*given))
+
+    monkeypatch.setattr(training, "_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trained(model, stream, **options)
+    monkeypatch.setattr(training, "_step", step)
+    resumed = trained(model, stream, **options)
+    assert (resumed.steps, resumed.history) == (8, whole.history)
+    for name, value in whole.network.state_dict().items():
+        assert torch.equal(value, resumed.network.state_dict()[name])
+    with pytest.raises(ValueError, match=r"checkpoint: learned\.pt is of another"):
+        trained(model, stream, steps=9, checkpoint=tmp_path / "learned.pt")
+    (tmp_path / "other.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match="checkpoint: expected one that a training"):
+        trained(model, stream, steps=8, checkpoint=tmp_path / "other.pt")
+
+
+def test_bad_settings_are_named(model, stream, inverter):
+    for given, words in [
+        ({"kind": "sideways"}, "kind"),
+        ({"length": 9}, "length: expected at most 8, got 9"),
+        ({"minutes": 1.0}, "steps: expected either steps or minutes"),
+        ({"kind": "forward", "shortest": 1}, "shortest"),
+        ({"release": 3}, "release: expected a StateRelease"),
+        ({"depth": 3}, "depth: expected a field of a schedule"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            trained(model, stream, **given)
+    with pytest.raises(ValueError, match="stream: expected at least 300 tokens"):
+        trained(model, stream[:100])
+    with pytest.raises(ValueError, match="vectors: expected them with codes"):
+        StateRelease(CodeChannel(lambda rows, _: rows))
+    with pytest.raises(ValueError, match="bank: expected prompts of 3 tokens"):
+        VerifiedInverter(inverter, bank=[[1, 2]])

@@ -1,0 +1,80 @@
+"""``tacit attack invert``: evidence with a page and a gate, on a small random model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("tokenizers")
+
+from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
+from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    return in_process(capsys)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    folder = tmp_path_factory.mktemp("given")
+    write_model(folder / "model", seed=0)
+    write_texts(folder / "text.txt", seed=1)
+    write_texts(folder / "public.txt", seed=2)
+    return (
+        "attack", "invert", "--layer", "1", "--steps", "2", "--measured", "20",
+        "--calibration", "200", "--model", str(folder / "model"),
+        "--texts", str(folder / "text.txt"), "--public-texts", str(folder / "public.txt"), *CUT,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", ["clean", "isotropic", "behaviour-codes"])
+def test_the_evidence_has_a_page_and_passes_or_fails_the_gate(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path, mechanism: str
+) -> None:
+    path, page = tmp_path / "inverted.json", tmp_path / "inverted.html"
+    done = tacit(*given, "--mechanism", mechanism, "--codewords", "8", "--json", path,
+                 "--report", page)  # fmt: skip
+    assert done.code == 0, done.err
+    content = json.loads(path.read_text("utf-8"))
+    share = content["recovery"]["token_accuracy"]
+    assert 0.0 <= share["value"] <= 1.0
+    assert (content["measured_kl"] == 0.0) == (mechanism == "clean")
+    assert "Nothing is guaranteed" in page.read_text("utf-8")
+    assert tacit("gate", path, "--max-inversion", "1").code == 0
+    assert tacit("gate", path, "--max-inversion", str(0.99 * share["high"])).code == 1
+    assert tacit("show", path).code == 0
+    content["recovery"]["token_accuracy"]["high"] = share["value"]
+    path.write_text(json.dumps(content), "utf-8")
+    refused(tacit("gate", path, "--max-inversion", "1"), "release")
+
+
+def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
+    from tacit import check_release
+    from tacit.releases import Form
+
+    form = Form(kind="x", title="t", secret="s", method="m", guarantees=(), created="now",
+                reproducible=False)  # fmt: skip
+    result = check_release(form, max_inversion=0.5)
+    assert not result.passed
+    assert "no inverter was run" in result.checks[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--kind", "sideways"), "--kind"),
+        (("--mechanism", "loud"), "mechanism"),
+        (("--minutes", "1"), "--steps: expected this or --minutes"),
+        (("--measured", "1"), "--measured"),
+    ],
+)
+def test_bad_flags_are_refused(
+    tacit: Tacit, given: tuple[str, ...], flags: tuple[str, ...], words: str
+) -> None:
+    refused(tacit(*given, *flags), words)
