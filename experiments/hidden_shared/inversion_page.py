@@ -84,8 +84,9 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
     if pairs:
         said = "; ".join(f"{name} {aware:.3f} against {plain:.3f}" for name, aware, plain in pairs)
         lines.append(
-            "* The paper's attackers gain 1.3 to 2 times by learning from the release. Tokens read "
-            f"here by those who did, and by those who learnt from clean states: {said}."
+            "* The paper's attackers gain 1.3 to 2 times on noisy states by learning from the "
+            "release; only codes were tried here. Tokens read by those who learnt from the "
+            f"release, and by those who learnt from clean states: {said}."
         )
         order = ", ".join(name for name, _, _ in sorted(pairs, key=lambda pair: pair[1]))
         if len(pairs) > 1:

@@ -366,7 +366,10 @@ class TestAttack:
         exact, last = inversion_attacks(found)
         assert exact.success == found.recovery.exact
         assert last.success == found.recovery.by_position[0]
-        assert last.prior == max(one.by_position[0].value for one in found.baselines.values())
+        # the nearest public prompt was found by the release: it is no guess without it
+        blind = [one for name, one in found.baselines.items() if name != "nearest"]
+        assert last.prior == max(one.by_position[0].value for one in blind)
+        assert found.baselines["nearest"].by_position[0].value > last.prior
         with pytest.raises(ValueError, match=r"^found"):
             inversion_attacks(3)
 

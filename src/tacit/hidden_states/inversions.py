@@ -61,7 +61,7 @@ class InversionEvidence(Release):
         layer: 1 … L.
         length: T, the most tokens that it reads.
         recovery: what it got right.
-        baselines: guesses without the release of the prompt, by name.
+        baselines: other guesses, by name: all but ``"nearest"`` without the release of the prompt.
         queries: prompts attacked.
         measured_kl: mean nats that the release moves the prediction by.
         training: sizes, length and seed of its training.

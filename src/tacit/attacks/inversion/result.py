@@ -178,9 +178,10 @@ def successes(
 
     Args:
         recovery: what the inverter got right.
-        baselines: what others did, by name.
+        baselines: what others did, by name; the nearest public prompt was found by the release, and
+            is no guess without it.
     """
-    blind = list(baselines.values())
+    blind = [held for name, held in baselines.items() if name != "nearest"]
     parts = (
         ("the whole prompt", recovery.exact, [held.exact for held in blind]),
         ("the last token", recovery.by_position[0], [held.by_position[0] for held in blind]),

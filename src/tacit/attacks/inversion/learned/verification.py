@@ -29,7 +29,9 @@ class Verified:
     Attributes:
         tokens: (n, T).
         distances: ``−2 ln P(release | prompt)`` up to a constant, (n,): squared Mahalanobis under
-            noise; in units of the rounding of states where there is none; 0 for the same code.
+            noise; in units of the rounding of states where there is none; of codes that are
+            certain, 0 for the same code, while of randomised reports the threshold is a rule of
+            thumb.
         verified: whether the distance is below the threshold, (n,).
         threshold: of the distance.
         tried: prompts run through the model for each release, at most.
