@@ -344,6 +344,10 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
         (["--rank", "0"], "rank"),
         (["--batch", "900"], "batch"),
         (["--clipping", "some"], "clipping"),
+        (["--method", "dp-sgd", "--rank", "4"], "--rank: expected none beside --method dp-sgd"),
+        (["--method", "lora-fa", "--epsilon", "4"], "--epsilon: expected none"),
+        (["--method", "lora-fa", "--clip", "2"], "--clip: expected none"),
+        (["--method", "lora-fa", "--clipping", "joint"], "--clipping: expected none"),
     ],
 )
 def test_a_wrong_flag_is_one_sentence(change, part, folder, text, tacit, tmp_path):

@@ -28,6 +28,7 @@ MODEL = typer.Argument(
     show_default=False,
 )
 LENGTH, LARGEST_BATCH = 64, 128
+RANK, CLIP, EPSILON = 16, 1.0, 8.0
 # Held-out records that are measured, at most.
 MEASURED = 500
 
@@ -43,14 +44,20 @@ class AdapterFlags(Telling):
             "(noise on W), or lora-fa (no noise, no guarantee)."
         ),
     ] = "dp-lora-fa"
-    rank: Annotated[int, typer.Option(help="Rank of the adapter.")] = 16
+    rank: Annotated[
+        int | None, typer.Option(help="Rank of the adapter, 16 when left out; dp-sgd has none.")
+    ] = None
     clip: Annotated[
-        float, typer.Option(help="Largest norm of a record's gradient, over all layers.")
-    ] = 1.0
+        float | None,
+        typer.Option(help="Largest norm of a record's gradient, over all layers; 1."),
+    ] = None
     clipping: Annotated[
-        str, typer.Option(help="joint: one factor for all layers; layers: each by itself.")
-    ] = "joint"
-    epsilon: Annotated[float, typer.Option(help="ε of the whole run, with --delta.")] = 8.0
+        str | None,
+        typer.Option(help="joint (the default): one factor for all layers; layers: each its own."),
+    ] = None
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε of the whole run, with --delta; 8 when left out.")
+    ] = None
     delta: Annotated[float, typer.Option(help="δ, with --epsilon.")] = 1e-5
     steps: Annotated[int, typer.Option(help="Steps.")] = 60
     batch: Annotated[
@@ -92,20 +99,36 @@ class AdapterFlags(Telling):
         name = choice(
             "--method", self.method, ("dp-lora-fa", "noisy-projection", "dp-sgd", "lora-fa")
         )
-        clipped: dict[str, Any] = {"clip": self.clip, "clipping": self.clipping}
+        self._check_read(name)
+        rank = RANK if self.rank is None else self.rank
+        if name == "lora-fa":
+            return LoRAFA(rank=rank)
+        clipped: dict[str, Any] = {
+            "clip": CLIP if self.clip is None else self.clip,
+            "clipping": self.clipping or "joint",
+        }
         if name == "dp-sgd":
             return DPSGD(**clipped)
-        if name == "lora-fa":
-            return LoRAFA(rank=self.rank)
         kind: Any = DPLoRAFA if name == "dp-lora-fa" else NoisyProjection
-        made: Method = kind(rank=self.rank, **clipped)
+        made: Method = kind(rank=rank, **clipped)
         return made
+
+    def _check_read(self, name: str) -> None:
+        """Refuse a flag that the method would not read."""
+        unread: dict[str, dict[str, Any]] = {
+            "dp-sgd": {"--rank": self.rank},
+            "lora-fa": {"--clip": self.clip, "--clipping": self.clipping,
+                        "--epsilon": self.epsilon},
+        }  # fmt: skip
+        for flag, given in unread.get(name, {}).items():
+            if given is not None:
+                raise ValueError(f"{flag}: expected none beside --method {name}, got {given}")
 
     def settings(self, count: int) -> dict[str, Any]:
         """Return what `prepare_adapter` takes, for so many records."""
         private = self.method != "lora-fa"
         return {
-            "epsilon": self.epsilon if private else math.inf,
+            "epsilon": (EPSILON if self.epsilon is None else self.epsilon) if private else math.inf,
             "delta": self.delta,
             "steps": self.steps,
             "batch": min(max(1, count // 8), LARGEST_BATCH) if self.batch is None else self.batch,
