@@ -133,7 +133,7 @@ def test_under_noise_the_truth_is_verified_with_the_confidence_asked(model, inve
     release = StateRelease(np.full(WIDTH, 0.01))
     drawn = release.draw(model.states(prompts, 1), rng=0)
     noisy = inverter.attacking(release)
-    attacker = VerifiedInverter(noisy, confidence=0.9)
+    attacker = VerifiedInverter(noisy, passing=0.9)
     own = release.nearness(drawn, noisy.candidates(prompts)).diagonal()
     share = (own <= attacker.threshold(drawn)).mean()
     assert abs(share - 0.9) < 4.0 * np.sqrt(0.9 * 0.1 / len(prompts))
@@ -148,7 +148,7 @@ def test_codes_are_read_by_what_stands_for_them(model, stream, secret):
     attacker = trained(model, stream, release=release, steps=20)
     codes = release.draw(model.states(secret, 1))
     found = VerifiedInverter(attacker, samples=16, rounds=3).verify(codes)
-    again = release.draw(model.states(torch.from_numpy(found.tokens), 1))
+    again = release.draw(model.states(torch.tensor(found.tokens), 1))
     assert ((again == codes) == found.verified).all()
     assert found.verified.any()
     assert attacker.emptied(codes) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -57,11 +58,14 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
 
     if not READING.match(sql):
         raise _nothing()
+    opened = contextlib.ExitStack()
     try:
-        engine = sqlalchemy.create_engine(url)
-        connection = _read_only(engine).execution_options(stream_results=True)
-        result = connection.exec_driver_sql(sql)
+        # no pool: what is closed is closed at once
+        engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+        connection = opened.enter_context(_read_only(engine))
+        result = connection.execution_options(stream_results=True).exec_driver_sql(sql)
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+        opened.close()
         raise _failed(error, show_values) from None
     if not result.returns_rows:
         connection.close()
@@ -75,7 +79,6 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
                     yield [as_column(list(cells)) for cells in zip(*rows, strict=True)]
             except sqlalchemy.exc.SQLAlchemyError as error:
                 raise _failed(error, show_values) from None
-        engine.dispose()
 
     return TypedTable(list(result.keys()), batches())
 
@@ -87,13 +90,15 @@ def _read_only(engine: Any) -> Any:
         named = file and not file.startswith("file:") and file != ":memory:"
         if named and not Path(file).is_file():
             raise ValueError(f"database: no such file: {file}")
-        connection = engine.connect()
-        connection.exec_driver_sql("PRAGMA query_only = ON")
-        return connection
-    options = {"postgresql_readonly": True} if kind == "postgresql" else {}
-    connection = engine.connect().execution_options(**options)
+    statement = {"sqlite": "PRAGMA query_only = ON"}.get(kind)
     if kind in ("mysql", "mariadb"):
-        connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
+        statement = "SET SESSION TRANSACTION READ ONLY"
+    options = {"postgresql_readonly": True} if kind == "postgresql" else {}
+    with contextlib.ExitStack() as opened:
+        connection = opened.enter_context(engine.connect()).execution_options(**options)
+        if statement is not None:
+            connection.exec_driver_sql(statement)
+        opened.pop_all()
     return connection
 
 

@@ -11,6 +11,7 @@ import torch
 from scipy.stats import chi2
 
 from tacit._ground.checks import Array, in_interval, integer
+from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.attacks.exact.channels import CodeChannel, GaussianChannel
 from tacit.attacks.inversion.inverters import Inverter
@@ -22,6 +23,8 @@ PROMPTS_TOGETHER = 128
 PARENTS = 4
 
 
+@short_repr
+@read_only
 @dataclass(frozen=True, eq=False)
 class Verified:
     """Prompts that explain releases best of all that were tried.
@@ -56,7 +59,7 @@ class VerifiedInverter(Inverter):
     ``verified`` says that a prompt explains its release. Of clean states it is exact: no coordinate
     is off by more than rounding, ``‖y − h‖² ≤ d τ`` with ``√τ = 2⁻¹⁸ max |h|``, and two prompts
     that share a state so closely cannot be told apart by anybody. Under noise it is necessary and
-    not sufficient: the truth is within the χ²_d quantile with the confidence given, and so is any
+    not sufficient: the truth is within the χ²_d quantile with chance ``passing``, and so is any
     prompt whose state is close to it. The same holds of codes, where it says that the code is the
     same.
 
@@ -66,7 +69,7 @@ class VerifiedInverter(Inverter):
         samples: draws.
         neighbours: prompts of the bank.
         rounds: of crossing.
-        confidence: of the χ² quantile, in (0, 1).
+        passing: chance that the truth passes under noise, of the χ² quantile, in (0, 1).
         seed: of the draws.
 
     Raises:
@@ -78,7 +81,7 @@ class VerifiedInverter(Inverter):
     samples: int = 48
     neighbours: int = 8
     rounds: int = 6
-    confidence: float = 0.999
+    passing: float = 0.999
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -88,7 +91,7 @@ class VerifiedInverter(Inverter):
         integer("samples", self.samples, minimum=1)
         integer("neighbours", self.neighbours, minimum=0)
         integer("rounds", self.rounds, minimum=0)
-        in_interval("confidence", self.confidence, 0.0, 1.0, open_low=True, open_high=True)
+        in_interval("passing", self.passing, 0.0, 1.0, open_low=True, open_high=True)
         if self.bank is not None:
             bank = as_tokens("bank", self.bank, ndim=2)
             if bank.shape[1] != self.inverter.length or not len(bank):
@@ -152,7 +155,7 @@ class VerifiedInverter(Inverter):
             # a state of another batch shape: no coordinate is off by more than its rounding
             return float(width)
         bare = width - channel.covariance.rank
-        return float(chi2.ppf(self.confidence, channel.covariance.rank)) + float(bare)
+        return float(chi2.ppf(self.passing, channel.covariance.rank)) + float(bare)
 
     def _search(self, released: Any, first: int) -> tuple[Tokens, Array]:
         inverter, count = self.inverter, len(released)
