@@ -124,6 +124,15 @@ def read_docstring(*event: Any) -> None:
         lines[number] = "``".join(parts)
 
 
+def is_of_another_library(*event: Any) -> bool | None:
+    """Leave out what a class inherits from another library, whose pages describe it."""
+    held = event[3]
+    held = getattr(held, "fget", getattr(held, "__func__", held))
+    module = getattr(held, "__module__", None)
+    outside = isinstance(module, str) and module.split(".")[0] in ("transformers", "torch")
+    return True if outside else None
+
+
 def every_name_is_there(app: Any, error: Exception | None) -> None:
     """Refuse a reference that lacks a public name."""
     if error is None:
@@ -142,4 +151,5 @@ def every_name_is_there(app: Any, error: Exception | None) -> None:
 def setup(app: Any) -> None:
     """Connect the handlers."""
     app.connect("autodoc-process-docstring", read_docstring)
+    app.connect("autodoc-skip-member", is_of_another_library)
     app.connect("build-finished", every_name_is_there)
