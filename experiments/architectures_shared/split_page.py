@@ -275,9 +275,13 @@ def inside(groups: dict[str, Any]) -> tuple[str, str, str, str] | None:
     if len(best) < 2:
         return None
     least = min(best, key=lambda name: best[name])
+    # few budgets, no interval, and no point of each model at the same attack
+    near = [NAMES[name] for name in best if best[name] < best[least] + 0.1]
     return (
         "It enters the middle (agreement ≥ .5 at an attack ≤ .5) where GPTs do not (Sec. 8)",
         "G_Mah > 10 suggests it",
         "at an attack ≤ .5, " + "; ".join(told),
-        f"by NLL {NAMES[least]} is best",
+        f"least NLL on this grid of few budgets: {' and '.join(near)}, too near to tell apart"
+        if len(near) > 1
+        else f"least NLL on this grid of few budgets: {near[0]}",
     )
