@@ -16,6 +16,7 @@ from tacit.attacks import (
     VerifiedInverter,
     attack_inversion,
 )
+from tacit.attacks.inversion.learned.substitution import substitutes
 from tacit.models import LanguageModel
 
 VOCABULARY, LENGTH, WIDTH = 12, 3, 32
@@ -126,6 +127,43 @@ def test_the_prompts_verified_without_a_bank_are_the_right_ones(model, secret, i
     assert right.mean() > (inverter.invert(states) == secret.numpy()).all(axis=1).mean()
     # of a state that no prompt has, none is verified
     assert not attacker.verify(states + 0.01).verified.any()
+
+
+def test_changing_tokens_one_by_one_finds_what_an_untrained_network_misses(model, stream, secret):
+    untrained = trained(model, stream, steps=1)
+    states = model.states(secret, 1).double().numpy()
+    usual = {"samples": 1, "rounds": 0, "substitutes": VOCABULARY}
+    before = VerifiedInverter(untrained, sweeps=0, **usual).verify(states)
+    after = VerifiedInverter(untrained, sweeps=4, **usual).verify(states)
+    assert (after.distances <= before.distances).all()
+    assert before.verified.mean() < 0.2 < 0.6 < after.verified.mean()
+    np.testing.assert_array_equal(after.tokens[after.verified], secret.numpy()[after.verified])
+    kept = before.verified
+    np.testing.assert_array_equal(after.tokens[kept], before.tokens[kept])
+
+
+def test_one_wrong_token_is_set_right_in_one_sweep(model, inverter, secret):
+    states = model.states(secret, 1).double().numpy()
+    wrong = secret.numpy().copy()
+    place = np.arange(len(wrong)) % LENGTH
+    rows = np.arange(len(wrong))
+    wrong[rows, place] = (wrong[rows, place] + 1) % VOCABULARY
+    tried = substitutes(inverter, states, wrong, VOCABULARY)
+    assert tried.shape == (len(wrong), LENGTH, VOCABULARY)
+    assert (np.sort(tried, axis=2) == np.arange(VOCABULARY)).all()
+    # half of the vocabulary, chosen by the gradient and the network, holds the truth mostly
+    half = substitutes(inverter, states, wrong, VOCABULARY // 2)
+    truth = secret.numpy()[rows, place][:, None]
+    assert (half[rows, place] == truth).any(axis=1).mean() > 0.8
+
+
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_short_prompts_are_changed_too(model, stream, tokens):
+    reader = trained(model, stream, length=tokens, steps=1)
+    prompts = torch.arange(VOCABULARY)[:, None].expand(-1, tokens)
+    states = model.states(prompts, 1).double().numpy()
+    found = VerifiedInverter(reader, samples=1, rounds=0, substitutes=100).verify(states)
+    assert found.verified.mean() > (0.99 if tokens == 1 else 0.5)
 
 
 def test_under_noise_the_truth_is_verified_with_the_confidence_asked(model, inverter):

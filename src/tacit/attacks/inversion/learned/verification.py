@@ -16,11 +16,14 @@ from tacit._ground.reprs import short_repr
 from tacit.attacks.exact.channels import CodeChannel, GaussianChannel
 from tacit.attacks.inversion.inverters import Inverter
 from tacit.attacks.inversion.learned.inverter import StateInverter
+from tacit.attacks.inversion.learned.substitution import ROWS_TOGETHER, substitutes
 from tacit.models.next_states import as_tokens
 from tacit.models.texts.prefixes import Tokens
 
 PROMPTS_TOGETHER = 128
 PARENTS = 4
+# most single changes that are also tried together
+TOGETHER = 5
 
 
 @short_repr
@@ -53,8 +56,10 @@ class VerifiedInverter(Inverter):
     """Draws guesses from a learned inverter, runs them through the model, and crosses the best.
 
     Candidates are the likeliest decoding, ``samples`` draws and the nearest prompts of a bank. In
-    each round the best few are kept, cut and joined at a random place, and decoded anew from one;
-    the prompt whose release is likeliest wins.
+    each round the best few are kept, cut and joined at a random place, and decoded anew from one.
+    The best is then changed token by token, while a change makes the release likelier and it is not
+    verified: what is tried in each place follows the gradient of the distance by the embedded
+    tokens and the network. The prompt whose release is likeliest wins.
 
     ``verified`` says that a prompt explains its release. Of clean states it is exact: no coordinate
     is off by more than rounding, ``‖y − h‖² ≤ d τ`` with ``√τ = 2⁻¹⁸ max |h|``, and two prompts
@@ -69,6 +74,8 @@ class VerifiedInverter(Inverter):
         samples: draws.
         neighbours: prompts of the bank.
         rounds: of crossing.
+        sweeps: of changes of one token, 0 for none.
+        substitutes: tokens tried in each place of the prompt in a sweep.
         passing: chance that the truth passes under noise, of the χ² quantile, in (0, 1).
         seed: of the draws.
 
@@ -81,6 +88,8 @@ class VerifiedInverter(Inverter):
     samples: int = 48
     neighbours: int = 8
     rounds: int = 6
+    sweeps: int = 4
+    substitutes: int = 32
     passing: float = 0.999
     seed: int = 0
 
@@ -91,6 +100,8 @@ class VerifiedInverter(Inverter):
         integer("samples", self.samples, minimum=1)
         integer("neighbours", self.neighbours, minimum=0)
         integer("rounds", self.rounds, minimum=0)
+        integer("sweeps", self.sweeps, minimum=0)
+        integer("substitutes", self.substitutes, minimum=1)
         in_interval("passing", self.passing, 0.0, 1.0, open_low=True, open_high=True)
         if self.bank is not None:
             bank = as_tokens("bank", self.bank, ndim=2)
@@ -141,7 +152,9 @@ class VerifiedInverter(Inverter):
         tokens = np.concatenate([part[0] for part in parts])
         distances = np.concatenate([part[1] for part in parts])
         threshold = self.threshold(given)
+        each = tokens.shape[1] * self.substitutes + TOGETHER
         tried = 1 + self.samples + self.neighbours + self.rounds * self.samples
+        tried += self.sweeps * each
         return Verified(tokens, distances, distances <= threshold, threshold, tried)
 
     def threshold(self, released: Any) -> float:
@@ -174,7 +187,44 @@ class VerifiedInverter(Inverter):
             tokens = np.concatenate([tokens, children], axis=1)
             distances = np.concatenate([distances, self._distances(released, children)], axis=1)
         tokens, distances = _best(tokens, distances, 1)
-        return tokens[:, 0], distances[:, 0]
+        return self._swept(released, tokens[:, 0], distances[:, 0])
+
+    def _swept(self, released: Any, tokens: Tokens, distances: Array) -> tuple[Tokens, Array]:
+        """Change tokens while that brings a prompt nearer and it does not explain its release."""
+        threshold = self.threshold(released)
+        going = np.flatnonzero(distances > threshold)
+        for _ in range(self.sweeps):
+            better = []
+            for start in range(0, len(going), ROWS_TOGETHER):
+                rows = going[start : start + ROWS_TOGETHER]
+                found, nearest = self._changes(released[rows], tokens[rows], distances[rows])
+                better.append(rows[nearest < distances[rows]])
+                tokens[rows], distances[rows] = found, np.minimum(nearest, distances[rows])
+            going = np.concatenate(better) if better else going
+            going = going[distances[going] > threshold]
+        return tokens, distances
+
+    def _changes(self, released: Any, tokens: Tokens, distances: Array) -> tuple[Tokens, Array]:
+        """Return each prompt with its best change, or several at once, or as it is."""
+        count, length = tokens.shape
+        rows, places = np.arange(count), np.arange(length)
+        tried = substitutes(self.inverter, released, tokens, self.substitutes)
+        changed = np.tile(tokens[:, None, None], (1, length, tried.shape[2], 1))
+        changed[:, places, :, places] = tried.transpose(1, 0, 2)
+        singles = changed.reshape(count, -1, length)
+        reached = self._distances(released, singles).reshape(count, length, -1)
+        best = np.take_along_axis(tried, reached.argmin(axis=2)[..., None], axis=2)[..., 0]
+        # the place where a change gains most, then the first two at once, the first three, …
+        order = np.argsort(reached.min(axis=2), axis=1)[:, :TOGETHER]
+        joint = np.repeat(tokens[:, None], order.shape[1], axis=1)
+        for step, place in enumerate(order.T):
+            joint[rows, step:, place] = best[rows, place][:, None]
+        several = self._distances(released, joint)
+        candidates = np.concatenate([tokens[:, None], singles, joint], axis=1)
+        totals = [distances[:, None], reached.reshape(count, -1), several]
+        nearest = np.concatenate(totals, axis=1)
+        chosen = nearest.argmin(axis=1)
+        return candidates[rows, chosen], nearest[rows, chosen]
 
     def _neighbours(self, released: Any) -> Tokens:
         """Return the nearest prompts of the bank, (n, k, T)."""
