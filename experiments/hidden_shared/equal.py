@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -83,3 +83,12 @@ def gain(
     base = crossing(reference, attack, attacker, along=along)
     own = crossing(rows, attack, attacker, along=along)
     return None if base is None or own is None else base / own
+
+
+def scaled_to(measured: Callable[[float], float], level: float) -> float:
+    """Return the scale of Σ at which the measured KL is a level, by bisection of its logarithm."""
+    low, high = -7.0, 5.0
+    for _ in range(14):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if measured(math.exp(middle)) < level else (low, middle)
+    return math.exp(0.5 * (low + high))

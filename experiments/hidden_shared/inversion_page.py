@@ -39,8 +39,23 @@ def trajectories(result: dict[str, Any]) -> list[str]:
         f"{clean['recovery']['exact']['value']:.1%} here: **the claim that trajectories give "
         "prompts away holds, and needs no learning**."
     )
+    verdict += _designs(result["rows"])
     head = ("release of every position", "KL", "prefixes kept", "whole prompts", "tokens")
     return [filled(prose), "", *table(head, rows), filled(verdict), ""]
+
+
+def _designs(rows: list[dict[str, Any]]) -> str:
+    """Say what other designs of noise leave at the KL that was measured of isotropic noise."""
+    plain = {(row["kl_budget"], row["beam"]): row for row in rows if row["release"] == "isotropic"}
+    others = [row for row in rows if row.get("beam") == 1 and "scale" in row]
+    if not others:
+        return ""
+    same = plain[others[0]["kl_budget"], 1]
+    said = ", ".join(f"{row['release']} {_share(row, 'exact')}" for row in others)
+    return (
+        f" At one measured KL, {same['measured_kl']:.2f} nats, the prompts read whole under "
+        f"isotropic noise are {_share(same, 'exact')}, and under {said}."
+    )
 
 
 def states(result: dict[str, Any]) -> list[str]:
@@ -73,6 +88,11 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
         f"{best['recovery']['exact']['value']:.3f} of prompts as a whole: **holds in kind**, one "
         "state gives its end away and little of its beginning."
     ]
+    curve = sorted((row for row in clean if row["kind"] == "right-to-left"),
+                   key=lambda row: row["minutes"])  # fmt: skip
+    if len(curve) > 1:
+        said = ", ".join(f"{_tokens(row):.3f} after {row['minutes']:g}" for row in curve)
+        lines.append(f"* Tokens read by the decoder by minutes of one core: {said}.")
     for row in rows:
         if "verified" in row:
             lines.append(
@@ -82,10 +102,12 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
             )
     pairs = _pairs(rows)
     if pairs:
+        noisy = any("codes" not in name for name, _, _ in pairs)
+        tried = "noise and codes" if noisy else "only codes"
         said = "; ".join(f"{name} {aware:.3f} against {plain:.3f}" for name, aware, plain in pairs)
         lines.append(
             "* The paper's attackers gain 1.3 to 2 times on noisy states by learning from the "
-            "release; only codes were tried here. Tokens read by those who learnt from the "
+            f"release; {tried} were tried here. Tokens read by those who learnt from the "
             f"release, and by those who learnt from clean states: {said}."
         )
         order = ", ".join(name for name, _, _ in sorted(pairs, key=lambda pair: pair[1]))

@@ -14,15 +14,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 
+from hidden_shared.equal import scaled_to
 from hidden_shared.results import RESULTS
 from tacit._ground.files import write_bytes_atomic
 from tacit.attacks import CodeChannel, TokenProbe, TrajectoryInverter, attack_inversion
 from tacit.covariance import Isotropic
-from tacit.hidden_states import Codebook, measure_geometry
+from tacit.hidden_states import Codebook, designs_at_budget, measure_geometry
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.texts.corpus import hold_out
 
 LENGTH, CHARACTERS, BUDGETS = 16, 3_000_000, (0.3, 1.0, 3.0)
+# other designs than isotropic noise, scaled to its measured KL at this budget
+COMPARED, DESIGNS = 1.0, ("mahalanobis-optimal", "inverse-fisher-diagonal", "inverse-fisher")
 # covariance that stands for no noise: the floor for the rounding of states is larger
 CLEAN = 1e-9
 
@@ -95,7 +98,8 @@ def measured(
         return {"release": name, "beam": beam, **more, **found.to_dict()}
 
     yield row("clean", clean, CLEAN * np.eye(model.width), probe, 1)
-    fisher = measure_geometry(model, layer, public[: 200 if fast else 1000], rng=0).dense_fisher
+    geometry = measure_geometry(model, layer, public[: 200 if fast else 1000], rng=0)
+    fisher = geometry.dense_fisher
     upper = model.continuation(secret, layer)
     for budget in BUDGETS[1:2] if fast else BUDGETS:
         variance = 2.0 * budget / float(np.trace(fisher))
@@ -105,6 +109,21 @@ def measured(
         for beam in (1, 3):
             yield row("isotropic", clean + drawn, noise, probe, beam,
                       kl_budget=budget, variance=variance, measured_kl=cost)  # fmt: skip
+        if budget == COMPARED:
+            level = cost
+    designs = designs_at_budget(geometry, COMPARED)
+    for name in DESIGNS[:1] if fast else DESIGNS:
+        covariance = designs[name].covariance
+        unit = covariance.sample(clean.shape[0] * LENGTH, 3).reshape(clean.shape)
+
+        def cost_of(scale: float, unit: Any = unit) -> float:
+            return _kl(upper, torch.from_numpy(clean[:, -1] + np.sqrt(scale) * unit[:, -1]).float())
+
+        scale = scaled_to(cost_of, level)
+        noise = scale * covariance.to_dense()
+        for beam in (1, 3):
+            yield row(name, clean + np.sqrt(scale) * unit, noise, probe, beam,
+                      kl_budget=COMPARED, scale=scale, measured_kl=cost_of(scale))  # fmt: skip
     states = model.states(public, layer, positions="all")[:, 1:].reshape(-1, model.width)
     book = Codebook.fit(states, size=64 if fast else 1024, rng=0, progress=False)
     channel = CodeChannel(lambda rows, _: book.assign(rows))

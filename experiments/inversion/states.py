@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
 import torch
 
+from hidden_shared.equal import scaled_to
 from hidden_shared.results import RESULTS, write_result
 from tacit.attacks import (
     CodeChannel,
@@ -46,6 +45,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--minutes", type=float, default=3.0, help="of training, clean states")
     parser.add_argument("--aware", type=float, default=0.5, help="minutes for each release")
+    parser.add_argument("--curve", type=float, default=30.0, help="minutes of the longest training")
     parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"))
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     given = parser.parse_args()
@@ -87,6 +87,7 @@ class Study:
         self._clean(8, "right-to-left", self.given.minutes, verify=True)
         self._clean(16, "forward", self.given.aware)
         self._clean(16, "right-to-left", self.given.aware)
+        self._clean(16, "right-to-left", self.given.curve)
 
     def _prompts(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         public = sample_prefixes(self.stream, count=self.sizes["bank"], length=length, rng=0)
@@ -209,7 +210,7 @@ class Study:
             def law(scale: float, covariance: Any = covariance) -> StateRelease:
                 return StateRelease(scale * covariance)
 
-            scale = _scaled(lambda value, law=law: self._kl(upper, law(value), secret), level)
+            scale = scaled_to(lambda value, law=law: self._kl(upper, law(value), secret), level)
             title = "isotropic" if name == "isotropic" else "Mahalanobis-optimal"
             laws[title] = (law(scale), self._kl(upper, law(scale), secret))
         return laws, level
@@ -220,15 +221,6 @@ class Study:
         before, after = (upper.logits(each).double().log_softmax(-1)
                          for each in (upper.clean_states, read))  # fmt: skip
         return float((before.exp() * (before - after)).sum(dim=-1).mean())
-
-
-def _scaled(measured: Callable[[float], float], level: float) -> float:
-    """Return the scale of Σ at which the measured KL is a level, by bisection of its logarithm."""
-    low, high = -7.0, 5.0
-    for _ in range(14):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if measured(float(np.exp(middle))) < level else (low, middle)
-    return float(np.exp(0.5 * (low + high)))
 
 
 if __name__ == "__main__":
