@@ -88,14 +88,16 @@ class LanguageModel:
     def encode(self, text: str) -> list[int]:
         """Return the tokens of ``text``, without special ones."""
         if not isinstance(text, str) or not text:
-            raise ValueError(f"text: expected a text that is not empty, got {text!r}")
+            found = "an empty one" if text == "" else type(text).__name__
+            raise ValueError(f"text: expected a text that is not empty, got {found}")
         refuse_halves("text", [text])
         return list(self._tokenizer()(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def stream(self, text: str) -> Tensor:
         """Return the tokens of a long text, tokenised in blocks of lines, (S,) of int64."""
         if not isinstance(text, str) or not text:
-            raise ValueError(f"text: expected a text that is not empty, got {text!r}")
+            found = "an empty one" if text == "" else type(text).__name__
+            raise ValueError(f"text: expected a text that is not empty, got {found}")
         refuse_halves("text", [text])
         tokenizer = self._tokenizer()
         options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}

@@ -79,8 +79,14 @@ def void_sentence(seed: int | None) -> str:
 
 
 def plus_minus(measured: Interval) -> str:
-    """Return success ± the longer side of its interval, rounded up, such as "51.2 ± 0.9%"."""
+    """Return success ± the longer side of its interval, rounded up, such as "51.2 ± 0.9%".
+
+    Where that would leave 0 … 1, the interval itself: "0.8% [0.0%, 57.1%]".
+    """
     half = max(measured.value - measured.low, measured.high - measured.value)
+    if half > min(measured.value, 1.0 - measured.value):
+        low, high = percent(measured.low), percent_up(measured.high)
+        return f"{percent(measured.value)} [{low}, {high}]"
     return f"{percent(measured.value)[:-1]} ± {percent_up(half)}"
 
 

@@ -1,4 +1,4 @@
-"""``tacit hidden trajectory``: a code in the place of every cached position."""
+"""``tacit hidden trajectory``: a code read at every position."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def trajectory(
 ) -> None:
     """Generate from codes of all positions beside the model itself, and count what they tell.
 
-    With --keep cache the layers up to --layer keep codes of keys and values.
+    With --keep cache the layers up to --layer keep codes of keys and values. What is not coded is
+    named: bounds are of the codes alone.
     """
     output = json_output(json, force, {"--texts": source.texts})
     choice("--keep", keep, KEPT)
@@ -63,5 +64,7 @@ def trajectory(
     console.print(Text(result.describe(), "bold"))
     line(console, "success", held.success.describe())
     line(console, "any prompt", held.leakage.describe())
+    if result.beside:
+        line(console, "of the codes", f"alone: {result.beside} are not coded, and tell the prompt")
     line(console, "departure", f"half of the prompts differ by token {result.departure:g}")
     output.tell()

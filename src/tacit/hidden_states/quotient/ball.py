@@ -81,7 +81,7 @@ class Ball:
         low, high = 1e-12, 1e12
 
         def told(ratio: float) -> float:
-            ball = cls(dimension=size, radius=ratio * noise_std, noise_std=noise_std)
+            ball = cls(dimension=size, radius=ratio, noise_std=1.0)
             return ball.information().nats if chosen == "information" else ball.leakage().nats
 
         if not told(low) <= target <= told(high):

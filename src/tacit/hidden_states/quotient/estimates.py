@@ -64,8 +64,14 @@ def estimate_log_det(quotients: ArrayLike, *, noise_std: float) -> InformationEs
     rows = matrix("quotients", quotients)
     if len(rows) < 2:
         raise ValueError(f"quotients: expected at least 2 vectors, got {len(rows)}")
-    centred = (rows - rows.mean(axis=0)) / positive("noise_std", noise_std)
+    deviation = positive("noise_std", noise_std)
+    with np.errstate(over="ignore", invalid="ignore"):
+        centred = (rows - rows.mean(axis=0)) / deviation
     # the singular values of the sample lose less than its covariance does
+    with np.errstate(over="ignore", invalid="ignore"):
+        usable = np.isfinite((centred**2).sum())
+    if not usable:
+        raise ValueError("quotients: expected squares of Λ/σ² in the range of float64, got larger")
     values = np.linalg.svd(centred, compute_uv=False)
     return InformationEstimate(
         nats=float(0.5 * np.log1p(values**2 / (len(rows) - 1)).sum()),

@@ -39,6 +39,8 @@ from tacit.models.behaviours import Behaviours, as_states, logarithms
 
 ROWS_TOGETHER = 4096
 FEWEST = 20
+# radii that vectors of float32 come near to in training
+RADII = (1e-6, 1e6)
 READS = ("states", "behaviours")
 
 
@@ -126,6 +128,11 @@ class PredictiveQuotient:
         """
         if not isinstance(ball, Ball):
             raise ValueError(f"ball: expected a Ball, got {type(ball).__name__}")
+        if not RADII[0] <= ball.radius <= RADII[1]:
+            raise ValueError(
+                f"ball: expected a radius in {RADII[0]:g} … {RADII[1]:g}, which a network of "
+                f"float32 reaches, got {ball.radius:g}; only the ratio of radius and noise matters"
+            )
         recipe = Recipe(
             depth=integer("depth", depth, minimum=0, maximum=64),
             hidden=integer("hidden", hidden, minimum=1),

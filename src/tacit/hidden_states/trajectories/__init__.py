@@ -1,1 +1,1 @@
-"""A code in the place of every cached position: what it costs in generation, and what it tells."""
+"""A code read at every position: what it costs in generation, and what it tells."""

@@ -42,6 +42,10 @@ class Coder(ABC):
         """What is kept of a position, in a few words."""
 
     @abstractmethod
+    def beside(self, model: LanguageModel) -> str:
+        """What the model keeps beside the codes, as it is, and needs to go on; "" for nothing."""
+
+    @abstractmethod
     def check(self, model: LanguageModel) -> None:
         """Refuse a model that the codes were not made for."""
 
@@ -126,6 +130,10 @@ class StateCoder(Coder):
     def words(self) -> str:
         """As ``Coder``."""
         return f"a code of the state after layer {self.layer}"
+
+    def beside(self, model: LanguageModel) -> str:
+        """As ``Coder``."""
+        return f"the keys and values of layers 1 … {self.layer}"
 
     def check(self, model: LanguageModel) -> None:
         """As ``Coder``."""
@@ -236,6 +244,11 @@ class CacheCoder(Coder):
     def words(self) -> str:
         """As ``Coder``."""
         return f"codes of the keys and values of {len(self.books)} layers"
+
+    def beside(self, model: LanguageModel) -> str:
+        """As ``Coder``."""
+        others = [str(one) for one in range(1, model.layers + 1) if one not in self.books]
+        return f"the keys and values of layers {', '.join(others)}" if others else ""
 
     def check(self, model: LanguageModel) -> None:
         """As ``Coder``."""

@@ -32,7 +32,8 @@ class CodedGeneration:
     """What generation by codes gives beside the model's own.
 
     Attributes:
-        words: what is kept of a position.
+        words: what is kept of a position, and certified.
+        beside: what is kept as it is, tells the prompt and is needed to go on; "" for nothing.
         steps: S, tokens generated greedily after every prompt.
         agreement: share of the S tokens that are those of the model itself, mean over prompts.
         by_step: the same share at every step, (S,).
@@ -48,6 +49,7 @@ class CodedGeneration:
     """
 
     words: str
+    beside: str
     steps: int
     agreement: Interval
     by_step: tuple[float, ...]
@@ -69,18 +71,23 @@ class CodedGeneration:
         """Say in a sentence what was measured."""
         found, forced = self.agreement, self.forced
         return (
-            f"With {self.words} in the place of every cached position, {percent(found.value)} "
+            f"With {self.words} read at every position{self._besides()}, {percent(found.value)} "
             f"[{percent(found.low)}, {percent(found.high)}] of {self.steps} tokens generated after "
             f"{len(self.tokens):,} prompts are the model's own; continuing the model's own tokens, "
             f"{percent(forced.value)} [{percent(forced.low)}, {percent(forced.high)}], at "
             f"{self.kl:.3f} ± {self.kl_error:.3f} nats."
         )
 
+    def _besides(self) -> str:
+        kept = f", and {self.beside} as they are, which no bound here covers"
+        return kept if self.beside else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description, without tokens and codes."""
         held = self.certificate
         return {
             "kept": self.words,
+            "beside": self.beside,
             "steps": self.steps,
             "prompts": len(self.tokens),
             "agreement": self.agreement.to_dict(),
@@ -103,7 +110,10 @@ def measure_generation(
     steps: int = 32,
     confidence: float = 0.95,
 ) -> CodedGeneration:
-    """Generate greedily while every cached position is read as its codes, beside the model itself.
+    """Generate greedily while every position is read as its codes, beside the model itself.
+
+    The certificate is of the codes. A code of states stands for what the layers above read: the
+    keys and values below go on from the tokens, and a system that keeps them keeps the prompt.
 
     Args:
         model: the language model.
@@ -154,6 +164,7 @@ def measure_generation(
     kls = divergence.mean(axis=1)
     return CodedGeneration(
         words=coder.words,
+        beside=coder.beside(model),
         steps=count,
         agreement=_mean(same.mean(axis=1), level),
         by_step=tuple(float(one) for one in same.mean(axis=0)),

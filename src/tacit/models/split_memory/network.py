@@ -92,7 +92,7 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
-        logits_to_keep: int = 0,
+        logits_to_keep: int | Tensor = 0,
         return_dict: bool | None = None,
         **_: Any,
     ) -> Any:
@@ -107,7 +107,7 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
             labels: tokens to predict, (n, T), −100 where none; shifted here.
             use_cache: whether a cache is made where none is given.
             output_hidden_states: whether the states are listed, the last after the final norm.
-            logits_to_keep: positions from the end to predict at, 0 for all.
+            logits_to_keep: how many positions from the end to predict at, 0 for all; or which.
             return_dict: False for a tuple.
 
         Returns:
@@ -122,7 +122,9 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         hidden, listed = self.transformer(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds
         )
-        kept = slice(-logits_to_keep, None) if logits_to_keep else slice(None)
+        kept: Any = logits_to_keep
+        if not isinstance(logits_to_keep, Tensor):
+            kept = slice(-logits_to_keep, None) if logits_to_keep else slice(None)
         logits = self.lm_head(hidden[:, kept, : self.config.trunk_width])
         loss = None
         if labels is not None:
@@ -159,6 +161,15 @@ class _Stack(nn.Module):
         tokens = self.wte(input_ids) if inputs_embeds is None else inputs_embeds
         past = 0 if cache is None else int(cache.get_seq_length())
         length = tokens.shape[1]
+        if past + length > len(self.wpe.weight):
+            raise ValueError(
+                f"input_ids: expected at most {len(self.wpe.weight)} positions, got {past + length}"
+            )
+        if attention_mask is not None and attention_mask.shape[1:] != (past + length,):
+            raise ValueError(
+                f"attention_mask: expected shape (n, {past + length}), of a cache that grows, got "
+                f"{tuple(attention_mask.shape)}"
+            )
         if position_ids is None:
             position_ids = torch.arange(past, past + length, device=tokens.device)[None]
         hidden = tokens + self.wpe(position_ids)

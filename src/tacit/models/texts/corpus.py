@@ -153,8 +153,10 @@ def hold_out(text: str, *, every: int = HELD_OUT_EVERY) -> tuple[str, str]:
         (196, 4)
     """
     share = integer("every", every, minimum=2)
-    if not isinstance(text, str) or len(text) < share:
-        raise ValueError(f"text: expected at least {share} characters, got {text!r}"[:200])
+    if not isinstance(text, str):
+        raise ValueError(f"text: expected a text, got {type(text).__name__}")
+    if len(text) < share:
+        raise ValueError(f"text: expected at least {share} characters, got {len(text)}")
     block = min(BLOCK_CHARACTERS, len(text) // share)
     blocks = [text[at : at + block] for at in range(0, len(text), block)]
     held_out = [block for number, block in enumerate(blocks) if number % share == share - 1]

@@ -148,7 +148,7 @@ def _train(
     parts = [lesson.batch(EVALUATED // 4, EVALUATION, part) for part in range(4)]
     shown = 0
     network.train()
-    title = f"learning to read {lesson.length} tokens"
+    title = f"learning to read {lesson.length} tokens, thousandths of the training"
     with progress_bar(STEP_OF_BAR, title, shown=progress is not False) as advance:
         while state.spent < total and state.stale < schedule.patience:
             _step(lesson, network, schedule, optimizers, state, total, precision)
