@@ -1,5 +1,9 @@
 """Attacks told everything the defender did: what they reach is evidence, never a guarantee."""
 
+from .alignment.alignment import Alignment as Alignment
+from .alignment.pairs import align_pairs as align_pairs
+from .alignment.pairs import linked_releases as linked_releases
+from .alignment.population import align_population as align_population
 from .attribution.attack import Labelled as Labelled
 from .attribution.attack import attributes as attributes
 from .attribution.labels import Topics as Topics

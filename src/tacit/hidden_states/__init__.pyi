@@ -30,6 +30,11 @@ from .codebooks.membership import CalibrationMembership as CalibrationMembership
 from .codebooks.membership import calibration_membership as calibration_membership
 from .codebooks.product import ProductCodebook as ProductCodebook
 from .codebooks.vectors import open_vectors as open_vectors
+from .defences.release import StoredRelease as StoredRelease
+from .defences.values import Principal as Principal
+from .defences.values import Product as Product
+from .defences.values import Projection as Projection
+from .defences.values import Rotation as Rotation
 from .geometry.embeddings import EmbeddingUse as EmbeddingUse
 from .geometry.embeddings import measure_embeddings as measure_embeddings
 from .geometry.estimation import Geometry as Geometry

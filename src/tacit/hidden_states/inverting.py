@@ -17,6 +17,8 @@ from tacit.attacks.inversion.learned.presets import preset
 from tacit.attacks.inversion.learned.released import StateRelease, states_of
 from tacit.attacks.inversion.learned.verification import VerifiedInverter
 from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.hidden_states.defences.release import StoredRelease
+from tacit.hidden_states.defences.values import DEFENCES, Rotation, read_defence
 from tacit.hidden_states.geometry.estimation import measure_geometry
 from tacit.hidden_states.inversions import InversionEvidence
 from tacit.hidden_states.noise.designs import designs_at_budget
@@ -36,6 +38,7 @@ def state_release(
     kl_budget: float = 1.0,
     codewords: int = 1024,
     decision_cost: float = 0.0,
+    known_pairs: int | None = None,
     rng: int = 0,
 ) -> StateRelease:
     """Return how a mechanism releases a state, fitted on public prompts.
@@ -44,12 +47,14 @@ def state_release(
         model: the language model.
         layer: 1 … L.
         public: prompts, (m, T).
-        mechanism: ``"clean"``, ``"codes"``, ``"behaviour-codes"``, or a Gaussian design of
-            ``designs_at_budget``.
+        mechanism: ``"clean"``, ``"codes"``, ``"behaviour-codes"``, a defence without proof such as
+            ``"pca(64)"``, or a Gaussian design of ``designs_at_budget``.
         kl_budget: K = ½ tr(FΣ) that noise may cost, nats.
         codewords: C.
         decision_cost: λ of behaviour codes.
-        rng: seed of the fit.
+        known_pairs: public prompts whose rotated states the attacker of a secret rotation knows;
+            as many as a state has numbers when None.
+        rng: seed of the fit, and of a secret rotation.
 
     Raises:
         ValueError: no such mechanism, or a bad number.
@@ -72,8 +77,13 @@ def state_release(
             predicts=guarding,
         )
         return StateRelease(channel, book.codewords.cpu().double())
+    if (defence := read_defence(mechanism)) is not None:
+        rows = model.states(tokens, layer).double().cpu().numpy()
+        pairs = min(rows.shape) if known_pairs is None else known_pairs
+        return StoredRelease(defence.learn(rows, rng), rows, pairs)
     designs = designs_at_budget(measure_geometry(model, layer, tokens, rng=rng), kl_budget)
-    choice("mechanism", mechanism, (CLEAN, *CODES, *designs))
+    defences = (word for kind in DEFENCES for word in kind.spelling())
+    choice("mechanism", mechanism, (CLEAN, *CODES, *designs, *defences))
     return StateRelease(designs[mechanism].covariance)
 
 
@@ -89,6 +99,7 @@ def invert_layer(
     codewords: int = 1024,
     kind: str = "right-to-left",
     size: str = "two-cores",
+    known_pairs: int | None = None,
     aware: bool = True,
     verify: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -108,6 +119,7 @@ def invert_layer(
         mechanism: as for ``state_release``.
         kl_budget: likewise.
         codewords: likewise.
+        known_pairs: likewise.
         kind: ``"right-to-left"``, ``"at-once"`` or ``"forward"``.
         size: ``"two-cores"`` or ``"gpu"``.
         aware: whether it learns from releases; else from clean states.
@@ -124,8 +136,9 @@ def invert_layer(
     held = model.check_tokens(public, name="public")
     preset(size, kind=kind, **schedule)
     release = state_release(
-        model, layer, held, mechanism, kl_budget=kl_budget, codewords=codewords, rng=seed
-    )
+        model, layer, held, mechanism,
+        kl_budget=kl_budget, codewords=codewords, known_pairs=known_pairs, rng=seed,
+    )  # fmt: skip
     shortest = int((tokens >= 0).sum(dim=1).min())
     inverter = StateInverter.train(
         model, layer, stream, length=tokens.shape[1], release=release if aware else None,
@@ -133,7 +146,11 @@ def invert_layer(
         checkpoint=checkpoint, seed=seed, progress=progress, **schedule,
     ).attacking(release)  # fmt: skip
     states, behaviours = states_of(model, layer, tokens, release.channel.predicts)
-    drawn = release.draw(states, behaviours, rng=seed)
+    if isinstance(release, StoredRelease):
+        drawn, read = release.seen(states), release.rebuilt(states)
+    else:
+        drawn = release.draw(states, behaviours, rng=seed)
+        read = release.vectors_of(drawn)
     same = held.shape[1] == tokens.shape[1]
     names = ("permuted", "zeroed", "majority", *(("nearest",) if same else ()))
     attacker = VerifiedInverter(inverter, bank=held if same else None) if verify else inverter
@@ -141,7 +158,7 @@ def invert_layer(
     return InversionEvidence(
         attacker=found.attacker,
         knows=found.knows,
-        mechanism=mechanism,
+        mechanism=_told(mechanism, release),
         model=model.name,
         layer=layer,
         length=tokens.shape[1],
@@ -150,7 +167,7 @@ def invert_layer(
         queries=found.queries,
         measured_kl=0.0
         if mechanism == CLEAN
-        else _kl(model, layer, tokens, release.vectors_of(drawn)),
+        else _kl(model, layer, tokens, read),
         training={"kind": kind, "size": size, "aware": aware, "steps": inverter.steps,
                   "loss": inverter.loss, "known": found.known, "seed": seed},
         digests=(
@@ -161,6 +178,13 @@ def invert_layer(
         ),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
+
+
+def _told(mechanism: str, release: StateRelease) -> str:
+    """Return the mechanism, and what its attacker knows where there is a choice."""
+    if isinstance(release, StoredRelease) and mechanism == Rotation.word:
+        return f"{mechanism}, {release.game.name}"
+    return mechanism
 
 
 def _kl(model: LanguageModel, layer: int, prompts: Tensor, read: Tensor) -> float:

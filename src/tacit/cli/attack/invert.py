@@ -27,12 +27,22 @@ def invert(
     layer: Layer,
     mechanism: Annotated[
         str,
-        typer.Option(help="What is released: clean, codes, behaviour-codes, or a Gaussian design."),
+        typer.Option(
+            help="What is released: clean, codes, behaviour-codes, a Gaussian design, pca(k), "
+            "projection(k), product(m) or rotation."
+        ),
     ] = "clean",
     kl_budget: Annotated[
         float, typer.Option(help="K = ½ tr(FΣ) that noise may cost, in nats.")
     ] = 1.0,
     codewords: Annotated[int, typer.Option(help="C of codes.")] = 1024,
+    known_pairs: Annotated[
+        int | None,
+        typer.Option(
+            help="Prompts of which the attacker of rotation knows what was stored; as many as a "
+            "state has numbers when left out."
+        ),
+    ] = None,
     kind: Annotated[
         str, typer.Option(help="right-to-left, at-once (every position by itself) or forward.")
     ] = "right-to-left",
@@ -68,6 +78,10 @@ def invert(
     choice("--size", size, ("two-cores", "gpu"))
     positive("--kl-budget", kl_budget)
     integer("--codewords", codewords, minimum=2)
+    if known_pairs is not None:
+        integer("--known-pairs", known_pairs, minimum=0, maximum=calibration)
+        if mechanism != "rotation":
+            raise ValueError(f"--known-pairs: expected it beside rotation, got {mechanism!r}")
     integer("--measured", measured, minimum=2)
     integer("--calibration", calibration, minimum=1)
     if minutes is not None and steps is not None:
@@ -84,8 +98,9 @@ def invert(
     )
     result = invert_layer(
         found, layer, secret, public, stream,
-        mechanism=mechanism, kl_budget=kl_budget, codewords=codewords, kind=kind, size=size,
-        aware=not clean_trained, verify=verify, checkpoint=checkpoint, seed=source.seed, **limits,
+        mechanism=mechanism, kl_budget=kl_budget, codewords=codewords, known_pairs=known_pairs,
+        kind=kind, size=size, aware=not clean_trained, verify=verify, checkpoint=checkpoint,
+        seed=source.seed, **limits,
     )  # fmt: skip
     provenance = Provenance.capture(
         command_line(), data_name=source.data_name, data_rows=result.queries

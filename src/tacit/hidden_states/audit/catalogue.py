@@ -8,6 +8,7 @@ from tacit.hidden_states.audit.cells import Argmax, Behaviour, CodebookMechanism
 from tacit.hidden_states.audit.gaussians import GaussianNoise
 from tacit.hidden_states.audit.mechanisms import Mechanism, Unknown
 from tacit.hidden_states.audit.points import Point
+from tacit.hidden_states.defences.values import DEFENCES
 from tacit.hidden_states.noise.shapes import InverseFisher, Isotropic, MahalanobisOptimal
 from tacit.hidden_states.quotient.mechanism import Quotient
 from tacit.hidden_states.spelling import read_one
@@ -25,6 +26,7 @@ _KINDS: list[type[Mechanism]] = [
     CodebookMechanism,
     Argmax,
     Quotient,
+    *DEFENCES,
 ]
 
 Kind = TypeVar("Kind", bound=type[Mechanism])

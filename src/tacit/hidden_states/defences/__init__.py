@@ -1,0 +1,1 @@
+"""What is often stored for want of better: fewer numbers, product codes, a secret rotation."""

@@ -1,0 +1,186 @@
+"""Defences as mechanisms: their numbers are their names, and none of them proves anything."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit._ground.checks import Array, generator, integer
+from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
+
+if TYPE_CHECKING:
+    from tacit.hidden_states.audit.laboratory import Laboratory
+    from tacit.hidden_states.audit.points import Point
+    from tacit.hidden_states.defences.stored import Stored
+    from tacit.hidden_states.defences.trial import DefenceTrial
+
+
+@dataclass(frozen=True)
+class Defence(Mechanism, ABC):
+    """What is stored of a state without noise, in the hope that it hides the prompt."""
+
+    family = "defence"
+    proof = "nothing"
+
+    @abstractmethod
+    def learn(self, states: Array, seed: int) -> Stored:
+        """Fit it to public states, (m, d)."""
+
+    def readings(self, asked: Asked) -> Mapping[str, str]:
+        """Return the state that the owner rebuilds."""
+        del asked
+        return {"states": "A"}
+
+    def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> DefenceTrial:
+        """Fit it on calibration prompts and store the bank."""
+        from tacit.hidden_states.defences.trial import DefenceTrial
+
+        del setting
+        states = laboratory.calibration.double().cpu().numpy()
+        return DefenceTrial(laboratory, self.learn(states, seed))
+
+
+@dataclass(frozen=True)
+class Principal(Defence):
+    """The first k principal components of public states.
+
+    Attributes:
+        dimension: k, at most the numbers in a state.
+
+    Example:
+        >>> Principal.read("pca(64)"), Principal(64).name
+        (Principal(dimension=64), 'pca(64)')
+    """
+
+    dimension: int
+    word = "pca"
+
+    def __post_init__(self) -> None:
+        integer("dimension", self.dimension, minimum=1)
+
+    def learn(self, states: Array, seed: int) -> Stored:
+        """As ``Defence``."""
+        from tacit.hidden_states.defences.stored import Reduced
+
+        del seed
+        most = min(states.shape[1], len(states) - 1)
+        integer("dimension", self.dimension, minimum=1, maximum=most)
+        mean = states.mean(axis=0)
+        axes = np.linalg.eigh((states - mean).T @ (states - mean))[1]
+        return Reduced(mean, axes[:, : -self.dimension - 1 : -1].T)
+
+    def words(self, point: Point) -> str:
+        """As ``Mechanism``."""
+        del point
+        return f"{self.dimension} principal components"
+
+
+@dataclass(frozen=True)
+class Projection(Defence):
+    """k random projections of the state less the mean of public ones, the directions public.
+
+    Attributes:
+        dimension: k, at most the numbers in a state.
+
+    Example:
+        >>> Projection(64).name
+        'projection(64)'
+    """
+
+    dimension: int
+    word = "projection"
+
+    def __post_init__(self) -> None:
+        integer("dimension", self.dimension, minimum=1)
+
+    def learn(self, states: Array, seed: int) -> Stored:
+        """As ``Defence``."""
+        from tacit.hidden_states.defences.stored import Reduced
+
+        width = states.shape[1]
+        integer("dimension", self.dimension, minimum=1, maximum=width)
+        rows = generator(seed).standard_normal((self.dimension, width)) / np.sqrt(self.dimension)
+        return Reduced(states.mean(axis=0), rows)
+
+    def words(self, point: Point) -> str:
+        """As ``Mechanism``."""
+        del point
+        return f"{self.dimension} random projections"
+
+
+@dataclass(frozen=True)
+class Product(Defence):
+    """The product code of the state: the nearest of some centroids of each of m parts.
+
+    Attributes:
+        parts: m, which divides the numbers in a state.
+        centroids: of a part, as many as there are public states at most.
+
+    Example:
+        >>> Product(16).name, Product(8, 16).name
+        ('product(16)', 'product(8,16)')
+    """
+
+    parts: int
+    centroids: int = 256
+    word = "product"
+
+    def __post_init__(self) -> None:
+        integer("parts", self.parts, minimum=1)
+        integer("centroids", self.centroids, minimum=1)
+
+    def learn(self, states: Array, seed: int) -> Stored:
+        """As ``Defence``."""
+        from tacit.hidden_states.codebooks.product import ProductCodebook
+        from tacit.hidden_states.defences.stored import Coded, rounded
+
+        size = min(self.centroids, len(states))
+        return Coded(
+            ProductCodebook.fit(
+                rounded(states), parts=self.parts, size=size, least_cell=1, rng=seed, progress=False
+            )
+        )
+
+    def words(self, point: Point) -> str:
+        """As ``Mechanism``."""
+        del point
+        return f"a product code of {self.parts} parts with {self.centroids} centroids each"
+
+
+@dataclass(frozen=True)
+class Rotation(Defence):
+    """The state turned by a secret orthogonal matrix, one for the whole store.
+
+    Example:
+        >>> Rotation().name
+        'rotation'
+    """
+
+    word = "rotation"
+
+    def learn(self, states: Array, seed: int) -> Stored:
+        """As ``Defence``: the key has nothing to do with the states."""
+        from tacit.hidden_states.defences.stored import Rotated
+
+        return Rotated.draw(states.shape[1], seed)
+
+    def words(self, point: Point) -> str:
+        """As ``Mechanism``."""
+        del point
+        return "the state turned by a secret rotation"
+
+
+DEFENCES: tuple[type[Defence], ...] = (Principal, Projection, Product, Rotation)
+
+
+def read_defence(text: str) -> Defence | None:
+    """Return the defence that a word names, None for another word.
+
+    Raises:
+        ValueError: its own word with numbers that are none, or out of range.
+    """
+    return next((found for kind in DEFENCES if (found := kind.read(text)) is not None), None)
