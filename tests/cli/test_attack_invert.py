@@ -78,3 +78,53 @@ def test_bad_flags_are_refused(
     tacit: Tacit, given: tuple[str, ...], flags: tuple[str, ...], words: str
 ) -> None:
     refused(tacit(*given, *flags), words)
+
+
+def without_public(given: tuple[str, ...]) -> tuple[str, ...]:
+    place = given.index("--public-texts")
+    return given[:place] + given[place + 2 :]
+
+
+def test_without_public_texts_the_attacker_learns_from_the_rest_of_the_texts(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "inverted.json"
+    done = tacit(*without_public(given), "--json", path)
+    assert done.code == 0, done.err
+    content = json.loads(path.read_text("utf-8"))
+    assert content["training"]["texts"] == "the rest of the texts"
+    assert any("the rest of the texts" in note for note in content["form"]["notes"])
+    assert "the rest of the texts" in done.out
+
+
+def test_prompts_that_the_attacker_learnt_from_are_left_out(
+    tacit: Tacit, given: tuple[str, ...]
+) -> None:
+    same = [*without_public(given), "--public-texts", given[given.index("--texts") + 1]]
+    done = tacit(*same)
+    assert done.code == 2
+    assert "--public-texts: the same texts as --texts" in done.err
+    assert "expected at least 2 prompts that do not stand in the public stream" in done.err
+
+
+def test_the_evidence_says_which_release_was_attacked(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    held = {}
+    for budget in ("0.1", "1"):
+        path = tmp_path / f"{budget}.json"
+        done = tacit(*given, "--mechanism", "isotropic", "--kl-budget", budget, "--json", path)
+        assert done.code == 0, done.err
+        held[budget] = json.loads(path.read_text("utf-8"))
+        assert held[budget]["form"]["title"].startswith(f"isotropic, K = {budget} of layer 1")
+        assert held[budget]["release"]["K"] == float(budget)
+    digests = {content["release"]["covariance"] for content in held.values()}
+    assert len(digests) == 2
+    path = tmp_path / "codes.json"
+    tacit(*given, "--mechanism", "codes", "--codewords", "8", "--json", path)
+    # cells that hold too few prompts are merged: what is told is what there is
+    assert 2 <= json.loads(path.read_text("utf-8"))["release"]["C"] <= 8
+
+
+def test_fewer_codes_than_asked_for_are_not_attacked(tacit: Tacit, given: tuple[str, ...]) -> None:
+    refused(tacit(*given, "--mechanism", "codes", "--codewords", "201"), "--codewords")

@@ -119,6 +119,8 @@ def test_scales_far_from_one(size):
         (np.eye(2), [[np.nan, 0.0], [0.0, 1.0]], 0.0, "spread"),
         ([1.0, -1.0], np.eye(2), 0.0, "fisher"),
         (np.eye(2), np.eye(2), -1.0, "ridge"),
+        (1e-200 * np.eye(2), 1e-200 * np.eye(2), 0.0, "fisher: expected numbers whose product"),
+        (1e200 * np.eye(2), 1e200 * np.eye(2), 0.0, "fisher: expected numbers whose product"),
     ],
 )
 def test_bad_input_is_named(fisher, spread, ridge, name):

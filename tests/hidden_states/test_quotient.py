@@ -301,3 +301,22 @@ def test_files_that_are_no_quotients_are_refused(tmp_path, content):
     for kind in (PredictiveQuotient, QuotientRelease):
         with pytest.raises(ValueError, match="path: "):
             kind.load(tmp_path / "q")
+
+
+@pytest.mark.parametrize("radius", [1e-9, 1e30, 1e60])
+def test_a_ball_that_float32_does_not_fill_is_refused(radius):
+    rows = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
+    ball = Ball(dimension=2, radius=radius, noise_std=radius)
+    with pytest.raises(ValueError, match="ball: expected a radius in"):
+        PredictiveQuotient.fit(rows, rows[:, :4], ball, epochs=1, rng=0)
+
+
+@pytest.mark.parametrize("noise_std", [1e-55, 1e59])
+def test_the_ball_of_a_number_of_nats_is_found_at_any_scale(noise_std):
+    found = Ball.at(2, nats=3.0, noise_std=noise_std)
+    assert found.radius / noise_std == pytest.approx(Ball.at(2, nats=3.0).radius, rel=1e-12)
+
+
+def test_an_estimate_out_of_range_is_refused():
+    with pytest.raises(ValueError, match="quotients"):
+        estimate_log_det([[1e200], [-1e200]], noise_std=1e-200)

@@ -199,3 +199,35 @@ def test_codes_of_another_model_are_refused():
         coder.certify(np.zeros((3, 4, 2), dtype=int))
     with pytest.raises(ValueError, match="codes: expected integers below"):
         coder.certify(np.full((3, 4, 12), 3))
+
+
+def test_what_is_kept_beside_the_codes_is_what_the_cache_still_tells():
+    model = random_model("gpt2")
+    tokens = prompts()
+    states = model.states(tokens, 1, positions="all").reshape(-1, model.width)
+    coder = StateCoder(Codebook.fit(states, size=2, least_cell=1, rng=0), 1)
+    caches = [DynamicCache(config=model.network.config) for _ in range(2)]
+    with torch.no_grad():
+        model.anatomy.forward(model.anatomy.inputs(tokens), caches[0])
+        with coder.coding(model) as coded:
+            model.anatomy.forward(model.anatomy.inputs(tokens), caches[1])
+            coded.keep(caches[1])
+    clean = [
+        layer
+        for layer in range(1, model.layers + 1)
+        if torch.equal(caches[0].layers[layer - 1].keys, caches[1].layers[layer - 1].keys)
+    ]
+    assert clean == [1]
+    assert coder.beside(model) == "the keys and values of layers 1 … 1"
+    found = measure_generation(model, coder, tokens, steps=2)
+    assert coder.beside(model) in found.describe()
+    assert found.to_dict()["beside"] == coder.beside(model)
+
+
+def test_codes_of_the_whole_cache_leave_nothing_beside():
+    model = random_model("gpt2")
+    whole = CacheCoder.fit(model, prompts(12), size=2, least_cell=1, rng=0)
+    assert whole.beside(model) == ""
+    lower = CacheCoder.fit(model, prompts(12), size=2, least_cell=1, layers=[1], rng=0)
+    others = ", ".join(str(layer) for layer in range(2, model.layers + 1))
+    assert lower.beside(model) == f"the keys and values of layers {others}"

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from tacit.models import Prefixes, read_text, sample_prefixes, split  # noqa: E402
 from tacit.models.small.storage import cache_folder  # noqa: E402
 from tacit.models.texts import corpus  # noqa: E402
+from tacit.models.texts.prefixes import standing_in  # noqa: E402
 
 
 def test_files_and_folders_are_read(tmp_path):
@@ -185,3 +186,22 @@ def test_a_missing_extra_is_named():
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     ).stdout
     assert "tacit.models.load needs torch: pip install '.[llm]' in a clone" in output
+
+
+def test_prompts_that_stand_in_a_stream_are_found():
+    source = np.random.default_rng(0)
+    stream = source.integers(4, size=300)
+    prompts = source.integers(4, size=(400, 5))
+    prompts[::3, :2] = -1
+    text = " " + " ".join(map(str, stream)) + " "
+    expected = [f" {' '.join(str(t) for t in row if t >= 0)} " in text for row in prompts]
+    found = standing_in(prompts, stream)
+    assert found.tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+    assert not standing_in([[1] * 9], [1] * 8).any()
+
+
+def test_a_short_text_is_not_shown():
+    with pytest.raises(ValueError, match="at least 50 characters, got 14") as caught:
+        corpus.hold_out("my pin is 4711")
+    assert "4711" not in str(caught.value)

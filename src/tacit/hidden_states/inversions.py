@@ -19,6 +19,10 @@ SHARES = "Shares of tokens, suffixes and whole prompts that one attacker with on
     "back: a stronger one may read more."  # fmt: skip
 
 
+LEARNT = "The attacker learnt from {}: one who learns from texts that are more like the secret " \
+    "reads more."  # fmt: skip
+
+
 def inversion_attacks(found: Inversion) -> tuple[Attack, ...]:
     """Return the attacks on the whole prompt and on its last token, for the form of a release.
 
@@ -57,6 +61,8 @@ class InversionEvidence(Release):
         attacker: the inverter.
         knows: what it was told besides the releases and their law.
         mechanism: what was released.
+        release: what fixes the release: K, or C of codes that are there, and the SHA-256 of its
+            covariance or codewords.
         model: name of the model.
         layer: 1 … L.
         length: T, the most tokens that it reads.
@@ -72,6 +78,7 @@ class InversionEvidence(Release):
     attacker: str
     knows: str
     mechanism: str
+    release: Mapping[str, Any]
     model: str
     layer: int
     length: int
@@ -90,16 +97,26 @@ class InversionEvidence(Release):
         """The evidence as page and gate read it."""
         return Form(
             kind=KIND,
-            title=f"{self.mechanism} of layer {self.layer} of {self.model}",
+            title=f"{self._spelled()} of layer {self.layer} of {self.model}",
             secret="the prompt behind a released state",
             method=self.mechanism,
             guarantees=(),
             attacks=_attacks(self.attacker, self.recovery, self.baselines, self.queries),
             digests=self.digests,
-            notes=(SHARES, *([f"The attacker learnt from {self.knows}."] if self.knows else [])),
+            notes=(
+                SHARES,
+                *([f"The attacker learnt from {self.knows}."] if self.knows else []),
+                *([LEARNT.format(self.training["texts"])] if "texts" in self.training else []),
+            ),
             reproducible=False,
             created=self.created,
         )
+
+    def _spelled(self) -> str:
+        """Return the mechanism with its size, as in "isotropic, K = 0.1"."""
+        sizes = ("K", "C")
+        told = [f"{name} = {self.release[name]:,g}" for name in sizes if name in self.release]
+        return ", ".join((self.mechanism, *told))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON that ``from_dict`` reads back."""
@@ -108,6 +125,7 @@ class InversionEvidence(Release):
                 **vars(self),
                 "recovery": self.recovery.to_dict(),
                 "baselines": {name: held.to_dict() for name, held in self.baselines.items()},
+                "release": dict(self.release),
                 "training": dict(self.training),
                 "digests": [list(pair) for pair in self.digests],
                 "form": self.form.to_dict(),
@@ -136,6 +154,10 @@ def _read(description: Mapping[str, Any]) -> InversionEvidence:
     }
     fields["digests"] = tuple((str(what), str(value)) for what, value in fields["digests"])
     fields["training"] = dict(fields["training"])
+    fields["release"] = dict(fields["release"])
+    for name in ("K", "C"):
+        if name in fields["release"]:
+            fields["release"][name] = non_negative(name, fields["release"][name])
     return InversionEvidence(**fields)
 
 

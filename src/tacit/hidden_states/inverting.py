@@ -24,6 +24,8 @@ from tacit.hidden_states.inversions import InversionEvidence
 from tacit.hidden_states.noise.designs import designs_at_budget
 from tacit.hidden_states.origin import digest_of, tokens_digest
 from tacit.models.language import LanguageModel
+from tacit.models.next_states import as_tokens
+from tacit.models.texts.prefixes import standing_in
 
 CLEAN, CODES = "clean", ("codes", "behaviour-codes")
 MEASURED_TOGETHER = 64
@@ -50,7 +52,7 @@ def state_release(
         mechanism: ``"clean"``, ``"codes"``, ``"behaviour-codes"``, a defence without proof such as
             ``"pca(64)"``, or a Gaussian design of ``designs_at_budget``.
         kl_budget: K = ½ tr(FΣ) that noise may cost, nats.
-        codewords: C.
+        codewords: C, at most m.
         decision_cost: λ of behaviour codes.
         known_pairs: public prompts whose rotated states the attacker of a secret rotation knows;
             as many as a state has numbers when None.
@@ -65,7 +67,7 @@ def state_release(
     if mechanism in CODES:
         guarding = mechanism == CODES[1]
         states, behaviours = states_of(model, layer, tokens, guarding)
-        size = min(integer("codewords", codewords, minimum=2), len(tokens))
+        size = integer("codewords", codewords, minimum=2, maximum=len(tokens))
         more: dict[str, Any] = (
             {"metric": "behaviour", "behaviours": behaviours, "decision_cost": decision_cost}
             if guarding
@@ -104,6 +106,7 @@ def invert_layer(
     verify: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    texts: str | None = None,
     progress: bool | None = None,
     **schedule: Any,
 ) -> InversionEvidence:
@@ -112,8 +115,8 @@ def invert_layer(
     Args:
         model: the language model.
         layer: 1 … L.
-        secret: prompts whose states are released, (n, T), padded with −1 on the left; nothing is
-            learnt from them.
+        secret: prompts whose states are released, (n, T), padded with −1 on the left; those that
+            stand in the stream are left out, for nothing is to be learnt from them.
         public: prompts that the mechanism is fitted on and the attacker holds, (m, T).
         stream: public tokens that the inverter learns from, (S,).
         mechanism: as for ``state_release``.
@@ -126,13 +129,22 @@ def invert_layer(
         verify: whether guesses are run through the model and the best is kept.
         checkpoint: as for ``StateInverter.train``.
         seed: of prompts, draws and training.
+        texts: what the stream is, in words for page and gate.
         progress: whether a bar is shown.
         schedule: as for ``StateInverter.train``, such as ``minutes`` or ``steps``.
 
     Raises:
-        ValueError: as ``state_release``, ``StateInverter.train`` and ``attack_inversion``.
+        ValueError: as ``state_release``, ``StateInverter.train`` and ``attack_inversion``, or fewer
+            than two prompts do not stand in the stream.
     """
     tokens = model.check_tokens(secret, name="secret")
+    learnt = standing_in(tokens.cpu().numpy(), as_tokens("stream", stream).cpu().numpy())
+    if (~learnt).sum() < 2:
+        raise ValueError(
+            "secret: expected at least 2 prompts that do not stand in the public stream, got "
+            f"{int((~learnt).sum())} of {len(learnt)}"
+        )
+    tokens = tokens[torch.from_numpy(~learnt).to(tokens.device)]
     held = model.check_tokens(public, name="public")
     preset(size, kind=kind, **schedule)
     release = state_release(
@@ -159,6 +171,7 @@ def invert_layer(
         attacker=found.attacker,
         knows=found.knows,
         mechanism=_told(mechanism, release),
+        release=_fixed(release, kl_budget),
         model=model.name,
         layer=layer,
         length=tokens.shape[1],
@@ -169,7 +182,8 @@ def invert_layer(
         if mechanism == CLEAN
         else _kl(model, layer, tokens, read),
         training={"kind": kind, "size": size, "aware": aware, "steps": inverter.steps,
-                  "loss": inverter.loss, "known": found.known, "seed": seed},
+                  "loss": inverter.loss, "known": found.known + int(learnt.sum()), "seed": seed,
+                  "verified": verify, **({} if texts is None else {"texts": texts})},
         digests=(
             ("model", digest_of(model.network.state_dict())),
             ("layer", str(layer)),
@@ -178,6 +192,17 @@ def invert_layer(
         ),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
+
+
+def _fixed(release: StateRelease, kl_budget: float) -> dict[str, Any]:
+    """Return what fixes a release beside its mechanism: its size, and a digest of its numbers."""
+    if release.vectors is not None:
+        words = digest_of({"codewords": torch.from_numpy(release.vectors)})
+        return {"C": len(release.vectors), "codewords": words}
+    if release.covariance is None:
+        return {}
+    dense = torch.from_numpy(release.covariance.to_dense())
+    return {"K": kl_budget, "covariance": digest_of({"covariance": dense})}
 
 
 def _told(mechanism: str, release: StateRelease) -> str:

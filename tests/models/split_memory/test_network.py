@@ -181,3 +181,19 @@ def test_a_loss_comes_with_labels():
         logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
     )
     torch.testing.assert_close(made(tokens, labels=tokens).loss, expected)
+
+
+def test_logits_are_kept_at_chosen_places():
+    made, tokens = network(), prompts()
+    whole = made(tokens).logits
+    places = torch.tensor([2, 6])
+    assert torch.equal(made(tokens, logits_to_keep=places).logits, whole[:, places])
+    assert torch.equal(made(tokens, logits_to_keep=2).logits, whole[:, -2:])
+
+
+def test_more_positions_than_there_are_and_other_masks_are_refused():
+    made = network()
+    with pytest.raises(ValueError, match="at most 32 positions, got 33"):
+        made(prompts(length=33))
+    with pytest.raises(ValueError, match="attention_mask"):
+        made(prompts(), attention_mask=torch.ones(6, 1, 7, 7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from tacit.models import LanguageModel
 
+# the user's own texts are shorter than a corpus
+OWN_HELD_OUT_EVERY = 5
 KINDS = ("right-to-left", "at-once", "forward")
 
 
@@ -77,7 +80,8 @@ def invert(
     choice("--kind", kind, KINDS)
     choice("--size", size, ("two-cores", "gpu"))
     positive("--kl-budget", kl_budget)
-    integer("--codewords", codewords, minimum=2)
+    most = calibration if "codes" in mechanism else None
+    integer("--codewords", codewords, minimum=2, maximum=most)
     if known_pairs is not None:
         integer("--known-pairs", known_pairs, minimum=0, maximum=calibration)
         if mechanism != "rotation":
@@ -87,7 +91,7 @@ def invert(
     if minutes is not None and steps is not None:
         raise ValueError("--steps: expected this or --minutes, got both")
     found, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
-    secret, public, stream = _divided(source, found, prefixes.bank, prefixes.calibration)
+    secret, public, stream, texts = _divided(source, found, prefixes.bank, prefixes.calibration)
     from tacit.hidden_states.inverting import invert_layer
     from tacit.releases import Provenance
     from tacit.report import write_report
@@ -100,7 +104,7 @@ def invert(
         found, layer, secret, public, stream,
         mechanism=mechanism, kl_budget=kl_budget, codewords=codewords, known_pairs=known_pairs,
         kind=kind, size=size, aware=not clean_trained, verify=verify, checkpoint=checkpoint,
-        seed=source.seed, **limits,
+        seed=source.seed, texts=texts, **limits,
     )  # fmt: skip
     provenance = Provenance.capture(
         command_line(), data_name=source.data_name, data_rows=result.queries
@@ -110,6 +114,7 @@ def invert(
     console.print(Text(verdict(result.form).sentence, "bold"))
     line(console, "attacker", f"{result.attacker}, {result.training['steps']:,} steps")
     line(console, "release", f"{result.form.title}, KL {result.measured_kl:.3g} nats")
+    line(console, "learnt from", texts)
     suffixes = result.recovery.suffixes
     line(console, "last 2, 4", ", ".join(
         f"{suffixes[count - 1].value:.1%}" for count in (2, 4) if count <= len(suffixes)
@@ -121,20 +126,36 @@ def invert(
 
 def _divided(
     source: Source, model: LanguageModel, bank: Tensor, calibration: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return secrets, public prompts, and the public stream, in which no window attacked stands."""
+) -> tuple[Tensor, Tensor, Tensor, str]:
+    """Return secrets, public prompts, the stream that is learnt from, and where it comes from."""
     from tacit.models import docstring_corpus, read_text, sample_prefixes
     from tacit.models.texts.corpus import hold_out
 
-    path = source.public_texts
-    own = path is None or source.prompts is not None
-    text = docstring_corpus() if own else read_text(str(path))
-    if source.prompts is not None or source.texts is not None:
-        return bank, calibration, model.stream(text)
-    learned, unseen = hold_out(text)
+    if source.public_texts is not None:
+        texts = f"the public texts {source.public_texts}"
+        return bank, calibration, model.stream(_public_text(source)), texts
+    if source.prompts is not None:
+        note("the inverter learns from docstrings: texts that are like yours, given with "
+             "--public-texts, make a stronger attacker")  # fmt: skip
+        return bank, calibration, model.stream(docstring_corpus()), "docstrings"
+    own = source.texts is not None
+    text = read_text(str(source.texts)) if own else docstring_corpus()
+    learned, unseen = hold_out(text, **({"every": OWN_HELD_OUT_EVERY} if own else {}))
     stream = model.stream(learned)
     shared = {"length": source.length, "rng": source.seed}
     public = sample_prefixes(stream, count=len(calibration), **shared)
     note("prompts attacked are cut from text that the inverter does not learn from")
     secret = sample_prefixes(model.stream(unseen), count=len(bank), exclude=public, **shared)
-    return secret, public, stream
+    rest = "the rest of the texts" if own else "docstrings"
+    return secret, public, stream, rest
+
+
+def _public_text(source: Source) -> str:
+    """Return the public texts as one, from prompts in a file or from text."""
+    from tacit.models import read_prompts, read_text
+
+    path = str(source.public_texts)
+    if source.prompts is None:
+        return read_text(path)
+    column = None if Path(path).is_dir() else source.column
+    return "\n".join(read_prompts(path, column=column, name="--public-texts").texts)

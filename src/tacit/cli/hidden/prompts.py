@@ -39,6 +39,11 @@ def windows(
         model.stream(read_text(source.public_texts)), count=calibration, exclude=own, **shared
     )
     tell_overlap(own[:bank], public)
+    if (
+        source.texts is not None
+        and Path(source.texts).resolve() == Path(source.public_texts).resolve()
+    ):
+        note("--public-texts: the same texts as --texts, which are not public then")
     return Prefixes(own[:bank], public, own[bank:])
 
 

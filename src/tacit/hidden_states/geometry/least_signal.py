@@ -36,8 +36,9 @@ def least_signal(fisher: ArrayLike, spread: ArrayLike, *, ridge: float = 1e-4) -
 
     For a singular F or S it is the limit of positive definite ones from above, which is the
     infimum. A kernel of F makes noise free there; where it comes of too few prompts, M* is too
-    small. Of an ill-conditioned A, with singular values 10⁶ apart, rounding leaves M* invariant to
-    a few per cent, upwards. ``ridged`` is M* of ``F + λ (tr C/d) S⁺``, which also survives h → Ah and is at least M*.
+    small. Under an A whose singular values are 10⁶ apart, rounding moves M* by a few per cent
+    upwards. ``ridged`` is M* of ``F + λ (tr C/d) S⁺``, which also survives h → Ah and is at least
+    M*.
 
     Args:
         fisher: F, (d, d), or (d,) for a diagonal; nats per squared unit of the state.
@@ -48,8 +49,8 @@ def least_signal(fisher: ArrayLike, spread: ArrayLike, *, ridge: float = 1e-4) -
         M* in squared standard deviations, not below the exact one by rounding, and the ridged one.
 
     Raises:
-        ValueError: a shape differs, a matrix is not symmetric positive semidefinite, λ < 0, or M* is out of
-            the range of float64.
+        ValueError: a shape differs, a matrix is not symmetric positive semidefinite, λ < 0, or
+            M* is out of the range of float64.
 
     Example:
         >>> found = least_signal([[4.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 9.0]])

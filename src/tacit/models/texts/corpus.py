@@ -154,7 +154,7 @@ def hold_out(text: str, *, every: int = HELD_OUT_EVERY) -> tuple[str, str]:
     """
     share = integer("every", every, minimum=2)
     if not isinstance(text, str):
-        raise ValueError(f"text: expected a text, got {type(text).__name__}")
+        raise ValueError(f"text: expected at least {share} characters, got {type(text).__name__}")
     if len(text) < share:
         raise ValueError(f"text: expected at least {share} characters, got {len(text)}")
     block = min(BLOCK_CHARACTERS, len(text) // share)

@@ -17,6 +17,8 @@ from tacit.models.padding import PADDING
 
 Tokens = npt.NDArray[np.int64]
 
+WINDOWS_TOGETHER = 1 << 18
+
 
 @short_repr
 @dataclass(frozen=True, eq=False)
@@ -228,6 +230,31 @@ def shared_sequences(bank: Any, public: Any, *, length: int = 8) -> tuple[float,
         count, hits = count + len(sequences), hits + int(found.sum())
         touched += len(np.unique(owners[: len(found)][found]))
     return hits / count, touched / len(secrets)
+
+
+def standing_in(prompts: Any, stream: Any) -> npt.NDArray[np.bool_]:
+    """Return whether each prompt stands word for word in a stream of tokens, (n,).
+
+    Args:
+        prompts: tokens (n, T), padded with −1 on the left.
+        stream: tokens (S,).
+
+    Example:
+        >>> standing_in([[1, 2], [2, 1], [-1, 3]], [0, 1, 2, 3]).tolist()
+        [True, False, True]
+    """
+    rows, tokens = padded_integers("prompts", prompts), _integers("stream", stream, ndim=1)
+    lengths = (rows != PADDING).sum(axis=1)
+    found = np.zeros(len(rows), dtype=bool)
+    for length in np.unique(lengths[(lengths > 0) & (lengths <= len(tokens))]):
+        own = np.flatnonzero(lengths == length)
+        keys = _keys(rows[own, rows.shape[1] - length :])
+        windows = np.lib.stride_tricks.sliding_window_view(tokens, length)
+        # the first token alone rules most windows out
+        starts = np.flatnonzero(np.isin(windows[:, 0], rows[own, rows.shape[1] - length]))
+        for part in np.array_split(starts, len(starts) // WINDOWS_TOGETHER + 1):
+            found[own] |= np.isin(keys, _keys(windows[part]))
+    return found
 
 
 def _sequences(rows: Tokens, length: int) -> tuple[Tokens, Tokens]:
