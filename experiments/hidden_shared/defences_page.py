@@ -37,7 +37,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     parts = [filled(prose), "", *table(head, map(_named, named))]
     if read:
         columns = ("T", "stored", "attacker knows", "tokens", "last token",
-                   "tokens, another prompt's release")  # fmt: skip
+                   "tokens, another prompt's release", "last token, likewise")  # fmt: skip
         parts += [filled(tokens), "", *table(columns, map(_read, read))]
     return [*parts, *filled("\n".join(_verdicts(result, named, read))).split("\n"), ""]
 
@@ -53,7 +53,8 @@ def _read(row: dict[str, Any]) -> tuple[str, ...]:
     found, blind = row["recovery"], row["baselines"]["permuted"]
     return (
         str(row["length"]), row["release"], _knows(row), _share(found["token_accuracy"]),
-        f"{found['by_position'][0]['value']:.3f}", f"{blind['token_accuracy']['value']:.3f}",
+        _share(found["by_position"][0]), f"{blind['token_accuracy']['value']:.3f}",
+        f"{blind['by_position'][0]['value']:.3f}",
     )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def _verdicts(
     longest = [row for row in named if row["length"] == 16]
     turned = [row for row in longest if row["release"] == "rotation"]
     blind = next(row for row in turned if row["knows"] == "no pair")
-    laid = [row for row in turned if "population" in row["knows"]]
+    laid = [row for row in named if "population" in row["knows"]]
     fewer = [row for row in longest if row["release"] not in ("clean", "rotation")]
     said = "; ".join(f"{row['release']} {_top(row)} at KL {row['kl']:.2f}" for row in fewer)
     linked = next(row for row in result["rows"] if row["task"] == "linked")
@@ -87,15 +88,21 @@ def _verdicts(
         "prompts whose candidates it can compute; the norm in float32 tells states apart.",
         "* Without a pair, from public states of other prompts and the store alone, the rotation "
         "is found well enough to name "
-        + "; ".join(f"{_top(row)} with {row['among']:,} releases seen" for row in laid)
+        + "; ".join(
+            f"{_top(row)} with {row['among']:,} releases seen at T = {row['length']}"
+            for row in laid
+        )
         + ".",
         f"* Of {result['prompts']} prompts stored twice, {linked['linked']} are seen to be by "
         f"whoever compares what is stored; {linked['wrongly']} others are taken for one.",
     ]
     if read:
         both = "; ".join(
-            f"{row['release']} ({_knows(row)}) {row['recovery']['token_accuracy']['value']:.3f}"
+            f"{row['release']} ({_knows(row)}) {_share(row['recovery']['by_position'][0])}"
             for row in read
         )
-        found.append(f"* Tokens read back where no candidates are given: {both}.")
+        found.append(
+            "* Where no candidates are given the norm says next to nothing, and the rotation is as "
+            f"good as what is known of it. Last tokens read back at T = 16: {both}."
+        )
     return found
