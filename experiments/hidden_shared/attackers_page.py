@@ -175,6 +175,10 @@ be learnt from other prompts. An attacker who has the bank reads them off the ba
 tables beside the likeliest token, which agrees most and has a larger KL: compare along a row before
 storing.
 
+* **A secret rotation, fewer numbers or a product code is no noise.** What attackers make of each,
+with known pairs and without, stands in
+[Attacking a release](attacks.md#states-stored-without-noise).
+
 * **The recommendation of an audit weighs this.** A release is not recommended when an attacker who
 knows all earlier tokens, or who learnt an attribute from other prompts, gains more than
 `Wish(max_gain=...)`, one half by default, over guessing without the release, at the upper end of

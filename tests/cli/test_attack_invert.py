@@ -54,6 +54,25 @@ def test_the_evidence_has_a_page_and_passes_or_fails_the_gate(
     refused(tacit("gate", path, "--max-inversion", "1"), "release")
 
 
+@pytest.mark.parametrize(
+    ("flags", "title"),
+    [
+        (("--mechanism", "pca(4)"), "pca(4)"),
+        (("--mechanism", "rotation", "--known-pairs", "3"), "rotation, 3 known pairs"),
+    ],
+)
+def test_what_is_stored_without_noise_is_read_by_who_adapts(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path, flags: tuple[str, ...], title: str
+) -> None:
+    path = tmp_path / "inverted.json"
+    done = tacit(*given, *flags, "--json", path)
+    assert done.code == 0, done.err
+    content = json.loads(path.read_text("utf-8"))
+    assert content["mechanism"] == title
+    assert (content["measured_kl"] < 1e-6) == title.startswith("rotation")
+    assert tacit("show", path).code == 0
+
+
 def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
     from tacit import check_release
     from tacit.releases import Form
@@ -72,6 +91,10 @@ def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
         (("--mechanism", "loud"), "mechanism"),
         (("--minutes", "1"), "--steps: expected this or --minutes"),
         (("--measured", "1"), "--measured"),
+        (("--mechanism", "pca(x)"), "pca(x)"),
+        (("--mechanism", "rotation", "--known-pairs", "-1"), "--known-pairs"),
+        (("--mechanism", "rotation", "--known-pairs", "201"), "--known-pairs"),
+        (("--known-pairs", "3"), "--known-pairs: expected it beside rotation"),
     ],
 )
 def test_bad_flags_are_refused(
