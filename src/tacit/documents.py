@@ -177,7 +177,9 @@ def checked(name: str, make: Callable[[], Read]) -> Read:
     try:
         return make()
     except MALFORMED as error:
-        raise ValueError(f"{name}: a field is missing or malformed: {error!r}") from None
+        # what Python says of a value of another type names our functions, not the reader's field
+        told = f"no {error.args[0]!r}" if isinstance(error, KeyError) else "one of another kind"
+        raise ValueError(f"{name}: a field is missing or malformed: {told}") from None
 
 
 class _NotStrictError(Exception):
