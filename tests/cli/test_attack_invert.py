@@ -139,7 +139,7 @@ def test_the_evidence_says_which_release_was_attacked(
         done = tacit(*given, "--mechanism", "isotropic", "--kl-budget", budget, "--json", path)
         assert done.code == 0, done.err
         held[budget] = json.loads(path.read_text("utf-8"))
-        assert held[budget]["form"]["title"].startswith(f"isotropic, K = {budget} of layer 1")
+        assert held[budget]["form"]["title"].startswith(f"isotropic, K = {budget}, of layer 1")
         assert held[budget]["release"]["K"] == float(budget)
     digests = {content["release"]["covariance"] for content in held.values()}
     assert len(digests) == 2

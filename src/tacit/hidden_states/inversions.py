@@ -113,10 +113,11 @@ class InversionEvidence(Release):
         )
 
     def _spelled(self) -> str:
-        """Return the mechanism with its size, as in "isotropic, K = 0.1"."""
+        """Return the mechanism with its size, as in "isotropic, K = 0.1,"."""
         sizes = ("K", "C")
         told = [f"{name} = {self.release[name]:,g}" for name in sizes if name in self.release]
-        return ", ".join((self.mechanism, *told))
+        words = ", ".join((self.mechanism, *told))
+        return f"{words}," if ", " in words else words
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON that ``from_dict`` reads back."""
