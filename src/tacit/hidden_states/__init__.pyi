@@ -30,6 +30,13 @@ from .codebooks.membership import CalibrationMembership as CalibrationMembership
 from .codebooks.membership import calibration_membership as calibration_membership
 from .codebooks.product import ProductCodebook as ProductCodebook
 from .codebooks.vectors import open_vectors as open_vectors
+from .features.edits import surface_edits as surface_edits
+from .features.scores import FeatureScores as FeatureScores
+from .features.scores import score_features as score_features
+from .features.study import FeatureStudy as FeatureStudy
+from .features.study import measure_features as measure_features
+from .features.training import train_transcoder as train_transcoder
+from .features.transcoder import Transcoder as Transcoder
 from .geometry.embeddings import EmbeddingUse as EmbeddingUse
 from .geometry.embeddings import measure_embeddings as measure_embeddings
 from .geometry.estimation import Geometry as Geometry
