@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -33,7 +34,10 @@ def write_transcoder(
     """Write tensors with their header whole or not at all."""
     target = check_writable("path", path)
     header = {"format": FORMAT, "about": dumps(dict(about), ascii_only=True)}
-    held = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    held = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in tensors.items()
+    }
     write_bytes_atomic("path", target, save(held, header))
     return target
 
