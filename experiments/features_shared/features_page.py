@@ -60,8 +60,8 @@ def _zero(row: dict[str, Any]) -> tuple[str, str, str]:
         f"{held['exactly_zero']} of {scored:,} features, {held['zero_ablations']:,} of "
         f"{held['ablations']:,} ablations; {held['below_resolution']} below the resolution of "
         f"single precision (1.2e-7), the least {row['least']:.1e} nats, where two clean runs "
-        f"differ by {held['floor']:.0e} at most; {held['silent']} never active, which a sample would "
-        "call zero",
+        f"differ by {held['floor']:.0e} at most; {held['silent']} never active, which a "
+        "sample would call zero",
         FAILS if held["exactly_zero"] < held["scaffold"] / 2 else HOLDS,
     )
 

@@ -31,10 +31,10 @@ from .codebooks.membership import calibration_membership as calibration_membersh
 from .codebooks.product import ProductCodebook as ProductCodebook
 from .codebooks.vectors import open_vectors as open_vectors
 from .features.edits import surface_edits as surface_edits
-from .features.scores import FeatureScores as FeatureScores
+from .features.measuring import measure_features as measure_features
+from .features.scored import FeatureScores as FeatureScores
 from .features.scores import score_features as score_features
 from .features.study import FeatureStudy as FeatureStudy
-from .features.study import measure_features as measure_features
 from .features.training import train_transcoder as train_transcoder
 from .features.transcoder import Transcoder as Transcoder
 from .geometry.embeddings import EmbeddingUse as EmbeddingUse

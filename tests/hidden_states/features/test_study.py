@@ -16,7 +16,7 @@ from tacit.hidden_states import (  # noqa: E402
     train_transcoder,
 )
 from tacit.hidden_states.features import codes  # noqa: E402
-from tacit.hidden_states.features.scores import BACKBONE, SCAFFOLD  # noqa: E402
+from tacit.hidden_states.features.scored import BACKBONE, SCAFFOLD  # noqa: E402
 from tacit.releases import load  # noqa: E402
 from tests.hidden_states.networks import random_model  # noqa: E402
 

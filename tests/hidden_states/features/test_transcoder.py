@@ -84,7 +84,7 @@ def test_a_square_matrix_is_read_only_where_its_name_says_how_it_stands(tmp_path
                "decoder.bias": bias + 1}, tmp_path / "b.safetensors")  # fmt: skip
     found = Transcoder.load(tmp_path / "b.safetensors")
     assert torch.equal(found.encoder, square)
-    assert torch.equal(found.decoder, square.T)
+    assert torch.equal(found.decoder, (square + 1).T)
 
 
 def test_a_bias_taken_off_first_is_folded_in(tmp_path):

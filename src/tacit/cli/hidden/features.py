@@ -58,12 +58,9 @@ def features(
         choice("--reads", reads, ("mlp", "stream"))
     choice("--size", size, ("two-cores", "gpu"))
     positive("--threshold", threshold)
-    for flag, value, least in (
-        ("--active", active, 1),
-        ("--bank", bank, 4),
-        ("--scored", scored, 2),
-    ):
-        integer(flag, value, minimum=least)
+    integer("--active", active, minimum=1)
+    integer("--bank", bank, minimum=4)
+    integer("--scored", scored, minimum=2)
     counts = {"bank": bank, "calibration": calibration, "held_out": scored}
     found, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states import Transcoder, measure_features, train_transcoder

@@ -37,11 +37,13 @@ def surface_edits(
         ValueError: prompts that are none of the model's.
 
     Example:
-        >>> from tacit.models import load
-        >>> model = load("tacit/small")
-        >>> found = surface_edits(model, model.prompts(["Return the sum", "Raise an error"]), rng=0)
-        >>> sorted(found)[:3]
-        ['another end', 'another word', 'double space']
+        >>> import torch
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
+        >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
+        >>> found = surface_edits(model, torch.arange(48).reshape(16, 3), rng=0)
+        >>> sorted(found)
+        ['another end', 'another word']
     """
     tokens = model.check_tokens(prompts, name="prompts")
     rows = [row.tolist() for row in unpadded(tokens.cpu())]

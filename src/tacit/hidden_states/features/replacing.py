@@ -8,12 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.hidden_states.features.scores import (
-    BACKBONE,
-    PROMPTS_TOGETHER,
-    FeatureScores,
-    divergences,
-)
+from tacit.hidden_states.features.scored import BACKBONE, FeatureScores
+from tacit.hidden_states.features.scores import PROMPTS_TOGETHER, divergences
 from tacit.hidden_states.features.sites import Site
 from tacit.hidden_states.features.transcoder import Transcoder
 from tacit.models.language import LanguageModel
