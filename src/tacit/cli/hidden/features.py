@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from tacit._ground.checks import choice, integer, positive
 from tacit.cli.console import command_line, line
-from tacit.cli.hidden.inputs import Bank, Calibration, Layer, Source
+from tacit.cli.hidden.inputs import Bank, Calibration, Layer, Source, llm_extra
 from tacit.cli.options import Force, Json, Report, grouped
 from tacit.cli.output import json_output, new_file
+
+if TYPE_CHECKING:
+    from tacit.hidden_states import Transcoder
 
 
 @grouped
@@ -61,15 +64,14 @@ def features(
     integer("--active", active, minimum=1)
     integer("--bank", bank, minimum=4)
     integer("--scored", scored, minimum=2)
+    coder = _loaded(transcoder, reads)
     counts = {"bank": bank, "calibration": calibration, "held_out": scored}
     found, prefixes = source.prepare(layer, **counts)
-    from tacit.hidden_states import Transcoder, measure_features, train_transcoder
+    from tacit.hidden_states import measure_features, train_transcoder
     from tacit.releases import Provenance
     from tacit.report import write_report
 
-    if transcoder is not None:
-        coder = Transcoder.load(transcoder, reads=reads)
-    else:
+    if coder is None:
         coder = train_transcoder(
             found, layer, prefixes.calibration, features=count, top_k=active,
             reads=reads or "mlp", size=size, steps=steps, seed=source.seed,
@@ -99,3 +101,16 @@ def features(
     if page is not None:
         line(console, "report", str(write_report(result, page, provenance)))
     output.tell()
+
+
+def _loaded(path: str | None, reads: str | None) -> Transcoder | None:
+    """Return the features that a file holds."""
+    if path is None:
+        return None
+    with llm_extra():
+        from tacit.hidden_states import Transcoder
+
+        try:
+            return Transcoder.load(path, reads=reads)
+        except ValueError as error:
+            raise ValueError(f"--transcoder: {str(error).removeprefix('path: ')}") from None

@@ -76,7 +76,8 @@ class FeatureScores:
         quantile = stats.t.ppf(1.0 - tail, np.maximum(self.measured - 1, 1))
         with np.errstate(invalid="ignore"):
             far = np.abs(self.score - self.threshold) > quantile * self.error
-        return scored & far & np.isfinite(self.error)
+        found: NDArray[np.bool_] = scored & far & np.isfinite(self.error)
+        return found
 
     def summary(self) -> dict[str, Any]:
         """Return counts and quantiles, JSON-able."""

@@ -88,7 +88,7 @@ class FeatureStudy(Release):
             method=f"removal of features, by score at τ = {self.scores.threshold:g} nats",
             guarantees=(),
             attacks=tuple(
-                Attack(name=name, task=TASK, success=Interval(*held, confidence=0.95), prior=blind,
+                Attack(name=name, task=TASK, success=_interval(held), prior=blind,
                        trials=self.bank)
                 for name, held in found.items()
             ),
@@ -140,6 +140,11 @@ class FeatureStudy(Release):
             ValueError: not such a description, or a field is missing or malformed.
         """
         return ENVELOPE.opened("description", description, _read)
+
+
+def _interval(held: list[float]) -> Interval:
+    value, low, high = held
+    return Interval(value, low, high, confidence=0.95)
 
 
 def _read(description: Mapping[str, Any]) -> FeatureStudy:

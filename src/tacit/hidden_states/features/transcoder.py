@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +121,12 @@ class Transcoder:
 
     def to(self, device: torch.device) -> Transcoder:
         """Return the same features on a device."""
-        held = {part.name: getattr(self, part.name) for part in fields(self)}
-        return Transcoder(
-            **{
-                name: value.to(device) if isinstance(value, Tensor) else value
-                for name, value in held.items()
-            }
-        )
+        names = ("encoder", "encoder_bias", "decoder", "decoder_bias", "threshold")
+        held = {name: getattr(self, name) for name in names}
+        moved: dict[str, Any] = {
+            name: None if one is None else one.to(device) for name, one in held.items()
+        }
+        return replace(self, **moved)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a safetensors file, whole or not at all."""
