@@ -23,7 +23,7 @@ from tacit.hidden_states.features.replacing import (
 from tacit.hidden_states.features.scored import BACKBONE
 from tacit.hidden_states.features.scores import score_features
 from tacit.hidden_states.features.sites import check_site, read_site
-from tacit.hidden_states.features.study import CODES, STATE, FeatureStudy
+from tacit.hidden_states.features.study import CODES, CONFIDENCE, STATE, FeatureStudy
 from tacit.hidden_states.features.transcoder import Transcoder
 from tacit.hidden_states.origin import digest_of, tokens_digest
 from tacit.models.language import LanguageModel
@@ -43,7 +43,6 @@ def measure_features(
     threshold: float = 1e-3,
     each: int | None = 50,
     edited: int = 50,
-    confidence: float = 0.95,
     rng: RandomSource = None,
 ) -> FeatureStudy:
     """Score the features on public prompts, and measure on others what the classes are good for.
@@ -60,7 +59,6 @@ def measure_features(
         threshold: τ > 0, nats, declared before scores are looked at.
         each: prompts a feature is taken out of at most; all when None.
         edited: prompts of the bank that are edited, and whose last token is.
-        confidence: coverage of each interval of naming alone, in (0, 1).
         rng: source of every choice.
 
     Returns:
@@ -112,10 +110,10 @@ def measure_features(
         kruskal=codes.kruskal(shares),
         fibres=_fibres(model, tokens, rows, backbone, source),
         named={
-            name: codes.named((held[chosen] > 0).double().cpu().numpy(), confidence)
+            name: codes.named((held[chosen] > 0).double().cpu().numpy(), CONFIDENCE)
             for name, chosen in zip(CODES, ("full", "backbone", "scaffold", "random"), strict=True)
         },
-        state=_state(site.states, states[STATE], confidence),
+        state=_state(site.states, states[STATE], CONFIDENCE),
         trained=dict(coder.trained),
         digests=(
             ("model", digest_of(model.network.state_dict())),

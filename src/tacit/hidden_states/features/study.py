@@ -28,6 +28,8 @@ CODES = {
     "random": "as many features as backbone, at random",
 }
 STATE = "without scaffold"
+# coverage of each interval alone
+CONFIDENCE = 0.95
 
 
 @short_repr
@@ -101,10 +103,12 @@ class FeatureStudy(Release):
 
     def _use(self) -> tuple[Use, ...]:
         held = self.replaced[STATE]
-        low, high = proportion_interval(held["agreed"], self.bank, 0.95)
-        share = Interval(held["agreed"] / self.bank, low, high, confidence=0.95)
+        low, high = proportion_interval(held["agreed"], self.bank, CONFIDENCE)
+        share = Interval(held["agreed"] / self.bank, low, high, confidence=CONFIDENCE)
         half = 1.96 * held["kl_error"]
-        kl = Interval(held["kl"], max(0.0, held["kl"] - half), held["kl"] + half, confidence=0.95)
+        kl = Interval(
+            held["kl"], max(0.0, held["kl"] - half), held["kl"] + half, confidence=CONFIDENCE
+        )
         return (
             Use(name="agreement without scaffold", unit="share", better="higher", measured=share),
             Use(name="KL without scaffold", unit="nats", better="lower", measured=kl),
@@ -144,7 +148,7 @@ class FeatureStudy(Release):
 
 def _interval(held: list[float]) -> Interval:
     value, low, high = held
-    return Interval(value, low, high, confidence=0.95)
+    return Interval(value, low, high, confidence=CONFIDENCE)
 
 
 def _read(description: Mapping[str, Any]) -> FeatureStudy:
