@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import choice, integer
-from tacit._ground.reprs import shown
+from tacit._ground.reprs import short_repr, shown
 from tacit.hidden_states.features.storage import read_transcoder, write_transcoder
 
 ACTIVATIONS = ("relu", "jumprelu", "topk")
 READS = ("mlp", "stream")
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@short_repr
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Transcoder:
     """Features of a layer: ``a = act(W_enc x + b_enc)``, ``ŷ = Σ_f a_f W_dec[f] + b_dec``.
 
@@ -88,12 +89,6 @@ class Transcoder:
                 "reads: expected 'mlp' for features that write vectors of another width than "
                 f"they read, got 'stream' for {self.encoder.shape[1]} to {self.decoder.shape[1]}"
             )
-
-    def __repr__(self) -> str:
-        return (
-            f"Transcoder({self.size} features, {self.encoder.shape[1]} to "
-            f"{self.decoder.shape[1]} numbers, {self.activation}, reads={self.reads!r})"
-        )
 
     @property
     def size(self) -> int:
