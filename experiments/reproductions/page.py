@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adapters_shared import game_page, heads_page, language_page
 from architectures_shared import regularisers_page, split_page
+from features_shared import features_page
 from hidden_shared import defences_page, inversion_page, layers_page, middle_page
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
@@ -17,17 +18,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproductions.md"
 OPENING = """# Reproductions
 
 `make experiments NAME=pac-mnist` (or `pac-cifar10`, `pac-agnews`, `pac-means`, `empty-middle`,
-`hidden-layers`, `quotient`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`,
-`hidden-layers`, `inversion`, `indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`,
-`adapters-frozen-features`, `adapters-language`, `specifications-identification`) runs one of these
-and writes `experiments/results/NAME.json`, most of them a figure too;
-`make experiments NAME=reproductions` renders this page from what is there. No number on it is typed
-by hand. `--fast` is a smoke test and publishes nothing.
-`hidden-layers`, `split-memory`, `regularisers`, `indistinguishable-cifar10`, `poisoning`,
-`adapters-canary-game`, `adapters-frozen-features`, `adapters-language`,
-`specifications-identification`) runs one of these and writes `experiments/results/NAME.json`, most
-of them a figure too; `make experiments NAME=reproductions` renders this page from what is there. No
-number on it is typed by hand. `--fast` is a smoke test and publishes nothing.
+`hidden-layers`, `inversion`, `quotient`, `features`, `split-memory`, `regularisers`,
+`indistinguishable-cifar10`, `poisoning`, `adapters-canary-game`, `adapters-frozen-features`,
+`adapters-language`, `specifications-identification`) runs one of these and writes
+`experiments/results/NAME.json`, most of them a figure too; `make experiments NAME=reproductions`
+renders this page from what is there. No number on it is typed by hand. `--fast` is a smoke test and
+publishes nothing.
 
 Solid lines are noise that is certified, or success that is proven. Filled points are
 measurements. Hollow points of the residual-PAC figures and crosses are printed in a paper.
@@ -47,6 +43,7 @@ def text() -> str:
         *middle_page.sections(),
         *layers_page.sections(),
         *quotient_page.sections(),
+        *features_page.sections(),
         *split_page.sections(),
         *regularisers_page.sections(),
         *inversion_page.sections(),

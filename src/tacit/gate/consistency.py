@@ -20,6 +20,7 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
+from tacit.hidden_states.features.study import FeatureStudy
 from tacit.hidden_states.inversions import InversionEvidence
 from tacit.hidden_states.noise.storage import FORMAT as STATES
 from tacit.hidden_states.quotient.release import QuotientRelease
@@ -40,6 +41,7 @@ READERS: dict[str, Any] = {
     TrainingRelease.FORMAT: TrainingRelease.from_dict,
     AdapterRelease.FORMAT: AdapterRelease.from_dict,
     InversionEvidence.FORMAT: InversionEvidence.from_dict,
+    FeatureStudy.FORMAT: FeatureStudy.from_dict,
     SpecificationRelease.FORMAT: SpecificationRelease.from_dict,
     QuotientRelease.FORMAT: QuotientRelease.from_dict,
     EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),

@@ -35,6 +35,13 @@ from .defences.values import Principal as Principal
 from .defences.values import Product as Product
 from .defences.values import Projection as Projection
 from .defences.values import Rotation as Rotation
+from .features.edits import surface_edits as surface_edits
+from .features.measuring import measure_features as measure_features
+from .features.scored import FeatureScores as FeatureScores
+from .features.scores import score_features as score_features
+from .features.study import FeatureStudy as FeatureStudy
+from .features.training import train_transcoder as train_transcoder
+from .features.transcoder import Transcoder as Transcoder
 from .geometry.embeddings import EmbeddingUse as EmbeddingUse
 from .geometry.embeddings import measure_embeddings as measure_embeddings
 from .geometry.estimation import Geometry as Geometry

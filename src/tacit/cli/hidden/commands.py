@@ -12,6 +12,7 @@ from tacit._ground.checks import integer, positive
 from tacit.cli.console import line
 from tacit.cli.hidden.attack import attack
 from tacit.cli.hidden.codec import decode, encode, fit
+from tacit.cli.hidden.features import features
 from tacit.cli.hidden.inputs import (
     Bank,
     Calibration,
@@ -243,6 +244,7 @@ app.command("fit")(fit)
 app.command("encode")(encode)
 app.command("decode")(decode)
 app.command("trajectory")(trajectory)
+app.command("features")(features)
 app.command("quotient")(quotient)
 
 

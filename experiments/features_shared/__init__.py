@@ -1,0 +1,1 @@
+"""What the study of quotients is made of."""

@@ -1,0 +1,183 @@
+"""Support codes of prompts: how far apart they are, what flips, what is shared, what names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+
+from tacit._ground.checks import Array
+from tacit.attacks.retrieval.attack import retrieve
+from tacit.hidden_states.features.sites import read_site
+from tacit.hidden_states.features.transcoder import Transcoder
+from tacit.models.language import LanguageModel
+
+Bits = NDArray[np.bool_]
+LEVELS = (0.1, 0.5, 0.9)
+ROWS_TOGETHER = 512
+
+
+def hamming(left: Bits, right: Bits) -> Array:
+    """Return the number of features active in one prompt and not in the other, (n, m)."""
+    first, second = left.astype(np.float32), right.astype(np.float32)
+    both = first @ second.T
+    found: Array = (first.sum(axis=1)[:, None] + second.sum(axis=1)[None] - 2 * both).astype(float)
+    return found
+
+
+def nearest_others(rows: Array, *, support: bool) -> Array:
+    """Return the distance of every row to the nearest other one: Hamming's, or ℓ2."""
+    found = np.empty(len(rows))
+    squares = None if support else (rows**2).sum(axis=1)
+    for start in range(0, len(rows), ROWS_TOGETHER):
+        part = rows[start : start + ROWS_TOGETHER]
+        if squares is None:
+            apart = hamming(part > 0, rows > 0)
+        else:
+            mixed = squares[start : start + len(part), None] + squares[None] - 2 * part @ rows.T
+            apart = np.sqrt(np.maximum(mixed, 0.0))
+        apart[np.arange(len(part)), np.arange(start, start + len(part))] = np.inf
+        found[start : start + len(part)] = apart.min(axis=1)
+    return found
+
+
+def compared(support: Array, state: Array, amplitude: Array) -> dict[str, Any]:
+    """Compare three margins of the same prompts in ways that depend on their scales, and not.
+
+    ``raw`` is App. M's count of prompts in which the support margin exceeds the state's; ``ranked``
+    compares ranks. ``tail`` is (p90 − p50)/(p50 − p10), the same in every unit.
+    """
+    told: dict[str, Any] = {}
+    for name, values in (("support", support), ("state", state), ("amplitude", amplitude)):
+        low, middle, high = (float(one) for one in np.quantile(values, LEVELS))
+        told[name] = {
+            "quantiles": [low, middle, high],
+            "tail": (high - middle) / (middle - low) if middle > low else None,
+            "ratio": high / middle if middle else None,
+        }
+    if len(np.unique(support)) > 1 and len(np.unique(state)) > 1:
+        rank = stats.spearmanr(support, state)
+        told["spearman"] = [float(rank.statistic), float(rank.pvalue)]
+    else:
+        told["spearman"] = None
+    told["raw"] = float((support > state).mean())
+    told["scored"] = float((_scored(support) > _scored(state)).mean())
+    ranks = [stats.rankdata(values) for values in (support, state)]
+    told["ranked"] = float((ranks[0] > ranks[1]).mean() + 0.5 * (ranks[0] == ranks[1]).mean())
+    return told
+
+
+def _scored(values: Array) -> Array:
+    spread = float(values.std())
+    return (values - values.mean()) / spread if spread else np.zeros_like(values)
+
+
+def step_margins(
+    model: LanguageModel, layer: int, coder: Transcoder, prompts: Tensor, candidates: Tensor
+) -> tuple[Array, Array, Array]:
+    """Return margins to the nearest prompt that differs in its last token alone, (n,) each.
+
+    In features that are active in one and not in the other, in the ℓ2 distance of states, and of
+    activations; the true last token is left out of the candidates.
+    """
+    found: list[list[float]] = [[], [], []]
+    for row in prompts:
+        tokens = torch.cat([row[-1:], candidates[candidates != row[-1]]])
+        tokens = torch.cat([row[:-1].expand(len(tokens), -1), tokens[:, None]], dim=1)
+        site = read_site(model, layer, tokens, coder.reads)
+        active = coder.encode(site.inputs).double().cpu().numpy()
+        states = site.states.double().cpu().numpy()
+        found[0].append(float(hamming(active[:1] > 0, active[1:] > 0).min()))
+        found[1].append(float(np.linalg.norm(states[1:] - states[0], axis=1).min()))
+        found[2].append(float(np.linalg.norm(active[1:] - active[0], axis=1).min()))
+    return np.array(found[0]), np.array(found[1]), np.array(found[2])
+
+
+def flips(
+    edits: Mapping[str, tuple[Array, Array]], backbone: Bits
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Count features that are active before an edit or after it and not both, by class.
+
+    The base rate of a pair is the share of scaffold features among all that are active in it: a
+    share of flips that equals it says nothing about the classes.
+
+    Args:
+        edits: activations before and after, (n, F) each, by kind of edit.
+        backbone: (F,).
+
+    Returns:
+        Means by kind, and the share of every pair by kind.
+    """
+    told, shares = {}, {}
+    for name, (before, after) in edits.items():
+        on, off = before > 0, after > 0
+        flipped, either = on ^ off, on | off
+        count, base = flipped.sum(axis=1), either.sum(axis=1)
+        real = (count > 0) & (base > 0)
+        if not real.any():
+            continue
+        share = (flipped & ~backbone).sum(axis=1)[real] / count[real]
+        rate = (either & ~backbone).sum(axis=1)[real] / base[real]
+        shares[name] = share
+        excess = share - rate
+        told[name] = {
+            "pairs": int(real.sum()),
+            "flips": float(count[real].mean()),
+            "scaffold": float(share.mean()),
+            "base": float(rate.mean()),
+            "excess": float(excess.mean()),
+            "excess_error": _error(excess),
+            # odds that an active feature flips, backbone over scaffold
+            "backbone_flips": _ratio((flipped & backbone)[real], (either & backbone)[real]),
+            "scaffold_flips": _ratio((flipped & ~backbone)[real], (either & ~backbone)[real]),
+        }
+    return told, shares
+
+
+def kruskal(shares: Mapping[str, Array]) -> list[float] | None:
+    """Return H and p of Kruskal and Wallis' test that kinds of edit have one law of shares."""
+    groups = [held for held in shares.values() if len(held) > 1]
+    if len(groups) < 2 or len(np.unique(np.concatenate(groups))) < 2:
+        return None
+    found = stats.kruskal(*groups)
+    return [float(found.statistic), float(found.pvalue)]
+
+
+def overlaps(active: Array, backbone: Bits, pairs: NDArray[np.int64]) -> dict[str, Any] | None:
+    """Return the mean share of active features that two prompts have in common, by class."""
+    if len(pairs) < 2:
+        return None
+    on = active > 0
+    found: dict[str, Any] = {"pairs": len(pairs)}
+    for name, chosen in (
+        ("full", np.ones_like(backbone)), ("backbone", backbone), ("scaffold", ~backbone),
+    ):  # fmt: skip
+        left, right = on[pairs[:, 0]] & chosen, on[pairs[:, 1]] & chosen
+        either = (left | right).sum(axis=1)
+        share = (left & right).sum(axis=1)[either > 0] / either[either > 0]
+        found[name] = [float(share.mean()), _error(share)] if len(share) > 1 else None
+    return found
+
+
+def named(codes: Array, confidence: float) -> dict[str, Any]:
+    """Return how often a code names its prompt, by retrieval in a bank of codes.
+
+    A code without noise that no other prompt of the bank has names its prompt always; r prompts
+    with one code are named once in r times.
+    """
+    attack = retrieve(codes, codes, np.arange(len(codes)), confidence=confidence)
+    return {"top1": [attack.top1, *attack.top1_interval],
+            "distinct": len(np.unique(codes, axis=0))}  # fmt: skip
+
+
+def _error(values: Array) -> float:
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
+
+
+def _ratio(part: Bits, whole: Bits) -> float | None:
+    return float(part.sum() / whole.sum()) if whole.any() else None

@@ -1,0 +1,161 @@
+"""What was measured of a layer's features, as the evidence that page and gate read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tacit._ground.checks import in_interval, integer
+from tacit._ground.reprs import short_repr
+from tacit.attacks.intervals import proportion_interval
+from tacit.documents import Envelope
+from tacit.hidden_states.features.scored import FeatureScores
+from tacit.measured import Interval
+from tacit.releases.form import Attack, Form, Release, Use
+
+ENVELOPE = Envelope("tacit.features", 1)
+KIND = "hidden-features"
+NOTHING = (
+    "Removing features is a linear map without noise: it certifies nothing, whatever the attacks "
+    "here reach."
+)
+TASK = "which prompt of the bank"
+CODES = {
+    "support": "which features are active",
+    "backbone": "which backbone features are active",
+    "scaffold": "which scaffold features are active",
+    "random": "as many features as backbone, at random",
+}
+STATE = "without scaffold"
+# coverage of each interval alone
+CONFIDENCE = 0.95
+
+
+@short_repr
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FeatureStudy(Release):
+    """What ``measure_features`` found.
+
+    Attributes:
+        model: its name.
+        layer: 1 … L.
+        reads: as ``Transcoder.reads``.
+        scores: of every feature, on the public prompts.
+        bank: prompts of the bank, on which all else is measured.
+        share: mean share of a prompt's active features that are backbone.
+        margins: ``nearest``, to the nearest other prompt of the bank, and ``step``, to the nearest
+            with another last token: of support codes, states and amplitudes.
+        replaced: error, KL and agreement by what stands for the MLP's output.
+        edits: what flips, by kind of edit, with its base rate.
+        kruskal: H and p of equal shares over kinds of edit, or None.
+        fibres: overlap of prompts with nearly one prediction, and of prompts at random.
+        named: how often each code names its prompt, with an interval.
+        state: the same for states without scaffold features, by the attacker who knows the map and
+            by one who holds the clean states alone.
+        trained: of the transcoder.
+        digests: (what, SHA-256) of model, features and prompts.
+        created: ISO 8601, UTC.
+    """
+
+    model: str
+    layer: int
+    reads: str
+    scores: FeatureScores
+    bank: int
+    share: float
+    margins: Mapping[str, Any]
+    replaced: Mapping[str, Any]
+    edits: Mapping[str, Any]
+    kruskal: list[float] | None
+    fibres: Mapping[str, Any]
+    named: Mapping[str, Any]
+    state: Mapping[str, Any]
+    trained: Mapping[str, Any]
+    digests: tuple[tuple[str, str], ...]
+    created: str
+
+    FORMAT = ENVELOPE.format
+
+    @property
+    def form(self) -> Form:
+        """The evidence as page and gate read it: attacks and use, and no guarantee."""
+        blind = 1.0 / self.bank
+        found = {f"retrieval by {CODES[name]}": held["top1"] for name, held in self.named.items()}
+        found["retrieval by the state without scaffold features"] = self.state["told"]
+        return Form(
+            kind=KIND,
+            title=f"features of layer {self.layer} of {self.model}",
+            secret="the prompt behind the features",
+            method=f"removal of features, by score at τ = {self.scores.threshold:g} nats",
+            guarantees=(),
+            attacks=tuple(
+                Attack(name=name, task=TASK, success=_interval(held), prior=blind,
+                       trials=self.bank)
+                for name, held in found.items()
+            ),
+            use=self._use(),
+            digests=self.digests,
+            notes=(NOTHING, self.describe()),
+            reproducible=False,
+            created=self.created,
+        )  # fmt: skip
+
+    def _use(self) -> tuple[Use, ...]:
+        held = self.replaced[STATE]
+        low, high = proportion_interval(held["agreed"], self.bank, CONFIDENCE)
+        share = Interval(held["agreed"] / self.bank, low, high, confidence=CONFIDENCE)
+        half = 1.96 * held["kl_error"]
+        kl = Interval(
+            held["kl"], max(0.0, held["kl"] - half), held["kl"] + half, confidence=CONFIDENCE
+        )
+        return (
+            Use(name="agreement without scaffold", unit="share", better="higher", measured=share),
+            Use(name="KL without scaffold", unit="nats", better="lower", measured=kl),
+        )
+
+    def describe(self) -> str:
+        """Say in two sentences what removing the scaffold features does."""
+        told, held = self.scores.summary(), self.replaced[STATE]
+        return (
+            f"{told['backbone']} of {told['backbone'] + told['scaffold']} features scored are "
+            f"backbone at τ = {self.scores.threshold:g} nats, and {told['exactly_zero']} score "
+            f"exactly zero. Without the scaffold features the prediction moves by {held['kl']:.3g} "
+            f"nats, and whoever knows the features names {self.state['told'][0]:.3f} of "
+            f"{self.bank:,} prompts by the state."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description for strict JSON that ``from_dict`` reads back."""
+        return ENVELOPE.closed(
+            {
+                **vars(self),
+                "scores": self.scores.to_dict(),
+                "digests": [list(pair) for pair in self.digests],
+                "form": self.form.to_dict(),
+            }
+        )
+
+    @staticmethod
+    def from_dict(description: Any) -> FeatureStudy:
+        """Return the study that ``to_dict`` described.
+
+        Raises:
+            ValueError: not such a description, or a field is missing or malformed.
+        """
+        return ENVELOPE.opened("description", description, _read)
+
+
+def _interval(held: list[float]) -> Interval:
+    value, low, high = held
+    return Interval(value, low, high, confidence=CONFIDENCE)
+
+
+def _read(description: Mapping[str, Any]) -> FeatureStudy:
+    fields = {k: v for k, v in description.items() if k not in ("form", "provenance")}
+    for name in ("layer", "bank"):
+        fields[name] = integer(name, fields[name], minimum=1)
+    fields["share"] = in_interval("share", fields["share"], 0.0, 1.0)
+    fields["scores"] = FeatureScores.from_dict(fields["scores"])
+    fields["digests"] = tuple((str(what), str(value)) for what, value in fields["digests"])
+    return FeatureStudy(**fields)
