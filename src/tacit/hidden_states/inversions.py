@@ -17,10 +17,9 @@ ENVELOPE = Envelope("tacit.inversion", 1)
 KIND = "hidden-inversion"
 SHARES = "Shares of tokens, suffixes and whole prompts that one attacker with one training read " \
     "back: a stronger one may read more."  # fmt: skip
-
-
 LEARNT = "The attacker learnt from {}: one who learns from texts that are more like the secret " \
     "reads more."  # fmt: skip
+LEFT_OUT = "Left out, for they stand word for word in what the attacker holds: {} prompts."
 
 
 def inversion_attacks(found: Inversion) -> tuple[Attack, ...]:
@@ -107,6 +106,7 @@ class InversionEvidence(Release):
                 SHARES,
                 *([f"The attacker learnt from {self.knows}."] if self.knows else []),
                 *([LEARNT.format(self.training["texts"])] if "texts" in self.training else []),
+                *([LEFT_OUT.format(known)] if (known := self.training.get("known")) else []),
             ),
             reproducible=False,
             created=self.created,
