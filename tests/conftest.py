@@ -1,4 +1,4 @@
-"""What tests in several folders share: a PostgreSQL database, and which tests are run."""
+"""What tests in several folders share: a database, the command, and which tests are run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
+
+from tests.cli_runner import Tacit, in_process
+
+
+@pytest.fixture
+def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
+    """Return a runner of the command in this process."""
+    return in_process(capsys)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from hidden_shared.results import write_result
 from pac_shared import data
 from pac_shared.state import RESULTS, Study
 from specifications_shared import figure, learnwares, reuse, tasks
+from specifications_shared.backbones import NAMES as BACKBONES
+from specifications_shared.backbones import RANK, SIZE
 from specifications_shared.baselines import DELTA
-from specifications_shared.library import NAMES as BACKBONES
-from specifications_shared.library import RANK, SIZE
 from specifications_shared.rows import Row, budget, percent
 from specifications_shared.stages import (
     Collection,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from specifications_shared import library
+from specifications_shared import backbones
 from specifications_shared.baselines import NAMES, Frame, vectors
 from specifications_shared.learnwares import records
 from specifications_shared.measures import (
@@ -37,8 +37,8 @@ class Way:
 
     route: str
     records: int = 1000
-    rank: int = library.RANK
-    subspace: int = library.SIZE
+    rank: int = backbones.RANK
+    subspace: int = backbones.SIZE
     order: str = "aligned"
     epsilons: tuple[float, ...] = (0.0,)
 
@@ -80,7 +80,9 @@ class Collection:
         key = (way.route, way.rank, way.subspace, way.order)
         if key not in self._asked:
             self._asked[key] = np.stack([
-                library.described("task", _asked(user, way), self.modality, way, private=False)[0.0]
+                backbones.described(
+                    "task", _asked(user, way), self.modality, way, private=False
+                )[0.0]
                 for user in self.users
             ])  # fmt: skip
         return self._asked[key]
@@ -118,7 +120,7 @@ def identified(collection: Collection, way: Way) -> list[Row]:
 
 def _pave(collection: Collection, way: Way) -> list[Row]:
     held = [collection.private(task, way.records) for task in collection.tasks]
-    made = [library.described("model", part, collection.modality, way) for part in held]
+    made = [backbones.described("model", part, collection.modality, way) for part in held]
     asked = collection.asked(way)
     rows = []
     for epsilon in way.epsilons:
@@ -129,11 +131,11 @@ def _pave(collection: Collection, way: Way) -> list[Row]:
 
 
 def _trivial(collection: Collection, way: Way) -> list[Row]:
-    frames = [Frame.of(held) for held in library.public_features(collection.modality)]
+    frames = [Frame.of(held) for held in backbones.public_features(collection.modality)]
     held = [collection.private(task, way.records) for task in collection.tasks]
-    mine = [library.features(collection.modality, part.inputs) for part in held]
+    mine = [backbones.features(collection.modality, part.inputs) for part in held]
     asked = [_asked(user, way) for user in collection.users]
-    theirs = [library.features(collection.modality, part.inputs) for part in asked]
+    theirs = [backbones.features(collection.modality, part.inputs) for part in asked]
     rng = np.random.default_rng([len(held), way.records])
     known = [
         _means(both, part.labels, frames, None, rng)
@@ -183,12 +185,12 @@ def agreement(collection: Collection) -> dict[str, Any]:
     held = [collection.private(task, 100) for task in collection.tasks]
     asked = [_asked(user, Way("aligned")) for user in collection.users[: len(held)]]
     parts = (held, asked)
-    whole = _cosines(*([library.full(one, collection.modality) for one in two] for two in parts))
+    whole = _cosines(*([backbones.full(one, collection.modality) for one in two] for two in parts))
     result = {}
     for rank in collection.sizes["ranks"]:
         way = Way("aligned", rank=rank, subspace=0)
         compact = _cosines(*(
-            [library.described("task", one, collection.modality, way, private=False)[0.0]
+            [backbones.described("task", one, collection.modality, way, private=False)[0.0]
              for one in two]
             for two in parts
         ))  # fmt: skip
@@ -210,7 +212,7 @@ def gammas(collection: Collection) -> dict[str, dict[str, float]]:
     return {
         str(size): {
             str(count): max(
-                library.measured_gamma(collection.private(task, count), collection.modality, size)
+                backbones.measured_gamma(collection.private(task, count), collection.modality, size)
                 for task in collection.tasks[:: max(len(collection.tasks) // 3, 1)][:3]
             )
             for count in (100, 1000)
@@ -237,7 +239,7 @@ def verdicts(collection: Collection) -> list[dict[str, Any]]:
         Way("label-free", order="permuted", epsilons=(0.0, 4.0)),
     ):
         made = [
-            library.described("model", collection.private(task, way.records), "images", way)
+            backbones.described("model", collection.private(task, way.records), "images", way)
             for task in collection.tasks
         ]
         asked = collection.asked(way)
@@ -262,7 +264,7 @@ def seconds(collection: Collection) -> dict[str, float]:
         for task in collection.tasks[:: max(len(collection.tasks) // 5, 1)][:5]:
             held = collection.private(task, count)
             start = time.thread_time()
-            library.described("model", held, collection.modality,
+            backbones.described("model", held, collection.modality,
                               Way("aligned", records=count, epsilons=(1.0,)))  # fmt: skip
             times.append(time.thread_time() - start)
         result[f"{count:,} images at ε = 1"] = float(np.median(times))
@@ -273,8 +275,8 @@ def probe(collection: Collection) -> list[float]:
     """Return the accuracy of ridge regression on frozen features of every user's examples."""
     return mean_error([
         probed(
-            library.features(collection.modality, user.examples.inputs)[0], user.examples.labels,
-            library.features(collection.modality, user.test.inputs)[0], user.test.labels,
+            backbones.features(collection.modality, user.examples.inputs)[0], user.examples.labels,
+            backbones.features(collection.modality, user.test.inputs)[0], user.test.labels,
         )
         for user in collection.users
     ])  # fmt: skip

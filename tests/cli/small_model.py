@@ -69,3 +69,10 @@ def write_texts(path: Path, *, seed: int) -> None:
     draws = torch.randint(30, (6000,), generator=torch.Generator().manual_seed(seed))
     lines = [" ".join(WORDS[i] for i in row) for row in draws.reshape(-1, 20).tolist()]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def small_inputs(folder: Path) -> tuple[str, ...]:
+    """Write a model and texts, and return the flags that name them."""
+    write_model(folder / "model", seed=0)
+    write_texts(folder / "text.txt", seed=1)
+    return ("--model", str(folder / "model"), "--texts", str(folder / "text.txt"), *CUT)

@@ -17,15 +17,10 @@ from tacit.accounting import (
     vector_projection,
 )
 from tacit.guarantees import ApproximateDP, guarantee_from_dict
-from tests.cli_runner import in_process, refused
+from tests.cli_runner import refused
 
 TARGET = ("--epsilon", 1, "--delta", 1e-5)
 QUICK = ("noisy-projection", "--dim", 50, "--rank", 5, "--difference-rank", 1)
-
-
-@pytest.fixture
-def tacit(capsys):
-    return in_process(capsys)
 
 
 def account(tacit, *arguments):

@@ -16,18 +16,13 @@ from tacit import Ledger
 from tacit.gate import check_release
 from tacit.models.small.storage import quiet
 from tests.adapters.models import classifying_bert, gpt2, llama, masked_bert
-from tests.cli_runner import in_process, refused
+from tests.cli_runner import refused
 
 WORDS = [f"w{place}" for place in range(60)]
 # All of the records that are not kept apart: the account is a closed form then.
 ALL = ["--batch", "45"]
 FAST = ["--length", "8", "--steps", "2", "--rank", "2", "--seed", "1"]
 MAKE = {"gpt2": gpt2, "llama": llama, "masked": masked_bert, "classifier": classifying_bert}
-
-
-@pytest.fixture
-def tacit(capsys):
-    return in_process(capsys)
 
 
 @pytest.fixture

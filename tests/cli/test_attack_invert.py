@@ -11,25 +11,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
-from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
-from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
+from tests.cli.small_model import small_inputs, write_texts  # noqa: E402
+from tests.cli_runner import Tacit, refused  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     folder = tmp_path_factory.mktemp("given")
-    write_model(folder / "model", seed=0)
-    write_texts(folder / "text.txt", seed=1)
+    flags = small_inputs(folder)
     write_texts(folder / "public.txt", seed=2)
     return (
         "attack", "invert", "--layer", "1", "--steps", "2", "--measured", "20",
-        "--calibration", "200", "--model", str(folder / "model"),
-        "--texts", str(folder / "text.txt"), "--public-texts", str(folder / "public.txt"), *CUT,
+        "--calibration", "200", "--public-texts", str(folder / "public.txt"), *flags,
     )  # fmt: skip
 
 

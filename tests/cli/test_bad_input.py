@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
+from tests.cli_runner import QUICK, Tacit, refused, subprocess_tacit, write_table
 
 
 @pytest.fixture

@@ -10,14 +10,9 @@ import pytest
 
 from tacit.classifiers import ClassifierRelease
 from tacit.ledger import Ledger
-from tests.cli_runner import Tacit, in_process, refused
+from tests.cli_runner import Tacit, refused
 
 BOUND = "0.3"
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture

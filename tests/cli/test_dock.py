@@ -8,13 +8,8 @@ from pathlib import Path
 import pytest
 
 from tacit.dock import Policy, Settings, Store
-from tests.cli_runner import Tacit, in_process, refused
+from tests.cli_runner import Tacit, refused
 from tests.dock.learnwares import files, keep, specification
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 def test_a_token_is_printed_once_listed_and_revoked(tacit: Tacit, tmp_path: Path) -> None:

@@ -12,22 +12,14 @@ pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
 from tacit.hidden_states.audit import sweep as tacit_sweep  # noqa: E402
-from tests.cli.small_model import CUT, WORDS, write_model, write_texts  # noqa: E402
-from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
+from tests.cli.small_model import WORDS, small_inputs  # noqa: E402
+from tests.cli_runner import Tacit, refused  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """A model and texts, as flags."""
-    folder = tmp_path_factory.mktemp("given")
-    write_model(folder / "model", seed=0)
-    write_texts(folder / "text.txt", seed=1)
-    return ("--model", str(folder / "model"), "--texts", str(folder / "text.txt"), *CUT)
+    return small_inputs(tmp_path_factory.mktemp("given"))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -21,14 +21,9 @@ from tests.cli.small_model import (  # noqa: E402
     write_model,
     write_texts,
 )
-from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
+from tests.cli_runner import Tacit, refused  # noqa: E402
 
 ROWS = np.random.default_rng(0).normal(size=(1500, 8)).astype(np.float32)
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture(scope="module")

@@ -12,26 +12,18 @@ pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
 from tacit.hidden_states import FeatureStudy, Transcoder  # noqa: E402
-from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
-from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
+from tests.cli.small_model import small_inputs  # noqa: E402
+from tests.cli_runner import Tacit, refused  # noqa: E402
 
 SIZES = ("--bank", "30", "--calibration", "60", "--scored", "30")
 TRAINED = ("--features", "48", "--active", "6", "--steps", "20")
 
 
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
-
-
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """A model and texts, as flags."""
-    folder = tmp_path_factory.mktemp("given")
-    write_model(folder / "model", seed=0)
-    write_texts(folder / "text.txt", seed=1)
-    model = ("--model", str(folder / "model"), "--texts", str(folder / "text.txt"))
-    return ("hidden", "features", *model, *CUT, "--layer", "1", *SIZES)
+    flags = small_inputs(tmp_path_factory.mktemp("given"))
+    return ("hidden", "features", *flags, "--layer", "1", *SIZES)
 
 
 def test_features_are_trained_measured_shown_and_never_pass_a_gate_on_information(

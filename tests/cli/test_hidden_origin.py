@@ -17,14 +17,9 @@ from safetensors import safe_open  # noqa: E402
 
 from tacit.hidden_states import Codebook, HiddenRelease  # noqa: E402
 from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
-from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
+from tests.cli_runner import Tacit, refused  # noqa: E402
 
 SIZES = ("--bank", "100", "--calibration", "300")
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture(scope="module")

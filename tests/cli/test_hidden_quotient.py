@@ -12,25 +12,16 @@ pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
 from tacit.hidden_states import PredictiveQuotient, QuotientRelease  # noqa: E402
-from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
-from tests.cli_runner import Tacit, in_process, refused  # noqa: E402
+from tests.cli.small_model import small_inputs  # noqa: E402
+from tests.cli_runner import Tacit, refused  # noqa: E402
 
 SIZES = ("--bank", "50", "--calibration", "120", "--epochs", "1")
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """A model and texts, as flags."""
-    folder = tmp_path_factory.mktemp("given")
-    write_model(folder / "model", seed=0)
-    write_texts(folder / "text.txt", seed=1)
-    model = ("--model", str(folder / "model"), "--texts", str(folder / "text.txt"))
-    return ("hidden", "quotient", *model, *CUT)
+    return ("hidden", "quotient", *small_inputs(tmp_path_factory.mktemp("given")))
 
 
 def test_a_quotient_is_fitted_released_counted_shown_and_gated(

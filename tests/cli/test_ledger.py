@@ -10,13 +10,8 @@ import pytest
 from tacit.ledger import Budget, Ledger
 from tacit.statistics import fingerprint
 from tacit.statistics.tables.reading import fingerprints
-from tests.cli_runner import QUICK, Tacit, in_process, refused, write_table
+from tests.cli_runner import QUICK, Tacit, refused, write_table
 from tests.ledger.guarantees import gaussian_curve, nats
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture

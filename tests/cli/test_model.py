@@ -7,15 +7,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.cli_runner import in_process, refused
+from tests.cli_runner import refused
 
 SIZES = ("--width", 16, "--layers", 2, "--heads", 2, "--context", 8, "--batch", 4,
          "--vocabulary", 270, "--steps", 2)  # fmt: skip
-
-
-@pytest.fixture
-def tacit(capsys):
-    return in_process(capsys)
 
 
 @pytest.fixture

@@ -11,12 +11,7 @@ import pytest
 
 from tacit.design import isotropic
 from tacit.hidden_states import release as release_states
-from tests.cli_runner import QUICK, Tacit, in_process, refused, write_table
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
+from tests.cli_runner import QUICK, Tacit, refused, write_table
 
 
 @pytest.fixture

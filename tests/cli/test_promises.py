@@ -10,14 +10,9 @@ import pytest
 
 from tacit.ledger import Ledger
 from tacit.statistics import NumbersRelease, fingerprint
-from tests.cli_runner import QUICK, Tacit, in_process, refused, write_table
+from tests.cli_runner import QUICK, Tacit, refused, write_table
 
 BOUNDS = ("--bounds", "a=-4:4,b=-20:20")
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture

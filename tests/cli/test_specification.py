@@ -11,14 +11,9 @@ pytest.importorskip("torch")
 from tacit import Ledger
 from tacit.gate import check_release
 from tacit.specifications import read_specification
-from tests.cli_runner import in_process, refused
+from tests.cli_runner import refused
 
 COUNT = 24
-
-
-@pytest.fixture
-def tacit(capsys):
-    return in_process(capsys)
 
 
 @pytest.fixture

@@ -12,12 +12,7 @@ from tacit import __version__
 from tacit.cli.console import command_line
 from tacit.ledger import Ledger
 from tacit.statistics import StatisticRelease, fingerprint
-from tests.cli_runner import QUICK, Tacit, in_process, refused, subprocess_tacit, write_table
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
+from tests.cli_runner import QUICK, Tacit, refused, subprocess_tacit, write_table
 
 
 @pytest.fixture

@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_runner import Tacit, in_process, refused, subprocess_tacit
+from tests.cli_runner import Tacit, refused, subprocess_tacit
 
 CITIES = ("Bern", "Oslo", "Paris")
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture

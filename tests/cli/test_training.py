@@ -9,14 +9,9 @@ from safetensors import safe_open
 from tacit.cli.training.tabular import problem_of
 from tacit.ledger import Ledger
 from tacit.statistics import read_table
-from tests.cli_runner import Tacit, in_process, refused
+from tests.cli_runner import refused
 
 QUICK = ("--batch", 30, "--no-influence", "--attacked", 4)
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture

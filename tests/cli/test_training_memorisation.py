@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from tacit.ledger import Ledger
-from tests.cli_runner import Tacit, in_process, refused
+from tests.cli_runner import refused
 
 WORDS = (
     [str(digit) for digit in range(10)] + ["the", "is", "'", "s", "secret", "code"]
@@ -16,11 +16,6 @@ QUICK = (
     *("--canaries", 4, "--copies", 2, "--length", 20, "--sequences", 8),
     *("--batch", 8, "--samples", 4),
 )  # fmt: skip
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 def write_language(folder, words):

@@ -7,15 +7,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from tests.cli_runner import Tacit, in_process, refused
+from tests.cli_runner import refused
 from tests.training.poisoning.problems import images
 
 QUICK = ("--batch", 24, "--repeats", 1, "--rate", 0.05)
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 @pytest.fixture

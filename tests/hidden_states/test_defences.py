@@ -28,7 +28,7 @@ WIDTH = 8
 WORDS = {
     "pca(4)": Principal(4),
     "projection(4)": Projection(4),
-    "product(4)": Product(4),
+    "product(4,32)": Product(4, 32),
     "product(2,16)": Product(2, 16),
     "rotation": Rotation(),
 }
@@ -166,3 +166,9 @@ def test_an_inverter_is_trained_on_what_the_attacker_sees(mechanism):
 def test_what_is_wrong_is_said(states, wrong, said):
     with pytest.raises(ValueError, match=said):
         wrong(states)
+
+
+def test_fewer_centroids_than_are_named_are_not_attacked():
+    states = np.random.default_rng(0).normal(size=(20, 4))
+    with pytest.raises(ValueError, match="centroids: expected an integer <= 20, got 256"):
+        Product(2).learn(states, 0)

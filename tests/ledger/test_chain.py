@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tacit.ledger import Budget, BudgetExceededError, Ledger, NoBudgetError, verify_ledger
-from tests.cli_runner import Tacit, in_process, refused
+from tests.cli_runner import Tacit, refused
 from tests.ledger.guarantees import gdp, nats, pair
 
 
@@ -32,11 +32,6 @@ def path(tmp_path: Path) -> Path:
     ledger.set_budget("t", epsilon=3.0, delta=1e-6, mu=1.0)
     ledger.reserve("t", gdp(0.25), "left open")
     return location
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str]) -> Tacit:
-    return in_process(capsys)
 
 
 def edit(path: Path, *statements: str) -> None:

@@ -57,10 +57,10 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class Engine:
-    """An address that was understood; ``library`` is None for this machine's own processes."""
+    """An address that was understood; ``package`` is None for this machine's own processes."""
 
     text: str = "local"
-    library: str | None = None
+    package: str | None = None
     host: str | None = None
     port: int = 0
 
@@ -83,7 +83,7 @@ class Engine:
     @property
     def elsewhere(self) -> bool:
         """Whether it is a cluster, and not this machine's own processes."""
-        return self.library is not None
+        return self.package is not None
 
     @contextmanager
     def connect(self, workers: int) -> Iterator[Place]:
@@ -92,21 +92,21 @@ class Engine:
         Raises:
             EngineError: nothing answers at the address, or the library is missing.
         """
-        if self.library is None:
+        if self.package is None:
             yield _Processes(workers)
             return
         self._check_answer()
-        opened = _dask if self.library == "dask" else _ray
+        opened = _dask if self.package == "dask" else _ray
         with ExitStack() as stack:
             try:
                 place = stack.enter_context(opened(self, workers))
             except ModuleNotFoundError as error:
                 raise EngineError(
-                    f"engine: {self.text} needs {self.library}: {install_with('cluster')}"
+                    f"engine: {self.text} needs {self.package}: {install_with('cluster')}"
                 ) from error
             except (OSError, TimeoutError, RuntimeError) as error:
                 raise EngineError(
-                    f"engine: expected workers of {self.library} at {self.text}, "
+                    f"engine: expected workers of {self.package} at {self.text}, "
                     f"got {type(error).__name__} on connecting"
                 ) from error
             yield place
@@ -119,7 +119,7 @@ class Engine:
             socket.create_connection((self.host.strip("[]"), self.port), SECONDS_TO_ANSWER).close()
         except OSError as error:
             raise EngineError(
-                f"engine: expected {self.library} at {self.text}, got no answer there "
+                f"engine: expected {self.package} at {self.text}, got no answer there "
                 f"({error.strerror or error})"
             ) from error
 

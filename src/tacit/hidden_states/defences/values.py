@@ -118,7 +118,7 @@ class Product(Defence):
 
     Attributes:
         parts: m, which divides the numbers in a state.
-        centroids: of a part, as many as there are public states at most.
+        centroids: of a part, at most as many as there are public states.
 
     Example:
         >>> Product(16).name, Product(8, 16).name
@@ -138,7 +138,7 @@ class Product(Defence):
         from tacit.hidden_states.codebooks.product import ProductCodebook
         from tacit.hidden_states.defences.stored import Coded, rounded
 
-        size = min(self.centroids, len(states))
+        size = integer("centroids", self.centroids, minimum=1, maximum=len(states))
         return Coded(
             ProductCodebook.fit(
                 rounded(states), parts=self.parts, size=size, least_cell=1, rng=seed, progress=False
