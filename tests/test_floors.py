@@ -311,8 +311,8 @@ sys.meta_path.insert(0, Without())
 NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
 ON_MODELS = {
     "attacks": {
-        "Inverter", "MappedChannel", "SequentialAttack", "StateInverter", "StateRelease",
-        "TokenProbe", "TrajectoryInverter", "Verified", "VerifiedInverter", "attack_inversion",
+        "Inverter", "MappedChannel", "SequenceInverter", "SequentialAttack", "StateInverter",
+        "StateRelease", "TokenProbe", "TrajectoryInverter", "Verified", "VerifiedInverter", "attack_inversion",
         "known_prefix", "sequential_decoder",
     },
     "specifications": {

@@ -35,6 +35,7 @@ from .inversion.learned.inverter import StateInverter as StateInverter
 from .inversion.learned.presets import Shape as Shape
 from .inversion.learned.released import MappedChannel as MappedChannel
 from .inversion.learned.released import StateRelease as StateRelease
+from .inversion.learned.sequence import SequenceInverter as SequenceInverter
 from .inversion.learned.verification import Verified as Verified
 from .inversion.learned.verification import VerifiedInverter as VerifiedInverter
 from .inversion.probe import TokenProbe as TokenProbe

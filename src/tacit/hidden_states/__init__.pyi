@@ -1,5 +1,6 @@
 """Measure a layer of a language model, release its states, choose what to keep."""
 
+from .attacked import state_release as state_release
 from .audit.catalogue import read_mechanism as read_mechanism
 from .audit.catalogue import register_mechanism as register_mechanism
 from .audit.cells import Argmax as Argmax
@@ -60,7 +61,6 @@ from .geometry.utility import measure_utility as measure_utility
 from .inversions import InversionEvidence as InversionEvidence
 from .inversions import inversion_attacks as inversion_attacks
 from .inverting import invert_layer as invert_layer
-from .inverting import state_release as state_release
 from .noise.denoiser import Denoiser as Denoiser
 from .noise.designs import designs_at_budget as designs_at_budget
 from .noise.posterior_behaviour import PosteriorBehaviour as PosteriorBehaviour

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit._ground.checks import integer, non_negative
+from tacit._ground.checks import choice, integer, non_negative
 from tacit._ground.reprs import short_repr
 from tacit.attacks.inversion.result import Inversion, Recovery, successes
 from tacit.documents import Envelope
@@ -19,6 +19,8 @@ SHARES = "Shares of tokens, suffixes and whole prompts that one attacker with on
     "back: a stronger one may read more."  # fmt: skip
 LEARNT = "The attacker learnt from {}: one who learns from texts that are more like the secret " \
     "reads more."  # fmt: skip
+OF = {"last": "of ", "all": "of all positions of "}
+BEHIND = {"last": "a released state", "all": "the released states of all its positions"}
 LEFT_OUT = "Left out, for they stand word for word in what the attacker holds: {} prompts."
 
 
@@ -64,11 +66,13 @@ class InversionEvidence(Release):
             covariance or codewords.
         model: name of the model.
         layer: 1 … L.
+        positions: ``"last"``, where each prompt's last state is released alone, or ``"all"``.
         length: T, the most tokens that it reads.
         recovery: what it got right.
         baselines: other guesses, by name: all but ``"nearest"`` without the release of the prompt.
         queries: prompts attacked.
-        measured_kl: mean nats that the release moves the prediction by.
+        measured_kl: mean nats that the release of the last state moves the prediction by, those of
+            earlier positions read as they are.
         training: sizes, length and seed of its training.
         digests: (what, SHA-256) of model and prompts.
         created: ISO 8601, UTC.
@@ -80,6 +84,7 @@ class InversionEvidence(Release):
     release: Mapping[str, Any]
     model: str
     layer: int
+    positions: str
     length: int
     recovery: Recovery
     baselines: Mapping[str, Recovery]
@@ -96,8 +101,8 @@ class InversionEvidence(Release):
         """The evidence as page and gate read it."""
         return Form(
             kind=KIND,
-            title=f"{self._spelled()} of layer {self.layer} of {self.model}",
-            secret="the prompt behind a released state",
+            title=f"{self._spelled()} {OF[self.positions]}layer {self.layer} of {self.model}",
+            secret=f"the prompt behind {BEHIND[self.positions]}",
             method=self.mechanism,
             guarantees=(),
             attacks=_attacks(self.attacker, self.recovery, self.baselines, self.queries),
@@ -148,6 +153,7 @@ def _read(description: Mapping[str, Any]) -> InversionEvidence:
     fields = {name: value for name, value in description.items() if name not in beside}
     for name in ("queries", "layer", "length"):
         fields[name] = integer(name, fields[name], minimum=1)
+    fields["positions"] = choice("positions", fields.get("positions", "last"), tuple(OF))
     fields["measured_kl"] = non_negative("measured_kl", fields["measured_kl"])
     fields["recovery"] = Recovery.from_dict(fields["recovery"])
     fields["baselines"] = {

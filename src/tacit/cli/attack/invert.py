@@ -1,4 +1,4 @@
-"""``tacit attack invert``: train an inverter of single states, and measure what it reads back."""
+"""``tacit attack invert``: put an inverter to released states, and measure what it reads back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # the user's own texts are shorter than a corpus
 OWN_HELD_OUT_EVERY = 5
-KINDS = ("right-to-left", "at-once", "forward")
+KINDS = ("right-to-left", "at-once", "forward", "training-free")
 
 
 @grouped
@@ -46,9 +46,16 @@ def invert(
             "state has numbers when left out."
         ),
     ] = None,
+    positions: Annotated[
+        str, typer.Option(help="Whose states are released: last alone, or all, each by itself.")
+    ] = "last",
     kind: Annotated[
-        str, typer.Option(help="right-to-left, at-once (every position by itself) or forward.")
-    ] = "right-to-left",
+        str | None,
+        typer.Option(
+            help="right-to-left (usual of the last state), at-once (every position by itself), "
+            "forward (usual of all), or training-free (of all: states of candidates)."
+        ),
+    ] = None,
     size: Annotated[str, typer.Option(help="Of the network: two-cores or gpu.")] = "two-cores",
     minutes: Annotated[
         float | None, typer.Option(help="Of training; as the size says when left out.")
@@ -74,10 +81,23 @@ def invert(
     *,
     source: Source,
 ) -> None:
-    """Train an inverter against one layer's released last state, and measure what it reads back."""
+    """Put an inverter to the released states of one layer, and measure what it reads back."""
     output = json_output(json, force, {"--texts": source.texts, "--report": report})
     page = new_file("--report", report, force)
-    choice("--kind", kind, KINDS)
+    choice("--positions", positions, ("last", "all"))
+    if kind is not None:
+        choice("--kind", kind, KINDS)
+    _check_kind(
+        kind,
+        positions,
+        {
+            "--verify": verify,
+            "--minutes": minutes,
+            "--steps": steps,
+            "--checkpoint": checkpoint,
+            "--clean-trained": clean_trained,
+        },
+    )
     choice("--size", size, ("two-cores", "gpu"))
     positive("--kl-budget", kl_budget)
     most = calibration if "codes" in mechanism else None
@@ -102,9 +122,9 @@ def invert(
     )
     result = invert_layer(
         found, layer, secret, public, stream,
-        mechanism=mechanism, kl_budget=kl_budget, codewords=codewords, known_pairs=known_pairs,
-        kind=kind, size=size, aware=not clean_trained, verify=verify, checkpoint=checkpoint,
-        seed=source.seed, texts=texts, **limits,
+        mechanism=mechanism, positions=positions, kl_budget=kl_budget, codewords=codewords,
+        known_pairs=known_pairs, kind=kind, size=size, aware=not clean_trained, verify=verify,
+        checkpoint=checkpoint, seed=source.seed, texts=texts, **limits,
     )  # fmt: skip
     provenance = Provenance.capture(
         command_line(), data_name=source.data_name, data_rows=result.queries
@@ -112,7 +132,8 @@ def invert(
     output.write({**result.to_dict(), "provenance": provenance.to_dict()})
     console = output.console
     console.print(Text(verdict(result.form).sentence, "bold"))
-    line(console, "attacker", f"{result.attacker}, {result.training['steps']:,} steps")
+    spent = f", {result.training['steps']:,} steps" if "steps" in result.training else ""
+    line(console, "attacker", f"{result.attacker}{spent}")
     line(console, "release", f"{result.form.title}, KL {result.measured_kl:.3g} nats")
     line(console, "learnt from", texts)
     suffixes = result.recovery.suffixes
@@ -122,6 +143,19 @@ def invert(
     if page is not None:
         line(console, "report", str(write_report(result, page, provenance)))
     output.tell()
+
+
+def _check_kind(kind: str | None, positions: str, flags: dict[str, Any]) -> None:
+    """Refuse what does not go together, before a model is loaded."""
+    if flags["--verify"] and positions == "all":
+        raise ValueError("--verify: expected it beside --positions last, got all")
+    if kind != "training-free":
+        return
+    if positions != "all":
+        raise ValueError("--kind: expected training-free beside --positions all, got last")
+    for flag, value in flags.items():
+        if value not in (None, False):
+            raise ValueError(f"{flag}: expected none beside --kind training-free, got one")
 
 
 def _divided(

@@ -1,16 +1,17 @@
-"""A learned inverter of single states, as a value that attacks take."""
+"""Learned inverters as values that attacks take, and the one of single states."""
 
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit._ground.checks import choice, integer
+from tacit._ground.checks import Array, choice, integer
 from tacit._ground.reprs import short_repr
 from tacit.attacks.inversion.inverters import PROMPTS_TOGETHER, Inverter
 from tacit.attacks.inversion.learned.networks import NAMES, AtOnce, Decoder
@@ -25,12 +26,14 @@ UNSEEN_SHARE = 0.02
 RELEASES_TOGETHER = 1024
 
 
-@short_repr
 @dataclass(frozen=True, eq=False)
-class StateInverter(Inverter):
-    """Reads the last T tokens of a prompt from the release of its last state alone.
+class LearnedInverter(Inverter):
+    """A network that has learnt on public text to read prompts from their releases.
 
     Attributes:
+        everywhere: whether it reads a release of every position, or of the last alone.
+        of: what it reads, in a few words.
+        usual: kind of network that it learns unless told.
         model: the language model.
         layer: 1 … L.
         release: how the states that it attacks are released.
@@ -40,6 +43,10 @@ class StateInverter(Inverter):
         loss: of held-out public windows, nats a token.
         history: (spent, loss) of every evaluation.
     """
+
+    everywhere: ClassVar[bool] = False
+    of: ClassVar[str]
+    usual: ClassVar[str]
 
     model: LanguageModel
     layer: int
@@ -60,14 +67,14 @@ class StateInverter(Inverter):
         length: int,
         release: StateRelease | None = None,
         size: str = "two-cores",
-        kind: str = "right-to-left",
+        kind: str | None = None,
         shape: Shape | None = None,
         shortest: int | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         seed: int = 0,
         progress: bool | None = None,
         **schedule: Any,
-    ) -> StateInverter:
+    ) -> Self:
         """Learn to read prompts from public text: every step draws fresh windows and releases.
 
         The loss is the mean of ``−ln P(token | release, tokens decoded before)``. A fiftieth of the
@@ -81,7 +88,8 @@ class StateInverter(Inverter):
             release: how states are released, which is applied to every training state; None for
                 states as they are.
             size: ``"two-cores"`` or ``"gpu"``.
-            kind: ``"right-to-left"``; ``"at-once"``, every position by itself; or ``"forward"``.
+            kind: ``"right-to-left"``; ``"at-once"``, every position by itself; or ``"forward"``;
+                None for what reads most of one state or of all.
             shape: of the network, in place of the preset's and of the kind.
             shortest: least tokens of a training window, T unless told.
             checkpoint: file to go on from, written atomically about once a minute.
@@ -108,18 +116,20 @@ class StateInverter(Inverter):
         held = StateRelease() if release is None else release
         if not isinstance(held, StateRelease):
             raise ValueError(f"release: expected a StateRelease, got {type(held).__name__}")
-        usual, plan = preset(size, kind=kind, **schedule)
+        usual, plan = preset(size, kind=cls.usual if kind is None else kind, **schedule)
         built = usual if shape is None else shape
         if not isinstance(built, Shape):
             raise ValueError(f"shape: expected a Shape, got {type(built).__name__}")
-        lesson = _lesson(model, layer, stream, held, length, shortest, built.kind, seed)
+        lesson = _lesson(
+            model, layer, stream, held, length, shortest, built.kind, seed, cls.everywhere
+        )
         network, state = learn(lesson, built, plan, checkpoint, progress)
         history = tuple((float(spent), float(loss)) for spent, loss in state.history)
         return cls(
             model, lesson.layer, held, network, held, state.steps, float(state.best), history
         )
 
-    def attacking(self, release: StateRelease) -> StateInverter:
+    def attacking(self, release: StateRelease) -> Self:
         """Return the same network given releases of another law than it learnt from."""
         return type(self)(
             self.model, self.layer, release, self.network, self.trained_on, self.steps, self.loss,
@@ -129,7 +139,7 @@ class StateInverter(Inverter):
     @property
     def name(self) -> str:  # type: ignore[override]
         """Which network, and what it learnt from."""
-        return NAMES[self.network.shape.kind]
+        return NAMES[self.network.shape.kind].format(self.of)
 
     @property
     def knows(self) -> str:  # type: ignore[override]
@@ -138,16 +148,8 @@ class StateInverter(Inverter):
 
     @property
     def length(self) -> int:
-        """T, tokens that it reads."""
+        """T, the most tokens that it reads."""
         return self.network.length
-
-    def count(self, released: Any) -> int:
-        """As ``Inverter``."""
-        return len(self.release.checked(released))
-
-    def select(self, released: Any, rows: Any) -> Any:
-        """As ``Inverter``."""
-        return self.release.checked(released)[rows]
 
     def invert(self, released: Any) -> Tokens:
         """As ``Inverter``: the likeliest token at every step."""
@@ -163,36 +165,87 @@ class StateInverter(Inverter):
             fixed: (n, T), tokens that are given, −1 where they are to be decoded.
             source: of the draws; None takes the likeliest token every step.
         """
-        rows = self.release.vectors_of(released).to(self.model.device)
+        rows = self.read(released).to(self.model.device)
+        shape = self.network.shape
         given = None if fixed is None else as_tokens("fixed", fixed, ndim=2)
         parts = []
         for start in range(0, len(rows), RELEASES_TOGETHER):
             part = slice(start, start + RELEASES_TOGETHER)
-            known = None if given is None else in_order(self.network.shape, given[part])
-            if known is not None:
-                known = known.to(rows.device)
-            found = self.network.decode(rows[part], known, source)
-            parts.append(in_order(self.network.shape, found).cpu())
+            known = None if given is None else in_order(shape, given[part]).to(rows.device)
+            heard = in_order(shape, rows[part]) if self.everywhere else rows[part]
+            parts.append(in_order(shape, self.network.decode(heard, known, source)).cpu())
         tokens: Tokens = torch.cat(parts).numpy()
         return tokens
 
+    @abstractmethod
+    def read(self, released: Any) -> Tensor:
+        """Return what the network reads of releases, (n, d) or (n, T, d) in float32."""
+
+    @abstractmethod
+    def checked(self, released: Any) -> Any:
+        """Return releases, or say what is wrong with them."""
+
+    def count(self, released: Any) -> int:
+        """As ``Inverter``."""
+        return len(self.checked(released))
+
+    def select(self, released: Any, rows: Any) -> Any:
+        """As ``Inverter``."""
+        return self.checked(released)[rows]
+
     def emptied(self, released: Any) -> Any:
-        """As ``Inverter``: zeros in the place of the state; codes have none."""
-        return None if self.release.codes else np.zeros_like(self.release.checked(released)[:1])
+        """As ``Inverter``: zeros in the place of states; codes have none."""
+        return None if self.release.codes else np.zeros_like(self.checked(released)[:1])
 
     def nearest(self, released: Any, bank: Any) -> Tokens:
         """As ``Inverter``: the largest likelihood under the law of the release."""
-        given = self.release.checked(released)
+        given = self.checked(released)
         tokens = self.model.check_tokens(bank)
         best = np.full(len(given), np.inf)
         found = np.zeros((len(given), tokens.shape[1]), dtype=np.int64)
         for part in torch.split(tokens, PROMPTS_TOGETHER):
-            totals = self.release.distances(given, self.candidates(part))
+            totals = self.distances(given, part)
             place = totals.argmin(axis=1)
             nearer = totals[np.arange(len(best)), place] < best
             best[nearer] = totals[nearer, place[nearer]]
             found[nearer] = part.cpu().numpy()[place[nearer]]
         return found
+
+    @abstractmethod
+    def distances(self, released: Any, prompts: Tensor) -> Array:
+        """Return ``−2 ln P(release | prompt)`` up to a constant of each row, (n, m)."""
+
+
+@short_repr
+@dataclass(frozen=True, eq=False)
+class StateInverter(LearnedInverter):
+    """Reads the last T tokens of a prompt from the release of its last state alone.
+
+    Attributes:
+        model: the language model.
+        layer: 1 … L.
+        release: how the states that it attacks are released.
+        network: what was learnt.
+        trained_on: the release that it learnt from: the same for a mechanism-aware attacker.
+        steps: taken in training.
+        loss: of held-out public windows, nats a token.
+        history: (spent, loss) of every evaluation.
+    """
+
+    of: ClassVar[str] = "one state"
+    usual: ClassVar[str] = "right-to-left"
+
+    def checked(self, released: Any) -> Any:
+        """As ``LearnedInverter``."""
+        return self.release.checked(released)
+
+    def read(self, released: Any) -> Tensor:
+        """As ``LearnedInverter``."""
+        return self.release.vectors_of(released)
+
+    def distances(self, released: Any, prompts: Tensor) -> Array:
+        """As ``LearnedInverter``."""
+        return self.release.distances(released, self.candidates(prompts))
 
     def candidates(self, prompts: Tensor) -> Any:
         """Return what is held of prompts, which decides how likely a release of each is."""
@@ -210,11 +263,13 @@ def _lesson(
     shortest: int | None,
     kind: str,
     seed: int,
+    everywhere: bool,
 ) -> Lesson:
     level, size = model.check_layer(layer), integer("length", length, minimum=1)
     tokens = as_tokens("stream", stream, ndim=1)
     least = size if shortest is None else integer("shortest", shortest, minimum=1, maximum=size)
-    if choice("kind", kind, KINDS) == "forward" and least < size:
+    forward = choice("kind", kind, KINDS) == "forward" and not everywhere
+    if forward and least < size:
         raise ValueError("shortest: expected none for the forward decoder, which starts at a token "
                          f"T from the end, got {least}")  # fmt: skip
     aside = int(len(tokens) * UNSEEN_SHARE)
@@ -230,5 +285,5 @@ def _lesson(
         raise ValueError(f"length: expected at most {model.context}, got {size}")
     return Lesson(
         model, level, release, tokens[:-aside], tokens[-aside:], size, least,
-        integer("seed", seed, minimum=0),
+        integer("seed", seed, minimum=0), everywhere,
     )  # fmt: skip

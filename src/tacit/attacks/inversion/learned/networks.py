@@ -1,4 +1,4 @@
-"""Networks that read a prompt from one vector: a decoder in either order, and a plain one."""
+"""Networks that read a prompt from one vector or one a position: in either order, or at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tacit.attacks.inversion.learned.presets import Shape
 
 TRUNK_LAYERS = 3
 NAMES = {
-    "right-to-left": "learned decoder of one state, last token first",
-    "forward": "learned decoder of one state, first token first",
-    "at-once": "learned network of one state, all tokens at once",
+    "right-to-left": "learned decoder of {}, last token first",
+    "forward": "learned decoder of {}, first token first",
+    "at-once": "learned network of {}, all tokens at once",
 }
 
 
@@ -43,8 +43,10 @@ class Whitening(nn.Module):
         self.register_buffer("map", turn.float())
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return whitened rows, (n, d)."""
-        return (rows - self.mean) @ self.map
+        """Return whitened rows, of the shape given."""
+        # half precision's rounding, amplified, would be learnt and then be missing in single
+        with torch.autocast(rows.device.type, enabled=False):
+            return (rows - self.mean) @ self.map
 
 
 class Block(nn.Module):
@@ -74,10 +76,17 @@ class Block(nn.Module):
         """Return keys and values of the memory."""
         return self._split(self.memory(memory), 2)
 
-    def forward(self, rows: Tensor, memory: list[Tensor], past: list[Tensor] | None) -> Any:
+    def forward(
+        self,
+        rows: Tensor,
+        memory: list[Tensor],
+        past: list[Tensor] | None,
+        *,
+        later_too: bool = False,
+    ) -> Any:
         """Return the rows after the block and the keys and values so far."""
         query, *held = self._split(self.qkv(self.norms[0](rows)), 3)
-        causal = past is None
+        causal = past is None and not later_too
         if past is not None:
             held = [torch.cat(pair, dim=2) for pair in zip(past, held, strict=True)]
         seen = attended(query, held, causal=causal)
@@ -108,25 +117,32 @@ class Reader(nn.Module):
         embeddings: the model's own, (V, d'), from which tokens start.
         examples: public releases, (m, d), or None.
         width: d, numbers of a release.
+        everywhere: whether every position has a release of its own.
     """
 
     def __init__(
-        self, shape: Shape, length: int, embeddings: Tensor, examples: Tensor | None, width: int
+        self,
+        shape: Shape,
+        length: int,
+        embeddings: Tensor,
+        examples: Tensor | None,
+        width: int,
+        everywhere: bool = False,
     ) -> None:
         super().__init__()
-        self.shape, self.length = shape, length
+        self.shape, self.length, self.everywhere = shape, length, everywhere
         self.whitening = Whitening(examples, width)
         self.tokens = nn.Parameter(started(embeddings, shape.width))
         self.scale = nn.Parameter(torch.tensor(1.0))
         self.bias = nn.Parameter(torch.zeros(len(embeddings)))
         self.last = nn.LayerNorm(shape.width)
         inner = 4 * shape.width
-        sizes = [width] + [inner] * TRUNK_LAYERS
+        sizes = [width] + [inner] * (1 if everywhere else TRUNK_LAYERS)
         self.hidden = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
-        self.spread = nn.Linear(inner, length * shape.width)
+        self.spread = nn.Linear(inner, (1 if everywhere else length) * shape.width)
 
     def trunk(self, releases: Tensor) -> Tensor:
-        """Return features of releases, (n, 4w)."""
+        """Return features of releases, (n, 4w), or (n, t, 4w) of one a position."""
         rows: Tensor = self.whitening(releases)
         for place, layer in enumerate(self.hidden):
             moved = nn.functional.gelu(layer(rows), approximate="tanh")
@@ -134,9 +150,9 @@ class Reader(nn.Module):
         return rows
 
     def places_of(self, trunk: Tensor) -> Tensor:
-        """Return what the release alone says of every position, (n, T, w)."""
+        """Return what the release alone says of every position, (n, t, w)."""
         found: Tensor = self.spread(trunk)
-        return found.view(len(found), self.length, self.shape.width)
+        return found.view(len(found), -1, self.shape.width)
 
     def head(self, rows: Tensor) -> Tensor:
         """Return logits over the vocabulary."""
@@ -145,18 +161,24 @@ class Reader(nn.Module):
 
 
 class Decoder(Reader):
-    """Decodes token by token, attending to M memory tokens made from the release.
+    """Decodes token by token, attending to M memory tokens made from the release, or one of each.
 
     ``kind`` of the shape says in which order: ``"right-to-left"`` starts at the last token, which
     the state tells best; ``"forward"`` is the paper's.
     """
 
     def __init__(
-        self, shape: Shape, length: int, embeddings: Tensor, examples: Tensor | None, width: int
+        self,
+        shape: Shape,
+        length: int,
+        embeddings: Tensor,
+        examples: Tensor | None,
+        width: int,
+        everywhere: bool = False,
     ) -> None:
-        super().__init__(shape, length, embeddings, examples, width)
+        super().__init__(shape, length, embeddings, examples, width, everywhere)
         wide = shape.width
-        self.encode = nn.Linear(4 * wide, shape.memory * wide)
+        self.encode = nn.Linear(4 * wide, (1 if everywhere else shape.memory) * wide)
         self.norm = nn.LayerNorm(wide)
         self.start = nn.Parameter(torch.zeros(wide))
         self.places = nn.Parameter(0.02 * torch.randn(length, wide))
@@ -165,17 +187,20 @@ class Decoder(Reader):
     def _heard(self, releases: Tensor) -> tuple[list[list[Tensor]], Tensor]:
         """Keys and values of the memory tokens in every block, and what is said of each place."""
         trunk = self.trunk(releases)
-        rows = self.encode(trunk).unflatten(-1, (self.shape.memory, self.shape.width))
-        memory = self.norm(rows)
+        memory = self.norm(self.encode(trunk).view(len(trunk), -1, self.shape.width))
+        said = self.places_of(trunk)
+        places = self.places[: said.shape[1]]
+        if self.everywhere:
+            memory = memory + places
         kept = [block.remember(memory) for block in self.blocks]  # type: ignore[operator]
-        return kept, self.places_of(trunk) + self.places
+        return kept, said + places
 
     def forward(self, releases: Tensor, tokens: Tensor) -> Tensor:
         """Return logits of every token given those decoded before it, (n, t, V).
 
         Args:
-            releases: (n, d).
-            tokens: (n, t) in the order of decoding.
+            releases: (n, d), or (n, t, d) in the order of decoding.
+            tokens: (n, t) in that order.
         """
         memory, places = self._heard(releases)
         first = self.start.expand(len(tokens), 1, -1)
@@ -191,18 +216,18 @@ class Decoder(Reader):
         fixed: Tensor | None = None,
         source: torch.Generator | None = None,
     ) -> Tensor:
-        """Return tokens in the order of decoding, (n, T): the likeliest, or drawn.
+        """Return tokens in the order of decoding, (n, t): the likeliest, or drawn.
 
         Args:
-            releases: (n, d).
-            fixed: (n, T) with −1 where a token is to be decoded, and the others as they are.
+            releases: (n, d) for T tokens, or (n, t, d) in that order.
+            fixed: (n, t) with −1 where a token is to be decoded, and the others as they are.
             source: of the draws; None takes the likeliest token each step.
         """
         memory, places = self._heard(releases)
         past: list[Any] = [None] * len(self.blocks)
         row = self.start.expand(len(releases), 1, -1)
         found: list[Tensor] = []
-        for step in range(self.length):
+        for step in range(places.shape[1]):
             row = row + places[:, step : step + 1]
             for place, block in enumerate(self.blocks):
                 # one query sees all of the past, so that only the first step has none
@@ -236,6 +261,30 @@ class AtOnce(Reader):
         return found if fixed is None else torch.where(fixed >= 0, fixed, found)
 
 
+class Together(Decoder):
+    """Reads all positions at once from a release of each, which attend to each other both ways."""
+
+    def forward(self, releases: Tensor, tokens: Tensor) -> Tensor:
+        """As ``Decoder.forward``, every position by itself."""
+        del tokens
+        memory, rows = self._heard(releases)
+        for block, held in zip(self.blocks, memory, strict=True):
+            rows, _ = block(rows, held, None, later_too=True)
+        return self.head(rows)
+
+    @torch.no_grad()
+    def decode(
+        self,
+        releases: Tensor,
+        fixed: Tensor | None = None,
+        source: torch.Generator | None = None,
+    ) -> Tensor:
+        """As ``Decoder.decode``, every position by itself."""
+        logits = self(releases, releases).float()
+        found = chosen_from(logits.flatten(0, 1), source).view(logits.shape[:2])
+        return found if fixed is None else torch.where(fixed >= 0, fixed, found)
+
+
 def chosen_from(logits: Tensor, source: torch.Generator | None) -> Tensor:
     """Return the likeliest token of each row, or one drawn from the softmax."""
     if source is None:
@@ -258,10 +307,17 @@ def started(embeddings: Tensor, width: int) -> Tensor:
 
 
 def build(
-    shape: Shape, length: int, embeddings: Tensor, examples: Tensor | None, width: int, seed: int
+    shape: Shape,
+    length: int,
+    embeddings: Tensor,
+    examples: Tensor | None,
+    width: int,
+    seed: int,
+    everywhere: bool = False,
 ) -> Decoder | AtOnce:
     """Return a network at its start, the same for one seed."""
-    kind = AtOnce if shape.kind == "at-once" else Decoder
+    at_once = shape.kind == "at-once"
+    kind = Decoder if not at_once else Together if everywhere else AtOnce
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return kind(shape, length, embeddings, examples, width)
+        return kind(shape, length, embeddings, examples, width, everywhere)

@@ -20,6 +20,8 @@ from tacit.attacks.exact.channels import (
 from tacit.covariance import Covariance
 from tacit.models.behaviours import Behaviours
 
+POSITIONS_TOGETHER = 4096
+
 
 class MappedChannel(GaussianChannel):
     """A function of the state, with noise N(0, Σ) or without: ``y = f(h) + z``.
@@ -147,3 +149,16 @@ def states_of(
         rows.append(states[layer])
         logits.append(found.log_softmax(dim=-1))
     return torch.cat(rows), Behaviours(torch.cat(logits))
+
+
+def trajectories_of(
+    network: Any, layer: int, prompts: Tensor, predicts: bool
+) -> tuple[Tensor, Behaviours | None]:
+    """Return the states of all positions, (n, T, d), and the n T predictions if those count."""
+    states = network.states(prompts, layer, positions="all")
+    if not predicts:
+        return states, None
+    with torch.no_grad():
+        top = network.states(prompts, network.layers, positions="all").flatten(0, 1)
+        logits = [network.anatomy.read_out(part) for part in torch.split(top, POSITIONS_TOGETHER)]
+    return states, Behaviours(torch.cat(logits).log_softmax(dim=-1))

@@ -19,7 +19,11 @@ from torch import Tensor, nn
 from tacit._ground.files import check_writable, write_bytes_atomic
 from tacit.attacks.inversion.learned.networks import AtOnce, Decoder, build
 from tacit.attacks.inversion.learned.presets import Schedule, Shape
-from tacit.attacks.inversion.learned.released import StateRelease, states_of
+from tacit.attacks.inversion.learned.released import (
+    StateRelease,
+    states_of,
+    trajectories_of,
+)
 from tacit.compute import progress_bar
 from tacit.models.language import LanguageModel
 from tacit.models.small.muon import Muon
@@ -36,7 +40,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """What is to be learnt: to read prompts of T tokens from a release of one layer's last state.
+    """What is to be learnt: to read prompts of T tokens from what is released of one layer.
 
     Attributes:
         model: the public model.
@@ -47,6 +51,7 @@ class Lesson:
         length: T.
         shortest: least tokens of a window.
         seed: of the windows and the start.
+        everywhere: whether the states of all positions are released, each by itself.
     """
 
     model: LanguageModel
@@ -57,19 +62,22 @@ class Lesson:
     length: int
     shortest: int
     seed: int
+    everywhere: bool = False
 
     def batch(self, count: int, purpose: int, step: int) -> tuple[Tensor, Tensor]:
-        """Return fresh windows (n, t) and what a network reads of their releases (n, d)."""
+        """Return fresh windows (n, t) and what a network reads of releases, (n, d) or (n, t, d)."""
         source = np.random.default_rng([self.seed, purpose, step])
         length = int(source.integers(self.shortest, self.length + 1))
         stream = self.unseen if purpose == EVALUATION else self.stream
         starts = source.integers(0, len(stream) - length + 1, count)
         windows = stream[torch.from_numpy(starts)[:, None] + torch.arange(length)]
-        states, behaviours = states_of(
+        observed = trajectories_of if self.everywhere else states_of
+        states, behaviours = observed(
             self.model, self.layer, windows, self.release.channel.predicts
         )
-        drawn = self.release.draw(states, behaviours, source)
-        return windows.to(self.model.device), self.release.vectors_of(drawn).to(self.model.device)
+        drawn = self.release.draw(states.flatten(0, -2), behaviours, source)
+        read = self.release.vectors_of(drawn).view(*states.shape[:-1], -1)
+        return windows.to(self.model.device), read.to(self.model.device)
 
 
 @dataclass
@@ -94,7 +102,7 @@ class Progress:
 
 
 def in_order(shape: Shape, tokens: Tensor) -> Tensor:
-    """Turn prompts to the order in which a network decodes, or back."""
+    """Turn prompts, or what was released of each position, to the order of decoding, or back."""
     return tokens if shape.kind == "forward" else tokens.flip(1)
 
 
@@ -117,8 +125,12 @@ def learn(
     if checkpoint is not None:
         check_writable("checkpoint", checkpoint)
     embeddings = lesson.model.network.get_input_embeddings().weight
-    _, examples = lesson.batch(EXAMPLES, WHITENING, 0)
-    made = build(shape, lesson.length, embeddings, examples, examples.shape[1], lesson.seed)
+    windows = EXAMPLES // lesson.length + 1 if lesson.everywhere else EXAMPLES
+    examples = lesson.batch(windows, WHITENING, 0)[1].flatten(0, -2)
+    made = build(
+        shape, lesson.length, embeddings, examples, examples.shape[1], lesson.seed,
+        lesson.everywhere,
+    )  # fmt: skip
     network = made.to(lesson.model.device)
     precision = _precision(schedule.precision, lesson.model.device)
     optimizers = _optimizers(network, schedule, precision)
@@ -194,7 +206,8 @@ def _step(
 
 def _loss(network: Decoder | AtOnce, windows: Tensor, releases: Tensor) -> Tensor:
     tokens = in_order(network.shape, windows)
-    logits = network(releases, tokens)
+    heard = in_order(network.shape, releases) if network.everywhere else releases
+    logits = network(heard, tokens)
     return nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
 
 
@@ -258,6 +271,8 @@ def _about(lesson: Lesson, network: Decoder | AtOnce, shape: Shape, schedule: Sc
     """Digest of all that decides a training: what whitening saw tells model, layer and release."""
     plain = {"shape": asdict(shape), "schedule": asdict(schedule), "length": lesson.length,
              "shortest": lesson.shortest, "seed": lesson.seed, "format": FORMAT}  # fmt: skip
+    if lesson.everywhere:
+        plain["positions"] = "all"
     found = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
     for part in (lesson.stream, lesson.unseen, network.whitening.mean, network.whitening.map):
         found.update(part.detach().cpu().contiguous().numpy().tobytes())

@@ -1,0 +1,94 @@
+"""How a mechanism, named by a word, releases the states of a layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from tacit._ground.checks import choice, integer
+from tacit.attacks.exact.channels import CodeChannel
+from tacit.attacks.inversion.learned.released import StateRelease, states_of, trajectories_of
+from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.hidden_states.defences.release import StoredRelease
+from tacit.hidden_states.defences.values import DEFENCES, read_defence
+from tacit.hidden_states.geometry.estimation import measure_geometry
+from tacit.hidden_states.noise.designs import designs_at_budget
+from tacit.models.behaviours import Behaviours
+from tacit.models.language import LanguageModel
+
+CLEAN, CODES = "clean", ("codes", "behaviour-codes")
+POSITIONS = ("last", "all")
+MOST_FITTED = 20_000
+
+
+def state_release(
+    model: LanguageModel,
+    layer: int,
+    public: Any,
+    mechanism: str,
+    *,
+    kl_budget: float = 1.0,
+    codewords: int = 1024,
+    decision_cost: float = 0.0,
+    known_pairs: int | None = None,
+    positions: str = "last",
+    rng: int = 0,
+) -> StateRelease:
+    """Return how a mechanism releases a state, fitted on public prompts.
+
+    Args:
+        model: the language model.
+        layer: 1 … L.
+        public: prompts, (m, T).
+        mechanism: ``"clean"``, ``"codes"``, ``"behaviour-codes"``, a defence without proof such as
+            ``"pca(64)"``, or a Gaussian design of ``designs_at_budget``.
+        kl_budget: K = ½ tr(FΣ) that noise may cost, nats.
+        codewords: C, at most m.
+        decision_cost: λ of behaviour codes.
+        known_pairs: public prompts whose rotated states the attacker of a secret rotation knows;
+            as many as a state has numbers when None.
+        positions: ``"last"``, or ``"all"`` where codes and defences are fitted on every position.
+        rng: seed of the fit, and of a secret rotation.
+
+    Raises:
+        ValueError: no such mechanism, or a bad number.
+    """
+    tokens = model.check_tokens(public, name="public")
+    everywhere = choice("positions", positions, POSITIONS) == "all"
+    if mechanism == CLEAN:
+        return StateRelease()
+    if mechanism in CODES:
+        guarding = mechanism == CODES[1]
+        states, behaviours = _fitted(model, layer, tokens, guarding, everywhere)
+        size = integer("codewords", codewords, minimum=2, maximum=len(tokens))
+        more: dict[str, Any] = (
+            {"metric": "behaviour", "behaviours": behaviours, "decision_cost": decision_cost}
+            if guarding
+            else {}
+        )
+        book = Codebook.fit(states, size=size, rng=rng, progress=False, **more)
+        channel = CodeChannel(
+            lambda rows, told: book.assign(rows.float(), behaviours=told if guarding else None),
+            predicts=guarding,
+        )
+        return StateRelease(channel, book.codewords.cpu().double())
+    if (defence := read_defence(mechanism)) is not None:
+        rows = _fitted(model, layer, tokens, False, everywhere)[0].double().cpu().numpy()
+        pairs = min(rows.shape) if known_pairs is None else known_pairs
+        return StoredRelease(defence.learn(rows, rng), rows, pairs)
+    designs = designs_at_budget(measure_geometry(model, layer, tokens, rng=rng), kl_budget)
+    defences = (word for kind in DEFENCES for word in kind.spelling())
+    choice("mechanism", mechanism, (CLEAN, *CODES, *designs, *defences))
+    return StateRelease(designs[mechanism].covariance)
+
+
+def _fitted(
+    model: LanguageModel, layer: int, tokens: Tensor, predicts: bool, everywhere: bool
+) -> tuple[Tensor, Behaviours | None]:
+    """Return the states that a release is fitted on, (m, d), and predictions if those count."""
+    if not everywhere:
+        return states_of(model, layer, tokens, predicts)
+    some = tokens[: max(1, MOST_FITTED // tokens.shape[1])]
+    states, behaviours = trajectories_of(model, layer, some, predicts)
+    return states.flatten(0, 1), behaviours
