@@ -312,8 +312,8 @@ NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
 ON_MODELS = {
     "attacks": {
         "Inverter", "MappedChannel", "SequenceInverter", "SequentialAttack", "StateInverter",
-        "StateRelease", "TokenProbe", "TrajectoryInverter", "Verified", "VerifiedInverter", "attack_inversion",
-        "known_prefix", "sequential_decoder",
+        "StateRelease", "TokenProbe", "TrajectoryInverter", "Verified", "VerifiedInverter",
+        "attack_inversion", "known_prefix", "sequential_decoder",
     },
     "specifications": {
         "Backbone", "PreparedSpecification", "PublicSubspace", "full_specification",

@@ -87,6 +87,15 @@ def test_codebooks_and_geometries_are_short():
     assert "tensor(" not in repr(book)
 
 
+def test_a_release_of_states_is_short():
+    pytest.importorskip("torch")
+    from tacit.attacks import CodeChannel, StateRelease
+
+    release = StateRelease(CodeChannel(lambda rows, _: rows), ROWS)
+    assert "vectors=<float64 (60, 60)>" in repr(release)
+    assert len(repr(release)) < SHORT
+
+
 def test_a_long_sequence_says_its_length_and_a_short_one_what_it_holds():
     @short_repr
     @dataclass

@@ -26,6 +26,12 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def without_steps(given: tuple[str, ...]) -> tuple[str, ...]:
+    place = given.index("--steps")
+    return given[:place] + given[place + 2 :]
+
+
 @pytest.mark.parametrize("mechanism", ["clean", "isotropic", "behaviour-codes"])
 def test_the_evidence_has_a_page_and_passes_or_fails_the_gate(
     tacit: Tacit, given: tuple[str, ...], tmp_path: Path, mechanism: str
@@ -66,6 +72,55 @@ def test_what_is_stored_without_noise_is_read_by_who_adapts(
     assert tacit("show", path).code == 0
 
 
+@pytest.mark.parametrize(
+    ("flags", "attacker"),
+    [
+        (("--kind", "forward", "--steps", "2"), "learned decoder of all positions, first token"),
+        (("--kind", "at-once", "--steps", "2"), "learned network of all positions, all tokens"),
+        (("--mechanism", "isotropic", "--steps", "2"), "learned decoder of all positions, first"),
+        (("--mechanism", "behaviour-codes", "--steps", "2"), "learned decoder of all positions"),
+        (("--mechanism", "pca(4)", "--steps", "2"), "learned decoder of all positions, first"),
+        (("--kind", "training-free"), "training-free decoder of trajectories"),
+        (("--kind", "training-free", "--mechanism", "isotropic"), "training-free decoder"),
+        (("--kind", "training-free", "--mechanism", "codes"), "training-free decoder"),
+    ],
+)
+def test_releases_of_all_positions_have_a_page_and_pass_the_gate(
+    tacit: Tacit,
+    without_steps: tuple[str, ...],
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    attacker: str,
+) -> None:
+    path, page = tmp_path / "inverted.json", tmp_path / "inverted.html"
+    done = tacit(*without_steps, "--positions", "all", *flags, "--codewords", "8", "--json", path,
+                 "--report", page)  # fmt: skip
+    assert done.code == 0, done.err
+    content = json.loads(path.read_text("utf-8"))
+    assert content["attacker"].startswith(attacker)
+    assert content["positions"] == "all"
+    assert "of all positions of layer 1" in content["form"]["title"]
+    assert "the released states of all its positions" in content["form"]["secret"]
+    assert "all positions" in page.read_text("utf-8")
+    assert tacit("show", path).code == 0
+    assert tacit("gate", path, "--max-inversion", "1").code == 0
+
+
+def test_clean_states_of_all_positions_are_read_whole(
+    tacit: Tacit, without_steps: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "inverted.json"
+    done = tacit(*without_steps, "--positions", "all", "--kind", "training-free", "--json", path)
+    assert done.code == 0, done.err
+    content = json.loads(path.read_text("utf-8"))
+    assert content["recovery"]["exact"]["value"] == 1.0
+    assert tacit("gate", path, "--max-inversion", "0.99").code == 1
+    # evidence that names no positions is of the last state: its stored form says otherwise
+    del content["positions"]
+    path.write_text(json.dumps(content), "utf-8")
+    refused(tacit("gate", path, "--max-inversion", "1"), "release")
+
+
 def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
     from tacit import check_release
     from tacit.releases import Form
@@ -88,6 +143,13 @@ def test_a_release_that_no_inverter_was_run_on_does_not_pass() -> None:
         (("--mechanism", "rotation", "--known-pairs", "-1"), "--known-pairs"),
         (("--mechanism", "rotation", "--known-pairs", "201"), "--known-pairs"),
         (("--known-pairs", "3"), "--known-pairs: expected it beside rotation"),
+        (("--positions", "some"), "--positions"),
+        (("--positions", "all", "--verify"), "--verify: expected it beside --positions last"),
+        (("--kind", "training-free"), "--kind: expected training-free beside --positions all"),
+        (
+            ("--positions", "all", "--kind", "training-free"),
+            "--steps: expected none beside --kind training-free",
+        ),
     ],
 )
 def test_bad_flags_are_refused(

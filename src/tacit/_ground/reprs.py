@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 Kind = TypeVar("Kind")
@@ -11,7 +11,9 @@ LONGEST, LONGEST_TEXT = 4, 80
 
 
 def short_repr(kind: type[Kind]) -> type[Kind]:
-    """Give a dataclass a ``repr`` in which every array is its type and shape.
+    """Give a class a ``repr`` in which every array is its type and shape.
+
+    It shows the fields of a dataclass, and the public attributes of any other class.
 
     Example:
         >>> from dataclasses import dataclass
@@ -28,7 +30,11 @@ def short_repr(kind: type[Kind]) -> type[Kind]:
 
 
 def _represented(self: Any) -> str:
-    parts = (f"{f.name}={shown(getattr(self, f.name))}" for f in fields(self) if f.repr)
+    if is_dataclass(self):
+        names = [field.name for field in fields(self) if field.repr]
+    else:
+        names = [name for name in vars(self) if not name.startswith("_")]
+    parts = (f"{name}={shown(getattr(self, name))}" for name in names)
     return f"{type(self).__qualname__}({', '.join(parts)})"
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +25,7 @@ from tacit.attacks.inversion.learned.released import (
 from tacit.attacks.inversion.learned.sequence import SequenceInverter
 from tacit.attacks.inversion.learned.verification import VerifiedInverter
 from tacit.attacks.inversion.probe import TokenProbe
+from tacit.covariance import Isotropic
 from tacit.hidden_states.attacked import CLEAN, POSITIONS, state_release
 from tacit.hidden_states.defences.release import StoredRelease
 from tacit.hidden_states.defences.values import Rotation
@@ -212,7 +212,7 @@ def training_free(
         )
     noise = release.covariance
     # the floor for the rounding of states is larger
-    law = np.full(model.width, LEAST_VARIANCE) if noise is None else noise
+    law = Isotropic(LEAST_VARIANCE, model.width) if noise is None else noise
     return TrajectoryInverter(model, layer, law, TokenProbe.fit(model, layer, public), beam=BEAM)
 
 
