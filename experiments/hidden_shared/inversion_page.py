@@ -23,8 +23,8 @@ def sections() -> list[str]:
 def trajectories(result: dict[str, Any]) -> list[str]:
     """Return the table of all positions, read without training."""
     rows = [
-        (_released(row), f"{row.get('measured_kl', 0.0):.2f}" if "kl_budget" in row else "",
-         str(row["beam"]), _share(row, "exact"), _share(row, "token_accuracy"))
+        (released(row), f"{row.get('measured_kl', 0.0):.2f}" if "kl_budget" in row else "",
+         str(row["beam"]), share(row, "exact"), share(row, "token_accuracy"))
         for row in result["rows"]
     ]  # fmt: skip
     prose = (
@@ -51,10 +51,10 @@ def _designs(rows: list[dict[str, Any]]) -> str:
     if not others:
         return ""
     same = plain[others[0]["kl_budget"], 1]
-    said = ", ".join(f"{row['release']} {_share(row, 'exact')}" for row in others)
+    said = ", ".join(f"{row['release']} {share(row, 'exact')}" for row in others)
     return (
         f" At one measured KL, {same['measured_kl']:.2f} nats, the prompts read whole under "
-        f"isotropic noise are {_share(same, 'exact')}, and under {said}."
+        f"isotropic noise are {share(same, 'exact')}, and under {said}."
     )
 
 
@@ -62,8 +62,8 @@ def states(result: dict[str, Any]) -> list[str]:
     """Return the table of one state, read by learned inverters."""
     rows = [
         (str(row["length"]), row["release"], row["kind"], f"{row['minutes']:g}",
-         f"{row['measured_kl']:.2f}", _share(row, "token_accuracy"),
-         f"{row['recovery']['by_position'][0]['value']:.3f}", _share(row, "exact"), _permuted(row))
+         f"{row['measured_kl']:.2f}", share(row, "token_accuracy"),
+         f"{row['recovery']['by_position'][0]['value']:.3f}", share(row, "exact"), permuted(row))
         for row in result["rows"]
     ]  # fmt: skip
     prose = (
@@ -79,11 +79,11 @@ def states(result: dict[str, Any]) -> list[str]:
 
 def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
     clean = [row for row in rows if row["release"] == "clean" and row["length"] == 16]
-    best = max(clean, key=_tokens)
+    best = max(clean, key=tokens)
     lines = [
         f"* The paper reads {PUBLISHED} of the tokens of 32 from one clean state of GPT-2 and no "
         f"prompt as a whole. Here, of {best['length']} tokens of a small model, "
-        f"{_tokens(best):.3f}, the last one in {best['recovery']['by_position'][0]['value']:.3f}, "
+        f"{tokens(best):.3f}, the last one in {best['recovery']['by_position'][0]['value']:.3f}, "
         f"the first in {best['recovery']['by_position'][-1]['value']:.3f}, and "
         f"{best['recovery']['exact']['value']:.3f} of prompts as a whole: **holds in kind**, one "
         "state gives its end away and little of its beginning."
@@ -91,12 +91,12 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
     curve = sorted((row for row in clean if row["kind"] == "right-to-left"),
                    key=lambda row: row["minutes"])  # fmt: skip
     if len(curve) > 1:
-        said = ", ".join(f"{_tokens(row):.3f} after {row['minutes']:g}" for row in curve)
+        said = ", ".join(f"{tokens(row):.3f} after {row['minutes']:g}" for row in curve)
         lines.append(f"* Tokens read by the decoder by minutes of one core: {said}.")
     for row in rows:
         if "verified" in row:
             lines.append(
-                f"* Verified by the model, {_share(row, 'exact')} of prompts of {row['length']} "
+                f"* Verified by the model, {share(row, 'exact')} of prompts of {row['length']} "
                 f"tokens are exact; {row['verified']} are told to be, of which "
                 f"{row['verified_right']} are. The paper ran no such attacker."
             )
@@ -122,27 +122,31 @@ def _pairs(rows: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
     """Return the better of both attackers on each release: aware, and clean-trained."""
     found = []
     for name in dict.fromkeys(row["release"] for row in rows if row["release"] != "clean"):
-        both = {row["kind"]: _tokens(row) for row in rows if row["release"] == name}
+        both = {row["kind"]: tokens(row) for row in rows if row["release"] == name}
         if len(both) == 2:
             found.append((name, both["at-once"], both["at-once, clean-trained"]))
     return found
 
 
-def _tokens(row: dict[str, Any]) -> float:
+def tokens(row: dict[str, Any]) -> float:
+    """Return the share of tokens that were read."""
     return float(row["recovery"]["token_accuracy"]["value"])
 
 
-def _released(row: dict[str, Any]) -> str:
+def released(row: dict[str, Any]) -> str:
+    """Return the release with its size."""
     if "kl_budget" in row:
         return f"{row['release']}, K = {row['kl_budget']:g}"
     return f"{row['release']}, C = {row['size']:,}" if "size" in row else str(row["release"])
 
 
-def _share(row: dict[str, Any], name: str) -> str:
+def share(row: dict[str, Any], name: str) -> str:
+    """Return a share with its interval."""
     held = row["recovery"][name]
     return f"{held['value']:.3f} [{held['low']:.3f}, {held['high']:.3f}]"
 
 
-def _permuted(row: dict[str, Any]) -> str:
+def permuted(row: dict[str, Any]) -> str:
+    """Return what was read of another prompt's release, where it was measured."""
     blind = row.get("baselines", {}).get("permuted")
     return "" if blind is None else f"{blind['token_accuracy']['value']:.3f}"

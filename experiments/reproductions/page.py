@@ -7,7 +7,7 @@ from pathlib import Path
 from adapters_shared import game_page, heads_page, language_page
 from architectures_shared import regularisers_page, split_page
 from features_shared import features_page
-from hidden_shared import defences_page, inversion_page, layers_page, middle_page
+from hidden_shared import defences_page, inversion_page, layers_page, middle_page, sequences_page
 from pac_shared import page as pac_page
 from poisoning_shared import page as poisoning_page
 from quotient_shared import quotient_page
@@ -47,6 +47,7 @@ def text() -> str:
         *split_page.sections(),
         *regularisers_page.sections(),
         *inversion_page.sections(),
+        *sequences_page.sections(),
         *defences_page.sections(),
         *accuracy_page.sections(),
         *poisoning_page.sections(),
