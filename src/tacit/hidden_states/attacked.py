@@ -1,19 +1,28 @@
-"""How a mechanism, named by a word, releases the states of a layer."""
+"""How a mechanism, named by a word or given as a codebook, releases the states of a layer."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from tacit._ground.checks import choice, integer
+from tacit._ground.checks import Array, choice, integer
 from tacit.attacks.exact.channels import CodeChannel
-from tacit.attacks.inversion.learned.released import StateRelease, states_of, trajectories_of
+from tacit.attacks.inversion.learned.released import (
+    MappedChannel,
+    StateRelease,
+    states_of,
+    trajectories_of,
+)
 from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.hidden_states.codebooks.codecs import Codec
+from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.defences.release import StoredRelease
 from tacit.hidden_states.defences.values import DEFENCES, read_defence
 from tacit.hidden_states.geometry.estimation import measure_geometry
 from tacit.hidden_states.noise.designs import designs_at_budget
+from tacit.hidden_states.origin import digest_of
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
 
@@ -26,7 +35,7 @@ def state_release(
     model: LanguageModel,
     layer: int,
     public: Any,
-    mechanism: str,
+    mechanism: str | Codec,
     *,
     kl_budget: float = 1.0,
     codewords: int = 1024,
@@ -42,7 +51,8 @@ def state_release(
         layer: 1 … L.
         public: prompts, (m, T).
         mechanism: ``"clean"``, ``"codes"``, ``"behaviour-codes"``, a defence without proof such as
-            ``"pca(64)"``, or a Gaussian design of ``designs_at_budget``.
+            ``"pca(64)"``, or a Gaussian design of ``designs_at_budget``; or a codebook that codes
+            are made with, as ``load_codec`` reads it.
         kl_budget: K = ½ tr(FΣ) that noise may cost, nats.
         codewords: C, at most m.
         decision_cost: λ of behaviour codes.
@@ -56,6 +66,8 @@ def state_release(
     """
     tokens = model.check_tokens(public, name="public")
     everywhere = choice("positions", positions, POSITIONS) == "all"
+    if isinstance(mechanism, (Codebook, ProductCodebook)):
+        return _by_codebook(model, layer, mechanism)
     if mechanism == CLEAN:
         return StateRelease()
     if mechanism in CODES:
@@ -81,6 +93,34 @@ def state_release(
     defences = (word for kind in DEFENCES for word in kind.spelling())
     choice("mechanism", mechanism, (CLEAN, *CODES, *designs, *defences))
     return StateRelease(designs[mechanism].covariance)
+
+
+def _by_codebook(model: LanguageModel, layer: int, book: Codec) -> StateRelease:
+    """Return codes as prompts are encoded: by behaviours where those decide, or by the state."""
+    if book.width != model.width:
+        raise ValueError(f"codebook: expected states of {model.width} numbers, got {book.width}")
+    made = book.origin
+    if made is not None:
+        here = (digest_of(model.network.state_dict()), layer)
+        if here != (made.model_digest, made.layer):
+            raise ValueError(
+                f"codebook: it is of layer {made.layer} of {made.model}, and what is attacked is "
+                f"layer {layer} of {model.name}"
+            )
+    if isinstance(book, ProductCodebook):
+        return StateRelease(MappedChannel(lambda rows: _stands_for(book, rows)))
+    predicts = book.centres is None
+    channel = CodeChannel(
+        lambda rows, told: book.assign(rows.float(), behaviours=told if predicts else None),
+        predicts=predicts,
+    )
+    return StateRelease(channel, book.codewords.cpu().double())
+
+
+def _stands_for(book: ProductCodebook, states: Array) -> Array:
+    """Return the vector that stands for the codes of states, (n, d)."""
+    found: Array = book.decode(book.assign(states.astype(np.float32))).double().numpy()
+    return found
 
 
 def _fitted(

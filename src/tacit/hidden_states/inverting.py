@@ -27,6 +27,7 @@ from tacit.attacks.inversion.learned.verification import VerifiedInverter
 from tacit.attacks.inversion.probe import TokenProbe
 from tacit.covariance import Isotropic
 from tacit.hidden_states.attacked import CLEAN, POSITIONS, state_release
+from tacit.hidden_states.codebooks.codecs import Codec
 from tacit.hidden_states.defences.release import StoredRelease
 from tacit.hidden_states.defences.values import Rotation
 from tacit.hidden_states.inversions import InversionEvidence
@@ -49,7 +50,7 @@ def invert_layer(
     public: Any,
     stream: Any,
     *,
-    mechanism: str = CLEAN,
+    mechanism: str | Codec = CLEAN,
     positions: str = "last",
     kl_budget: float = 1.0,
     codewords: int = 1024,
@@ -122,7 +123,7 @@ def invert_layer(
         attacker=found.attacker,
         knows=found.knows,
         mechanism=_told(mechanism, release),
-        release=_fixed(release, kl_budget),
+        release={**_fixed(release, kl_budget), **_book(mechanism)},
         model=model.name,
         layer=layer,
         positions=positions,
@@ -270,8 +271,16 @@ def _fixed(release: StateRelease, kl_budget: float) -> dict[str, Any]:
     return {"K": kl_budget, "covariance": digest_of({"covariance": dense})}
 
 
-def _told(mechanism: str, release: StateRelease) -> str:
+def _book(mechanism: str | Codec) -> dict[str, Any]:
+    """Return the digest of a codebook that was given, by which encoded stores name it."""
+    return {} if isinstance(mechanism, str) else {"codebook": mechanism.digest}
+
+
+def _told(mechanism: str | Codec, release: StateRelease) -> str:
     """Return the mechanism, and what its attacker knows where there is a choice."""
+    if not isinstance(mechanism, str):
+        parts = len(mechanism.sizes)
+        return "codes of a codebook" if parts == 1 else f"codes of a product of {parts} codebooks"
     if isinstance(release, StoredRelease) and mechanism == Rotation.word:
         return f"{mechanism}, {release.game.name}"
     return mechanism

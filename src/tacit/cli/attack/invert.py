@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tacit._ground.checks import choice, integer, positive
 from tacit.cli.console import command_line, line
-from tacit.cli.hidden.inputs import Layer, Source
+from tacit.cli.hidden.inputs import Layer, Source, llm_extra
 from tacit.cli.hidden.prompts import note
 from tacit.cli.options import Force, Json, Report, grouped
 from tacit.cli.output import json_output, new_file
@@ -39,6 +39,13 @@ def invert(
         float, typer.Option(help="K = ½ tr(FΣ) that noise may cost, in nats.")
     ] = 1.0,
     codewords: Annotated[int, typer.Option(help="C of codes.")] = 1024,
+    codebook: Annotated[
+        str | None,
+        typer.Option(
+            help="File of tacit hidden codebook or fit: attack the codes it makes, in the place of "
+            "--mechanism."
+        ),
+    ] = None,
     known_pairs: Annotated[
         int | None,
         typer.Option(
@@ -100,6 +107,8 @@ def invert(
     )
     choice("--size", size, ("two-cores", "gpu"))
     positive("--kl-budget", kl_budget)
+    if codebook is not None and mechanism != "clean":
+        raise ValueError(f"--codebook: expected no --mechanism beside it, got {mechanism!r}")
     most = calibration if "codes" in mechanism else None
     integer("--codewords", codewords, minimum=2, maximum=most)
     if known_pairs is not None:
@@ -110,6 +119,7 @@ def invert(
     integer("--calibration", calibration, minimum=1)
     if minutes is not None and steps is not None:
         raise ValueError("--steps: expected this or --minutes, got both")
+    law: Any = mechanism if codebook is None else _read_codebook(codebook)
     found, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
     secret, public, stream, texts = _divided(source, found, prefixes.bank, prefixes.calibration)
     from tacit.hidden_states.inverting import invert_layer
@@ -122,7 +132,7 @@ def invert(
     )
     result = invert_layer(
         found, layer, secret, public, stream,
-        mechanism=mechanism, positions=positions, kl_budget=kl_budget, codewords=codewords,
+        mechanism=law, positions=positions, kl_budget=kl_budget, codewords=codewords,
         known_pairs=known_pairs, kind=kind, size=size, aware=not clean_trained, verify=verify,
         checkpoint=checkpoint, seed=source.seed, texts=texts, **limits,
     )  # fmt: skip
@@ -143,6 +153,13 @@ def invert(
     if page is not None:
         line(console, "report", str(write_report(result, page, provenance)))
     output.tell()
+
+
+def _read_codebook(path: str) -> Any:
+    """Return the codebook of a file, before a model is loaded."""
+    with llm_extra():
+        from tacit.hidden_states.codebooks.codecs import load_codec
+    return load_codec(path)
 
 
 def _check_kind(kind: str | None, positions: str, flags: dict[str, Any]) -> None:
