@@ -129,6 +129,64 @@ def test_the_prompts_verified_without_a_bank_are_the_right_ones(model, secret, i
     assert not attacker.verify(states + 0.01).verified.any()
 
 
+def massive(size):
+    """The model of these tests with one coordinate that dwarfs the others."""
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=2, n_positions=8,
+        initializer_range=0.3, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    network = GPT2LMHeadModel(config).eval()
+    network.transformer.h[0].mlp.c_proj.bias.data[0] += size
+    return LanguageModel(network)
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
+def test_a_massive_coordinate_makes_no_wrong_prompt_verified(stream, secret, size):
+    model = massive(size)
+    inverter = trained(model, stream)
+    states = model.states(secret, 1).double().numpy()
+    found = VerifiedInverter(inverter, samples=24, rounds=4).verify(states)
+    right = (found.tokens == secret.numpy()).all(axis=1)
+    assert found.verified.sum() > len(secret) / 4
+    np.testing.assert_array_equal(found.tokens[found.verified], secret.numpy()[found.verified])
+    assert (found.verified == right).all()
+
+
+def test_no_coordinate_of_the_truth_is_off_by_more_than_rounding(model, secret):
+    release = StateRelease()
+    for source, prompts in ((model, secret), (massive(1e3), secret)):
+        together = source.states(prompts, 2).double().numpy()
+        alone = np.concatenate([source.states(row[None], 2).double().numpy() for row in prompts])
+        by_two = source.states(prompts, 2, batch_size=2).double().numpy()
+        for again in (alone, by_two):
+            assert (np.abs(again - together) <= release.rounding(together)).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_states_of_zeros_and_of_tiny_numbers_are_searched_without_a_warning(inverter):
+    attacker = VerifiedInverter(inverter, samples=4, rounds=1, sweeps=1, substitutes=2)
+    for level in (0.0, 1e-44):
+        found = attacker.verify(np.full((2, WIDTH), level))
+        assert not found.verified.any()
+        assert np.isfinite(found.distances).all()
+
+
+def test_releases_that_the_network_cannot_read_are_refused(inverter, public):
+    with pytest.raises(ValueError, match=f"released: expected releases of {WIDTH} numbers"):
+        inverter.invert(np.ones((2, WIDTH - 1)))
+    with pytest.raises(ValueError, match=f"released: expected releases of {WIDTH} numbers"):
+        inverter.nearest(np.ones((2, WIDTH + 1)), public)
+    with pytest.raises(ValueError, match=f"released: expected releases of {WIDTH} numbers"):
+        VerifiedInverter(inverter).verify(np.ones((2, WIDTH - 1)))
+    with pytest.raises(ValueError, match="released: expected numbers up to"):
+        inverter.invert(np.full((2, WIDTH), 1e39))
+    for seed in (-1, 2**63):
+        with pytest.raises(ValueError, match="seed"):
+            VerifiedInverter(inverter, seed=seed)
+
+
 def test_changing_tokens_one_by_one_finds_what_an_untrained_network_misses(model, stream, secret):
     untrained = trained(model, stream, steps=1)
     states = model.states(secret, 1).double().numpy()

@@ -94,8 +94,8 @@ def test_generation_by_codes_of_a_cache_is_that_of_a_cache_rewritten_by_hand(fam
     coder = CacheCoder.fit(model, prompts(20), size=3, layers=[1, 3], rng=0)
     found = measure_generation(model, coder, tokens, steps=STEPS)
     cache = DynamicCache(config=model.network.config)
-    inputs, chosen, known = tokens, [], 0
-    for _ in range(STEPS):
+    inputs, chosen, known = tokens[:, :1], [], 0
+    for step in range(4 + STEPS - 1):
         with torch.no_grad():
             logits = model.network(input_ids=inputs, past_key_values=cache).logits[:, -1]
         for layer, book in coder.books.items():
@@ -110,10 +110,51 @@ def test_generation_by_codes_of_a_cache_is_that_of_a_cache_rewritten_by_hand(fam
                             nearest = ((centres - vector) ** 2).sum(1).argmin()
                             part[row, head, place] = centres[nearest]
         known = cache.layers[0].keys.shape[2]
+        if step < 3:
+            inputs = tokens[:, step + 1 : step + 2]
+            continue
         inputs = logits.argmax(dim=-1)[:, None]
         chosen.append(inputs)
     assert np.array_equal(found.tokens, torch.cat(chosen, dim=1).numpy())
     assert found.codes.shape == (6, 4 + STEPS - 1, len(coder.sizes))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_code_for_every_position_leaves_the_last_token_alone_to_tell(family):
+    model = random_model(family)
+    tokens = prompts(12)
+    tokens[:, -1] = torch.arange(12) % 3
+    coder = CacheCoder.fit(model, prompts(20), size=1, rng=0)
+    found = measure_generation(model, coder, tokens, steps=STEPS)
+    assert found.certificate.leakage.factor == 1.0
+    assert found.beside == ""
+    for last in range(3):
+        rows = found.tokens[last::3]
+        assert (rows == rows[0]).all()
+    # the model itself tells them apart
+    own = model.generate(tokens, 0, None, STEPS).numpy()
+    assert any((own[last::3] != own[last]).any() for last in range(3))
+    assert found.by_step[0] < 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda model: CacheCoder({1: None}), "books: expected a ProductCodebook"),
+        (lambda model: CacheCoder({"a": None}), "books"),
+        (lambda model: CacheCoder.fit(model, prompts(20), layers=1), "layers: expected several"),
+        (lambda model: StateCoder(None, 1), "book: expected a codebook"),
+        (
+            lambda model: CacheCoder.fit(model, prompts(20), size=2, rng=0).certify(
+                np.full((2, 3, 16), 0.5)
+            ),
+            "codes: expected integers",
+        ),
+    ],
+)
+def test_what_makes_no_codes_is_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make(random_model("gpt2"))
 
 
 def test_what_stands_for_a_position_is_kept_for_later_passes():

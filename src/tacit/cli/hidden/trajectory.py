@@ -66,5 +66,12 @@ def trajectory(
     line(console, "any prompt", held.leakage.describe())
     if result.beside:
         line(console, "of the codes", f"alone: {result.beside} are not coded, and tell the prompt")
-    line(console, "departure", f"half of the prompts differ by token {result.departure:g}")
+    never = result.departure > result.steps
+    line(
+        console,
+        "departure",
+        f"more than half of the prompts do not differ within {result.steps} tokens"
+        if never
+        else f"half of the prompts differ by token {result.departure:g}",
+    )
     output.tell()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,7 +18,9 @@ from transformers import DynamicCache
 
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr, shown
+from tacit.attacks.exact.channels import as_array
 from tacit.hidden_states.codebooks.certificates import CodeCertificate, Codes, certify
+from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states
 from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.models.anatomy import rewritten
@@ -68,7 +70,9 @@ class Coder(ABC):
         Raises:
             ValueError: codes of another shape, or none of the coder's.
         """
-        held = np.asarray(codes)
+        held = as_array("codes", codes)
+        if held.dtype.kind not in "iu":
+            raise ValueError(f"codes: expected integers, got {held.dtype}")
         if held.ndim != 3 or held.shape[2] != len(self.sizes):
             raise ValueError(f"codes: expected shape (N, T, {len(self.sizes)}), got {held.shape}")
         padded = (held == PADDING).all(axis=2)
@@ -84,7 +88,15 @@ class Coder(ABC):
 
 @dataclass(eq=False)
 class Coded:
-    """The codes of a run: a part (n, t, m) of every forward pass."""
+    """The codes of a run: a part (n, t, m) of every forward pass.
+
+    Attributes:
+        parts: codes so far.
+        sequential: whether a position reads codes of those before it only where they were coded in
+            an earlier pass, so that a prompt is run token by token.
+    """
+
+    sequential: ClassVar[bool] = False
 
     parts: list[Codes] = field(default_factory=list)
 
@@ -120,6 +132,11 @@ class StateCoder(Coder):
 
     book: Codec
     layer: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.book, (Codebook, ProductCodebook)):
+            raise ValueError(f"book: expected a codebook, got {shown(self.book)}")
+        integer("layer", self.layer, minimum=1)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -166,7 +183,9 @@ class StateCoder(Coder):
 class CacheCoder(Coder):
     """Codes of every head's key and value in some layers' caches.
 
-    A position attends to itself as it is, and is read as its codes by all later ones.
+    A position attends to itself as it is, and is read as its codes by all later ones, those of the
+    prompt among them. The certificate is of what is kept: what the model says while it reads a
+    position, the token that it generates there among it, is no code.
 
     Args:
         books: of each layer 1 … L that is coded, a product of 2H books: H heads' keys, H heads'
@@ -178,6 +197,10 @@ class CacheCoder(Coder):
     def __post_init__(self) -> None:
         if not isinstance(self.books, Mapping) or not self.books:
             raise ValueError(f"books: expected a mapping from layers, got {shown(self.books)}")
+        for layer, book in self.books.items():
+            integer("books", layer, minimum=1)
+            if not isinstance(book, ProductCodebook):
+                raise ValueError(f"books: expected a ProductCodebook a layer, got {shown(book)}")
         object.__setattr__(self, "books", MappingProxyType(dict(sorted(self.books.items()))))
 
     @classmethod
@@ -214,6 +237,8 @@ class CacheCoder(Coder):
         """
         tokens = model.check_tokens(prompts, name="prompts")
         chosen = range(1, model.layers + 1) if layers is None else layers
+        if not isinstance(chosen, Iterable):
+            raise ValueError(f"layers: expected several, got {shown(layers)}")
         levels = sorted({integer("layers", one, minimum=1, maximum=model.layers) for one in chosen})
         if not levels:
             raise ValueError("layers: expected at least one, got none")
@@ -273,6 +298,8 @@ class CacheCoder(Coder):
 
 class _CodedCache(Coded):
     """Codes what every pass adds to a cache."""
+
+    sequential: ClassVar[bool] = True
 
     def __init__(self, books: Mapping[int, ProductCodebook]) -> None:
         super().__init__()

@@ -202,7 +202,12 @@ def _run(
 ) -> tuple[Tensor, Tensor]:
     """Return the likeliest tokens (n, S) and log-probabilities (n, S, V) after every step."""
     anatomy, cache = model.anatomy, DynamicCache(config=model.network.config)
-    inputs = anatomy.inputs(prompts)
+    sequential = coded is not None and coded.sequential
+    inputs = anatomy.inputs(prompts[:, :1] if sequential else prompts)
+    for place in range(1, prompts.shape[1] if sequential else 1):
+        anatomy.forward(inputs, cache)
+        coded.keep(cache)  # type: ignore[union-attr]
+        inputs = followed(inputs, prompts[:, place : place + 1])
     chosen, logs = [], []
     for step in range(steps):
         logits = anatomy.forward(inputs, cache)

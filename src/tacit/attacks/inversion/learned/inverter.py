@@ -185,6 +185,15 @@ class LearnedInverter(Inverter):
     def checked(self, released: Any) -> Any:
         """Return releases, or say what is wrong with them."""
 
+    def _of_width(self, released: Any) -> Any:
+        """Return releases of as many numbers as the network reads; codes have none."""
+        width = len(self.network.whitening.mean)
+        if not self.release.codes and released.shape[-1] != width:
+            raise ValueError(
+                f"released: expected releases of {width} numbers, got {released.shape[-1]}"
+            )
+        return released
+
     def count(self, released: Any) -> int:
         """As ``Inverter``."""
         return len(self.checked(released))
@@ -237,7 +246,7 @@ class StateInverter(LearnedInverter):
 
     def checked(self, released: Any) -> Any:
         """As ``LearnedInverter``."""
-        return self.release.checked(released)
+        return self._of_width(self.release.checked(released))
 
     def read(self, released: Any) -> Tensor:
         """As ``LearnedInverter``."""

@@ -21,6 +21,9 @@ from tacit.covariance import Covariance
 from tacit.models.behaviours import Behaviours
 
 POSITIONS_TOGETHER = 4096
+# below it a number is not normal in single precision
+SMALLEST = float(np.finfo(np.float32).tiny)
+LARGEST = float(np.finfo(np.float32).max)
 
 
 class MappedChannel(GaussianChannel):
@@ -106,6 +109,10 @@ class StateRelease:
     def checked(self, released: Any) -> Any:
         """Return releases, or say what is wrong with them."""
         found = self.channel.checked("released", released, released=True)
+        if self.vectors is None and np.abs(found).max() > LARGEST:
+            raise ValueError(
+                f"released: expected numbers up to {LARGEST:.3g}, got {np.abs(found).max():.3g}"
+            )
         if self.vectors is not None and int(found.max()) >= len(self.vectors):
             raise ValueError(
                 f"released: expected codes below {len(self.vectors)}, got {int(found.max())}"
@@ -126,16 +133,30 @@ class StateRelease:
     def nearness(self, released: Any, held: Any) -> Array:
         """Return the same on a scale that does not depend on the candidates, (n, m).
 
-        Where there is no noise, ``‖y − h‖² / τ`` with ``√τ = 2⁻¹⁸ max |y|`` of the row's release,
-        from the differences themselves: for large states their expansion would drown in rounding.
+        Where there is no noise, ``Σ ((y_i − h_i) / u_i)²`` with u of ``rounding``, from the
+        differences themselves: for large states their expansion would drown in rounding.
         """
-        if self.codes or self.covariance is not None:
+        if not self.bare:
             return self.distances(released, held)
-        units = STATE_ROUNDING * np.abs(released).max(axis=1, keepdims=True)
-        tiny = np.finfo(np.float64).tiny
-        scaled = [(held - row) / max(float(unit[0]), tiny) for row, unit in zip(
+        units = self.rounding(released)
+        rows = [(((held - row) / unit) ** 2).sum(axis=1) for row, unit in zip(
             released, units, strict=True)]  # fmt: skip
-        return np.stack([(rows**2).sum(axis=1) for rows in scaled])
+        return np.stack(rows)
+
+    @property
+    def bare(self) -> bool:
+        """Whether states, or a function of them, are released without noise."""
+        return not self.codes and self.covariance is None
+
+    def rounding(self, released: Any) -> Array:
+        """Return what rounding may move coordinates by, ``2⁻¹⁸ max(|y_i|, median |y|)``, (n, d).
+
+        One that is much larger than the others says nothing of how they are rounded.
+        """
+        sizes = np.abs(released)
+        usual = np.median(sizes, axis=1, keepdims=True)
+        found: Array = STATE_ROUNDING * np.maximum(np.maximum(sizes, usual), SMALLEST)
+        return found
 
 
 def states_of(

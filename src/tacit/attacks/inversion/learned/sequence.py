@@ -69,7 +69,7 @@ class SequenceInverter(LearnedInverter):
                 f"released: expected at most {self.length} positions, got {found.shape[1]}"
             )
         rows = self.release.checked(found.reshape(-1, *found.shape[2:]))
-        return rows.reshape(found.shape)
+        return self._of_width(rows.reshape(found.shape))
 
     def read(self, released: Any) -> Tensor:
         """As ``LearnedInverter``."""

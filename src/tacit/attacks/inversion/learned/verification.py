@@ -17,6 +17,7 @@ from tacit.attacks.exact.channels import CodeChannel, GaussianChannel
 from tacit.attacks.inversion.inverters import Inverter
 from tacit.attacks.inversion.learned.inverter import StateInverter
 from tacit.attacks.inversion.learned.substitution import ROWS_TOGETHER, substitutes
+from tacit.attacks.inversion.result import Right
 from tacit.models.next_states import as_tokens
 from tacit.models.texts.prefixes import Tokens
 
@@ -24,6 +25,8 @@ PROMPTS_TOGETHER = 128
 PARENTS = 4
 # most single changes that are also tried together
 TOGETHER = 5
+# what a generator of torch takes, after each part of the prompts has its own
+LARGEST_SEED = 2**40
 
 
 @short_repr
@@ -38,8 +41,10 @@ class Verified:
             noise; in units of the rounding of states where there is none; of codes that are
             certain, 0 for the same code, while of randomised reports the threshold is a rule of
             thumb.
-        verified: whether the distance is below the threshold, (n,).
-        threshold: of the distance.
+        verified: whether the prompt explains the release, (n,): of clean states whether no
+            coordinate is off by more than rounding, else whether the distance is within the
+            threshold.
+        threshold: of the distance, which of clean states is necessary and not enough.
         tried: prompts run through the model for each release, at most.
     """
 
@@ -62,11 +67,11 @@ class VerifiedInverter(Inverter):
     tokens and the network. The prompt whose release is likeliest wins.
 
     ``verified`` says that a prompt explains its release. Of clean states it is exact: no coordinate
-    is off by more than rounding, ``‖y − h‖² ≤ d τ`` with ``√τ = 2⁻¹⁸ max |h|``, and two prompts
-    that share a state so closely cannot be told apart by anybody. Under noise it is necessary and
-    not sufficient: the truth is within the χ²_d quantile with chance ``passing``, and so is any
-    prompt whose state is close to it. The same holds of codes, where it says that the code is the
-    same.
+    is off by more than rounding, ``|y_i − h_i| ≤ 2⁻¹⁸ max(|y_i|, median |y|)``, and prompts that
+    share a state so closely are told apart by nobody who computes it in another order. Under
+    noise it is necessary and not sufficient: the truth is within the χ²_d quantile with chance
+    ``passing``, and so is any prompt whose state is close to it. The same holds of codes, where it
+    says that the code is the same.
 
     Args:
         inverter: the learned one.
@@ -102,6 +107,7 @@ class VerifiedInverter(Inverter):
         integer("rounds", self.rounds, minimum=0)
         integer("sweeps", self.sweeps, minimum=0)
         integer("substitutes", self.substitutes, minimum=1)
+        integer("seed", self.seed, minimum=0, maximum=LARGEST_SEED)
         in_interval("passing", self.passing, 0.0, 1.0, open_low=True, open_high=True)
         if self.bank is not None:
             bank = as_tokens("bank", self.bank, ndim=2)
@@ -144,18 +150,29 @@ class VerifiedInverter(Inverter):
 
     def verify(self, released: Any) -> Verified:
         """Return the best explanations of releases, and which of them are verified."""
-        given = self.inverter.release.checked(released)
+        given = self.inverter.checked(released)
         parts = [
             self._search(given[start : start + PROMPTS_TOGETHER], start)
             for start in range(0, len(given), PROMPTS_TOGETHER)
         ]
         tokens = np.concatenate([part[0] for part in parts])
         distances = np.concatenate([part[1] for part in parts])
-        threshold = self.threshold(given)
         each = tokens.shape[1] * self.substitutes + TOGETHER
         tried = 1 + self.samples + self.neighbours + self.rounds * self.samples
         tried += self.sweeps * each
-        return Verified(tokens, distances, distances <= threshold, threshold, tried)
+        verified = self._explains(given, tokens, distances)
+        return Verified(tokens, distances, verified, self.threshold(given), tried)
+
+    def _explains(self, released: Any, tokens: Tokens, distances: Array) -> Right:
+        """Return whether each prompt explains its release, (n,)."""
+        law = self.inverter.release
+        if not law.bare:
+            within: Right = distances <= self.threshold(released)
+            return within
+        device = self.inverter.model.device
+        held = self.inverter.candidates(torch.from_numpy(tokens.copy()).to(device))
+        found: Right = (np.abs(released - held) <= law.rounding(released)).all(axis=1)
+        return found
 
     def threshold(self, released: Any) -> float:
         """Return the distance² below which a prompt explains its release."""
@@ -191,9 +208,10 @@ class VerifiedInverter(Inverter):
 
     def _swept(self, released: Any, tokens: Tokens, distances: Array) -> tuple[Tokens, Array]:
         """Change tokens while that brings a prompt nearer and it does not explain its release."""
-        threshold = self.threshold(released)
-        going = np.flatnonzero(distances > threshold)
+        going = np.flatnonzero(~self._explains(released, tokens, distances))
         for _ in range(self.sweeps):
+            if not len(going):
+                break
             better = []
             for start in range(0, len(going), ROWS_TOGETHER):
                 rows = going[start : start + ROWS_TOGETHER]
@@ -201,7 +219,9 @@ class VerifiedInverter(Inverter):
                 better.append(rows[nearest < distances[rows]])
                 tokens[rows], distances[rows] = found, np.minimum(nearest, distances[rows])
             going = np.concatenate(better) if better else going
-            going = going[distances[going] > threshold]
+            if len(going):
+                explained = self._explains(released[going], tokens[going], distances[going])
+                going = going[~explained]
         return tokens, distances
 
     def _changes(self, released: Any, tokens: Tokens, distances: Array) -> tuple[Tokens, Array]:
