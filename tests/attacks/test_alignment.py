@@ -154,3 +154,24 @@ EYE = np.eye(DIM)
 def test_what_is_wrong_is_said(wrong, said):
     with pytest.raises(ValueError, match=said):
         wrong()
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_the_scale_of_states_changes_no_rotation(scale):
+    source = np.random.default_rng(0)
+    secret = np.linalg.qr(source.normal(size=(4, 4)))[0]
+    known, others = source.normal(size=(4, 4)), source.exponential(size=(3, 400, 4))
+    found = align_pairs(scale * known, scale * known @ secret.T)
+    np.testing.assert_allclose(found.undo(known @ secret.T), known, atol=1e-12)
+    public, store = others[0] * np.arange(1, 5), others[1] * np.arange(1, 5)
+    blind = align_population(scale * public, scale * store @ secret.T)
+    plain = align_population(public, store @ secret.T)
+    np.testing.assert_allclose(blind.undo(store), plain.undo(store), atol=1e-6)
+
+
+def test_a_population_of_zeros_is_named():
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises(ValueError, match="public: expected some that are not zero"):
+        align_population(np.zeros((20, 3)), rows)
+    with pytest.raises(ValueError, match="released: expected some that are not zero"):
+        align_population(rows, np.zeros((20, 3)))

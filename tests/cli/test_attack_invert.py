@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
 from tests.cli.small_model import small_inputs, write_texts  # noqa: E402
-from tests.cli_runner import Tacit, refused  # noqa: E402
+from tests.cli_runner import Tacit, refused, subprocess_tacit  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +119,31 @@ def test_clean_states_of_all_positions_are_read_whole(
     del content["positions"]
     path.write_text(json.dumps(content), "utf-8")
     refused(tacit("gate", path, "--max-inversion", "1"), "release")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("mechanism", 5, "mechanism: expected a text"),
+        ("mechanism", None, "mechanism: expected a text"),
+        ("attacker", {}, "attacker: expected a text"),
+        ("length", 2, "recovery: expected positions"),
+        ("release", 5, ""),
+        ("training", [], ""),
+    ],
+)
+def test_malformed_evidence_is_named(
+    tacit: Tacit, evidence: str, tmp_path: Path, field: str, value: object, words: str
+) -> None:
+    path = tmp_path / "malformed.json"
+    path.write_text(json.dumps({**json.loads(evidence), field: value}), "utf-8")
+    refused(tacit("gate", path, "--max-inversion", "1"), words)
+    refused(tacit("show", path), words)
+
+
+@pytest.fixture(scope="module")
+def evidence(given: tuple[str, ...]) -> str:
+    return subprocess_tacit(*given, "--json", "-").out
 
 
 @pytest.mark.parametrize("parts", [1, 2])

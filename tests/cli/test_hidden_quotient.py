@@ -15,7 +15,8 @@ from tacit.hidden_states import PredictiveQuotient, QuotientRelease  # noqa: E40
 from tests.cli.small_model import small_inputs  # noqa: E402
 from tests.cli_runner import Tacit, refused  # noqa: E402
 
-SIZES = ("--bank", "50", "--calibration", "120", "--epochs", "1")
+DRAWN = ("--bank", "50", "--calibration", "120")
+SIZES = (*DRAWN, "--epochs", "1")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_a_quotient_is_fitted_released_counted_shown_and_gated(
         assert tacit("gate", place, "--max-nats", "3").code == 0
         assert tacit("gate", place, "--max-nats", "2.9").code == 1
     # 5 nats were there, of which 3 are spent
-    again = (*given, "--layer", "1", *SIZES, "--fitted", out)
+    again = (*given, "--layer", "1", *DRAWN, "--fitted", out)
     refusal = tacit(*again, *paying[:-1], tmp_path / "more.safetensors")
     assert refusal.code == 2
     assert "prompts" in refusal.err
@@ -86,6 +87,8 @@ def test_a_fit_alone_says_what_is_proven_and_what_is_estimated(
         (("--out", "q", "--reads", "tokens"), "--reads: "),
         (("--out", "q", "--release", "q"), "--out"),
         (("--fitted", "nothing.safetensors", "--release", "z"), "--fitted: "),
+        (("--fitted", "p", "--nats", "0.5"), "--nats: expected none beside --fitted"),
+        (("--fitted", "p", "--measure", "leakage"), "--measure: expected none beside --fitted"),
     ],
 )
 def test_bad_flags_write_nothing(
@@ -93,7 +96,7 @@ def test_bad_flags_write_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    refused(tacit(*given, "--layer", "1", *SIZES, *flags), named)
+    refused(tacit(*given, "--layer", "1", *DRAWN, *flags), named)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -101,7 +104,7 @@ def test_another_layer_is_refused(tacit: Tacit, given: tuple[str, ...], tmp_path
     out = tmp_path / "q.safetensors"
     assert tacit(*given, "--layer", "1", *SIZES, "--out", out).code == 0
     released = ("--release", tmp_path / "z.safetensors")
-    done = tacit(*given, "--layer", "2", *SIZES, "--fitted", out, *released)
+    done = tacit(*given, "--layer", "2", *DRAWN, "--fitted", out, *released)
     assert done.code == 2
     assert "is of layer 1 of" in done.err
     assert not released[1].exists()

@@ -19,7 +19,7 @@ from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.hidden_states.codebooks.codecs import Codec
 from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.defences.release import StoredRelease
-from tacit.hidden_states.defences.values import DEFENCES, read_defence
+from tacit.hidden_states.defences.values import DEFENCES, Rotation, read_defence
 from tacit.hidden_states.geometry.estimation import measure_geometry
 from tacit.hidden_states.noise.designs import designs_at_budget
 from tacit.hidden_states.origin import digest_of
@@ -68,6 +68,11 @@ def state_release(
     everywhere = choice("positions", positions, POSITIONS) == "all"
     if isinstance(mechanism, (Codebook, ProductCodebook)):
         return _by_codebook(model, layer, mechanism)
+    if not isinstance(mechanism, str):
+        found = type(mechanism).__name__
+        raise ValueError(f"mechanism: expected a word or a codebook, got {found}")
+    if known_pairs is not None and mechanism != Rotation.word:
+        raise ValueError(f"known_pairs: expected it beside 'rotation', got {mechanism!r}")
     if mechanism == CLEAN:
         return StateRelease()
     if mechanism in CODES:

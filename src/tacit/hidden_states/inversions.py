@@ -153,6 +153,9 @@ def _read(description: Mapping[str, Any]) -> InversionEvidence:
     fields = {name: value for name, value in description.items() if name not in beside}
     for name in ("queries", "layer", "length"):
         fields[name] = integer(name, fields[name], minimum=1)
+    for name in ("attacker", "knows", "mechanism", "model", "created"):
+        if not isinstance(fields[name], str):
+            raise ValueError(f"{name}: expected a text, got {type(fields[name]).__name__}")
     fields["positions"] = choice("positions", fields.get("positions", "last"), tuple(OF))
     fields["measured_kl"] = non_negative("measured_kl", fields["measured_kl"])
     fields["recovery"] = Recovery.from_dict(fields["recovery"])
@@ -165,6 +168,12 @@ def _read(description: Mapping[str, Any]) -> InversionEvidence:
     for name in ("K", "C"):
         if name in fields["release"]:
             fields["release"][name] = non_negative(name, fields["release"][name])
+    held = len(fields["recovery"].by_position)
+    if held > fields["length"] or held != len(fields["recovery"].suffixes):
+        raise ValueError(
+            f"recovery: expected positions and suffixes alike, at most {fields['length']}, got "
+            f"{held} and {len(fields['recovery'].suffixes)}"
+        )
     return InversionEvidence(**fields)
 
 

@@ -144,6 +144,6 @@ def loading(name: str) -> Iterator[None]:
     """Turn what goes wrong with files, names and the network into one sentence."""
     try:
         yield
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"name_or_path: cannot load {name!r}: {reason}") from None

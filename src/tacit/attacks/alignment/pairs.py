@@ -47,6 +47,8 @@ def align_pairs(states: Any, released: Any, *, tolerance: float = STATE_ROUNDING
             f"{len(rows)}"
         )
     least = in_interval("tolerance", tolerance, 0.0, 1.0, open_high=True)
+    # their directions alone count, so that no product of entries over- or underflows
+    rows, images = (part / (np.abs(part).max() or 1.0) for part in (rows, images))
     _, values, directions = np.linalg.svd(rows, full_matrices=False)
     rank = int((values > least * values[0]).sum())
     if rank == 0:

@@ -54,6 +54,11 @@ def align_population(
     for name, given in (("public", rows), ("released", images)):
         if len(given) <= rows.shape[1]:
             raise ValueError(f"{name}: expected more rows than {rows.shape[1]}, got {len(given)}")
+        if not np.abs(given).max():
+            raise ValueError(f"{name}: expected some that are not zero, got zeros")
+    # one scale for both changes no rotation, and no square over- or underflows
+    largest = float(np.abs(rows).max())
+    rows, images = rows / largest, images / largest
     most = integer("rounds", rounds, minimum=0)
     share = in_interval("kept", kept, 0.0, 1.0, open_low=True)
     count = max(rows.shape[1], int(share * len(images)))

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from tacit.hidden_states.quotient.quotient import PredictiveQuotient
     from tacit.models.passes import Passes
 
+USUAL: dict[str, Any] = {
+    "--dimension": 4, "--nats": 6.93, "--measure": "leakage", "--reads": "states", "--depth": 2,
+    "--penalty": 0.0, "--adversary": 0.0, "--epochs": 30,
+}  # fmt: skip
+
 
 @grouped
 def quotient(
@@ -36,19 +41,34 @@ def quotient(
     release: Annotated[
         str | None, typer.Option(help="Also write the bank's quotients with noise, to this file.")
     ] = None,
-    dimension: Annotated[int, typer.Option(help="k, numbers in a quotient.")] = 4,
-    nats: Annotated[float, typer.Option(help="What is certified of one release.")] = 6.93,
+    dimension: Annotated[
+        int | None, typer.Option(help="k, numbers in a quotient, 4 when left out.")
+    ] = None,
+    nats: Annotated[
+        float | None, typer.Option(help="What is certified of one release, 6.93 when left out.")
+    ] = None,
     measure: Annotated[
-        str,
-        typer.Option(help="Of what: leakage, for every prior, or information, on average."),
-    ] = "leakage",
+        str | None,
+        typer.Option(
+            help="Of what: leakage, for every prior, as when left out; or information, on average."
+        ),
+    ] = None,
     reads: Annotated[
-        str, typer.Option(help="What the encoder is given: states, or behaviours.")
-    ] = "states",
-    depth: Annotated[int, typer.Option(help="Hidden layers of encoder and decoder each.")] = 2,
-    penalty: Annotated[float, typer.Option(help="β of estimated information, >= 0.")] = 0.0,
-    adversary: Annotated[float, typer.Option(help="γ of Bayes' attacker, >= 0.")] = 0.0,
-    epochs: Annotated[int, typer.Option(help="Passes over the calibration prompts.")] = 30,
+        str | None,
+        typer.Option(help="What the encoder is given: states, as when left out; or behaviours."),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(help="Hidden layers of encoder and decoder each, 2 when left out.")
+    ] = None,
+    penalty: Annotated[
+        float | None, typer.Option(help="β of estimated information, >= 0; 0 when left out.")
+    ] = None,
+    adversary: Annotated[
+        float | None, typer.Option(help="γ of Bayes' attacker, >= 0; 0 when left out.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the calibration prompts, 30 when left out.")
+    ] = None,
     bank: Bank = 1000,
     calibration: Calibration = 5000,
     *,
@@ -74,10 +94,12 @@ def quotient(
     destination = Destination.checked(
         outlet, source.texts, None, spends=MAXIMAL_LEAKAGE, others=files
     )
-    ball, held = _ball(dimension, nats, measure), _loaded(fitted)
-    choice("--reads", reads, ("states", "behaviours"))
-    integer("--depth", depth, minimum=0)
-    integer("--epochs", epochs, minimum=1)
+    asked = {"--dimension": dimension, "--nats": nats, "--measure": measure, "--reads": reads,
+             "--depth": depth, "--penalty": penalty, "--adversary": adversary,
+             "--epochs": epochs}  # fmt: skip
+    told = _training(asked, fitted)
+    ball = _ball(told["--dimension"], told["--nats"], told["--measure"])
+    held = _loaded(fitted)
     counts = {"bank": bank, "calibration": calibration, "held_out": 2}
     found, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states import PredictiveQuotient, prepare_quotients
@@ -88,8 +110,8 @@ def quotient(
     if held is None:
         held = PredictiveQuotient.fit(
             read.calibration.states[layer], read.calibration.behaviours, ball,
-            reads=reads, depth=depth, penalty=penalty, adversary=adversary, epochs=epochs,
-            rng=source.seed,
+            reads=told["--reads"], depth=told["--depth"], penalty=told["--penalty"],
+            adversary=told["--adversary"], epochs=told["--epochs"], rng=source.seed,
         ).named(origin)  # fmt: skip
         held.save(str(out))
     else:
@@ -106,6 +128,18 @@ def quotient(
         _publish(prepared, destination, release)
     _tell(destination.json.console, held, described, release, len(prefixes.bank))
     destination.tell()
+
+
+def _training(asked: dict[str, Any], fitted: str | None) -> dict[str, Any]:
+    """Return what a quotient is fitted with; one that was fitted before takes nothing anew."""
+    for flag, value in asked.items():
+        if fitted is not None and value is not None:
+            raise ValueError(f"{flag}: expected none beside --fitted, which has its own, got one")
+    told = {flag: USUAL[flag] if value is None else value for flag, value in asked.items()}
+    choice("--reads", told["--reads"], ("states", "behaviours"))
+    integer("--depth", told["--depth"], minimum=0)
+    integer("--epochs", told["--epochs"], minimum=1)
+    return told
 
 
 def _ball(dimension: int, nats: float, measure: str) -> Ball:

@@ -250,7 +250,7 @@ class StateInverter(LearnedInverter):
 
     def read(self, released: Any) -> Tensor:
         """As ``LearnedInverter``."""
-        return self.release.vectors_of(released)
+        return self.release.vectors_of(self.checked(released))
 
     def distances(self, released: Any, prompts: Tensor) -> Array:
         """As ``LearnedInverter``."""
