@@ -23,7 +23,7 @@ def sections() -> list[str]:
 def trajectories(result: dict[str, Any]) -> list[str]:
     """Return the table of all positions, read without training."""
     rows = [
-        (_released(row), f"{row.get('measured_kl', 0.0):.2f}" if "kl_budget" in row else "",
+        (_released(row), f"{row['measured_kl']:.2f}" if "measured_kl" in row else "",
          str(row["beam"]), _share(row, "exact"), _share(row, "token_accuracy"))
         for row in result["rows"]
     ]  # fmt: skip
@@ -39,7 +39,7 @@ def trajectories(result: dict[str, Any]) -> list[str]:
         f"{clean['recovery']['exact']['value']:.1%} here: **the claim that trajectories give "
         "prompts away holds, and needs no learning**."
     )
-    verdict += _designs(result["rows"])
+    verdict += _designs(result["rows"]) + _codes(result["rows"])
     head = ("release of every position", "KL", "prefixes kept", "whole prompts", "tokens")
     return [filled(prose), "", *table(head, rows), filled(verdict), ""]
 
@@ -55,6 +55,29 @@ def _designs(rows: list[dict[str, Any]]) -> str:
     return (
         f" At one measured KL, {same['measured_kl']:.2f} nats, the prompts read whole under "
         f"isotropic noise are {_share(same, 'exact')}, and under {said}."
+    )
+
+
+def _codes(rows: list[dict[str, Any]]) -> str:
+    """Say what codes leave beside isotropic noise at the KL that was measured of them."""
+    noise = {row["level_of"]: row for row in rows if "level_of" in row}
+    said = [
+        f"{_named(row)}, {row['measured_kl']:.2f} nats, {_tokens(row):.3f} of the tokens and "
+        f"{_share(row, 'exact')} of the prompts, beside {_tokens(noise[row['release']]):.3f} and "
+        f"{_share(noise[row['release']], 'exact')}"
+        for row in rows
+        if row["release"] in noise
+    ]
+    if not said:
+        return ""
+    last = next((row["fallback"] for row in rows if "fallback" in row), None)
+    tried = (
+        f" Where no candidate has a code that reads predictions, the model's {last} likeliest "
+        "tokens are tried, and all of the vocabulary for the others."
+    )
+    return (
+        " Codes are read in the place of the last state for their KL, and isotropic noise is "
+        f"scaled to it: of {'; of '.join(said)}.{tried if last else ''}"
     )
 
 
@@ -132,10 +155,16 @@ def _tokens(row: dict[str, Any]) -> float:
     return float(row["recovery"]["token_accuracy"]["value"])
 
 
+def _named(row: dict[str, Any]) -> str:
+    return "Euclidean codes" if row["release"] == "codes" else str(row["release"])
+
+
 def _released(row: dict[str, Any]) -> str:
+    if "level_of" in row:
+        return f"{row['release']}, at the KL of {_named({'release': row['level_of']})}"
     if "kl_budget" in row:
         return f"{row['release']}, K = {row['kl_budget']:g}"
-    return f"{row['release']}, C = {row['size']:,}" if "size" in row else str(row["release"])
+    return f"{_named(row)}, C = {row['size']:,}" if "size" in row else str(row["release"])
 
 
 def _share(row: dict[str, Any], name: str) -> str:
