@@ -46,7 +46,9 @@ def trajectories(result: dict[str, Any]) -> list[str]:
 
 def _designs(rows: list[dict[str, Any]]) -> str:
     """Say what other designs of noise leave at the KL that was measured of isotropic noise."""
-    plain = {(row["kl_budget"], row["beam"]): row for row in rows if row["release"] == "isotropic"}
+    plain = {
+        (row.get("kl_budget"), row["beam"]): row for row in rows if row["release"] == "isotropic"
+    }
     others = [row for row in rows if row.get("beam") == 1 and "scale" in row]
     if not others:
         return ""
@@ -156,7 +158,8 @@ def _tokens(row: dict[str, Any]) -> float:
 
 
 def _named(row: dict[str, Any]) -> str:
-    return "Euclidean codes" if row["release"] == "codes" else str(row["release"])
+    names = {"codes": "Euclidean codes", "likeliest token": "the likeliest next token"}
+    return names.get(row["release"], str(row["release"]))
 
 
 def _released(row: dict[str, Any]) -> str:
