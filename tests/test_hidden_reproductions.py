@@ -291,3 +291,19 @@ def test_a_published_result_keeps_its_bounds(shared: Any, name: str) -> None:
     assert rows
     assert all(row.attack <= row.bound * (1 + 1e-4) for row in rows if row.bound is not None)
     assert all(row.kl_low <= row.kl <= row.kl_high for row in rows)
+
+
+def test_codes_of_trajectories_stand_beside_noise_at_their_kl(shared: Any) -> None:
+    """The usual codes of an audit, each with isotropic noise scaled to its measured KL."""
+    path = ROOT / "experiments" / "results" / "inversion.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    noise = {row["level_of"]: row for row in result["rows"] if "level_of" in row}
+    codes = {row["release"]: row for row in result["rows"] if "size" in row}
+    assert noise.keys() == codes.keys() == {"codes", "behaviour codes", "likeliest token"}
+    lines = shared("inversion_page").trajectories(result)
+    for name, row in codes.items():
+        assert noise[name]["measured_kl"] == pytest.approx(row["measured_kl"], rel=5e-3)
+        assert noise[name]["queries"] == row["queries"] == result["prompts"]
+        told = f"C = {row['size']:,} | {row['measured_kl']:.2f} | 1 |"
+        assert sum(told in line for line in lines) == 1
+        assert row["baselines"]["permuted"]["token_accuracy"]["value"] < 0.1

@@ -23,7 +23,7 @@ def sections() -> list[str]:
 def trajectories(result: dict[str, Any]) -> list[str]:
     """Return the table of all positions, read without training."""
     rows = [
-        (released(row), f"{row.get('measured_kl', 0.0):.2f}" if "kl_budget" in row else "",
+        (released(row), f"{row['measured_kl']:.2f}" if "measured_kl" in row else "",
          str(row["beam"]), share(row, "exact"), share(row, "token_accuracy"))
         for row in result["rows"]
     ]  # fmt: skip
@@ -39,14 +39,16 @@ def trajectories(result: dict[str, Any]) -> list[str]:
         f"{clean['recovery']['exact']['value']:.1%} here: **the claim that trajectories give "
         "prompts away holds, and needs no learning**."
     )
-    verdict += _designs(result["rows"])
+    verdict += _designs(result["rows"]) + _codes(result["rows"])
     head = ("release of every position", "KL", "prefixes kept", "whole prompts", "tokens")
     return [filled(prose), "", *table(head, rows), filled(verdict), ""]
 
 
 def _designs(rows: list[dict[str, Any]]) -> str:
     """Say what other designs of noise leave at the KL that was measured of isotropic noise."""
-    plain = {(row["kl_budget"], row["beam"]): row for row in rows if row["release"] == "isotropic"}
+    plain = {
+        (row.get("kl_budget"), row["beam"]): row for row in rows if row["release"] == "isotropic"
+    }
     others = [row for row in rows if row.get("beam") == 1 and "scale" in row]
     if not others:
         return ""
@@ -55,6 +57,29 @@ def _designs(rows: list[dict[str, Any]]) -> str:
     return (
         f" At one measured KL, {same['measured_kl']:.2f} nats, the prompts read whole under "
         f"isotropic noise are {share(same, 'exact')}, and under {said}."
+    )
+
+
+def _codes(rows: list[dict[str, Any]]) -> str:
+    """Say what codes leave beside isotropic noise at the KL that was measured of them."""
+    noise = {row["level_of"]: row for row in rows if "level_of" in row}
+    said = [
+        f"{_named(row)}, {row['measured_kl']:.2f} nats, {tokens(row):.3f} of the tokens and "
+        f"{share(row, 'exact')} of the prompts, beside {tokens(noise[row['release']]):.3f} and "
+        f"{share(noise[row['release']], 'exact')}"
+        for row in rows
+        if row["release"] in noise
+    ]
+    if not said:
+        return ""
+    last = next((row["fallback"] for row in rows if "fallback" in row), None)
+    tried = (
+        f" Where no candidate has a code that reads predictions, the model's {last} likeliest "
+        "tokens are tried, and all of the vocabulary for the others."
+    )
+    return (
+        " Codes are read in the place of the last state for their KL, and isotropic noise is "
+        f"scaled to it: of {'; of '.join(said)}.{tried if last else ''}"
     )
 
 
@@ -133,11 +158,18 @@ def tokens(row: dict[str, Any]) -> float:
     return float(row["recovery"]["token_accuracy"]["value"])
 
 
+def _named(row: dict[str, Any]) -> str:
+    names = {"codes": "Euclidean codes", "likeliest token": "the likeliest next token"}
+    return names.get(row["release"], str(row["release"]))
+
+
 def released(row: dict[str, Any]) -> str:
     """Return the release with its size."""
+    if "level_of" in row:
+        return f"{row['release']}, at the KL of {_named({'release': row['level_of']})}"
     if "kl_budget" in row:
         return f"{row['release']}, K = {row['kl_budget']:g}"
-    return f"{row['release']}, C = {row['size']:,}" if "size" in row else str(row["release"])
+    return f"{_named(row)}, C = {row['size']:,}" if "size" in row else str(row["release"])
 
 
 def share(row: dict[str, Any], name: str) -> str:

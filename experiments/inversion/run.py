@@ -12,6 +12,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from hidden_shared.equal import scaled_to
@@ -21,11 +22,14 @@ from tacit.attacks import CodeChannel, TokenProbe, TrajectoryInverter, attack_in
 from tacit.covariance import Isotropic
 from tacit.hidden_states import Codebook, designs_at_budget, measure_geometry
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
+from tacit.models.behaviours import Behaviours
 from tacit.models.texts.corpus import hold_out
 
 LENGTH, CHARACTERS, BUDGETS = 16, 3_000_000, (0.3, 1.0, 3.0)
 # other designs than isotropic noise, scaled to its measured KL at this budget
 COMPARED, DESIGNS = 1.0, ("mahalanobis-optimal", "inverse-fisher-diagonal", "inverse-fisher")
+# λ of the behaviour codes, and tokens run where no candidate has a code that reads predictions
+DECISION_COST, FALLBACK = 4.0, 512
 # covariance that stands for no noise: the floor for the rounding of states is larger
 CLEAN = 1e-9
 
@@ -82,20 +86,23 @@ def measured(
     fast: bool,
 ) -> Iterator[dict[str, Any]]:
     """Yield what is read back from clean states, noisy ones and codes; what is kept as it is."""
-    held_rows = {(row["release"], row["beam"], row.get("kl_budget")): row for row in kept}
+    held_rows = {_key(row): row for row in kept}
     probe = TokenProbe.fit(model, layer, public)
     clean = model.states(secret, layer, positions="all").double().cpu().numpy()
 
     def row(
         name: str, released: Any, covariance: Any, held: TokenProbe, beam: int, **more: Any
     ) -> dict[str, Any]:
-        if (key := (name, beam, more.get("kl_budget"))) in held_rows:
-            return held_rows[key]
-        inverter = TrajectoryInverter(model, layer, covariance, held, beam=beam)
+        about = {"release": name, "beam": beam, **more}
+        if (key := _key(about)) in held_rows:
+            return {**about, **held_rows[key]}
+        inverter = TrajectoryInverter(
+            model, layer, covariance, held, beam=beam, fallback=more.get("fallback")
+        )
         everything = name == "clean" and beam == 1
         names = ("permuted", "zeroed", "majority", "nearest") if everything else ("permuted",)
         found = attack_inversion(inverter, released, secret, public, baselines=names, rng=0)
-        return {"release": name, "beam": beam, **more, **found.to_dict()}
+        return {**about, **found.to_dict()}
 
     yield row("clean", clean, CLEAN * np.eye(model.width), probe, 1)
     geometry = measure_geometry(model, layer, public[: 200 if fast else 1000], rng=0)
@@ -124,12 +131,78 @@ def measured(
         for beam in (1, 3):
             yield row(name, clean + np.sqrt(scale) * unit, noise, probe, beam,
                       kl_budget=COMPARED, scale=scale, measured_kl=cost_of(scale))  # fmt: skip
+    variance = 2.0 / float(np.trace(fisher))
+    unit = Isotropic(variance, model.width).sample(clean.shape[0] * LENGTH, 3).reshape(clean.shape)
+    for name, book, channel in _books(model, layer, public, fast=fast):
+        codes = _released(model, layer, secret, channel)
+        cost = _kl(upper, book.codewords[codes[:, -1]])
+        key = _key({"release": name, "beam": 1})
+        # a probe of what is predicted takes minutes, and a kept row none
+        held = probe if key in held_rows else TokenProbe.fit(model, layer, public, channel=channel)
+        last = {"fallback": FALLBACK} if channel.predicts else {}
+        yield row(name, codes, channel, held, 1, size=book.size, measured_kl=cost, **last)
+
+        def cost_of(scale: float) -> float:
+            return _kl(upper, torch.from_numpy(clean[:, -1] + np.sqrt(scale) * unit[:, -1]).float())
+
+        scale = scaled_to(cost_of, cost)
+        noise = Isotropic(scale * variance, model.width)
+        yield row("isotropic", clean + np.sqrt(scale) * unit, noise, probe, 1, level_of=name,
+                  variance=scale * variance, measured_kl=cost_of(scale))  # fmt: skip
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a row is of: releases of one name differ by K, or by whose KL they have."""
+    return row["release"], row["beam"], row.get("kl_budget"), row.get("level_of")
+
+
+def _books(
+    model: LanguageModel, layer: int, public: torch.Tensor, *, fast: bool
+) -> Iterator[tuple[str, Codebook, CodeChannel]]:
+    """Yield the usual codes of the audit, each with how a position's code is made."""
+    usual: dict[str, Any] = {"rng": 0, "progress": False}
+    size = 64 if fast else 1024
     states = model.states(public, layer, positions="all")[:, 1:].reshape(-1, model.width)
-    book = Codebook.fit(states, size=64 if fast else 1024, rng=0, progress=False)
-    channel = CodeChannel(lambda rows, _: book.assign(rows))
-    codes = book.assign(torch.from_numpy(clean).float().reshape(-1, model.width))
-    held = TokenProbe.fit(model, layer, public, channel=channel)
-    yield row("codes", codes.reshape(len(clean), LENGTH), channel, held, 1, size=book.size)
+    plain = Codebook.fit(states, size=size, **usual)
+    yield "codes", plain, CodeChannel(lambda rows, _: plain.assign(rows))
+    # the same positions, in half precision: float32 would take 1.5 GB
+    held, logs = [], []
+    for length in range(2, LENGTH + 1):
+        rows, told = _observed(model, layer, public[:, :length])
+        held.append(rows)
+        logs.append(told.half())
+    states, shown = torch.cat(held), Behaviours(torch.cat(logs))
+    metrics: dict[str, dict[str, Any]] = {
+        "behaviour codes": {"metric": "behaviour", "size": size, "decision_cost": DECISION_COST},
+        "likeliest token": {"metric": "argmax"},
+    }
+    for name, options in metrics.items():
+        book = Codebook.fit(states, behaviours=shown, **options, **usual)
+
+        def assign(_: Any, told: Behaviours | None, book: Codebook = book) -> Any:
+            return book.assign(behaviours=told)
+
+        yield name, book, CodeChannel(assign, predicts=True)
+
+
+def _released(
+    model: LanguageModel, layer: int, prompts: torch.Tensor, channel: CodeChannel
+) -> npt.NDArray[np.int64]:
+    """Return the code of every position, (n, T)."""
+    found = []
+    for length in range(1, LENGTH + 1):
+        states, logs = _observed(model, layer, prompts[:, :length])
+        found.append(channel.held(states, Behaviours(logs)))
+    return np.stack(found, axis=1)
+
+
+def _observed(
+    model: LanguageModel, layer: int, prompts: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the last states, and the log-probabilities of what follows."""
+    parts = list(model.passes(prompts, [layer]))
+    states = torch.cat([held[layer] for held, _ in parts])
+    return states, torch.cat([logits for _, logits in parts]).log_softmax(dim=-1)
 
 
 def _kl(upper: Any, states: torch.Tensor) -> float:
@@ -141,7 +214,9 @@ def _kl(upper: Any, states: torch.Tensor) -> float:
 
 def _line(row: dict[str, Any]) -> str:
     found = row["recovery"]
-    kl = f" K={row['kl_budget']} (KL {row['measured_kl']:.2f})" if "kl_budget" in row else ""
+    kl = f" K={row['kl_budget']}" if "kl_budget" in row else ""
+    kl += f" at the KL of {row['level_of']}" if "level_of" in row else ""
+    kl += f" (KL {row['measured_kl']:.2f})" if "measured_kl" in row else ""
     return (
         f"{row['release']}{kl} beam {row['beam']}: tokens {found['token_accuracy']['value']:.3f}, "
         f"exact {found['exact']['value']:.3f} [{found['exact']['low']:.3f}, "

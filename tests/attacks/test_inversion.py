@@ -218,6 +218,30 @@ class TestDecoderWithProbe:
         monkeypatch.setattr(search, "far", lambda *_: np.inf)
         assert sequential_decoder(model, LAYER, clean, noise, **arguments).exact < 0.3
 
+    def test_a_fallback_of_some_tokens_finds_them_and_no_others(self, model, public, secret):
+        """The truth is found where it is among the likeliest by the network itself."""
+        honest = TokenProbe.fit(model, LAYER, public)
+        astray = TokenProbe(
+            honest.layers, honest.means[np.roll(np.argsort(honest.means[:, 0]), 9)],
+            honest.residual, honest.log_prior, honest.positions, honest.reports,
+        )  # fmt: skip
+        noise = 1e-9 * np.eye(WIDTH)
+        arguments = {"probe": astray, "shortlist": 1, "fallback": 12}
+        found = sequential_decoder(
+            model, LAYER, clean_states(model, secret), noise, margins=False, **arguments
+        )
+        lost = 0
+        for row, tokens in zip(secret, found.tokens, strict=True):
+            for step in range(1, len(row)):
+                if not np.array_equal(tokens[:step], row[:step].numpy()):
+                    break
+                logits = model.network(row[None, :step]).logits[0, -1]
+                place = int((logits > logits[row[step]]).sum())
+                if place < 12:
+                    assert tokens[step] == row[step]
+                lost += place >= 12 and tokens[step] != row[step]
+        assert lost > 5
+
     def test_the_whole_vocabulary_on_both_lists_is_the_plain_decoder(self, model, probe, secret):
         noise = Isotropic(0.4, WIDTH)
         released = clean_states(model, secret) + noise.sample(100, 5).reshape(20, 5, WIDTH)
@@ -254,6 +278,8 @@ class TestDecoderWithProbe:
             ({"probe": 3}, "probe"),
             ({"layer": 2}, "probe"),
             ({"shortlist": 0}, "shortlist"),
+            ({"shortlist": 4, "fallback": 3}, "fallback"),
+            ({"probe": None, "fallback": 3}, "fallback"),
             ({"margins": "yes"}, "margins"),
             ({"covariance": CodeChannel(), "released": [[1, 2]]}, "probe"),
         ],
@@ -325,6 +351,52 @@ class TestCodes:
             same = (codes == codes[row]).all(axis=1)
             best = every[np.where(same, prior, -np.inf).argmax()]
             assert found.tokens[0].tolist() == best.tolist()
+
+    @pytest.mark.parametrize("beam", [1, 3])
+    @pytest.mark.parametrize("kind", [0, 1])
+    def test_candidates_that_are_not_run_could_not_win(
+        self, model, books, public, secret, monkeypatch, kind, beam
+    ):
+        channel = channel_of(books[kind])
+        codes = codes_of(model, channel, secret)
+        probe = TokenProbe.fit(model, LAYER, public, channel=channel)
+        run = []
+        whole = search.Reader.states
+
+        def counted(self, prefix, ids):
+            run.append(len(ids))
+            return whole(self, prefix, ids)
+
+        monkeypatch.setattr(search.Reader, "states", counted)
+        found = []
+        for first in (VOCABULARY, 3):
+            monkeypatch.setattr(search, "TRIED", first)
+            run.clear()
+            attack = sequential_decoder(
+                model, LAYER, codes, channel, probe=probe, shortlist=1, beam=beam,
+                token_law="model",
+            )  # fmt: skip
+            found.append((attack.tokens, attack.scores, sum(run)))
+        np.testing.assert_array_equal(found[0][0], found[1][0])
+        np.testing.assert_array_equal(found[0][1], found[1][1])
+        assert found[1][2] < found[0][2]
+
+    def test_first_tokens_are_run_once(self, model, books, public, secret, monkeypatch):
+        channel = channel_of(books[1])
+        codes = codes_of(model, channel, secret)[:, :1]
+        calls = []
+        monkeypatch.setattr(
+            search, "next_states",
+            lambda *given, whole=search.next_states, **more: (
+                calls.append(1) or whole(*given, **more)
+            ),
+        )  # fmt: skip
+        found = sequential_decoder(model, LAYER, codes, channel)
+        assert len(calls) == 1
+        first = codes_of(model, channel, torch.arange(VOCABULARY)[:, None])[:, 0]
+        assert found.tokens[:, 0].tolist() == [
+            int((first == code).argmax()) for code in codes[:, 0]
+        ]
 
     def test_randomised_reports_are_weighed(self, model, books, public, secret):
         size = int(books[0].size)

@@ -14,8 +14,10 @@ from tacit.hidden_states import (  # noqa: E402
     Codebook,
     ProductCodebook,
     StateCoder,
+    certify_trajectory,
     measure_generation,
 )
+from tacit.hidden_states.codebooks.certificates import codes_leakage  # noqa: E402
 from tacit.models.anatomy import rewritten  # noqa: E402
 from tacit.models.padding import pad  # noqa: E402
 
@@ -272,3 +274,47 @@ def test_codes_of_the_whole_cache_leave_nothing_beside():
     lower = CacheCoder.fit(model, prompts(12), size=2, least_cell=1, layers=[1], rng=0)
     others = ", ".join(str(layer) for layer in range(2, model.layers + 1))
     assert lower.beside(model) == f"the keys and values of layers {others}"
+
+
+def test_positions_with_one_number_of_codes_are_certified_as_before():
+    codes = np.random.default_rng(0).integers(0, 3, (9, 4, 2))
+    found = certify_trajectory(codes, [(3, 3)] * 4)
+    assert found.leakage.factor == 9**4
+    assert found.occupied == len({tuple(row) for row in codes.reshape(9, -1).tolist()})
+    flat = certify_trajectory(codes[:, :, 0], [3] * 4)
+    assert flat.leakage == codes_leakage(3, 4)
+
+
+def test_a_shorter_prompt_has_one_code_more_at_every_position():
+    codes = np.array([[0, 1, 2], [-1, 1, 2], [0, 1, 1]])
+    found = certify_trajectory(codes, [2, 3, 4])
+    assert (found.leakage.factor, found.occupied) == (3 * 4 * 5, 3)
+
+
+def test_many_positions_of_many_codes_are_told_apart():
+    codes = np.random.default_rng(1).integers(0, 1000, (5, 300))
+    found = certify_trajectory(codes, range(1000, 1300))
+    expected = sum(math.log(size) for size in range(1000, 1300))
+    assert found.leakage.nats == pytest.approx(expected, rel=1e-12)
+    assert found.leakage.nats >= expected * (1 - 1e-15)
+    assert "300 codes are released" in " ".join(found.leakage.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("codes", "sizes", "name"),
+    [
+        ([[0, 1], [1, 0]], [2], "sizes"),
+        ([[0, 1], [1, 0]], 2, "sizes"),
+        ([[0, 1], [1, 0]], "22", "sizes"),
+        ([[0, 1], [1, 0]], [2, 0], "sizes"),
+        ([[0, 1], [1, 0]], [2, (2, 2)], "sizes"),
+        ([[0, 1], [1, 0]], [1, 2], "codes"),
+        ([[0, -2], [1, 0]], [2, 2], "codes"),
+        ([[0.0, 1.0], [1.0, 0.0]], [2, 2], "codes"),
+        ([0, 1], [2], "codes"),
+        ([[0, 1]], [2, 2], "codes"),
+    ],
+)
+def test_bad_positions_are_named(codes, sizes, name):
+    with pytest.raises(ValueError, match=rf"^{name}: expected"):
+        certify_trajectory(codes, sizes)

@@ -93,3 +93,64 @@ def test_codes_of_all_positions_never_tell_more_than_certified(kept):
         assert best - 1e-12 <= held.success.success <= best * (1 + 1e-9)
         assert held.information.nats >= information(joint, prior) - 1e-12
         assert best <= held.leakage.factor * prior.max()
+
+
+def position_codes(model, bank, sizes):
+    """A code of every position's state, by a codebook of that position: (N, T)."""
+    from tacit.hidden_states import Codebook
+
+    states = model.states(bank, 1, positions="all")
+    books = [
+        Codebook.fit(states[:, at], size=size, least_cell=1, rng=at)
+        for at, size in enumerate(sizes)
+    ]
+    return np.stack([book.assign(states[:, at]) for at, book in enumerate(books)], axis=1)
+
+
+@certifies(SuccessBound, InformationBound, MaximalLeakage)
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (1, 2, 7), (5, 5, 5), (3, 1, 1)])
+def test_codebooks_of_positions_never_tell_more_than_certified(sizes):
+    """All 125 prompts of three tokens, each position with a codebook of its own."""
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    from tacit.hidden_states import certify_trajectory
+    from tacit.models.language import LanguageModel
+
+    torch.manual_seed(0)
+    shape = {"vocab_size": 5, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 8}
+    model = LanguageModel(transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)))
+    bank = torch.tensor(list(itertools.product(range(5), repeat=3)))
+    codes = position_codes(model, bank, sizes)
+    joint = [tuple(row) for row in codes.tolist()]
+    # P(y | x) of the whole release: Σ_y max_x is its maximal leakage
+    channel = np.array([[float(code == symbol) for symbol in set(joint)] for code in joint])
+    exact = channel.max(axis=0).sum()
+    found = certify_trajectory(codes, sizes)
+    assert found.leakage.factor == math.prod(sizes)
+    assert exact <= min(found.leakage.factor, found.occupied)
+    assert found.leakage.releases == found.releases == 3
+    # the joint count is attained: a bound any smaller would be false
+    assert exact == found.occupied
+    assert found.success.success == pytest.approx(exact / 125, rel=1e-12)
+    source = np.random.default_rng(2)
+    laws = [np.full(125, 1 / 125), *source.dirichlet(np.full(125, 0.2), 3)]
+    laws.append(np.arange(1, 126) ** -2.0 / (np.arange(1, 126) ** -2.0).sum())
+    for prior in laws:
+        best = (prior[:, None] * channel).max(axis=0).sum()
+        held = certify_trajectory(codes, sizes, weights=prior)
+        assert best - 1e-12 <= held.success.success <= best * (1 + 1e-9)
+        assert best <= held.leakage.factor * prior.max() * (1 + 1e-12)
+        assert held.information.nats >= information(joint, prior) - 1e-12
+        assert held.information.nats <= held.leakage.nats + 1e-9
+
+
+@certifies(MaximalLeakage)
+def test_the_product_of_positions_is_attained():
+    """Prompts that reach every sequence of codes leak the whole product: no smaller one holds."""
+    from tacit.hidden_states import certify_trajectory
+
+    sizes = (2, 3, 4)
+    codes = np.array(list(itertools.product(*(range(size) for size in sizes))))
+    found = certify_trajectory(codes, sizes)
+    assert len({tuple(row) for row in codes.tolist()}) == found.leakage.factor == found.occupied

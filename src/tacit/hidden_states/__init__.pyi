@@ -78,6 +78,7 @@ from .quotient.preparing import PreparedQuotients as PreparedQuotients
 from .quotient.preparing import prepare_quotients as prepare_quotients
 from .quotient.quotient import PredictiveQuotient as PredictiveQuotient
 from .quotient.release import QuotientRelease as QuotientRelease
+from .trajectories.certificate import certify_trajectory as certify_trajectory
 from .trajectories.coders import CacheCoder as CacheCoder
 from .trajectories.coders import Coder as Coder
 from .trajectories.coders import StateCoder as StateCoder

@@ -72,6 +72,7 @@ class TrajectoryInverter(Inverter):
         beam: prefixes kept.
         shortlist: candidates a step from the model, and as many from the probe.
         token_law: as for ``sequential_decoder``.
+        fallback: as for ``sequential_decoder``.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -92,6 +93,7 @@ class TrajectoryInverter(Inverter):
     beam: int = 1
     shortlist: int | None = None
     token_law: str = "model"
+    fallback: int | None = None
 
     name = "training-free decoder of trajectories"
 
@@ -120,7 +122,7 @@ class TrajectoryInverter(Inverter):
         return sequential_decoder(
             self.model, self.layer, released, self.covariance,
             probe=self.probe, beam=self.beam, shortlist=self.shortlist,
-            token_law=self.token_law,
+            token_law=self.token_law, fallback=self.fallback,
         ).tokens  # fmt: skip
 
     def emptied(self, released: Any) -> Any:

@@ -87,6 +87,7 @@ def sequential_decoder(
     probe: TokenProbe | None = None,
     beam: int = 1,
     shortlist: int | None = None,
+    fallback: int | None = None,
     token_law: str = "uniform",
     floor: float | None = None,
     margins: bool = True,
@@ -101,7 +102,7 @@ def sequential_decoder(
     before, with ``beam`` prefixes kept. Several layers are independent views: their distances add
     up. A step costs V positions through the lower layers for every kept prefix, or with a probe
     those of its shortlist and the model's; where the nearest of them is farther from the release
-    than the true token's state is once in 10⁶ times, all V are tried.
+    than the true token's state is once in 10⁶ times, all V are tried, or as many as told.
 
     Args:
         model: the language model.
@@ -116,6 +117,9 @@ def sequential_decoder(
         shortlist: candidates a step, the model's likeliest after the prefix, and with a probe as
             many of its own (48 of each unless told); all V at the first position, and everywhere
             without a probe.
+        fallback: tokens tried where a probe's shortlist fails, the model's likeliest after the
+            prefix, at least as many as the shortlist has of each; all V when None, which is slow
+            for codes that read predictions.
         token_law: ``"uniform"``, or ``"model"`` to weigh tokens by the model's own prediction.
         floor: variance added to Σ, so that the rounding of states is not taken for information
             where Σ is small or singular; by default 2⁻³⁶ of the largest squared entry.
@@ -155,7 +159,8 @@ def sequential_decoder(
     coded = any(isinstance(noise, CodeChannel) for noise in _each(covariance))
     predict = boolean("margins", margins) and not coded
     short, likely = _shortlists(shortlist, probe, views)
-    reader = Reader(model, views, short, likely, weigh, batch_size)
+    last = None if fallback is None else _fallback(fallback, short, probe)
+    reader = Reader(model, views, short, likely, last, weigh, batch_size)
     decoded = [reader.decode(row, keep) for row in range(count)]
     tokens = np.array([best.tokens for best in decoded], dtype=np.int64)
     scores = np.array([best.distance for best in decoded])
@@ -193,6 +198,12 @@ def _shortlists(
     states, covariance = side_by_side(views)
     flat = probe.shortlist(states.reshape(-1, states.shape[2]), covariance, size)
     return size, flat.reshape(*states.shape[:2], -1)
+
+
+def _fallback(fallback: int, short: int | None, probe: TokenProbe | None) -> int:
+    if probe is None:
+        raise ValueError("fallback: expected together with a probe, whose shortlist may fail")
+    return integer("fallback", fallback, minimum=short or 1)
 
 
 def _predicted(

@@ -6,15 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from tacit._ground.checks import Array
 from tacit.attacks.sequential.margin_law import StepLaw, step_law
-from tacit.attacks.sequential.views import NoisyStates, View, everything, far
+from tacit.attacks.sequential.views import View, everything, far
 from tacit.models.language import LanguageModel
 from tacit.models.next_states import next_states
 from tacit.models.texts.prefixes import Tokens
+
+Places = npt.NDArray[np.int64]
+# the likeliest candidates, run first where all tokens are tried; then as many as before again
+TRIED = 256
 
 
 @dataclass(frozen=True)
@@ -42,18 +47,20 @@ class Reader:
         shortlist: candidates a step from the model's prediction, and as many from the probe; None
             for all tokens.
         likely: the probe's shortlist of every position, (n, T, k), or None.
+        fallback: tokens tried where the shortlist fails, the model's likeliest; None for all.
         weigh: whether tokens are weighed by the model's prediction.
         batch_size: candidates run at a time.
-        first: states of all tokens as first ones, a tensor for each view.
+        first: what is held of all tokens as first ones, for each view.
     """
 
     model: LanguageModel
     views: list[View]
     shortlist: int | None
     likely: Any
+    fallback: int | None
     weigh: bool
     batch_size: int | None
-    first: list[Tensor] | None = field(default=None, init=False)
+    first: list[Any] | None = field(default=None, init=False)
 
     def decode(self, row: int, beam: int) -> Kept:
         """Keep the ``beam`` best prefixes at every step; the distance is without the prior."""
@@ -74,24 +81,44 @@ class Reader:
         grown, nearest = [], np.inf
         for held in kept:
             ids, prices = self.candidates(row, step, held.tokens, whole)
-            found = self.distances(row, step, held.tokens, ids)
-            totals = held.total + found + prices
+            order, found = self._found(row, step, held.tokens, ids, prices, beam)
+            totals = held.total + found + prices[order]
             nearest = min(nearest, float(found.min()))
-            for i in np.argsort(totals, kind="stable")[:beam]:
-                distance = held.distance + float(found[i])
-                grown.append(Kept(float(totals[i]), distance, [*held.tokens, int(ids[i])]))
+            for i in np.lexsort((ids[order], totals))[:beam]:
+                distance, token = held.distance + float(found[i]), int(ids[order[i]])
+                grown.append(Kept(float(totals[i]), distance, [*held.tokens, token]))
         return grown, nearest
+
+    def _found(
+        self, row: int, step: int, prefix: list[int], ids: Tensor, prices: Array, beam: int
+    ) -> tuple[Places, Array]:
+        """Return places of candidates and their distances, of enough of them for the best."""
+        everyone = np.arange(len(ids))
+        if len(ids) <= TRIED or not prices.any():
+            return everyone, self.distances(row, step, prefix, ids)
+        order, found, start = np.argsort(prices, kind="stable"), np.empty(0), 0
+        # a distance is not negative: those that are left cost their price at least
+        while start < len(order):
+            if start >= beam:
+                totals = np.partition(found + prices[order[:start]], beam - 1)
+                if totals[beam - 1] < prices[order[start]]:
+                    break
+            end = min(len(order), max(TRIED, 2 * start))
+            more = self.distances(row, step, prefix, ids[order[start:end]])
+            found, start = np.concatenate([found, more]), end
+        return order[:start], found
 
     def candidates(
         self, row: int, step: int, prefix: list[int], whole: bool
     ) -> tuple[Tensor, Array]:
         """Return candidate tokens and −2 log prior of each."""
         chosen = everything(self.model)
-        if not prefix or (whole and not self.weigh):
+        most = self.fallback if whole else self.shortlist
+        if not prefix or (most is None and not self.weigh):
             return chosen, np.zeros(len(chosen))
         logs = self.model.logits([prefix])[0].double().log_softmax(dim=-1).cpu()
-        if not whole and self.shortlist is not None:
-            chosen = logs.topk(min(self.shortlist, len(logs))).indices
+        if most is not None:
+            chosen = logs.topk(min(most, len(logs))).indices
             if self.likely is not None:
                 both = np.union1d(chosen.numpy(), self.likely[row, step])
                 chosen = torch.from_numpy(both.astype(np.int64))
@@ -99,35 +126,40 @@ class Reader:
         return chosen, prices
 
     def states(self, prefix: list[int], ids: Tensor) -> list[Tensor]:
-        """Return the candidates' states, (m, d) for each view; those of no prefix are kept."""
-        if not prefix and self.first is not None:
-            return self.first
+        """Return the candidates' states, (m, d) for each view."""
         layers = [view.layer for view in self.views]
         past = torch.tensor(prefix, dtype=torch.int64)
         parts = list(next_states(self.model, past, ids, layers, batch_size=self.batch_size))
-        found = [torch.cat(column) for column in zip(*parts, strict=True)]
-        if not prefix:
-            self.first = found
-        return found
+        return [torch.cat(column) for column in zip(*parts, strict=True)]
 
     def distances(self, row: int, step: int, prefix: list[int], ids: Tensor) -> Array:
-        """Return the distance of every candidate's states to what was released."""
-        past = torch.tensor(prefix, dtype=torch.int64)
+        """Return the distance of every candidate to what was released."""
+        held = self.held(prefix, ids)
         parts = [
-            view.distances(row, step, states, past, ids)
-            for view, states in zip(self.views, self.states(prefix, ids), strict=True)
+            view.distances(row, step, each) for view, each in zip(self.views, held, strict=True)
         ]
         total: Array = np.sum(parts, axis=0)
         return total
 
+    def held(self, prefix: list[int], ids: Tensor) -> list[Any]:
+        """Return what decides releases of the candidates; that of first tokens is kept."""
+        if not prefix and self.first is not None:
+            return self.first
+        past = torch.tensor(prefix, dtype=torch.int64)
+        found = [
+            view.held(states, past, ids)
+            for view, states in zip(self.views, self.states(prefix, ids), strict=True)
+        ]
+        if not prefix:
+            self.first = found
+        return found
+
     def law(self, prompt: Tokens, draws: int, source: np.random.Generator) -> list[StepLaw]:
         """What each step's margins say, given that the steps before were right."""
         laws = []
-        noisy = [view for view in self.views if isinstance(view, NoisyStates)]
         for step, token in enumerate(prompt):
-            states = self.states([int(each) for each in prompt[:step]], everything(self.model))
             rows = np.hstack(
-                [view.whitened(each) for view, each in zip(noisy, states, strict=True)]
+                self.held([int(each) for each in prompt[:step]], everything(self.model))
             )
             differences = np.delete(rows, int(token), axis=0) - rows[int(token)]
             laws.append(step_law(differences, draws, source))

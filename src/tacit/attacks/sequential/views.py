@@ -41,8 +41,12 @@ class View(ABC):
         """(n, T)."""
 
     @abstractmethod
-    def distances(self, row: int, step: int, states: Tensor, prefix: Tensor, ids: Tensor) -> Array:
-        """Return ``−2 ln P(release | v)`` of each candidate, up to a constant, (m,)."""
+    def held(self, states: Tensor, prefix: Tensor, ids: Tensor) -> Any:
+        """Return what decides a release of each candidate after a prefix, with a row for each."""
+
+    @abstractmethod
+    def distances(self, row: int, step: int, held: Any) -> Array:
+        """Return ``−2 ln P(release | v) >= 0`` of what is held of each candidate, (m,)."""
 
     @abstractmethod
     def bank_distances(self, step: int, states: Tensor, stems: Tensor) -> Array:
@@ -73,11 +77,15 @@ class NoisyStates(View):
         found: Array = states.double().cpu().numpy() @ self.whitener
         return found
 
-    def distances(self, row: int, step: int, states: Tensor, prefix: Tensor, ids: Tensor) -> Array:
-        """As ``View``: squared Mahalanobis distances."""
+    def held(self, states: Tensor, prefix: Tensor, ids: Tensor) -> Array:
+        """As ``View``: whitened states."""
         del prefix, ids
+        return self.whitened(states)
+
+    def distances(self, row: int, step: int, held: Array) -> Array:
+        """As ``View``: squared Mahalanobis distances."""
         target = self.released[row, step] @ self.whitener
-        found: Array = ((self.whitened(states) - target) ** 2).sum(axis=1)
+        found: Array = ((held - target) ** 2).sum(axis=1)
         return found
 
     def bank_distances(self, step: int, states: Tensor, stems: Tensor) -> Array:
@@ -110,17 +118,17 @@ class ReportedCodes(View):
         """As ``View``."""
         return self.released.shape[0], self.released.shape[1]
 
-    def distances(self, row: int, step: int, states: Tensor, prefix: Tensor, ids: Tensor) -> Array:
+    def held(self, states: Tensor, prefix: Tensor, ids: Tensor) -> Any:
+        """As ``View``: codes."""
+        if not self.channel.predicts:
+            return self.channel.held(states, None)
+        listed = Candidates(prefix, ids, np.zeros(len(ids)), -1)
+        parts = predicted(self.model, self.layer, [listed], states)
+        return np.concatenate([self.channel.held(part.states, part.behaviours) for part in parts])
+
+    def distances(self, row: int, step: int, held: Any) -> Array:
         """As ``View``."""
         code = self.released[row : row + 1, step]
-        if not self.channel.predicts:
-            held = self.channel.held(states, None)
-        else:
-            listed = Candidates(prefix, ids, np.zeros(len(ids)), -1)
-            parts = predicted(self.model, self.layer, [listed], states)
-            held = np.concatenate(
-                [self.channel.held(part.states, part.behaviours) for part in parts]
-            )
         found: Array = -2.0 * self.channel.log_likelihood(code, held)[0]
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, integer, plain, vector
 from tacit._ground.numbers import EPS, rounded_up
-from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
+from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound, compose_leakage
 from tacit.guarantees.base import Guarantee
 from tacit.information import code_leakage
 
@@ -29,7 +30,7 @@ class CodeCertificate:
 
     Attributes:
         leakage: what it multiplies any attacker's chance by, for every prompt there can be, every
-            prior and all side information: C codes give C, T releases C^T.
+            prior and all side information: C codes give C, T releases C^T, or ``Π_t C_t``.
         success: no attacker for whom the candidates have the law stated names one right more often.
         information: I(prompt; codes) in nats under that law.
         candidates: N.
@@ -51,7 +52,7 @@ class CodeCertificate:
         return self.leakage, self.success, self.information
 
 
-def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
+def certify(codes: Any, size: int | Sequence[int], *, weights: Any = None) -> CodeCertificate:
     """Bound what the code of one of N candidates, or its codes in T releases, tells about it.
 
     For every prompt there can be and every prior the code multiplies the chance of a right guess by
@@ -61,7 +62,7 @@ def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
 
     Args:
         codes: the code of every candidate, (N,), or (N, T) for T releases about the same one.
-        size: C, codes there are.
+        size: C, codes there are, or C_t of each of the T releases.
         weights: (N,) probabilities up to a factor; uniform when None.
 
     Returns:
@@ -79,9 +80,14 @@ def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
 
     Source: Bayes' rule for a deterministic release; the bound is attained.
     """
-    values = checked_codes("codes", codes, size)
+    values = checked_codes("codes", codes, max(size) if isinstance(size, Sequence) else size)
     joint = values if values.ndim == 2 else values[:, None]
     count, releases = joint.shape
+    sizes = list(size) if isinstance(size, Sequence) else [size] * releases
+    if len(sizes) != releases:
+        raise ValueError(f"size: expected one of each of {releases} releases, got {len(sizes)}")
+    if (joint >= np.array(sizes, dtype=object)).any():
+        raise ValueError("codes: expected integers below the number of codes there are")
     cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
     occupied = int(cells.max()) + 1
     largest, masses, chance = _cell_masses(cells, occupied, weights)
@@ -92,7 +98,7 @@ def certify(codes: Any, size: int, *, weights: Any = None) -> CodeCertificate:
     nats = min(_entropy_up(masses), _up(math.log(occupied)) if occupied > 1 else 0.0)
     law = Law(count, chance, uniform=weights is None)
     return CodeCertificate(
-        leakage=codes_leakage(size, releases),
+        leakage=_product(sizes),
         success=law.success(success, releases),
         information=law.information(nats, releases),
         candidates=count,
@@ -210,6 +216,16 @@ def codes_leakage(size: int, releases: int = 1) -> MaximalLeakage:
     """
     one = code_leakage(size, secret=PROMPT).repeated(releases)
     return replace(one, assumptions=(one.assumptions[0], _released(releases), FITTED_APART))
+
+
+def _product(sizes: Sequence[int]) -> MaximalLeakage:
+    """Return the maximal leakage of one code of each of T codebooks: ``Π_t C_t``."""
+    if len(set(sizes)) == 1:
+        return codes_leakage(sizes[0], len(sizes))
+    whole = compose_leakage([code_leakage(size, secret=PROMPT) for size in sizes])
+    each = ", ".join(f"{size:,}" for size in sizes)
+    values = f"the releases are of {each} values whatever the prompt is, and functions of it"
+    return replace(whole, assumptions=(values, _released(len(sizes)), FITTED_APART))
 
 
 def _released(releases: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,13 +18,14 @@ from transformers import DynamicCache
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr, shown
 from tacit.attacks.exact.channels import as_array
-from tacit.hidden_states.codebooks.certificates import CodeCertificate, Codes, certify
+from tacit.hidden_states.codebooks.certificates import CodeCertificate, Codes
 from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states
 from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.trajectories.certificate import certify_trajectory
 from tacit.models.anatomy import rewritten
 from tacit.models.language import LanguageModel
-from tacit.models.padding import PADDING, prompt_lengths
+from tacit.models.padding import prompt_lengths
 
 PROMPTS_TOGETHER = 64
 
@@ -75,15 +75,7 @@ class Coder(ABC):
             raise ValueError(f"codes: expected integers, got {held.dtype}")
         if held.ndim != 3 or held.shape[2] != len(self.sizes):
             raise ValueError(f"codes: expected shape (N, T, {len(self.sizes)}), got {held.shape}")
-        padded = (held == PADDING).all(axis=2)
-        if (~padded & ((held < 0) | (held >= np.array(self.sizes))).any(axis=2)).any():
-            raise ValueError("codes: expected integers below the number of codes there are")
-        rows = held.reshape(-1, held.shape[2])
-        # a position's codes as one number: which of the rows that occur it is
-        named = np.unique(rows, axis=0, return_inverse=True)[1].reshape(held.shape[:2])
-        # where lengths differ, no code is one more
-        size = math.prod(self.sizes) + int(padded.any())
-        return certify(named, size, weights=weights)
+        return certify_trajectory(held, [self.sizes] * held.shape[1], weights=weights)
 
 
 @dataclass(eq=False)
