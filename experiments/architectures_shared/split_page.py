@@ -9,7 +9,7 @@ from architectures_shared.words import mean_range, verdict_table
 from hidden_shared.results import section
 from reproductions.prose import filled, table
 
-NAME = "split-memory"
+NAME, LARGER = "split-memory", "split-memory-two-cores"
 NAMES = {
     "split-memory": "split memory, λ = 0",
     "split-memory-jacobian": "split memory, λ = 10⁻³",
@@ -23,8 +23,11 @@ HALF = 0.5
 
 
 def sections() -> list[str]:
-    """Return the lines of the section."""
-    return section(NAME, "Hidden states: split memory", lines)
+    """Return the lines of both sections."""
+    return [
+        *section(NAME, "Hidden states: split memory", lines),
+        *section(LARGER, "Hidden states: split memory of ten million parameters", lines),
+    ]
 
 
 def lines(result: dict[str, Any]) -> list[str]:

@@ -108,7 +108,8 @@ def main() -> int:
     steps = given.steps or scale.steps
     text = docstring_corpus() if given.text is None else read_text(given.text)
     text = text[: scale.characters]
-    path = given.out / f"split-memory{'-fast' if given.fast else ''}.json"
+    suffix = "" if name == "small" else f"-{name}"
+    path = given.out / f"split-memory{suffix}.json"
     about = {
         "experiment": "split-memory", "scale": {**asdict(scale), "steps": steps},
         "text": "docstrings" if given.text is None else given.text.name,
