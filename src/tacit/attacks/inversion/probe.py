@@ -28,6 +28,8 @@ from tacit.models.next_states import as_tokens
 from tacit.models.texts.prefixes import Tokens
 
 PROMPTS_TOGETHER = 256
+# logits that are held at a time
+LOGITS = 1 << 25
 # of the mean squared entry of a state, so that the residual covariance can be inverted
 LEAST_VARIANCE = 1e-6
 
@@ -270,12 +272,14 @@ def _public(
 ) -> Iterator[tuple[Tokens, list[Array], Behaviours | None]]:
     """Tokens, the states of each layer, and predictions where a code asks for them."""
     if any(one is not None and one.predicts for one in channels):
-        for length in range(2, tokens.shape[1] + 1):
-            for part in torch.split(tokens, PROMPTS_TOGETHER):
-                stem = part[:, :length]
-                for states, logits in model.passes(stem, layers, batch_size=len(stem)):
-                    rows = [states[each].double().cpu().numpy() for each in layers]
-                    yield stem[:, -1].cpu().numpy(), rows, Behaviours(logits.log_softmax(dim=-1))
+        together = max(1, LOGITS // (model.vocabulary * tokens.shape[1]))
+        for part in torch.split(tokens, min(PROMPTS_TOGETHER, together)):
+            top = model.states(part, model.layers, positions="all")[:, 1:].flatten(0, 1)
+            with torch.no_grad():
+                behaviours = Behaviours(model.anatomy.read_out(top).log_softmax(dim=-1))
+            found = [model.states(part, each, positions="all")[:, 1:] for each in layers]
+            rows = [states.flatten(0, 1).double().cpu().numpy() for states in found]
+            yield part[:, 1:].flatten().cpu().numpy(), rows, behaviours
         return
     for part in torch.split(tokens, PROMPTS_TOGETHER):
         found = [model.states(part, each, positions="all")[:, 1:] for each in layers]
