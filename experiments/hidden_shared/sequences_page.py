@@ -44,16 +44,20 @@ def _verdicts(rows: list[dict[str, Any]]) -> list[str]:
         f"a GPU; this one {share(clean, 'exact')} after {clean['steps']:,}: **holds**, and the "
         "decoder that learns nothing reads as much."
     ]
-    fisher = [row for row in rows if row["release"] == "inverse-fisher-diagonal" and row["aware"]]
-    if fisher:
-        row = fisher[0]
-        holds = row["recovery"]["exact"]["high"] < 0.05
-        verdict = "**holds here too**" if holds else "**does not carry over to this budget**"
+    fisher = {row["aware"]: row for row in rows if row["release"] == "inverse-fisher-diagonal"}
+    if len(fisher) == 2:
+        aware, plain = fisher[True], fisher[False]
+        low = aware["recovery"]["exact"]["low"] > plain["recovery"]["exact"]["high"]
+        verdict = (
+            "**at this budget the zero is the attacker's, not the release's**"
+            if low
+            else "**both alike at this budget**"
+        )
         said.append(
-            "* The paper: none whole under diagonal inverse-Fisher noise at σ = 5, for an attacker "
-            f"that learnt from clean states. At a measured KL of {row['measured_kl']:.2f} one that "
-            f"learnt from the releases reads {share(row, 'exact')} whole and "
-            f"{tokens(row):.3f} of the tokens: {verdict}."
+            "* The paper: none whole under diagonal inverse-Fisher noise at σ = 5. At a measured "
+            f"KL of {aware['measured_kl']:.2f} a network that learnt from clean states reads "
+            f"{share(plain, 'exact')} whole, one that learnt from the releases "
+            f"{share(aware, 'exact')}: {verdict}."
         )
     pairs = _pairs(rows)
     if pairs:
