@@ -38,9 +38,16 @@ def render_form(form: Form, provenance: Provenance, content: Any) -> str:
         ],
         hidden_numbers=max(len(form.numbers) - SHOWN_NUMBERS, 0),
         attacks=[
-            (attack.name, attack.task, plus_minus(attack.success), f"{attack.trials:,}")
+            (
+                attack.name,
+                attack.task,
+                plus_minus(attack.success),
+                "" if attack.prior is None else percent(attack.prior),
+                f"{attack.trials:,}",
+            )
             for attack in form.attacks
         ],
+        blind=any(attack.prior is not None for attack in form.attacks),
         use=[(use.name, use_words(form, use.name), use.better) for use in form.use],
         json=embedded_json(content),
     )
