@@ -19,7 +19,7 @@ from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.hidden_states.codebooks.codecs import Codec
 from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.defences.release import StoredRelease
-from tacit.hidden_states.defences.values import DEFENCES, Rotation, read_defence
+from tacit.hidden_states.defences.values import DEFENCES, Defence, Rotation, read_defence
 from tacit.hidden_states.geometry.estimation import measure_geometry
 from tacit.hidden_states.noise.designs import designs_at_budget
 from tacit.hidden_states.origin import digest_of
@@ -90,7 +90,7 @@ def state_release(
             predicts=guarding,
         )
         return StateRelease(channel, book.codewords.cpu().double())
-    if (defence := read_defence(mechanism)) is not None:
+    if (defence := _defence(mechanism)) is not None:
         rows = _fitted(model, layer, tokens, False, everywhere)[0].double().cpu().numpy()
         pairs = min(rows.shape) if known_pairs is None else known_pairs
         return StoredRelease(defence.learn(rows, rng), rows, pairs)
@@ -98,6 +98,13 @@ def state_release(
     defences = (word for kind in DEFENCES for word in kind.spelling())
     choice("mechanism", mechanism, (CLEAN, *CODES, *designs, *defences))
     return StateRelease(designs[mechanism].covariance)
+
+
+def _defence(word: str) -> Defence | None:
+    try:
+        return read_defence(word)
+    except ValueError as error:
+        raise ValueError(f"mechanism: {error}") from None
 
 
 def _by_codebook(model: LanguageModel, layer: int, book: Codec) -> StateRelease:

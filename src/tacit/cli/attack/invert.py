@@ -119,7 +119,7 @@ def invert(
     integer("--calibration", calibration, minimum=1)
     if minutes is not None and steps is not None:
         raise ValueError("--steps: expected this or --minutes, got both")
-    law: Any = mechanism if codebook is None else _read_codebook(codebook)
+    law: Any = _read_word(mechanism) if codebook is None else _read_codebook(codebook)
     found, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
     secret, public, stream, texts = _divided(source, found, prefixes.bank, prefixes.calibration)
     from tacit.hidden_states.inverting import invert_layer
@@ -153,6 +153,17 @@ def invert(
     if page is not None:
         line(console, "report", str(write_report(result, page, provenance)))
     output.tell()
+
+
+def _read_word(mechanism: str) -> str:
+    """Return a word whose numbers, where it has some, are in range: before a model is loaded."""
+    with llm_extra():
+        from tacit.hidden_states.defences.values import read_defence
+    try:
+        read_defence(mechanism)
+    except ValueError as error:
+        raise ValueError(f"--mechanism: {error}") from None
+    return mechanism
 
 
 def _read_codebook(path: str) -> Any:

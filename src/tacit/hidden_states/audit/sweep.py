@@ -144,6 +144,10 @@ def sweep(
     """
     kept = (Sizes() if sizes is None else sizes).within(prefixes)
     values = [read_mechanism(mechanism) for mechanism in mechanisms]
+    names = [value.name for value in values]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"mechanisms: expected each once, got {twice[0]} {names.count(twice[0])} "
+                         "times")  # fmt: skip
     seed = integer("rng", rng, minimum=0) if isinstance(rng, int) else _seed(rng)
     levels = [integer("layers", layer, minimum=1, maximum=model.layers) for layer in layers]
     asked = Asked(
