@@ -275,6 +275,7 @@ def test_an_attack_above_a_theorem_is_an_error():
     [
         ({"mechanisms": ["gauss"]}, "mechanisms"),
         ({"mechanisms": []}, "mechanisms"),
+        ({"mechanisms": ["pca(4)", "pca(4)"]}, "mechanisms: expected each once"),
         ({"kl_budgets": [float("nan")]}, "kl_budgets"),
         ({"kl_budgets": [-1.0]}, "kl_budgets"),
         ({"layers": [3]}, "layers"),
