@@ -163,7 +163,8 @@ def _louder(row: dict[str, Any]) -> tuple[str, str, str]:
 def _replaced(row: dict[str, Any]) -> list[str]:
     rows = [
         [held["words"], f"{held['active']:.1f}", f"{held['error']:.2f}",
-         f"{held['unexplained']:.3f}", f"{held['kl']:.4f} ± {held['kl_error']:.4f}",
+         "" if held["unexplained"] is None else f"{held['unexplained']:.3f}",
+         f"{held['kl']:.4f} ± {held['kl_error']:.4f}",
          f"{held['agreed'] / row['bank']:.3f}"]
         for held in row["replaced"].values()
     ]  # fmt: skip

@@ -38,6 +38,8 @@ def test_features_are_trained_measured_shown_and_never_pass_a_gate_on_informatio
     del content["provenance"]
     assert FeatureStudy.from_dict(content).bank == 30
     assert "certifies nothing" in page.read_text("utf-8")
+    assert "Nothing is guaranteed: features are taken out without noise." in page.read_text("utf-8")
+    assert "recommended" not in page.read_text("utf-8")
     assert tacit("show", told).code == 0
     assert tacit("gate", told, "--max-success", "0.5").code != 0
     again = tacit(*given, "--transcoder", out)
@@ -51,8 +53,41 @@ def test_flags_that_contradict_each_other_are_refused(
     for flags, words in (
         (("--transcoder", missing), "cannot read"),
         (("--transcoder", missing, "--steps", "3"), "--transcoder: expected no"),
+        (("--transcoder", missing, "--active", "3"), "training beside it, got --active"),
+        (("--transcoder", missing, "--size", "gpu"), "training beside it, got --size"),
+        (("--features", "16"), "--active: expected at most --features, 16, got 32"),
+        (("--features", "0"), "--features: expected an integer >= 1"),
         (("--reads", "attention"), "--reads: expected one of"),
         (("--threshold", "0"), "--threshold"),
         (("--bank", "3"), "--bank: expected an integer >= 4"),
     ):
         refused(tacit(*given, *flags), words)
+    # four features a number of the state, known once the model is loaded
+    many = tacit(*given, "--active", "65")
+    assert many.code == 2
+    assert "--active: expected an integer <= 64, got 65" in many.err
+
+
+def test_a_study_of_other_kinds_is_refused_by_show_and_gate(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    told = tmp_path / "f.json"
+    done = tacit(*given, *TRAINED, "--json", told)
+    assert done.code == 0, done.err
+    content = json.loads(told.read_text("utf-8"))
+    for name, junk in (("named", 5), ("replaced", {}), ("state", [1]), ("scores", None)):
+        told.write_text(json.dumps({**content, name: junk}), "utf-8")
+        for command in (("show", told), ("gate", told, "--max-success", "0.5")):
+            refused(tacit(*command), "expected" if junk != {} else "missing or malformed")
+
+
+def test_a_file_with_a_scalar_for_a_bias_is_refused(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    from safetensors.torch import save_file
+
+    path = tmp_path / "scalar.safetensors"
+    held = {"W_enc": torch.zeros(4, 16), "b_enc": torch.tensor(1.0), "W_dec": torch.zeros(4, 16),
+            "b_dec": torch.zeros(16)}  # fmt: skip
+    save_file(held, path)
+    refused(tacit(*given, "--transcoder", path), "--transcoder: expected b_enc of 1 dimension")

@@ -13,6 +13,8 @@ from tacit.text import beside, percent, percent_up, significant, significant_up
 NUMBERS_PER_LINE = 4
 # kind of what was attacked and nothing else
 MEASURED = "hidden-inversion"
+# kind of what was taken out of a state without noise
+REMOVED = "hidden-features"
 # Measurements of use told in one line.
 USES = 4
 
@@ -37,6 +39,8 @@ def verdict(form: Form) -> Verdict:
     if bound is None:
         if form.kind == MEASURED:
             return Verdict(kind="none", sentence=_measured_sentence(form), success=1.0)
+        if form.kind == REMOVED:
+            return Verdict(kind="none", sentence=_removed_sentence(form), success=1.0)
         said = "; ".join(held.describe() for held in form.guarantees[:1])
         sentence = said or "Nothing is recommended, so nothing is guaranteed."
         return Verdict(kind="bounded" if said else "none", sentence=sentence, success=1.0)
@@ -67,6 +71,19 @@ def _measured_sentence(form: Form) -> str:
         for attack in form.attacks
     )
     return f"Nothing is guaranteed. What an inverter reads back right: {said}."
+
+
+def _removed_sentence(form: Form) -> str:
+    """Say what the strongest attack named from features, which have no noise."""
+    strongest = max(form.attacks, key=lambda attack: attack.success.value, default=None)
+    said = "Nothing is guaranteed: features are taken out without noise."
+    if strongest is None:
+        return said
+    blind = "" if strongest.prior is None else f" (guessing blind: {percent(strongest.prior)})"
+    return (
+        f"{said} The strongest attack here, {strongest.name}, tells {strongest.task} it is: "
+        f"{plus_minus(strongest.success)}{blind}."
+    )
 
 
 def void_sentence(seed: int | None) -> str:

@@ -16,6 +16,7 @@ from tacit.hidden_states import (  # noqa: E402
     train_transcoder,
 )
 from tacit.hidden_states.features import codes  # noqa: E402
+from tacit.hidden_states.features.replacing import conditions  # noqa: E402
 from tacit.hidden_states.features.scored import BACKBONE, SCAFFOLD  # noqa: E402
 from tacit.releases import load  # noqa: E402
 from tests.hidden_states.networks import random_model  # noqa: E402
@@ -148,6 +149,157 @@ def test_naming_counts_codes_that_prompts_share():
     found = codes.named(np.array([[1.0, 0], [1, 0], [0, 1], [1, 1]]), 0.95)
     assert found["distinct"] == 3
     assert found["top1"][0] == pytest.approx(3 / 4)
+
+
+def test_the_nearest_state_far_from_the_origin_is_that_of_whole_numbers():
+    # integers, whose differences are exact, at a length that a squared distance drowns in
+    rng = np.random.default_rng(4)
+    whole = rng.integers(-50, 50, size=(700, 6)) * np.array([1, 1, 1, 1, 0, 0])
+    whole[1] = whole[0]
+    far = whole + np.array([0, 0, 0, 0, 10**9, 0])
+    found = codes.nearest_others(far.astype(float), support=False)
+    squares = [
+        min(sum((int(a) - int(b)) ** 2 for a, b in zip(whole[i], other, strict=True))
+            for j, other in enumerate(whole.tolist()) if j != i)
+        for i in range(0, 700, 70)
+    ]  # fmt: skip
+    assert found[::70] == pytest.approx(np.sqrt(squares), rel=1e-12)
+    assert found[1] == 0.0
+
+
+def test_the_random_control_is_a_function_of_the_support():
+    rng = np.random.default_rng(0)
+    model = random_model("gpt2")
+    scores = score_features(model, LAYER, coder_of(model, 40), prompts(), threshold=1e-3, rng=0)
+    some = np.where(scores.measured > 0)[0]
+    assert 0 < scores.count(BACKBONE) < len(some)
+    # prompts of four supports, with amplitudes of their own
+    on = (rng.random((4, 40)) < 0.4).repeat(25, axis=0)
+    active = torch.from_numpy(np.where(on, rng.random(on.shape) + 0.01, 0.0)).float()
+    held = conditions(active, scores, np.random.default_rng(1))
+    drawn = held["random"].numpy() > 0
+    assert not (drawn & ~on).any()
+    assert (drawn.sum(axis=1) == (held["backbone"].numpy() > 0).sum(axis=1)).all()
+    assert all(len(np.unique(part, axis=0)) == 1 for part in np.split(drawn, 4))
+    named = codes.named(drawn.astype(float), 0.95)["top1"][0]
+    assert named <= codes.named(on.astype(float), 0.95)["top1"][0] == pytest.approx(0.04)
+    # another order keeps others
+    other = conditions(active, scores, np.random.default_rng(2))["random"].numpy() > 0
+    assert (other != drawn).any()
+
+
+def test_copies_of_one_prompt_are_named_by_chance_whatever_the_code():
+    model = random_model("gpt2")
+    tokens = prompts(40)
+    coder = coder_of(model, 40)
+    levels = score_features(model, LAYER, coder, tokens[20:], rng=0).score
+    found = measure_features(
+        model, LAYER, coder, tokens[:1].repeat(20, 1), tokens[20:],
+        threshold=float(np.median(levels[levels > 0])), edited=2, rng=0,
+    )  # fmt: skip
+    assert 0 < found.share < 1
+    assert {name: held["top1"][0] for name, held in found.named.items()} == pytest.approx(
+        dict.fromkeys(found.named, 1 / 20)
+    )
+    # the outputs are one vector up to rounding: no share of their variance exists
+    assert {held["unexplained"] for held in found.replaced.values()} == {None}
+    stored = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert FeatureStudy.from_dict(stored).to_dict() == stored
+
+
+def test_an_mlp_that_adds_one_vector_leaves_no_variance_to_explain():
+    model = random_model("gpt2")
+    block = model.anatomy.blocks[LAYER - 1].mlp.c_proj
+    with torch.no_grad():
+        block.weight.zero_()
+        block.bias.fill_(0.3)
+    tokens = prompts(40)
+    coder = train_transcoder(
+        model, LAYER, tokens[20:], features=40, top_k=8, steps=5, progress=False
+    )
+    assert coder.trained["explained"] == 0.0
+    found = measure_features(
+        model, LAYER, coder_of(model, 40), tokens[:20], tokens[20:], edited=2, rng=0
+    )
+    assert found.replaced["full"]["unexplained"] is None
+    # a correlation of two prompts' ranks has no test
+    assert found.margins["step"]["spearman"] is None
+    stored = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert FeatureStudy.from_dict(stored).to_dict() == stored
+
+
+def test_features_beyond_what_the_network_can_compute_are_refused():
+    model = random_model("gpt2")
+    coder = coder_of(model, 40)
+    tokens = prompts(40)
+    for reading in (1.0, 1e30):
+        # the second overflows before the network reads it
+        huge = Transcoder(
+            encoder=coder.encoder * reading, encoder_bias=coder.encoder_bias,
+            decoder=coder.decoder * 1e30, decoder_bias=coder.decoder_bias,
+        )  # fmt: skip
+        with pytest.raises(ValueError, match=r"transcoder: .* beyond single precision"):
+            score_features(model, LAYER, huge, tokens)
+    # every feature alone is small, the bias is not
+    bias = Transcoder(encoder=coder.encoder, encoder_bias=coder.encoder_bias,
+                      decoder=coder.decoder, decoder_bias=torch.full((WIDTH,), 1e30))  # fmt: skip
+    with pytest.raises(ValueError, match=r"transcoder: .* beyond single precision"):
+        measure_features(model, LAYER, bias, tokens[:20], tokens[20:], rng=0)
+
+
+def test_public_prompts_of_the_bank_are_refused():
+    model = random_model("gpt2")
+    tokens = prompts(40)
+    padded = torch.cat([torch.full((3, 2), -1), tokens[:3]], dim=1)
+    others = torch.randint(61, (9, 7), generator=torch.Generator().manual_seed(8))
+    coder = coder_of(model, 40)
+    for public, message in (
+        (tokens[:20], "got 20 of 20 that are"),
+        (torch.cat([padded, others]), "got 3 of 12 that are"),
+    ):
+        with pytest.raises(ValueError, match=f"public: expected prompts .* {message}"):
+            measure_features(model, LAYER, coder, tokens[:20], public, rng=0)
+
+
+JUNK = (5, -1, 0.5, "x", None, True, [], {}, [1.0], [3, 2, 1], ["a", "b"], {"a": 1})
+
+
+def test_a_malformed_study_is_one_sentence():
+    model = random_model("gpt2")
+    tokens = prompts(24)
+    found = measure_features(
+        model, LAYER, coder_of(model, 6), tokens[:8], tokens[8:], edited=2, rng=0
+    )
+    stored = json.loads(json.dumps(found.to_dict()))
+    places = [(name,) for name in stored] + [
+        (name, inner) for name in ("scores", "named", "state", "replaced") for inner in stored[name]
+    ]
+    places += [("named", "support", "top1"), ("replaced", "full", "kl"),
+               ("replaced", "without scaffold", "agreed"),
+               ("replaced", "without scaffold", "kl_error")]  # fmt: skip
+    refused = {}
+    for place in places:
+        for junk in JUNK:
+            changed = json.loads(json.dumps(stored))
+            inner = changed
+            for name in place[:-1]:
+                inner = inner[name]
+            inner[place[-1]] = junk
+            try:
+                again = FeatureStudy.from_dict(changed)
+            except ValueError as error:
+                refused[place, str(junk)] = str(error)
+            else:
+                # what passes can be read by page and gate, and stored again
+                json.dumps(again.to_dict(), allow_nan=False)
+    for message in refused.values():
+        assert ": " in message
+        assert not any(word in message for word in ("unpack", "format code", "could not"))
+    for place in places:
+        if place[0] not in ("form", "trained"):
+            assert any(held == place for held, _ in refused), place
+    for place in ("named", "state", "replaced", "scores"):
+        assert all(((place,), str(junk)) in refused for junk in JUNK), place
 
 
 def test_training_recovers_planted_features():

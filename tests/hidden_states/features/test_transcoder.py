@@ -97,6 +97,8 @@ def test_a_bias_taken_off_first_is_folded_in(tmp_path):
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"encoder": torch.full((SIZE, READ), float("nan"))}, "encoder: expected finite"),
+    ({"encoder": torch.full((SIZE, READ), 1e300, dtype=torch.float64)}, "encoder: expected finite"),
+    ({"trained": [1]}, "trained: expected a dictionary"),
     ({"encoder_bias": torch.zeros(2)}, r"encoder_bias: expected shape \(7,\), got \(2,\)"),
     ({"decoder": torch.zeros(2, WRITTEN)}, "decoder: expected shape"),
     ({"decoder": torch.zeros(0, WRITTEN)}, "decoder: expected 2 dimensions"),
@@ -127,3 +129,9 @@ def test_bad_inputs_and_files_are_refused(tmp_path):
     save_file({"W_enc": torch.zeros(3, 2)}, tmp_path / "part.safetensors")
     with pytest.raises(ValueError, match=r"path: expected a tensor b_enc or encoder\.bias"):
         Transcoder.load(tmp_path / "part.safetensors")
+    for name in ("b_enc", "b_dec"):
+        held = {"W_enc": torch.zeros(3, 2), "b_enc": torch.zeros(3), "W_dec": torch.zeros(3, 2),
+                "b_dec": torch.zeros(2), name: torch.tensor(1.0)}  # fmt: skip
+        save_file(held, tmp_path / "scalar.safetensors")
+        with pytest.raises(ValueError, match=rf"path: expected {name} of 1 dimension.* shape \(\)"):
+            Transcoder.load(tmp_path / "scalar.safetensors")

@@ -16,6 +16,8 @@ from tacit.cli.output import json_output, new_file
 if TYPE_CHECKING:
     from tacit.hidden_states import Transcoder
 
+ACTIVE = 32
+
 
 @grouped
 def features(
@@ -28,14 +30,18 @@ def features(
         str | None,
         typer.Option(help="mlp: what the MLP is given and adds. stream: the state, to itself."),
     ] = None,
-    size: Annotated[str, typer.Option(help="Of the training: two-cores or gpu.")] = "two-cores",
+    size: Annotated[
+        str | None, typer.Option(help="Of the training: two-cores, when left out, or gpu.")
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(help="Of training; as the size says when left out.")
     ] = None,
     count: Annotated[
         int | None, typer.Option("--features", help="F; a multiple of the width when left out.")
     ] = None,
-    active: Annotated[int, typer.Option(help="k features that are active at most.")] = 32,
+    active: Annotated[
+        int | None, typer.Option(help="k features that are active at most; 32 when left out.")
+    ] = None,
     threshold: Annotated[
         float, typer.Option(help="τ in nats: a higher score is backbone, a lower one scaffold.")
     ] = 1e-3,
@@ -55,25 +61,34 @@ def features(
     others = {"--texts": source.texts, "--transcoder": transcoder, "--out": out, "--report": report}
     output = json_output(json, force, others)
     page, target = new_file("--report", report, force), new_file("--out", out, force)
-    if transcoder is not None and (out is not None or steps is not None or count is not None):
-        raise ValueError("--transcoder: expected no --out, --steps or --features beside it")
+    training = {"--out": out, "--size": size, "--steps": steps, "--features": count,
+                "--active": active}  # fmt: skip
+    beside = [flag for flag, value in training.items() if value is not None]
+    if transcoder is not None and beside:
+        raise ValueError(
+            f"--transcoder: expected no flag of training beside it, got {', '.join(beside)}"
+        )
     if reads is not None:
         choice("--reads", reads, ("mlp", "stream"))
-    choice("--size", size, ("two-cores", "gpu"))
+    choice("--size", size := size or "two-cores", ("two-cores", "gpu"))
     positive("--threshold", threshold)
-    integer("--active", active, minimum=1)
+    most = integer("--active", ACTIVE if active is None else active, minimum=1)
+    if count is not None and most > integer("--features", count, minimum=1):
+        raise ValueError(f"--active: expected at most --features, {count}, got {most}")
     integer("--bank", bank, minimum=4)
     integer("--scored", scored, minimum=2)
     coder = _loaded(transcoder, reads)
     counts = {"bank": bank, "calibration": calibration, "held_out": scored}
     found, prefixes = source.prepare(layer, **counts)
     from tacit.hidden_states import measure_features, train_transcoder
+    from tacit.hidden_states.features.training import SIZES
     from tacit.releases import Provenance
     from tacit.report import write_report
 
     if coder is None:
+        integer("--active", most, maximum=count or SIZES[size][0] * found.width)
         coder = train_transcoder(
-            found, layer, prefixes.calibration, features=count, top_k=active,
+            found, layer, prefixes.calibration, features=count, top_k=most,
             reads=reads or "mlp", size=size, steps=steps, seed=source.seed,
         )  # fmt: skip
         if target is not None:
@@ -88,8 +103,9 @@ def features(
     output.write({**result.to_dict(), "provenance": provenance.to_dict()})
     console, told = output.console, result.scores.summary()
     console.print(Text(result.describe(), "bold"))
-    if coder.trained:
-        line(console, "features", f"{coder.trained['explained']:.1%} of the variance explained")
+    explained = coder.trained.get("explained")
+    if isinstance(explained, float):
+        line(console, "features", f"{explained:.1%} of the variance explained")
     line(console, "told", f"{told['backbone_told']} backbone and {told['scaffold_told']} scaffold "
          "hold beside all others at once")  # fmt: skip
     line(console, "codes", ", ".join(

@@ -32,17 +32,34 @@ def hamming(left: Bits, right: Bits) -> Array:
 
 def nearest_others(rows: Array, *, support: bool) -> Array:
     """Return the distance of every row to the nearest other one: Hamming's, or ℓ2."""
+    if not support:
+        return _nearest_lengths(rows)
     found = np.empty(len(rows))
-    squares = None if support else (rows**2).sum(axis=1)
     for start in range(0, len(rows), ROWS_TOGETHER):
         part = rows[start : start + ROWS_TOGETHER]
-        if squares is None:
-            apart = hamming(part > 0, rows > 0)
-        else:
-            mixed = squares[start : start + len(part), None] + squares[None] - 2 * part @ rows.T
-            apart = np.sqrt(np.maximum(mixed, 0.0))
+        apart = hamming(part > 0, rows > 0)
         apart[np.arange(len(part)), np.arange(start, start + len(part))] = np.inf
         found[start : start + len(part)] = apart.min(axis=1)
+    return found
+
+
+def _nearest_lengths(rows: Array) -> Array:
+    """Return ℓ2 distances to the nearest other row, from differences.
+
+    The square expanded only rules out rows that its rounding cannot make the nearest.
+    """
+    found = np.empty(len(rows))
+    centred = rows - rows.mean(axis=0)
+    squares = (centred**2).sum(axis=1)
+    rounding = (4 * rows.shape[1] + 16) * float(np.finfo(float).eps)
+    for start in range(0, len(rows), ROWS_TOGETHER):
+        own = np.arange(start, min(start + ROWS_TOGETHER, len(rows)))
+        both = squares[own, None] + squares[None]
+        apart = both - 2 * centred[own] @ centred.T
+        apart[np.arange(len(own)), own] = np.inf
+        near = apart - rounding * both <= (apart + rounding * both).min(axis=1, keepdims=True)
+        for row, others in zip(own, near, strict=True):
+            found[row] = np.linalg.norm(rows[others] - rows[row], axis=1).min()
     return found
 
 
@@ -50,7 +67,8 @@ def compared(support: Array, state: Array, amplitude: Array) -> dict[str, Any]:
     """Compare three margins of the same prompts in ways that depend on their scales, and not.
 
     ``raw`` is App. M's count of prompts in which the support margin exceeds the state's; ``ranked``
-    compares ranks. ``tail`` is (p90 − p50)/(p50 − p10), the same in every unit.
+    compares ranks. ``tail`` is (p90 − p50)/(p50 − p10), the same in every unit, and ``ratio``
+    p90/p50, each None where it divides by nothing.
     """
     told: dict[str, Any] = {}
     for name, values in (("support", support), ("state", state), ("amplitude", amplitude)):
@@ -60,11 +78,11 @@ def compared(support: Array, state: Array, amplitude: Array) -> dict[str, Any]:
             "tail": (high - middle) / (middle - low) if middle > low else None,
             "ratio": high / middle if middle else None,
         }
-    if len(np.unique(support)) > 1 and len(np.unique(state)) > 1:
+    told["spearman"] = None
+    # two ranks have a correlation and no test of it
+    if len(support) > 2 and len(np.unique(support)) > 1 and len(np.unique(state)) > 1:
         rank = stats.spearmanr(support, state)
         told["spearman"] = [float(rank.statistic), float(rank.pvalue)]
-    else:
-        told["spearman"] = None
     told["raw"] = float((support > state).mean())
     told["scored"] = float((_scored(support) > _scored(state)).mean())
     ranks = [stats.rankdata(values) for values in (support, state)]

@@ -27,6 +27,7 @@ from tacit.hidden_states.features.study import CODES, CONFIDENCE, STATE, Feature
 from tacit.hidden_states.features.transcoder import Transcoder
 from tacit.hidden_states.origin import digest_of, tokens_digest
 from tacit.models.language import LanguageModel
+from tacit.models.padding import unpadded
 
 # nats between prompts of one prediction; pairs of them; other last tokens, of so many prompts
 FIBRE, PAIRS, CANDIDATES, STEPS = 0.05, 500, 32, 100
@@ -65,7 +66,8 @@ def measure_features(
         The study. Nothing in it is of a single prompt of the bank.
 
     Raises:
-        ValueError: a bad argument, or features that do not fit the layer.
+        ValueError: a bad argument, a public prompt that is of the bank, features that do not fit
+            the layer, or so large that the prediction leaves single precision.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -86,6 +88,7 @@ def measure_features(
         raise ValueError(f"prompts: expected at least four, got {len(tokens)}")
     learnt = model.check_tokens(public, name="public")
     integer("edited", edited, minimum=2)
+    _check_apart(tokens, learnt)
     source = generator(rng)
     coder = transcoder.to(model.device)
     scores = score_features(model, level, coder, learnt, threshold=threshold, each=each, rng=source)
@@ -93,6 +96,7 @@ def measure_features(
     active = coder.encode(site.inputs)
     held = conditions(active, scores, source)
     states = replaced_states(coder, site, held)
+    replaced = measured(model, level, tokens, site, states, kept_features(held))
     rows, backbone = active.double().cpu().numpy(), scores.classes == BACKBONE
     on = rows > 0
     some = tokens[:edited]
@@ -105,7 +109,7 @@ def measure_features(
         bank=len(tokens),
         share=float(((on & backbone).sum(axis=1) / np.maximum(on.sum(axis=1), 1)).mean()),
         margins=_margins(model, level, coder, some, rows, site.states, source),
-        replaced=measured(model, level, tokens, site, states, kept_features(held)),
+        replaced=replaced,
         edits=told,
         kruskal=codes.kruskal(shares),
         fibres=_fibres(model, tokens, rows, backbone, source),
@@ -123,6 +127,17 @@ def measure_features(
         ),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _check_apart(tokens: Tensor, learnt: Tensor) -> None:
+    """Refuse public prompts of the bank: a class learnt on a prompt would be measured on it."""
+    bank = {tuple(row.tolist()) for row in unpadded(tokens)}
+    shared = sum(tuple(row.tolist()) in bank for row in unpadded(learnt))
+    if shared:
+        raise ValueError(
+            f"public: expected prompts that are none of the bank, got {shared} of {len(learnt)} "
+            "that are"
+        )
 
 
 def _edited(

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tacit.hidden_states.features.scored import BACKBONE, FeatureScores
-from tacit.hidden_states.features.scores import PROMPTS_TOGETHER, divergences
-from tacit.hidden_states.features.sites import Site
+from tacit.hidden_states.features.scores import PROMPTS_TOGETHER, check_predictions, divergences
+from tacit.hidden_states.features.sites import Site, variation
 from tacit.hidden_states.features.transcoder import Transcoder
 from tacit.models.language import LanguageModel
 
@@ -21,7 +21,7 @@ WORDS = {
     "amplitude": "the amplitudes, on the features that fire most often",
     "backbone": "backbone features alone",
     "scaffold": "scaffold features alone",
-    "random": "as many active features as backbone, at random, of the same norm",
+    "random": "as many active features as backbone, first in one random order, of the same norm",
     "largest": "as many active features as backbone, the largest",
     "none": "none, the decoder's bias",
     "without scaffold": "the model's own output less its scaffold features",
@@ -34,10 +34,13 @@ def conditions(
 ) -> dict[str, Tensor]:
     """Return activations (n, F) that stand for the whole code, by the words above.
 
+    ``random`` takes the first of a prompt's active features in an order of all features that is
+    drawn once: which are taken is a function of which are active, and so names no prompt better.
+
     Args:
         active: activations of n prompts, (n, F).
         scores: classes and mean activations, measured on other prompts.
-        rng: source of the random features.
+        rng: source of the random order.
     """
     kinds = torch.from_numpy(scores.classes.copy()).to(active.device)
     mean = torch.from_numpy(scores.mean.copy()).to(active)
@@ -45,8 +48,9 @@ def conditions(
     backbone = active * (kinds == BACKBONE)
     scaffold = active * (kinds != BACKBONE)
     many = (backbone > 0).sum(dim=1, keepdim=True)
-    noise = torch.from_numpy(rng.random(active.shape)).to(active)
-    drawn = _first(active, torch.where(on, 1.0 + noise, 0.0), many)
+    # one order for all prompts: a draw of each prompt's own would mark it
+    order = torch.from_numpy(rng.permutation(active.shape[1])).to(active.device)
+    drawn = _first(active, on * (1 + order), many)
     scale = backbone.norm(dim=1) / drawn.norm(dim=1).clamp_min(1e-12)
     often = np.argsort(-scores.active, kind="stable")
     amplitude = torch.zeros_like(active)
@@ -89,7 +93,13 @@ def measured(
 
     ``error`` is the mean ``‖y − ŷ‖``, ``unexplained`` Σ‖y − ŷ‖²/Σ‖y − ȳ‖², ``kl`` the mean in nats
     with its standard error, ``agreement`` the share of prompts whose likeliest token stays.
+    ``unexplained`` is None where the outputs are one vector up to rounding.
+
+    Raises:
+        ValueError: what stands for the output takes the prediction beyond single precision.
     """
+    for held in states.values():
+        check_predictions(torch.isfinite(held).all(dim=1).cpu().numpy())
     own, values = [], {name: ([], []) for name in states}  # type: ignore[var-annotated]
     for start in range(0, len(tokens), PROMPTS_TOGETHER):
         rows = slice(start, start + PROMPTS_TOGETHER)
@@ -99,16 +109,17 @@ def measured(
             logits = onward.logits(held[rows])
             values[name][0].append(divergences(onward.clean_logits, logits))
             values[name][1].append(logits.argmax(dim=1) == onward.clean_logits.argmax(dim=1))
-    centred = (site.outputs - site.outputs.mean(dim=0)).double().square().sum()
+    spread = variation(site.outputs)
     found = {}
     for name, (kls, equal) in values.items():
         left = (states[name] - site.states).double().norm(dim=1)
         kl, same = torch.cat(kls).cpu().numpy(), torch.cat(equal).cpu().numpy()
+        check_predictions(np.isfinite(kl))
         found[name] = {
             "words": WORDS[name],
             "active": float((features[name] > 0).sum(dim=1).double().mean()),
             "error": float(left.mean()),
-            "unexplained": float(left.square().sum() / centred),
+            "unexplained": float(left.square().sum()) / spread if spread else None,
             "kl": float(kl.mean()),
             "kl_error": float(kl.std(ddof=1) / len(kl) ** 0.5),
             "agreed": int(same.sum()),

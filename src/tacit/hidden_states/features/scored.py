@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit._ground.checks import Array, in_interval, positive
+from tacit._ground.checks import Array, as_float, in_interval, integer, non_negative, positive
 from tacit._ground.frozen import read_only
+from tacit._ground.reprs import shown
 
 # KL that single precision cannot tell from nothing
 RESOLUTION = float(np.finfo(np.float32).eps)
@@ -117,15 +119,29 @@ class FeatureScores:
     @staticmethod
     def from_dict(content: Any) -> FeatureScores:
         """Return what ``to_dict`` described."""
+        if not isinstance(content, Mapping):
+            raise ValueError(f"scores: expected a mapping, got {shown(content)}")
         held = dict(content)
-        held["error"] = [np.inf if one is None else one for one in held["error"]]
+        size = len(held["active"])
         for name in ("active", "measured"):
-            held[name] = np.array(held[name], dtype=np.int64)
+            counts = [integer(f"scores.{name}", one, minimum=0) for one in held[name]]
+            held[name] = np.array(counts, dtype=np.int64)
         for name in ("score", "error", "largest", "mean"):
-            held[name] = np.array(held[name], dtype=np.float64)
-            if held[name].shape != held["active"].shape or np.isnan(held[name]).any():
-                raise ValueError(f"scores.{name}: expected {held['active'].size} numbers")
+            values = [
+                np.inf if name == "error" and one is None else as_float(f"scores.{name}", one)
+                for one in held[name]
+            ]
+            held[name] = np.array(values, dtype=np.float64)
+        for name in ("measured", "score", "error", "largest", "mean"):
+            if len(held[name]) != size:
+                raise ValueError(
+                    f"scores.{name}: expected {size} numbers, as many as scores.active, got "
+                    f"{len(held[name])}"
+                )
+        for name in ("prompts", "zeros", "ablations"):
+            integer(f"scores.{name}", held[name], minimum=0)
         positive("scores.threshold", held["threshold"])
+        non_negative("scores.floor", held["floor"])
         return FeatureScores(**held)
 
 

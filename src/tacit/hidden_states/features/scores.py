@@ -82,9 +82,21 @@ def score_features(
                 which = torch.from_numpy(pairs[part, 1]).to(model.device)
                 amount = found[rows + start, which]
                 states = onward.clean_states[rows] - amount[:, None] * coder.decoder[which]
+                check_predictions(torch.isfinite(states).all(dim=1).cpu().numpy())
                 logits = onward.select(rows).logits(states)
                 values[part] = divergences(clean[rows], logits).cpu().numpy()
+    check_predictions(np.isfinite(values))
     return _summed(found, pairs, values, tau, floor)
+
+
+def check_predictions(finite: NDArray[np.bool_]) -> None:
+    """Refuse features so large that the network cannot predict from what they write."""
+    lost = int((~finite).sum())
+    if lost:
+        raise ValueError(
+            "transcoder: expected features whose part of the state the model can do without, got "
+            f"some that take {lost} of {finite.size} predictions beyond single precision"
+        )
 
 
 def divergences(clean: Tensor, other: Tensor) -> Tensor:

@@ -20,6 +20,8 @@ NAMES = ("mlp", "feed_forward", "ffn", "block_sparse_moe")
 PROBE, TOKENS_TOGETHER = 4, 8192
 # what rounding may lose between a state and the sum it is made of
 ADDS = 1e-2
+# what rounding alone may make equal rows differ by, of their length
+ROUNDING = 8 * torch.finfo(torch.float32).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +102,13 @@ def read_site(
             kept[:, 0] &= batch.shape[1] == 1
         parts.append([whole(rows[kept]) for rows in _passed(model, layer, batch, reads)])
     return Site(*(torch.cat(rows) for rows in zip(*parts, strict=True)))
+
+
+def variation(rows: Tensor) -> float:
+    """Return Σ‖y − ȳ‖² of rows (n, d): 0 where they differ by rounding alone."""
+    held = rows.double()
+    found = float((held - held.mean(dim=0)).square().sum())
+    return found if found > ROUNDING**2 * float(held.square().sum()) else 0.0
 
 
 def _passed(

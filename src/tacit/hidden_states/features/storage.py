@@ -62,6 +62,13 @@ def read_transcoder(
             raise ValueError(
                 f"path: expected a tensor {' or '.join(others)} in {name}, got {sorted(stored)}"
             )
+    for own, value in found.items():
+        wanted = 2 if own.startswith("W_") else 1
+        if value.ndim != wanted:
+            raise ValueError(
+                f"path: expected {names[own]} of {wanted} dimensions in {name}, got shape "
+                f"{tuple(value.shape)}"
+            )
     if header.get("format") == FORMAT:
         about = loads(header.get("about", ""), name="path", source=name)
         if not isinstance(about, dict) or set(about) != set(FIELDS):

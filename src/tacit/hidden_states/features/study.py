@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit._ground.checks import in_interval, integer
-from tacit._ground.reprs import short_repr
+from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
+from tacit._ground.reprs import short_repr, shown
 from tacit.attacks.intervals import proportion_interval
 from tacit.documents import Envelope
 from tacit.hidden_states.features.scored import FeatureScores
@@ -157,5 +157,56 @@ def _read(description: Mapping[str, Any]) -> FeatureStudy:
         fields[name] = integer(name, fields[name], minimum=1)
     fields["share"] = in_interval("share", fields["share"], 0.0, 1.0)
     fields["scores"] = FeatureScores.from_dict(fields["scores"])
-    fields["digests"] = tuple((str(what), str(value)) for what, value in fields["digests"])
-    return FeatureStudy(**fields)
+    fields["digests"] = tuple(_pair(entry) for entry in _listed("digests", fields["digests"]))
+    for name in ("model", "reads", "created"):
+        if not isinstance(fields[name], str):
+            raise ValueError(f"{name}: expected text, got {shown(fields[name])}")
+    for name in ("margins", "edits", "fibres", "trained"):
+        _mapping(name, fields[name])
+    if fields["kruskal"] is not None:
+        fields["kruskal"] = [
+            as_float("kruskal", one) for one in _listed("kruskal", fields["kruskal"], 2)
+        ]
+    named = _mapping("named", fields["named"])
+    for name in {**CODES, **named}:
+        held = _mapping(f"named.{choice('named', name, tuple(CODES))}", named[name])
+        _share(f"named.{name}.top1", held["top1"])
+        integer(f"named.{name}.distinct", held["distinct"], minimum=1, maximum=fields["bank"])
+    for name in ("told", "blind"):
+        _share(f"state.{name}", _mapping("state", fields["state"])[name])
+    for name, held in _mapping("replaced", fields["replaced"]).items():
+        _mapping(f"replaced.{name}", held)
+        integer(f"replaced.{name}.agreed", held["agreed"], minimum=0, maximum=fields["bank"])
+        for number in ("kl", "kl_error"):
+            non_negative(f"replaced.{name}.{number}", held[number])
+    found = FeatureStudy(**fields)
+    # what page and gate read is worked out here, so that they meet no field of another kind
+    _ = found.form
+    return found
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name}: expected a mapping, got {shown(value)}")
+    return value
+
+
+def _listed(name: str, value: Any, count: int | None = None) -> list[Any]:
+    if not isinstance(value, list) or count not in (None, len(value)):
+        words = "a list" if count is None else f"a list of {count}"
+        raise ValueError(f"{name}: expected {words}, got {shown(value)}")
+    return value
+
+
+def _pair(entry: Any) -> tuple[str, str]:
+    what, value = _listed("digests", entry, 2)
+    if not isinstance(what, str) or not isinstance(value, str):
+        raise ValueError(f"digests: expected pairs of texts, got {shown(entry)}")
+    return what, value
+
+
+def _share(name: str, held: Any) -> None:
+    """Refuse what is no share with the ends of its interval."""
+    value, low, high = (in_interval(name, one, 0.0, 1.0) for one in _listed(name, held, 3))
+    if not low <= value <= high:
+        raise ValueError(f"{name}: expected a share between its ends, got {value}, {low}, {high}")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tacit._ground.checks import choice, generator, integer, non_negative
 from tacit.compute import progress_reports
-from tacit.hidden_states.features.sites import read_site, site_width
+from tacit.hidden_states.features.sites import read_site, site_width, variation
 from tacit.hidden_states.features.transcoder import READS, Transcoder
 from tacit.models.language import LanguageModel
 
@@ -217,13 +217,12 @@ def _kept(found: Tensor, top_k: int | None) -> Tensor:
 
 def quality(coder: Transcoder, inputs: Tensor, outputs: Tensor) -> dict[str, Any]:
     """Return explained variance, mean active features and share of features that never fire."""
-    left = total = active = 0.0
+    left = active = 0.0
     fired = torch.zeros(coder.size, dtype=torch.bool, device=inputs.device)
-    mean = outputs.mean(dim=0)
+    total = variation(outputs)
     for rows in _blocks(len(inputs), inputs.device):
         held = coder.encode(inputs[rows])
         left += float((outputs[rows] - coder.decode(held)).square().sum())
-        total += float((outputs[rows] - mean).square().sum())
         active += float((held > 0).sum())
         fired |= (held > 0).any(dim=0)
     return {

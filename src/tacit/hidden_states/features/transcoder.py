@@ -61,6 +61,8 @@ class Transcoder:
     def __post_init__(self) -> None:
         choice("activation", self.activation, ACTIVATIONS)
         choice("reads", self.reads, READS)
+        if not isinstance(self.trained, dict):
+            raise ValueError(f"trained: expected a dictionary, got {shown(self.trained)}")
         for name in ("encoder", "decoder", "encoder_bias", "decoder_bias", "threshold"):
             value = getattr(self, name)
             if value is None and name == "threshold":
@@ -189,6 +191,7 @@ def _tensor(name: str, value: Any, dimensions: int) -> Tensor:
         raise ValueError(f"{name}: expected a tensor of floating-point numbers, got {shown(value)}")
     if value.ndim != dimensions or value.numel() == 0:
         raise ValueError(f"{name}: expected {dimensions} dimensions, got {tuple(value.shape)}")
-    if not bool(torch.isfinite(value).all()):
-        raise ValueError(f"{name}: expected finite numbers, got others")
-    return value.detach().float()
+    found = value.detach().float()
+    if not bool(torch.isfinite(found).all()):
+        raise ValueError(f"{name}: expected finite numbers of single precision, got others")
+    return found
