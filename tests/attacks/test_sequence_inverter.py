@@ -223,6 +223,14 @@ def test_a_shorter_trajectory_is_read_by_who_learnt_from_such(model, stream, sec
 
 
 @pytest.mark.parametrize(
+    "fixed", [[[1, 2]], np.full((60, LENGTH), VOCABULARY), np.full((60, LENGTH), 0.5)]
+)
+def test_given_tokens_of_another_shape_or_vocabulary_are_refused(model, secret, inverter, fixed):
+    with pytest.raises(ValueError, match="fixed: expected"):
+        inverter.sample(clean_of(model, secret), fixed=fixed)
+
+
+@pytest.mark.parametrize(
     "released",
     [
         np.zeros((5, WIDTH)),

@@ -106,6 +106,26 @@ def test_releases_of_all_positions_have_a_page_and_pass_the_gate(
     assert tacit("gate", path, "--max-inversion", "1").code == 0
 
 
+def test_prompts_of_several_lengths_have_no_trajectories(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    rest = list(given)
+    place = rest.index("--public-texts") + 1
+    for name, flag in (("prompts", "--texts"), ("public", "--public-texts")):
+        words = Path(rest[rest.index(flag) + 1]).read_text("utf-8").split()
+        starts = range(0, min(len(words) - 4, 2000), 4)
+        lines = [" ".join(words[start : start + 2 + start % 3]) for start in starts]
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines), "utf-8")
+    rest[place] = str(tmp_path / "public.txt")
+    for flag in ("--texts", "--length"):
+        place = rest.index(flag)
+        del rest[place : place + 2]
+    path = tmp_path / "prompts.txt"
+    done = tacit(*rest, "--prompts", path, "--positions", "all")
+    assert done.code == 2
+    assert "--positions: expected last for prompts of several lengths" in done.err
+
+
 def test_clean_states_of_all_positions_are_read_whole(
     tacit: Tacit, without_steps: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -122,6 +122,8 @@ def invert(
     law: Any = _read_word(mechanism) if codebook is None else _read_codebook(codebook)
     found, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
     secret, public, stream, texts = _divided(source, found, prefixes.bank, prefixes.calibration)
+    if positions == "all" and bool((secret < 0).any()):
+        raise ValueError("--positions: expected last for prompts of several lengths, got all")
     from tacit.hidden_states.inverting import invert_layer
     from tacit.releases import Provenance
     from tacit.report import write_report

@@ -167,7 +167,8 @@ class LearnedInverter(Inverter):
         """
         rows = self.read(released).to(self.model.device)
         shape = self.network.shape
-        given = None if fixed is None else as_tokens("fixed", fixed, ndim=2)
+        length = rows.shape[1] if self.everywhere else self.length
+        given = None if fixed is None else self._given(fixed, (len(rows), length))
         parts = []
         for start in range(0, len(rows), RELEASES_TOGETHER):
             part = slice(start, start + RELEASES_TOGETHER)
@@ -176,6 +177,19 @@ class LearnedInverter(Inverter):
             parts.append(in_order(shape, self.network.decode(heard, known, source)).cpu())
         tokens: Tokens = torch.cat(parts).numpy()
         return tokens
+
+    def _given(self, fixed: Any, shape: tuple[int, int]) -> Tensor:
+        """Return tokens that are given, or say what is wrong with them."""
+        given = as_tokens("fixed", fixed, ndim=2)
+        if tuple(given.shape) != shape:
+            raise ValueError(f"fixed: expected shape {shape}, got {tuple(given.shape)}")
+        if (
+            given.is_floating_point()
+            or int(given.min()) < -1
+            or (int(given.max()) >= self.model.vocabulary)
+        ):
+            raise ValueError(f"fixed: expected tokens up to {self.model.vocabulary - 1}, or −1")
+        return given
 
     @abstractmethod
     def read(self, released: Any) -> Tensor:
