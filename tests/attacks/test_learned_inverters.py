@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from tacit.attacks import (
     CodeChannel,
@@ -18,19 +17,14 @@ from tacit.attacks import (
 )
 from tacit.attacks.inversion.learned.substitution import substitutes
 from tacit.models import LanguageModel
+from tests.attacks.tiny import VOCABULARY, WIDTH, tiny_model
 
-VOCABULARY, LENGTH, WIDTH = 12, 3, 32
+LENGTH = 3
 
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=2, n_positions=8,
-        initializer_range=0.3, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-        bos_token_id=None, eos_token_id=None,
-    )  # fmt: skip
-    return LanguageModel(GPT2LMHeadModel(config).eval())
+    return tiny_model()
 
 
 @pytest.fixture(scope="module")
@@ -129,22 +123,9 @@ def test_the_prompts_verified_without_a_bank_are_the_right_ones(model, secret, i
     assert not attacker.verify(states + 0.01).verified.any()
 
 
-def massive(size):
-    """The model of these tests with one coordinate that dwarfs the others."""
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=2, n_positions=8,
-        initializer_range=0.3, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-        bos_token_id=None, eos_token_id=None,
-    )  # fmt: skip
-    network = GPT2LMHeadModel(config).eval()
-    network.transformer.h[0].mlp.c_proj.bias.data[0] += size
-    return LanguageModel(network)
-
-
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
 def test_a_massive_coordinate_makes_no_wrong_prompt_verified(stream, secret, size):
-    model = massive(size)
+    model = tiny_model(size)
     inverter = trained(model, stream)
     states = model.states(secret, 1).double().numpy()
     found = VerifiedInverter(inverter, samples=24, rounds=4).verify(states)
@@ -156,7 +137,7 @@ def test_a_massive_coordinate_makes_no_wrong_prompt_verified(stream, secret, siz
 
 def test_no_coordinate_of_the_truth_is_off_by_more_than_rounding(model, secret):
     release = StateRelease()
-    for source, prompts in ((model, secret), (massive(1e3), secret)):
+    for source, prompts in ((model, secret), (tiny_model(1e3), secret)):
         together = source.states(prompts, 2).double().numpy()
         alone = np.concatenate([source.states(row[None], 2).double().numpy() for row in prompts])
         by_two = source.states(prompts, 2, batch_size=2).double().numpy()

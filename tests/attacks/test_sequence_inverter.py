@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from tacit.attacks import (
     CodeChannel,
@@ -17,20 +16,15 @@ from tacit.attacks import (
 )
 from tacit.attacks.inversion.learned.released import trajectories_of
 from tacit.models import LanguageModel
+from tests.attacks.tiny import VOCABULARY, WIDTH, tiny_model
 
-VOCABULARY, LENGTH, WIDTH = 12, 4, 32
+LENGTH = 4
 CHANCE = 1.0 / VOCABULARY
 
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=2, n_positions=8,
-        initializer_range=0.3, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-        bos_token_id=None, eos_token_id=None,
-    )  # fmt: skip
-    return LanguageModel(GPT2LMHeadModel(config).eval())
+    return tiny_model()
 
 
 @pytest.fixture(scope="module")

@@ -183,12 +183,11 @@ class LearnedInverter(Inverter):
         given = as_tokens("fixed", fixed, ndim=2)
         if tuple(given.shape) != shape:
             raise ValueError(f"fixed: expected shape {shape}, got {tuple(given.shape)}")
-        if (
-            given.is_floating_point()
-            or int(given.min()) < -1
-            or (int(given.max()) >= self.model.vocabulary)
-        ):
-            raise ValueError(f"fixed: expected tokens up to {self.model.vocabulary - 1}, or −1")
+        most = self.model.vocabulary - 1
+        if given.is_floating_point():
+            raise ValueError(f"fixed: expected integers, got {given.dtype}")
+        if int(given.min()) < -1 or int(given.max()) > most:
+            raise ValueError(f"fixed: expected tokens up to {most}, or −1, got another")
         return given
 
     @abstractmethod
