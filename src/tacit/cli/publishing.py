@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Drawn = TypeVar("Drawn", bound="Release")
 
+KEPT_OUTPUT = "this output is the holder's: what may be published is the certificate"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outlet:
@@ -238,6 +240,7 @@ class Destination:
         if self.certificate is not None:
             line(console, "certificate", str(self.certificate))
         self.json.tell()
+        line(console, "keep", KEPT_OUTPUT)
 
 
 def tell_release(destination: Destination, release: Release, saved: Path | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource, array, generator, plain
 from tacit._ground.random import released_normal
 
@@ -128,4 +129,4 @@ def rounded_sum(value: Array, noise: Array, grid: Array) -> Array:
     whole -= (rest == -0.5) & (error < 0.0)
     # Adding 0.0 leaves zero one sign.
     released: Array = np.where(fine, whole * grid, total) + 0.0
-    return np.clip(released, -LARGEST_DOUBLE, LARGEST_DOUBLE)
+    return outlet.let_out(np.clip(released, -LARGEST_DOUBLE, LARGEST_DOUBLE))

@@ -12,6 +12,12 @@ import numpy as np
 
 from tacit import __version__
 
+# What every file and text that is not for publication says of itself.
+KEPT = (
+    "Keep this {} with the data: it is for the holder of the secret, and not all of it is "
+    "certified. What may be published is the certificate, or published()."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
@@ -81,6 +87,7 @@ class Provenance:
         """Return a JSON-able dictionary."""
         levels = {name: list(levels) for name, levels in self.data_categories.items()}
         return {
+            "audience": KEPT.format("file"),
             **asdict(self),
             "data_columns": list(self.data_columns),
             "data_categories": levels,

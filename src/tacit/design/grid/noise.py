@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit._ground import outlet
 from tacit._ground.checks import (
     Array,
     RandomSource,
@@ -169,7 +170,8 @@ class DiscreteNoise:
         coordinates = linear_image(self._forward_integers, moved).rounded(self.step_bits)
         bits = random_bits(rng)
         variance = 4**self.step_bits
-        integers = tuple(int(k) + discrete_gaussian(variance, bits) for k in coordinates)
+        noisy = (int(k) + discrete_gaussian(variance, bits) for k in coordinates)
+        integers = outlet.let_out(tuple(noisy))
         return DiscreteRelease(
             integers=integers,
             value=self._reconstructed(integers),

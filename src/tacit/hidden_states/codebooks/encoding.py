@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from tacit._ground import outlet
 from tacit._ground.checks import integer
 from tacit._ground.files import check_writable
 from tacit._ground.reprs import short_repr
@@ -97,7 +98,7 @@ class PreparedCodes(Prepared[EncodedCodes]):
     def _released(self) -> Iterator[Codes]:
         with progress_bar(self.rows, "encoding", shown=self.out is not None) as advance:
             for part in self.blocks():
-                yield part if self.response is None else self._reported(part)
+                yield outlet.let_out(part if self.response is None else self._reported(part))
                 advance(len(part))
 
 

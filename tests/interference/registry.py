@@ -1,0 +1,58 @@
+"""Which tests stand behind which command and which kind of release."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tacit.releases import Release
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+CASES: dict[str, list[str]] = defaultdict(list)
+
+# Commands that hold no secret, or are the holder's own tools and publish nothing.
+SILENT = {
+    "account": "computes from its flags",
+    "dock": "the server and its client; what a client sends is tested where it is sent",
+    "gate": "reads a stored release, and tells its holder",
+    "ledger": "the holder's own book",
+    "model train": "trains on a public text",
+    "show": "reads a stored release, and tells its holder",
+}
+
+
+def tells_nothing_beside(*outlets: str | type[Release]) -> Callable[[Test], Test]:
+    """Enter a test for commands (``"hidden encode"``) and kinds of release (their classes)."""
+    names = [one if isinstance(one, str) else one.__name__ for one in outlets]
+    if not names:
+        raise ValueError("tells_nothing_beside: expected commands or kinds of release, got none")
+
+    def register(test: Test) -> Test:
+        if not test.__name__.startswith("test_"):
+            raise ValueError(f"tells_nothing_beside: expected a test, got {test.__name__}")
+        for name in names:
+            CASES[name].append(f"{test.__module__}.{test.__name__}")
+        return test
+
+    return register
+
+
+def is_silent(command: str) -> bool:
+    """Whether a command, or the group it is in, is listed as one that tells nothing of a secret."""
+    words = command.split()
+    return any(" ".join(words[:count]) in SILENT for count in range(1, len(words) + 1))
+
+
+def commands(group: Any, prefix: tuple[str, ...] = ()) -> list[str]:
+    """Return every command below a group, spelled as it is typed."""
+    found = []
+    for name, command in group.commands.items():
+        # the group's own command has no name that is typed
+        path = prefix if name == "/" else (*prefix, name)
+        if hasattr(command, "commands"):
+            found += commands(command, path)
+        else:
+            found.append(" ".join(path))
+    return found

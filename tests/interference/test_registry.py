@@ -1,0 +1,106 @@
+"""No command that tells something, and no kind of release, without a test of what it tells."""
+
+import ast
+import importlib
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import typer
+
+import tacit
+from tacit.cli import app
+
+from .registry import CASES, SILENT, commands, is_silent, tells_nothing_beside
+
+for path in Path(__file__).parent.glob("test_*.py"):
+    if path.stem != Path(__file__).stem:
+        importlib.import_module(f"{__package__}.{path.stem}")
+
+# Still without a test of their own.
+PENDING: set[str] = {
+    "AdapterRelease",
+    "Audit",
+    "ClassifierRelease",
+    "EncodedCodes",
+    "FeatureStudy",
+    "HiddenRelease",
+    "InversionEvidence",
+    "NumbersRelease",
+    "QuotientRelease",
+    "SpecificationRelease",
+    "StatisticRelease",
+    "TrainingRelease",
+    "adapter audit",
+    "adapter fit",
+    "adapter show",
+    "attack invert",
+    "audit model",
+    "classifier",
+    "hidden attack",
+    "hidden codebook",
+    "hidden decode",
+    "hidden encode",
+    "hidden features",
+    "hidden fit",
+    "hidden geometry",
+    "hidden quotient",
+    "hidden release",
+    "hidden sweep",
+    "hidden trajectory",
+    "specification compare",
+    "specification make",
+    "specification show",
+    "statistic",
+    "statistic compare",
+    "training contribution",
+    "training memorisation",
+    "training poisoning",
+}
+
+
+def every_kind():
+    """Return the classes of the library below ``Release``, read and not imported."""
+    below = defaultdict(set)
+    for path in Path(tacit.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                for base in node.bases:
+                    below[getattr(base, "id", "")].add(node.name)
+    found, new = set(), below["Release"]
+    while new:
+        found |= new
+        new = set().union(*(below[name] for name in new)) - found
+    return sorted(found)
+
+
+COMMANDS = commands(typer.main.get_command(app))
+KINDS = every_kind()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_test_of_what_it_tells(command):
+    assert CASES[command] or is_silent(command) or command in PENDING, (
+        f'mark a test in tests/interference with @tells_nothing_beside("{command}")'
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_release_has_a_test_of_what_it_tells(kind):
+    assert CASES[kind] or kind in PENDING, (
+        f"mark a test in tests/interference with @tells_nothing_beside({kind})"
+    )
+
+
+def test_what_is_entered_exists():
+    assert set(CASES) - {name for name, tests in CASES.items() if not tests} <= {*COMMANDS, *KINDS}
+    assert {*COMMANDS, *KINDS} >= PENDING
+    for name in SILENT:
+        assert any(command.startswith(name) for command in COMMANDS), name
+
+
+def test_only_tests_are_entered():
+    with pytest.raises(ValueError, match="expected a test"):
+        tells_nothing_beside("statistic")(every_kind)
+    with pytest.raises(ValueError, match="expected commands"):
+        tells_nothing_beside()
