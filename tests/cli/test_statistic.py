@@ -51,6 +51,7 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path, tacit: Taci
         "ledger",
         "report",
         "json",
+        "keep",
     ]
     content = json.loads((tmp_path / "out.json").read_text())
     release = StatisticRelease.from_dict(content)
