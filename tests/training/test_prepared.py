@@ -1,5 +1,7 @@
 """A prepared run: another run's checkpoint, a crash that loses a round, what fails at the end."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -55,6 +57,30 @@ def test_a_run_that_lost_a_round_in_a_crash_is_finished_without_it(tmp_path, mon
     release = prepared(tmp_path / "run").draw(ledger=book, secret="s")
     assert release.rounds == ROUNDS - 1
     assert release.taken.tolist() == [ROUNDS] * 5
+    assert (book.spent("s").releases, book.spent("s").open) == (1, 0)
+
+
+def test_a_copied_checkpoint_is_worth_one_model(tmp_path, monkeypatch):
+    """Three copies of a run that died after its second round end in one release."""
+    book, saved, calls = Ledger(tmp_path / "book.db"), journal.Journal.save, []
+
+    def dies(self, state):
+        saved(self, state)
+        calls.append(state)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(journal.Journal, "save", dies)
+    with pytest.raises(KeyboardInterrupt):
+        prepared(tmp_path / "run").draw(ledger=book, secret="s")
+    monkeypatch.setattr(journal.Journal, "save", saved)
+    for copy in ("two", "three"):
+        shutil.copytree(tmp_path / "run", tmp_path / copy)
+    first = prepared(tmp_path / "run").draw(ledger=book, secret="s")
+    for copy in ("two", "three"):
+        with pytest.raises(ValueError, match="a reservation is worth one release"):
+            prepared(tmp_path / copy).draw(ledger=book, secret="s")
+    assert prepared(tmp_path / "run").draw(ledger=book, secret="s").digest == first.digest
     assert (book.spent("s").releases, book.spent("s").open) == (1, 0)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import boolean, in_interval, positive
+from tacit._ground.checks import boolean, in_interval, integer, positive
 from tacit._ground.reprs import shown
 from tacit.adapters.layers import AdapterLayer, Attached, peft_layers, plain_layers
 from tacit.adapters.measuring import Quality
@@ -157,6 +157,31 @@ def chosen_rate(rate: float | None, optimizer: str, method: Method) -> float:
     if rate is not None:
         return positive("rate", rate)
     return 0.01 if optimizer == "adam" else 0.5
+
+
+def chosen_sampling(
+    batch: int | None, sampling_rate: float | None, count: int
+) -> tuple[int, float, int | None]:
+    """Return the records expected in a step, q, and n where it is taken as public.
+
+    Args:
+        batch: asked for; all records when left out.
+        sampling_rate: q, declared without the records; batch/n when left out.
+        count: n.
+    """
+    size = count if batch is None else integer("batch", batch, minimum=1)
+    if sampling_rate is None:
+        if size > count:
+            raise ValueError(f"batch: expected at most the {count} records there are, got {size}")
+        return size, size / count, count
+    if batch is None:
+        raise ValueError("batch: expected the records expected in a step beside sampling_rate")
+    return size, in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True), None
+
+
+def records_words(records: int | None) -> str:
+    """Return what was learned from, in words: its number only where that is public."""
+    return "records" if records is None else f"{records:,} records"
 
 
 def chosen_delta(delta: float | None, method: Method) -> float:

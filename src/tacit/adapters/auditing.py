@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from tacit._ground.checks import Array, boolean, integer
+from tacit.accounting import PrivacyProfile
 from tacit.adapters.methods import Method
-from tacit.adapters.release import AdapterRelease
+from tacit.adapters.release import METHODS, AdapterRelease
 from tacit.adapters.tasks import (
     INPUTS,
     LABELS,
@@ -34,6 +35,9 @@ from tacit.releases.form import Attack
 from tacit.text import number_down, number_up
 
 CONFIDENCE, AUDITED_DELTA = 0.95, 1e-5
+# Of a profile that is tested as a whole; more noise that is tried, and how finely.
+POINTS = np.concatenate([np.linspace(0.0, 4.0, 33), np.linspace(4.5, 16.0, 24)])
+MOST_NOISE, HALVINGS = 32.0, 5
 # Canaries whose gradients are held in memory together.
 TOGETHER = 16
 LEAST = 4
@@ -53,8 +57,10 @@ def audit_adapter(
 
     The attacker sees the model before and after training, A, and every canary. Two scores: by how
     much the canary's loss fell, and ``−⟨G_i, ΔW⟩``, its gradient before training against what the
-    run added. The half of the higher scores is guessed in; the surest half of the guesses, fixed
-    beforehand, bounds ε from below, for both scores at once with confidence 95%.
+    run added. The half of the higher scores is guessed in. The surest eighths, quarters and halves
+    of the guesses, fixed beforehand, bound μ and ε from below, for both scores at once with
+    confidence 95%. The certified profile is tested as a whole, at this noise and at more: the ε at
+    the least noise that is refuted is what the run surely spends if its profile is of that family.
 
     Args:
         model: as `prepare_adapter` takes it.
@@ -113,7 +119,7 @@ def audit_adapter(
         scorer.restore()
     delta = release.delta or AUDITED_DELTA
     guesses = {name: _Guesses.of(values, inside, delta) for name, values in scores.items()}
-    best = max(guesses.values(), key=lambda one: one.sure.epsilon_low)
+    best = max((one.sure for one in guesses.values()), key=lambda one: one.mu_low)
     told = next(one for one in release.guarantees if isinstance(one, ApproximateDP))
     headline = release.form.headline
     task = "which canaries were in" if headline is None else headline.task
@@ -123,9 +129,12 @@ def audit_adapter(
         attacks=tuple(_attack(name, task, one.whole) for name, one in guesses.items()),
         notes=(
             *release.notes,
-            f"Audit of this one run: {best.sure.describe()} Certified: ε = "
+            f"Audit of this one run: {best.describe()} Certified: ε = "
             f"{number_up(told.epsilon)} at δ = {number_up(told.delta)}; proven from below: ε of at "
-            f"least {number_down(best.sure.epsilon_low)} at δ = {number_up(delta)}.",
+            f"least {number_down(best.epsilon_low)} at δ = {number_up(delta)}"
+            f"{_family_words(release, [one.sure for one in guesses.values()], delta)}. At most ε = "
+            f"{number_down(best.most_epsilon)} could be proven by {best.canaries} canaries, if "
+            "every guess were right.",
             "This adapter has learned canaries: it is for the audit and not for use.",
         ),
     )
@@ -142,15 +151,42 @@ class _Guesses:
     def of(scores: Array, inside: Any, delta: float) -> _Guesses:
         """Guess by scores; two of these bounds hold together with confidence 95%."""
         count = len(inside)
-        quarter, half = max(1, count // 4), count // 2
+        half = count // 2
+        parts = sorted({max(1, count // 8), max(1, count // 4), half})
         both = 1.0 - (1.0 - CONFIDENCE) / 2
 
-        def audited(top: int, bottom: int) -> OneRunAudit:
+        def audited(top: list[int], bottom: list[int]) -> OneRunAudit:
             return audit_one_run(
                 scores, inside, top=top, bottom=bottom, delta=delta, confidence=both
             )
 
-        return _Guesses(audited(half, count - half), audited(quarter, quarter))
+        return _Guesses(audited([half], [count - half]), audited(parts, parts))
+
+
+def _family_words(release: AdapterRelease, audits: list[OneRunAudit], delta: float) -> str:
+    """Return which ε the run surely spends, by the least noise whose whole profile is refuted."""
+    if not release.noise_multiplier:
+        return ""
+    method = METHODS[release.method](**release.settings)
+
+    def profile(scale: float) -> PrivacyProfile:
+        return method.profile(release.noise_multiplier * scale, release.schedule)
+
+    def refuted(scale: float) -> bool:
+        held = profile(scale)
+        deltas = np.array([held.delta(float(epsilon)) for epsilon in POINTS])
+        return any(audit.refutes(POINTS, deltas) for audit in audits)
+
+    if refuted(1.0):
+        return "; THE CERTIFIED PROFILE IS REFUTED"
+    kept, gone = 1.0, MOST_NOISE
+    if not refuted(gone):
+        return ""
+    for _ in range(HALVINGS):
+        middle = (kept * gone) ** 0.5
+        kept, gone = (kept, middle) if refuted(middle) else (middle, gone)
+    least = number_down(profile(gone).epsilon(delta))
+    return f", and of at least {least} if its profile is that of {release.method} at some noise"
 
 
 class _Scorer:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from tacit.adapters.gradients.hooks import LinearHooks
 from tacit.adapters.layers import AdapterLayer
+
+if TYPE_CHECKING:
+    from tacit.adapters.run import Run
 
 # Between the norm of a record's gradient alone and among others.
 ALONE = 1e-3
-# Records that are tried together and alone.
-TRIED = 4
+# Records whose gradients are tried together and alone, and most whose losses are.
+TRIED, MOST_TRIED = 4, 4096
+COUPLED = (
+    "model: expected outputs of a record that depend on that record alone, got a {} that another "
+    "record of the batch changes"
+)
+# Between the loss of a record among some others and among other others.
+SAME = 1e-4
 
 
 class Frozen:
@@ -58,28 +66,38 @@ class Frozen:
         return found
 
 
-def check_alone(gradients: Callable[[Tensor], LinearHooks], count: int) -> None:
-    """Refuse a model in which a record's gradient depends on what else is in the batch.
+def check_alone(run: Run, count: int) -> None:
+    """Refuse a model whose gradients are not autograd's, or depend on what else is in the batch.
+
+    One record's gradients are held against autograd's, a few records' against those of each alone,
+    and the losses of up to 4,096 records, each among some of them and among others.
 
     Args:
-        gradients: of the records of some indices.
-        count: how many there are.
+        run: that is to be trained.
+        count: how many records there are.
 
     Raises:
-        ValueError: the norms of some records differ together and alone.
+        ValueError: they differ.
     """
     # from everywhere, for neighbours in a table may be equal
-    tried = torch.linspace(0, count - 1, min(count, TRIED)).round().long()
+    tried = _spread(count, TRIED)
+    run.check_gradients(tried)
     if count < 2:
         return
-    together = _norms(gradients(tried))
+    together = _norms(run.gradients(tried))
     for place in range(len(tried)):
-        alone = _norms(gradients(tried[place : place + 1]))[0]
+        alone = _norms(run.gradients(tried[place : place + 1]))[0]
         if abs(float(together[place] - alone)) > ALONE * float(alone) + 1e-12:
-            raise ValueError(
-                "model: expected outputs of a record that depend on that record alone, got a "
-                "gradient that another record of the batch changes"
-            )
+            raise ValueError(COUPLED.format("gradient"))
+    some = _spread(count, MOST_TRIED)
+    ahead, behind = run.losses(some), run.losses(some.flip(0)).flip(0)
+    apart = (ahead - behind).abs() > SAME * (ahead.abs() + behind.abs()) + 1e-12
+    if bool((apart & ahead.isfinite() & behind.isfinite()).any()):
+        raise ValueError(COUPLED.format("loss"))
+
+
+def _spread(count: int, most: int) -> Tensor:
+    return torch.linspace(0, count - 1, min(count, most), dtype=torch.float64).round().long()
 
 
 def _norms(hooks: Any) -> Tensor:

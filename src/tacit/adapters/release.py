@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -30,7 +30,7 @@ ENVELOPE = Envelope("tacit.adapter", 1)
 BESIDE = ("form", "provenance")
 PUBLISHABLE = (
     "title", "method", "settings", "schedule", "noise_multiplier", "delta", "guarantees", "layers",
-    "adapter", "model", "created",
+    "records", "adapter", "model", "created",
 )  # fmt: skip
 METHODS: dict[str, type[Method]] = {
     kind.name: kind for kind in (DPSGD, DPLoRAFA, NoisyProjection, WithoutClipping, LoRAFA)
@@ -39,9 +39,15 @@ ADJACENCY = "add or remove one record"
 ASSUMPTIONS = (
     "the model before training, A, the classes and every setting were chosen without looking at "
     "the records",
-    "the number of records is public, or the sampling rate was chosen without it",
     "the outputs of the model for a record depend on that record alone",
+    "whether the records could be read at all is not hidden",
 )
+# Of the number of records, beside the noise or not.
+COUNTED = (
+    "the number of records is published beside the noise and taken as public: the sampling rate, "
+    "and the noise with it, follow from it"
+)
+DECLARED = "the sampling rate and the records expected in a step were declared without the records"
 # Of noise that is added once after several steps.
 CONVEX = "a record's loss is convex in the layer, and its curvature is at most the smoothness given"
 PUBLISHED = (
@@ -68,6 +74,7 @@ class AdapterRelease(Release):
         noise_multiplier: of the noise; 0 where there is none.
         delta: δ at which ε is told.
         layers: names of what is adapted.
+        records: n, where it is taken as public; None where the sampling rate was declared.
         guarantees: what is certified, the headline first.
         adapter: digest of the tensors.
         model: digest of the model that it belongs to, before training.
@@ -86,6 +93,7 @@ class AdapterRelease(Release):
     noise_multiplier: float
     delta: float
     layers: tuple[str, ...]
+    records: int | None
     guarantees: tuple[Guarantee, ...]
     adapter: str
     model: str
@@ -117,6 +125,10 @@ class AdapterRelease(Release):
             seed=self.seed,
             created=self.created,
         )
+
+    def publishable_part(self) -> AdapterRelease:
+        """Return the release without what was measured on records: what goes with the adapter."""
+        return replace(self, attacks=(), use=(), notes=self.notes[:1])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description for strict JSON that ``from_dict`` reads back."""
@@ -157,7 +169,11 @@ def settings_of(method: Method) -> dict[str, Any]:
 
 
 def certified(
-    method: Method, schedule: Schedule, noise_multiplier: float, delta: float
+    method: Method,
+    schedule: Schedule,
+    noise_multiplier: float,
+    delta: float,
+    records: int | None,
 ) -> tuple[Guarantee, ...]:
     """Return the success at even odds and (ε, δ) of a run; ε = ∞ without noise.
 
@@ -166,9 +182,11 @@ def certified(
         schedule: of the run.
         noise_multiplier: of its noise; 0 without.
         delta: δ.
+        records: n, where it is taken as public; None where the sampling rate was declared.
 
     Source: lora-privacy, Algorithms 2 to 4; the Neyman-Pearson lemma.
     """
+    common = (*ASSUMPTIONS, DECLARED if records is None else COUNTED)
     if noise_multiplier == 0.0:
         return (
             ApproximateDP(
@@ -176,13 +194,13 @@ def certified(
                 delta=delta,
                 adjacency=ADJACENCY,
                 evidence="theorem",
-                assumptions=ASSUMPTIONS,
+                assumptions=common,
                 source=PROPOSITION_2,
             ),
         )
     profile = _profile(method, noise_multiplier, schedule)
     convex = [CONVEX] if isinstance(method, WithoutClipping) and schedule.steps > 1 else []
-    assumptions = tuple(dict.fromkeys([*profile.assumptions, *ASSUMPTIONS, *convex]))
+    assumptions = tuple(dict.fromkeys([*profile.assumptions, *common, *convex]))
     success = profile.success()
     return (
         SuccessBound(
@@ -244,13 +262,17 @@ def _check(release: AdapterRelease) -> None:
     non_negative("description.noise_multiplier", release.noise_multiplier)
     if (kind is LoRAFA) != (release.noise_multiplier == 0.0):
         raise ValueError("description.noise_multiplier: expected one for every method with noise")
+    if release.records is not None:
+        integer("description.records", release.records, minimum=1, maximum=None)
     if release.seed is not None:
         integer("description.seed", release.seed, minimum=0, maximum=None)
         if not release.reproducible:
             raise ValueError("description.reproducible: expected true beside a seed, got false")
     if len(release.layers) != len(release.schedule.dims):
         raise ValueError("description.layers: expected one for each width")
-    told = certified(method, release.schedule, release.noise_multiplier, release.delta)
+    told = certified(
+        method, release.schedule, release.noise_multiplier, release.delta, release.records
+    )
     if not agree(release.guarantees, told):
         raise ValueError("description.guarantees: expected what the settings certify, got others")
     first = PUBLISHED if release.noise_multiplier > 0.0 else UNPROTECTED

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.adapters.gradients.hooks import LinearHooks
+from tacit.adapters.gradients.verification import check_gradients
 from tacit.adapters.layers import AdapterLayer, check_frozen, random_projection
 from tacit.adapters.methods import Clipped, Method, WithoutClipping
 from tacit.adapters.sampling import StepRandomness
@@ -157,13 +158,35 @@ class Run:
         rows = taken(self.rows, part, self._device)
         hooks = self._hooks
         with hooks:
-            with self._precision():
-                outputs = self.task.outputs(self.model, rows)
-                losses = self.task.losses(outputs, rows)
-            check_losses(losses, len(part))
-            hooks.backward(losses.float())
+            hooks.backward(self._losses(rows))
         self.optimizer.zero_grad(set_to_none=True)
         return hooks
+
+    def check_gradients(self, part: Tensor) -> None:
+        """Hold the gradients of one of some records against autograd's.
+
+        Raises:
+            ValueError: they differ, as where a weight is used twice.
+        """
+        rows = taken(self.rows, part, self._device)
+        check_gradients(self._hooks, lambda: self._losses(rows))
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def losses(self, part: Tensor) -> Tensor:
+        """Return the losses of some records, float64, in batches in their order."""
+        with torch.no_grad():
+            found = [
+                self._losses(taken(self.rows, some, self._device))
+                for some in torch.split(part, self.settings.micro_batch)
+            ]
+        return torch.cat(found).double().cpu()
+
+    def _losses(self, rows: Rows) -> Tensor:
+        """Return the losses of some records, float32."""
+        with self._precision():
+            losses = self.task.losses(self.task.outputs(self.model, rows), rows)
+        check_losses(losses, len(next(iter(rows.values()))))
+        return losses.float()
 
     def _precision(self) -> AbstractContextManager[Any]:
         if not self.settings.autocast:

@@ -32,7 +32,7 @@ from tacit.adapters.saving import (
 )
 from tacit.adapters.tasks import taken
 from tacit.compute.progress import progress_bar
-from tacit.releases.prepared import Book, Prepared, Reserved
+from tacit.releases.prepared import Book, Prepared, Reserved, check_same_release
 from tacit.training.folder import STATE, RunFolder
 
 FIELDS = {"taken", "shares", "parameters", "totals", "optimizer", "projections", "before"}
@@ -43,6 +43,8 @@ PROBES = 4
 # Of declarations, headers and releases, in bytes.
 SMALL_FILES = 1 << 16
 COMMITTED = "committed"
+# The field of a release that names what was trained.
+ADAPTER = "adapter"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -133,8 +135,44 @@ class Session:
                 "else than this run's adapter"
             )
 
+    def rehearse(self) -> None:
+        """Write a random adapter, load it with peft and compare, before anything is spent.
+
+        Raises:
+            ValueError: the outputs differ, as where a weight is used twice; it cannot be written.
+        """
+        if self.run.taken:
+            return
+        trained = [layer.trained for layer in self.run.layers]
+        starts = [one.detach().clone() for one in trained]
+        source = torch.Generator().manual_seed(0)
+        self.attached.on()
+        try:
+            with torch.no_grad():
+                for one in trained:
+                    first, second = (torch.randn(size, generator=source) for size in one.shape)
+                    scale = float(one.float().std()) or 1.0 / one.shape[-1] ** 0.5
+                    one.add_((scale * torch.outer(first, second)).to(one))
+            self._proven(factors_of(self.run.layers, self.before))
+        finally:
+            with torch.no_grad():
+                for one, start in zip(trained, starts, strict=True):
+                    one.copy_(start)
+            self.attached.off()
+
+    def check_open(self, reservation: Reserved) -> None:
+        """Refuse to train on what the ledger has closed; its own adapter may still be saved.
+
+        Raises:
+            ValueError: the reservation was committed for another adapter.
+        """
+        if reservation.status == COMMITTED:
+            finished = self.run.taken == self.run.settings.steps
+            digest = digest_of_tensors(factors_of(self.run.layers, self.before))
+            check_same_release(reservation, {ADAPTER: digest if finished else None}, [ADAPTER])
+
     def trained(self, folder: RunFolder | None) -> AdapterRelease:
-        """Train to the end, prove what was trained, save it and return its release."""
+        """Train to the end, prove what was trained and return its release."""
         self.attached.on()
         try:
             return self._trained(folder)
@@ -147,8 +185,15 @@ class Session:
         self._steps(folder)
         factors = factors_of(self.run.layers, self.before)
         release = self.released(digest_of_tensors(factors), before)
-        self._proven(factors, release)
+        self._proven(factors)
         return release
+
+    def saved(self, release: AdapterRelease) -> None:
+        """Write the adapter with what may be published of its release, where it is to be saved."""
+        if self.save is not None and not self.save.is_dir():
+            factors = factors_of(self.run.layers, self.before)
+            told = release.publishable_part().to_dict()
+            write_adapter(self.save, factors, self.run.task.name, told, self.base)
 
     def _steps(self, folder: RunFolder | None) -> None:
         run, total = self.run, self.run.settings.steps
@@ -183,7 +228,7 @@ class Session:
         del folder
         return None if self.measured is None or self.run.taken else self.measured()
 
-    def _proven(self, factors: Factors, release: AdapterRelease) -> None:
+    def _proven(self, factors: Factors) -> None:
         """Write the adapter, load it into a model that was never trained, compare the outputs."""
         import tempfile
 
@@ -197,16 +242,13 @@ class Session:
             fresh = untouched(run.model, run.layers, self.before)
         finally:
             self.attached.on()
-        described = release.to_dict()
         with tempfile.TemporaryDirectory() as trial:
             place = Path(trial) / "adapter"
             if self.save is not None and self.save.is_dir():
                 place = self.save
             else:
-                write_adapter(place, factors, run.task.name, described, self.base)
+                write_adapter(place, factors, run.task.name, {}, self.base)
             check_reloaded(fresh, place, lambda model: run.task.outputs(model, rows), expected)
-        if self.save is not None and not self.save.is_dir():
-            write_adapter(self.save, factors, run.task.name, described, self.base)
 
 
 def _bytes_of_state(layers: Sequence[AdapterLayer]) -> int:
@@ -261,7 +303,10 @@ class PreparedAdapter(Prepared[AdapterRelease]):
                 self._refuse_again()
                 folder = self.session.opened(self.checkpoint, stack)
                 try:
+                    self.session.rehearse()
                     reservation = self._reserved(folder, ledger, secret, no_budget)
+                    if reservation is not None:
+                        self.session.check_open(reservation)
                 except BaseException:
                     if folder is not None:
                         folder.forget()
@@ -270,9 +315,21 @@ class PreparedAdapter(Prepared[AdapterRelease]):
             if reservation is not None and reservation.status == "reserved":
                 reservation.mark_drawn()
             release = self.session.trained(folder)
-            if reservation is not None and reservation.status != COMMITTED:
-                reservation.commit(release.published())
+            if reservation is not None:
+                self._commit(reservation, release)
+            # what is not in the ledger is not written
+            self.session.saved(release)
             return release
+
+    def _commit(self, reservation: Reserved, release: AdapterRelease) -> None:
+        """Close the reservation with this adapter, or see that it was closed with this one."""
+        try:
+            if reservation.status != COMMITTED:
+                reservation.commit(release.published())
+            check_same_release(reservation, release.published(), [ADAPTER])
+        except BaseException:
+            self.session.attached.off()
+            raise
 
     def _reserved(
         self,
@@ -307,4 +364,7 @@ class PreparedAdapter(Prepared[AdapterRelease]):
         return made
 
     def _drawn(self) -> AdapterRelease:
-        return self.session.trained(None)
+        self.session.rehearse()
+        release = self.session.trained(None)
+        self.session.saved(release)
+        return release

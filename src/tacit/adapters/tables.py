@@ -39,9 +39,11 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
         raise ValueError(
             f"data: expected a column {missing[0]!r} in {path.name}, got {shown(list(rows[0]))}"
         )
-    if any(row.get(name) in (None, "") for row in rows for name in columns):
+    # an empty text is a record; a class is needed
+    if any(row.get(name) in (None, "") for row in rows for name in columns[1:]):
         raise ValueError(f"data: expected {' and '.join(columns)} in every row of {path.name}")
-    found = [tuple(_text(row[name]) for name in columns) for row in rows]
+    told = [[row.get(name) for name in columns] for row in rows]
+    found = [tuple(_text("" if value is None else value) for value in row) for row in told]
     for name, column in zip(columns, zip(*found, strict=True), strict=True):
         if None in column:
             raise ValueError(f"data: expected text in every row of {name!r}, got something else")

@@ -122,8 +122,6 @@ def read_records(
         return _with_labels(model, rows), ()
     table = read_table(Path(path), [text] + ([label] if model.task == "classification" else []))
     encoded = [_ids(model, row[0])[:size] for row in table]
-    if not all(encoded):
-        raise ValueError(f"data: expected text in every row of {text!r}, got an empty one")
     rows = _padded(encoded)
     if model.task != "classification":
         return _with_labels(model, rows), ()
@@ -142,7 +140,8 @@ def kept_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows,
     """Return records to learn from, and about a share of them that nothing is learned from.
 
     A record's side is a function of the record alone, so that one record more or less changes what
-    is learned from by one record, which a certificate of the learning needs.
+    is learned from by one record, which a certificate of the learning needs. How many there are on
+    each side then depends on what they say: declare the sampling rate, or do not publish it.
 
     Args:
         rows: all of them, at least two.
@@ -195,12 +194,13 @@ def _ids(model: Pretrained, text: str) -> list[int]:
 
 
 def _padded(encoded: Sequence[list[int]]) -> Rows:
-    width = max(map(len, encoded))
+    width = max(1, *map(len, encoded))
     tokens = torch.zeros(len(encoded), width, dtype=torch.long)
     mask = torch.zeros_like(tokens)
     for place, ids in enumerate(encoded):
-        tokens[place, : len(ids)] = torch.tensor(ids)
-        mask[place, : len(ids)] = 1
+        tokens[place, : len(ids)] = torch.tensor(ids, dtype=torch.long)
+        # an empty text is a record like any other, of one token
+        mask[place, : max(len(ids), 1)] = 1
     return {TOKENS: tokens, MASK: mask}
 
 

@@ -15,14 +15,16 @@ from tacit.adapters.arguments import (
     chosen_delta,
     chosen_multiplier,
     chosen_rate,
+    chosen_sampling,
     conditioned,
+    records_words,
     run_identity,
     run_notes,
     sees_vectors,
     target_folder,
 )
 from tacit.adapters.measuring import Quality, quality
-from tacit.adapters.methods import Method
+from tacit.adapters.methods import Method, WithoutClipping
 from tacit.adapters.proof import check_alone
 from tacit.adapters.release import (
     AdapterRelease,
@@ -52,6 +54,7 @@ def prepare_adapter(
     multiplier: float | None = None,
     steps: int = 100,
     batch: int | None = None,
+    sampling_rate: float | None = None,
     rate: float | None = None,
     momentum: float = 0.0,
     optimizer: str = "adam",
@@ -86,6 +89,8 @@ def prepare_adapter(
         multiplier: of the noise, over the clip, instead of ε.
         steps: T.
         batch: expected records in a step; all of them when left out.
+        sampling_rate: q in (0, 1], declared beside ``batch`` without looking at the records; batch
+            over the number of records when left out, which is then published and taken as public.
         rate: learning rate; .01 for ``"adam"``, .5 for ``"sgd"``.
         momentum: of ``"sgd"``.
         optimizer: ``"adam"`` or ``"sgd"``, of the noisy gradients.
@@ -129,9 +134,10 @@ def prepare_adapter(
     check_method(method)
     choice("optimizer", optimizer, OPTIMIZERS)
     choice("precision", precision, ("float32", "bfloat16"))
-    size = count if batch is None else integer("batch", batch, minimum=1)
-    if size > count:
-        raise ValueError(f"batch: expected at most the {count} records there are, got {size}")
+    size, share, public = chosen_sampling(batch, sampling_rate, count)
+    if public is None and isinstance(method, WithoutClipping):
+        # the curvature of a step is bounded by the records there are
+        raise ValueError(f"sampling_rate: expected none beside {method.name}, got {share}")
     moved = chosen_rate(rate, optimizer, method)
     in_interval("momentum", momentum, 0.0, 1.0, open_high=True)
     failure = chosen_delta(delta, method)
@@ -147,7 +153,7 @@ def prepare_adapter(
         if others is not None:
             check_records("held_out", network, given, others)
         schedule = Schedule(
-            sampling_rate=size / count,
+            sampling_rate=share,
             steps=integer("steps", steps, minimum=1),
             dims=tuple(layer.width for layer in layers),
             rank_one=sees_vectors(network, layers, given, rows),
@@ -167,26 +173,27 @@ def prepare_adapter(
             network, layers, rows, given, settings,
             make_optimizer(optimizer, layers, moved, momentum), StepRandomness(seed),
         )  # fmt: skip
-        check_alone(run.gradients, count)
+        check_alone(run, count)
     except BaseException:
         network.train(was_training)
         raise
     finally:
         # put on again by draw
         attached.off()
-    guarantees = certified(chosen, schedule, noise, failure)
+    guarantees = certified(chosen, schedule, noise, failure, public)
     identity = run_identity(network, layers, rows, settings, optimizer, moved, momentum, seed)
 
     def released(adapter: str, before: Quality | None) -> AdapterRelease:
         after = None if others is None else quality(network, given, others)
         return AdapterRelease(
-            title=f"a {type(network).__name__} fine-tuned on {count:,} records",
+            title=f"a {type(network).__name__} fine-tuned on {records_words(public)}",
             method=chosen.name,
             settings=settings_of(chosen),
             schedule=schedule,
             noise_multiplier=noise,
             delta=failure,
             layers=tuple(layer.name for layer in layers),
+            records=public,
             guarantees=guarantees,
             adapter=adapter,
             model=identity["model"],

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tacit.documents import dumps
+from tacit.documents import dumps, loads
 from tacit.ledger.chain import append, check_row, lock_page, now
 from tacit.ledger.records import CANCELLED, COMMITTED, DRAWN, RESERVED
 from tacit.ledger.rows import row_charges
@@ -32,6 +32,13 @@ class Reservation:
         """Return "reserved", "drawn", "committed" or "cancelled", as the ledger has it."""
         with self._store.transaction(write=False) as connection:
             return str(self._read(connection)["status"])
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """Return what was committed beside the cost; None before."""
+        with self._store.transaction(write=False) as connection:
+            text = self._read(connection)["record"]
+        return None if text is None else dict(loads(text, name="record"))
 
     @property
     def seal(self) -> str | None:

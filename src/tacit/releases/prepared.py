@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
@@ -33,6 +33,11 @@ class Reserved(Protocol):
         """Return "reserved", "drawn", "committed" or "cancelled"."""
         ...
 
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """Return what was committed beside the cost; None before."""
+        ...
+
     def mark_drawn(self) -> None:
         """Say that the noise is drawn from here on."""
         ...
@@ -44,6 +49,28 @@ class Reserved(Protocol):
     def cancel(self) -> None:
         """Give the cost back: nothing was drawn."""
         ...
+
+
+def check_same_release(
+    reserved: Reserved, published: Mapping[str, Any], names: Sequence[str]
+) -> None:
+    """Refuse a second release on one reservation; the same one may be told again.
+
+    Args:
+        reserved: a reservation that was committed.
+        published: what would be released on it.
+        names: fields that name the release by a digest.
+
+    Raises:
+        ValueError: the reservation was committed for another.
+    """
+    record = reserved.record or {}
+    if any(record.get(name) != published.get(name) for name in names):
+        raise ValueError(
+            f"checkpoint: expected a run that was not released yet, got one whose reservation "
+            f"{reserved.number} the ledger has closed with another release; a reservation is worth "
+            "one release"
+        )
 
 
 class Book(Protocol):

@@ -84,6 +84,7 @@ class Charges:
 
     def charge(self, indices: npt.NDArray[np.intp]) -> None:
         """Count the round everywhere, on the disk too, before anything of it is applied."""
+        self.purse.check_open()
         if self._journal is not None:
             self._journal.check_alone()
         self.purse.reserve()

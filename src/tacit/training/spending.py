@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit._ground.reprs import shown
 from tacit.guarantees import GaussianDP
-from tacit.releases.prepared import Book, Reserved
+from tacit.releases.prepared import Book, Reserved, check_same_release
 from tacit.training.account import Budgets
 from tacit.training.folder import RunFolder
 
@@ -32,6 +32,8 @@ def counted(mu: float) -> GaussianDP:
 
 # What a release is called in the ledger when its record is there.
 COMMITTED = "committed"
+# Of what is published, which names the model.
+DIGESTS = ("digest",)
 
 
 class Purse:
@@ -66,7 +68,7 @@ class Purse:
         self._ledger, self._reproducible, self._no_budget = ledger, reproducible, no_budget
         self._wanted = [] if secret is None else _wanted(secret, names, budgets)
         self._reservations: list[Reserved] = []
-        self._done = ledger is None
+        self._done, self._closed = ledger is None, False
 
     def declared(self) -> Any:
         """Return where is spent from and under which names, for a run that is taken up again."""
@@ -77,8 +79,20 @@ class Purse:
 
     @property
     def entries(self) -> list[Reserved]:
-        """What is reserved and not yet committed."""
+        """What is reserved."""
         return list(self._reservations)
+
+    def check_open(self) -> None:
+        """Refuse another round of a run that was released.
+
+        Raises:
+            ValueError: the ledger has closed a reservation of the run.
+        """
+        if self._closed:
+            raise ValueError(
+                "checkpoint: expected a run that was not released yet, got one whose reservation "
+                "the ledger has closed; a reservation is worth one release"
+            )
 
     def taken_up(self, folder: RunFolder) -> None:
         """Go on with what an earlier process of the same run reserved.
@@ -91,8 +105,10 @@ class Purse:
         """
         self._done = True
         if self._ledger is not None:
-            held = folder.reserved(self._ledger, [secret for secret, _, _ in self._wanted])
-            self._reservations = [one for one in held if one.status != COMMITTED]
+            self._reservations = folder.reserved(
+                self._ledger, [secret for secret, _, _ in self._wanted]
+            )
+            self._closed = any(held.status == COMMITTED for held in self._reservations)
 
     def reserve(self) -> None:
         """Reserve everything, the first time; all secrets or an error that names the first."""
@@ -118,9 +134,18 @@ class Purse:
         self._done = True
 
     def commit(self, record: dict[str, Any]) -> None:
-        """Store what was released beside the cost."""
+        """Store what was released beside the cost; what is stored already is the same release.
+
+        Raises:
+            ValueError: the ledger has closed a reservation with another release.
+        """
+        closed = [held for held in self._reservations if held.status == COMMITTED]
+        for held in closed:
+            check_same_release(held, record, DIGESTS)
         for held in self._reservations:
-            held.commit(record)
+            if held not in closed:
+                held.commit(record)
+        # a run that goes on within its budget publishes every round of one trajectory
         self._reservations = []
 
 

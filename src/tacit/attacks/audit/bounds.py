@@ -83,6 +83,32 @@ def _approximate(epsilon: float, delta: float) -> Callable[[float], float]:
     return lambda reach: max(0.0, fall * (reach - delta), 1.0 - delta - rise * (1.0 - reach))
 
 
+def refutes_profile(
+    canaries: int, guesses: int, right: int, failure: float, epsilons: Array, deltas: Array
+) -> bool:
+    """Whether so many right guesses have a chance below ``failure`` under a whole privacy profile.
+
+    f̄⁻¹ is the largest of those of its points (ε, δ(ε)): with fewer points it is smaller, and
+    refutes less.
+
+    Args:
+        canaries: m.
+        guesses: r <= m.
+        right: v <= r.
+        failure: α.
+        epsilons: (k,) of the points.
+        deltas: (k,) δ there, rounded up.
+    """
+    rise = np.exp(np.minimum(epsilons, LARGEST_EXPONENT))
+    fall = np.exp(-epsilons)
+
+    def inverse(reach: float) -> float:
+        ahead = float(np.max(fall * (reach - deltas)))
+        return max(0.0, ahead, float(np.max(1.0 - deltas - rise * (1.0 - reach))))
+
+    return is_impossible(canaries, guesses, right, failure, inverse)
+
+
 @cache
 def lower_mu(canaries: int, guesses: int, right: int, failure: float) -> float:
     """Return a μ at which so many right guesses have a chance below ``failure``; 0 for none."""

@@ -15,7 +15,13 @@ from scipy import special
 from tacit._ground.checks import RandomSource, generator, in_interval, integer, vector
 from tacit._ground.random import fair_choices
 from tacit._ground.reprs import shown
-from tacit.attacks.audit.bounds import ROUNDING, gaussian_epsilon, lower_epsilon, lower_mu
+from tacit.attacks.audit.bounds import (
+    ROUNDING,
+    gaussian_epsilon,
+    lower_epsilon,
+    lower_mu,
+    refutes_profile,
+)
 from tacit.attacks.membership.roc import truth_values
 from tacit.documents import MALFORMED, encoded
 from tacit.guarantees import ApproximateDP, GaussianDP, Guarantee, RenyiDP
@@ -128,6 +134,39 @@ class OneRunAudit:
         chance = in_interval("delta", delta, 0.0, 1.0)
         return max(
             lower_epsilon(self.canaries, choice.guesses, choice.right, chance, failure)
+            for choice in self.choices
+        )
+
+    def refutes(self, epsilons: ArrayLike, deltas: ArrayLike) -> bool:
+        """Whether the run does not keep a privacy profile, at ``confidence``.
+
+        It is tested as a whole, which refutes more than any one of its points does.
+
+        Args:
+            epsilons: (k,) points ε >= 0 of the profile.
+            deltas: (k,) δ(ε) there, rounded up.
+
+        Raises:
+            ValueError: arrays of other shapes, or a δ outside [0, 1].
+
+        Source: Mahloujifar, Melis and Chaudhuri (2024), Theorem 9 and Algorithm 3.
+        """
+        points = vector("epsilons", epsilons)
+        chances = vector("deltas", deltas, size=points.size)
+        if (points < 0.0).any() or (chances < 0.0).any() or (chances > 1.0).any():
+            raise ValueError("deltas: expected ε >= 0 and δ in [0, 1], got others")
+        failure = (1.0 - self.confidence) / len(self.choices)
+        return any(
+            refutes_profile(self.canaries, choice.guesses, choice.right, failure, points, chances)
+            for choice in self.choices
+        )
+
+    @property
+    def most_epsilon(self) -> float:
+        """The ε that so many guesses would prove if all were right: more cannot be told."""
+        failure = (1.0 - self.confidence) / len(self.choices)
+        return max(
+            lower_epsilon(self.canaries, choice.guesses, choice.guesses, self.delta, failure)
             for choice in self.choices
         )
 

@@ -79,13 +79,17 @@ class AdapterFlags(Telling):
     held_out: Annotated[
         str | None,
         typer.Option(
-            help="File like DATA to measure on, best one that is public; a tenth of DATA's records "
-            "is kept apart when left out, each picked by itself. At most 500 are measured."
+            metavar="FILE|N",
+            help="File like DATA to measure on, best one that is public, or how many records at "
+            "the end of DATA nothing is learned from; nothing is measured when left out.",
         ),
     ] = None
-    most: Annotated[
-        int | None,
-        typer.Option("--records", help="Learn from about so many records, each picked by itself."),
+    sampling_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability of each record in a step, declared beside --batch without looking at "
+            "the records; --batch over their number when left out, which is then public."
+        ),
     ] = None
     micro_batch: Annotated[int, typer.Option(help="Records in one forward pass.")] = 32
     precision: Annotated[str, typer.Option(help="float32, or bfloat16 for the passes.")] = "float32"
@@ -131,7 +135,8 @@ class AdapterFlags(Telling):
             "epsilon": (EPSILON if self.epsilon is None else self.epsilon) if private else math.inf,
             "delta": self.delta,
             "steps": self.steps,
-            "batch": min(max(1, count // 8), LARGEST_BATCH) if self.batch is None else self.batch,
+            "batch": self._batch(count),
+            "sampling_rate": self.sampling_rate,
             "rate": self.rate,
             "targets": self.target if self.target == "all" else self.target.split(","),
             "micro_batch": self.micro_batch,
@@ -140,25 +145,28 @@ class AdapterFlags(Telling):
             "progress": True,
         }
 
-    def read(self, model: Pretrained, data: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _batch(self, count: int) -> int:
+        if self.batch is not None:
+            return self.batch
+        if self.sampling_rate is not None:
+            raise ValueError("--batch: expected the records expected in a step, got none")
+        return min(max(1, count // 8), LARGEST_BATCH)
+
+    def read(self, model: Pretrained, data: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the records to learn from and those to measure on."""
-        from tacit._ground.checks import integer
-        from tacit.adapters import kept_apart, read_records
+        from tacit.adapters import read_records
 
         taken = getattr(model.network.config, "max_position_embeddings", LENGTH)
         length = min(LENGTH, taken) if self.length is None else self.length
         asked: dict[str, Any] = {"length": length, "text": self.text, "label": self.label}
         rows, classes = read_records(model, data, **asked)
-        if self.held_out is not None:
-            apart, _ = read_records(model, self.held_out, **asked, classes=classes or None)
+        if self.held_out is None:
+            return rows, None
+        if self.held_out.isdecimal():
+            rows, apart = last_apart(rows, int(self.held_out))
         else:
-            rows, apart = kept_apart(rows)
-        apart = {name: value[:MEASURED] for name, value in apart.items()}
-        if self.most is not None:
-            # by a share, for a record that displaces another changes two
-            share = integer("--records", self.most, minimum=1) / len(rows["input_ids"])
-            rows = rows if share >= 1.0 else kept_apart(rows, share, order=1)[1]
-        return rows, apart
+            apart, _ = read_records(model, self.held_out, **asked, classes=classes or None)
+        return rows, {name: value[:MEASURED] for name, value in apart.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +177,19 @@ class FitFlags(AdapterFlags, Drawing):
         Drawing.__post_init__(self)
         if self.ledger is not None and self.secret is None:
             raise ValueError("--secret: expected the name that --ledger counts under, got none")
+
+
+def last_apart(
+    rows: dict[str, torch.Tensor], count: int
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return all records but the last ones, and those: one more or less moves one to learn from."""
+    total = len(rows["input_ids"])
+    if not 1 <= count < total:
+        raise ValueError(f"--held-out: expected 1 to {total - 1} of {total} records, got {count}")
+    return (
+        {name: value[:-count] for name, value in rows.items()},
+        {name: value[-count:] for name, value in rows.items()},
+    )
 
 
 def digest_of(rows: dict[str, torch.Tensor]) -> str:
