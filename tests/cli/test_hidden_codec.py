@@ -99,9 +99,10 @@ def test_prompts_are_encoded_by_the_model_that_the_codebook_names(
     assert content["guarantees"][0]["nats"] == pytest.approx(2 * np.log(loaded.size))
     codes = np.load(out)[:, 0]
     lines = (folder / "prompts.txt").read_text().splitlines()[:60]
-    assert len(codes) == 60
-    for code, text in zip(codes.tolist(), lines, strict=True):
-        tokens = torch.tensor([[2, *model.encode(text)]])
+    # a code for every line: the last one is empty, and has the token that texts start with
+    assert len(codes) == 61
+    for code, text in zip(codes.tolist(), [*lines, ""], strict=True):
+        tokens = torch.tensor([[2, *(model.encode(text) if text else [])]])
         (states, logits), *_ = model.passes(tokens, [1])
         assert loaded.assign(states[1], behaviours=logits)[0] == code
     said = (tmp_path / "codes.npy.json").read_text()
@@ -117,7 +118,8 @@ def test_texts_are_encoded_by_the_encoder_that_the_codebook_names(
     done = tacit("hidden", "encode", "--prompts", folder / "prompts.txt", "--codebook", book,
                  "--out", out)  # fmt: skip
     assert done.code == 0, done.err
-    lines = (folder / "prompts.txt").read_text().splitlines()[:60]
+    lines = (folder / "prompts.txt").read_text().splitlines()
+    assert lines[-1] == ""
     alone = [loaded.assign(encoder.encode([text]))[0] for text in lines]
     assert np.load(out)[:, 0].tolist() == alone
     for file in (out, out.with_name("codes.npy.json")):
@@ -182,13 +184,16 @@ def test_prompts_of_a_folder_and_of_a_column_have_the_codes_of_the_lines(
                      folder / "behaviour.safetensors", "--out", out, "--force")  # fmt: skip
         assert done.code == 0, done.err
         found.append(np.load(out).tolist())
-    assert found[0] == found[1] == found[2]
+    assert found[0][:60] == found[1] == found[2]
     asked = ("--prompts", folder / "prompts.txt", "--codebook", folder / "behaviour.safetensors")
     done = tacit("hidden", "encode", *asked, "--longest", "4", "--out", out, "--force")
     assert done.code == 0, done.err
-    kept = [code for code, text in zip(found[0], lines, strict=True) if len(text.split()) < 4]
-    assert np.load(out).tolist() == kept
-    assert "are left out" in done.err
+    cut = np.load(out).tolist()
+    assert len(cut) == len(found[0])
+    for code, text, kept in zip(found[0], lines, cut, strict=False):
+        assert code == kept or len(text.split()) >= 4
+    assert "are cut there" in " ".join(done.err.split())
+    assert "1 of 61 lines hold no text" in " ".join(done.err.split())
 
 
 def test_a_dry_run_writes_nothing_and_a_ledger_is_spent_from(

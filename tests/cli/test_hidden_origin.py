@@ -205,13 +205,13 @@ def test_clean_states_a_codebook_and_an_audit_name_what_they_are_of(
     assert done.code == 0, done.err
     loaded = Codebook.load(book)
     assert loaded.origin is not None
-    assert loaded.origin.flags == {"dtype": "float32", "chat_template": False}
+    assert loaded.origin.flags == {"dtype": "float32", "chat_template": False, "longest": None}
     # other sizes draw other windows
     drawn = {"calibration_digest": origin.calibration_digest}
     assert replace(loaded.origin, **drawn) == origin.public
     assert loaded.digest == json.loads(done.out)["digest"]
     assert (origin.bank_digest or "").encode() not in book.read_bytes()
-    low, high = json.loads(done.out)["calibration_membership"]["interval"]
+    low, high = json.loads(done.out)["counted"]["calibration_membership"]["interval"]
     assert 0 <= low < high <= 1
     audited = tacit(
         "audit", "model", "--layer", "1", *given, "--codewords", "8", "--measured", "50",
@@ -220,7 +220,8 @@ def test_clean_states_a_codebook_and_an_audit_name_what_they_are_of(
     assert audited.code == 0, audited.err
     content = json.loads(audited.out)
     made = content["origin"]
-    assert made["flags"]["held_out"] == 50
     assert made["model_digest"] == origin.model_digest
-    assert made["texts"] == dict(origin.texts)
-    assert ["bank", made["bank_digest"]] in content["form"]["digests"]
+    # what is written about prompts names none of them, not even by a digest
+    assert made["texts"] == {}
+    assert not {"bank_digest", "length"} & set(made)
+    assert "bank" not in dict(content["form"]["digests"])

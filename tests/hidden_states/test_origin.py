@@ -1,6 +1,7 @@
 """Where states come from: digests of what was used, and nothing of secrets in what is published."""
 
 import hashlib
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.hidden_states import Origin  # noqa: E402
-from tacit.hidden_states.origin import digest_of, tokens_digest  # noqa: E402
-from tacit.models import Prefixes  # noqa: E402
+from tacit.hidden_states.origin import digest_of, served_digest, tokens_digest  # noqa: E402
+from tacit.models import Prefixes, load  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
 SECRETS = {"texts": "a" * 64, "prompts": "b" * 64}
@@ -34,7 +35,7 @@ def test_what_is_published_has_no_digest_of_a_secret(origin):
     assert public.texts == PUBLIC
     assert (public.model_digest, public.layer) == (origin.model_digest, 1)
     assert dict(public.digests).keys() == {
-        "model", "layer", "length", "public texts", "calibration",
+        "model", "served", "layer", "public texts", "calibration",
     }  # fmt: skip
     assert "bank" in dict(origin.digests)
 
@@ -43,6 +44,7 @@ def test_what_is_published_has_no_digest_of_a_secret(origin):
     ("changed", "flag"),
     [
         ({"model_digest": "0" * 64}, "--model"),
+        ({"served_digest": "0" * 64}, "--model"),
         ({"layer": 2}, "--layer"),
         ({"length": 8}, "--length"),
         ({"texts": {"prompts": "0" * 64}}, "--prompts"),
@@ -84,3 +86,26 @@ def test_digests_are_of_names_shapes_and_numbers():
     }
     assert len(seen) == 6
     assert digest_of(dict(reversed(one.items()))) == digest_of(one)
+
+
+def test_another_tokenizer_or_configuration_is_another_model(tmp_path):
+    from tests.cli.small_model import WORDS, write_model
+
+    write_model(tmp_path / "model", seed=0)
+    made = load(tmp_path / "model")
+    told = served_digest(made.network, made.tokenizer)
+    made.tokenizer(["w1 w2", "w3"], truncation=True, max_length=1, padding=False)
+    assert served_digest(made.network, made.tokenizer) == told
+    assert served_digest(load(tmp_path / "model").network, made.tokenizer) == told
+    tokens = tmp_path / "model" / "tokenizer.json"
+    content = tokens.read_text()
+    tokens.write_text(content.replace('"w3"', '"x"').replace('"w4"', '"w3"').replace('"x"', '"w4"'))
+    other = load(tmp_path / "model")
+    assert set(other.tokenizer.get_vocab()) == set(WORDS)
+    assert served_digest(other.network, other.tokenizer) != told
+    tokens.write_text(content)
+    config = tmp_path / "model" / "config.json"
+    scaled = {**json.loads(config.read_text()), "scale_attn_by_inverse_layer_idx": True}
+    config.write_text(json.dumps(scaled))
+    other = load(tmp_path / "model")
+    assert served_digest(other.network, other.tokenizer) != told

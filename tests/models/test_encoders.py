@@ -1,11 +1,13 @@
 """Embeddings of texts are the pooled states of each text alone, whatever stands beside it."""
 
 import json
+import shutil
 import socket
 
 import numpy as np
 import pytest
 
+tokenizers = pytest.importorskip("tokenizers")
 torch = pytest.importorskip("torch")
 hub = pytest.importorskip("transformers")
 
@@ -81,6 +83,40 @@ def test_what_a_folder_says_of_pooling_is_taken_over(folder, tmp_path):
         (folder / "modules.json").unlink()
         (folder / "1_Pooling" / "config.json").unlink()
         (folder / "1_Pooling").rmdir()
+
+
+def test_what_a_folder_says_of_serving_is_taken_over(folder, tmp_path):
+    served = tmp_path / "served"
+    shutil.copytree(folder, served)
+    (served / "1_Pooling").mkdir()
+    pooled = served / "1_Pooling" / "config.json"
+    pooled.write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (served / "modules.json").write_text(json.dumps([{"type": "models.Transformer"}]))
+    (served / "sentence_bert_config.json").write_text(
+        json.dumps({"max_seq_length": 5, "do_lower_case": True})
+    )
+    prompts = {"prompts": {"query": "W7 w8 "}, "default_prompt_name": "query"}
+    (served / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    encoder, plain = load_encoder(served), load_encoder(folder)
+    assert encoder.context == 5
+    first = plain.encode(["w7 w8 w9 w10"])
+    torch.testing.assert_close(encoder.encode(["  W9 w10 w11 w12 "]), first)
+    assert encoder.lengths(["w9 w10 w11"]) == [6]
+    pooled.write_text(json.dumps({"pooling_mode_mean_tokens": True, "include_prompt": False}))
+    with pytest.raises(ValueError, match="includes the prompt"):
+        load_encoder(served)
+    (served / "sentence_bert_config.json").write_text("[")
+    with pytest.raises(ValueError, match="cannot read"):
+        load_encoder(served)
+
+
+def test_a_text_without_a_token_is_the_zero_vector(folder):
+    encoder = load_encoder(folder)
+    encoder.tokenizer.backend_tokenizer.post_processor = tokenizers.processors.Sequence([])
+    found = encoder.encode(["", "w3 w4", ""])
+    assert not found[[0, 2]].any()
+    torch.testing.assert_close(found[1:2], encoder.encode(["w3 w4"]))
+    assert not encoder.encode([""]).any()
 
 
 def test_long_texts_are_cut_where_the_encoder_ends(folder):

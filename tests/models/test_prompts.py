@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.models import Prefixes, pad, read_prompts, shared_sequences
+from tacit.models import Prefixes, load, pad, read_prompts, shared_sequences
 from tacit.models.padding import PADDING
 
 TEXTS = ["what is it?", 'say "no", then\tgo', "a line\u2028of its own", "what is it?"]
@@ -121,18 +121,74 @@ def test_whole_prompts_are_divided_once_each():
         [tuple(t for t in row if t != PADDING) for row in part.tolist()]
         for part in (sets.bank, sets.calibration, sets.held_out)
     ]
-    assert [len(part) for part in parts] == [40, 30, 10]
+    assert [len(part) for part in parts] == [39, 32, 9]
     assert len(set().union(*parts)) == 80
-    assert {*parts[0], *parts[2]} == {tuple(range(i, i + 1 + i % 2)) for i in range(50)}
+    # what is public is drawn as it was given, and not attacked
+    assert {*parts[1]} == {*((i, i, i) for i in range(30)), (7, 8), (4,)}
+    assert {*parts[0], *parts[2]} == {
+        tuple(range(i, i + 1 + i % 2)) for i in range(50) if i not in (4, 7)
+    }
     kept = Prefixes.of_prompts(own, public, bank=4, calibration=3, held_out=0, rng=0)
     assert kept.bank[:, -1].tolist() == [0, 2, 2, 4]
+    assert kept.bank.shape[1] == 2
     assert (len(kept.calibration), len(kept.held_out)) == (3, 0)
     again = Prefixes.of_prompts(own, public, bank=100, calibration=100, held_out=100, rng=0)
     assert (again.bank == sets.bank).all()
     with pytest.raises(ValueError, match="at least 5 different ones"):
         Prefixes.of_prompts(own[:4], public, bank=1, calibration=1, held_out=1)
-    with pytest.raises(ValueError, match="public: expected prompts that are not among"):
-        Prefixes.of_prompts(own, own[:9], bank=1, calibration=1, held_out=1)
+    with pytest.raises(ValueError, match="prompts: expected some that are not among the public"):
+        Prefixes.of_prompts(own[:9], own, bank=1, calibration=1, held_out=1)
+
+
+@pytest.mark.parametrize("divide", ["of_prompts", "released"])
+def test_what_is_fitted_on_is_the_same_whatever_the_secret_prompts_are(divide):
+    public = pad([[i, i, i] for i in range(30)] + [[7, 8], [4]])
+    more = {"held_out": 3} if divide == "of_prompts" else {}
+    draws = []
+    for own in (
+        [[i, 40] for i in range(20)],
+        [[7, 8], *([i, 40] for i in range(19))],
+        [[*range(40)], [2, 2, 2], *([i, 40] for i in range(9))],
+        [[1, 40]] * 9 + [[i, 41] for i in range(9)],
+    ):
+        sets = getattr(Prefixes, divide)(pad(own), public, bank=99, calibration=9, rng=5, **more)
+        draws.append(sets.calibration.tolist())
+    assert all(draw == draws[0] for draw in draws)
+
+
+def test_every_prompt_is_released_in_its_place():
+    own = pad([[3, 4], [1], [3, 4], [5, 6, 7]])
+    sets = Prefixes.released(own, own[:2], bank=9, calibration=9, rng=0)
+    assert sets.bank.tolist() == own.tolist()
+    assert len(Prefixes.released(own, own, bank=2, calibration=9).bank) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("p.txt", "a\n\n  \na\n", ["a", "", "  ", "a"]),
+        ("p.txt", b"a\n\xff\xfe\nb", ["a", "\ufffd\ufffd", "b"]),
+        ("p.txt", "\n", [""]),
+        ("p.jsonl", '"a"\n\nnull\n{"prompt": 3}\n{"other": "x"}\n{oops\n"\\ud800"\n',
+         ["a", "", "", "", "", "", "\ufffd"]),
+        ("p.csv", "id,prompt\n1,a\n\n2\n3,\n4,b,c\n5,\"d\n", ["a", "", "", "", "b", "d\n"]),
+    ],
+)  # fmt: skip
+def test_every_line_is_a_prompt_whatever_it_holds(tmp_path, name, content, texts):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert list(read_prompts(path, every=True).texts) == texts
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.txt").write_text("a\n\nb\n")
+    assert read_prompts(tmp_path / "folder", every=True).texts == ("a", "", "b")
+
+
+def test_a_prompt_without_a_token_is_the_one_that_texts_start_with():
+    model = load("tacit/small")
+    found = model.prompts(["", "a"], every=True)
+    assert (found[0] != PADDING).sum() == 1
+    with pytest.raises(ValueError, match="texts that are not empty"):
+        model.prompts(["", "a"])
 
 
 def test_shared_sequences_are_counted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tacit.hidden_states.defences.release import StoredRelease
 from tacit.hidden_states.defences.values import DEFENCES, Defence, Rotation, read_defence
 from tacit.hidden_states.geometry.estimation import measure_geometry
 from tacit.hidden_states.noise.designs import designs_at_budget
-from tacit.hidden_states.origin import digest_of
+from tacit.hidden_states.origin import digest_of, served_digest
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
 
@@ -113,8 +114,13 @@ def _by_codebook(model: LanguageModel, layer: int, book: Codec) -> StateRelease:
         raise ValueError(f"codebook: expected states of {model.width} numbers, got {book.width}")
     made = book.origin
     if made is not None:
-        here = (digest_of(model.network.state_dict()), layer)
-        if here != (made.model_digest, made.layer):
+        here = replace(
+            made,
+            model_digest=digest_of(model.network.state_dict()),
+            served_digest=served_digest(model.network, model.tokenizer),
+            layer=layer,
+        )
+        if not made.is_served_as(here):
             raise ValueError(
                 f"codebook: it is of layer {made.layer} of {made.model}, and what is attacked is "
                 f"layer {layer} of {model.name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -16,12 +17,19 @@ if TYPE_CHECKING:
     from tacit.models.texts.prefixes import Prefixes
 
 # what is compared by itself, in the order in which it explains what follows
-COMPARED = {"model_digest": "model", "layer": "layer", "length": "length"}
+COMPARED = {
+    "model_digest": "model",
+    "served_digest": "model",
+    "layer": "layer",
+    "length": "length",
+}
+# of a configuration, what says where it was loaded from and how its numbers are held
+UNREAD = ("transformers_version", "architectures", "dtype", "torch_dtype")
 PROMPTS = {"calibration_digest": "calibration", "bank_digest": "bank"}
 # texts that are nobody's secret, and so may be named in what is published
 PUBLIC_TEXTS = ("docstrings", "public_texts")
 # how a model is served, which draws nothing
-PUBLIC_FLAGS = ("dtype", "chat_template", "pooling", "normalise")
+PUBLIC_FLAGS = ("dtype", "chat_template", "longest", "pooling", "normalise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +40,10 @@ class Origin:
         model: what the model was loaded from.
         model_digest: SHA-256 of its parameters.
         layer: 1 … L.
-        length: tokens of each prompt, the longest one's where they differ.
+        length: tokens of each prompt of the bank, the longest one's where they differ; None in what
+            is published.
+        served_digest: SHA-256 of what else makes states of a text: the model's configuration and
+            its tokenizer; None in files that do not say.
         calibration_size: calibration prompts.
         calibration_digest: SHA-256 of their tokens.
         bank_size: prompts of the bank; None in what is published.
@@ -45,9 +56,10 @@ class Origin:
     model: str
     model_digest: str
     layer: int
-    length: int
+    length: int | None = None
     calibration_size: int
     calibration_digest: str
+    served_digest: str | None = None
     bank_size: int | None = None
     bank_digest: str | None = None
     flags: Mapping[str, Any] | None = None
@@ -71,6 +83,7 @@ class Origin:
             length=int(prefixes.bank.shape[1]),
             calibration_size=len(prefixes.calibration),
             calibration_digest=tokens_digest(prefixes.calibration),
+            served_digest=served_digest(model.network, model.tokenizer),
             bank_size=len(prefixes.bank),
             bank_digest=tokens_digest(prefixes.bank),
             flags=None if flags is None else dict(flags),
@@ -83,20 +96,29 @@ class Origin:
         kept = {name: digest for name, digest in self.texts.items() if name in PUBLIC_TEXTS}
         known = self.flags or {}
         flags = {name: known[name] for name in PUBLIC_FLAGS if name in known}
-        return replace(self, bank_size=None, bank_digest=None, flags=flags or None, texts=kept)
+        return replace(
+            self, length=None, bank_size=None, bank_digest=None, flags=flags or None, texts=kept
+        )
 
     @property
     def digests(self) -> tuple[tuple[str, str], ...]:
         """(what, name or SHA-256) of everything that is known."""
         known = {
             "model": self.model_digest,
+            "served": self.served_digest,
             "layer": str(self.layer),
-            "length": str(self.length),
+            "length": None if self.length is None else str(self.length),
             **{name.replace("_", " "): digest for name, digest in self.texts.items()},
             "calibration": self.calibration_digest,
             "bank": self.bank_digest,
         }
         return tuple((what, digest) for what, digest in known.items() if digest is not None)
+
+    def is_served_as(self, other: Origin) -> bool:
+        """Whether both are of one layer of one model and tokenizer, as far as both say."""
+        told = (self.served_digest, other.served_digest)
+        same = (self.model_digest, self.layer) == (other.model_digest, other.layer)
+        return same and (None in told or told[0] == told[1])
 
     def check(self, other: Origin, what: str) -> None:
         """Raise where the other was made of something else, as far as both say of what.
@@ -157,6 +179,49 @@ def _same(flag: str, what: str, recorded: Any, given: Any) -> None:
 def origin_from(content: Any) -> Origin | None:
     """Return an origin as it stands in a file, None where there is none."""
     return None if content is None else Origin.from_dict(content)
+
+
+def served_digest(network: Any, tokenizer: Any, *more: Any) -> str:
+    """Return the SHA-256 of what makes states of a text beside the parameters.
+
+    That is the configuration (of rotary frequencies, scales, windows) and the tokenizer: its
+    vocabulary and merges, what it does to a text, its special tokens and its template.
+
+    Args:
+        network: a ``transformers`` model.
+        tokenizer: its tokenizer, or None.
+        more: whatever else the reader does to a text, as plain values.
+    """
+    settings = network.config.to_dict()
+    kept = {name: value for name, value in settings.items() if name not in UNREAD}
+    told = [_public_entries(kept), None if tokenizer is None else _tokenizer(tokenizer), *more]
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _public_entries(value: Any) -> Any:
+    """Return nested settings without private ones, which name paths and kernels."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        str(name): _public_entries(held)
+        for name, held in value.items()
+        if not str(name).startswith("_") and name not in UNREAD
+    }
+
+
+def _tokenizer(tokenizer: Any) -> list[Any]:
+    """Return all that a tokenizer makes tokens by; not how it was last asked to pad and to cut."""
+    names = ("chat_template", "model_max_length", "special_tokens_map")
+    about = [getattr(tokenizer, name, None) for name in names]
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        content = json.loads(backend.to_str())
+        return [*about, {k: v for k, v in content.items() if k not in ("padding", "truncation")}]
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    pieces = getattr(getattr(tokenizer, "sp_model", None), "serialized_model_proto", bytes)()
+    merges = str(getattr(tokenizer, "bpe_ranks", ""))
+    read = hashlib.sha256(pieces + merges.encode()).hexdigest()
+    return [*about, type(tokenizer).__name__, vocabulary, read]
 
 
 def tokens_digest(tokens: Any) -> str:

@@ -6,13 +6,14 @@ import inspect
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import boolean, choice
+from tacit._ground.checks import boolean, choice, integer
 from tacit.models.anatomy import FAILURES
 from tacit.models.continuation import batch_rows
 from tacit.models.loading import check_device, is_here, loading
@@ -20,12 +21,42 @@ from tacit.models.texts.prompts import refuse_halves
 
 POOLINGS = ("mean", "cls", "last")
 POOLING_FILE = Path("1_Pooling") / "config.json"
+SENTENCES_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 STORED_POOLINGS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_lasttoken": "last",
 }
 TEXTS_PER_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What a folder of sentence-transformers does to a text before and after the network.
+
+    Attributes:
+        pooling: as for ``Encoder``; None where nothing is said.
+        normalise: as for ``Encoder``.
+        longest: tokens after which a text is cut; None for the network's own.
+        prompt: what stands before every text.
+        lower: whether texts are put into lower case.
+        strip: whether white space around a text goes.
+    """
+
+    pooling: str | None = None
+    normalise: bool = False
+    longest: int | None = None
+    prompt: str = ""
+    lower: bool = False
+    strip: bool = False
+
+    def text(self, given: str) -> str:
+        """Return what the tokenizer is given of a text."""
+        held = self.prompt + given
+        held = held.strip() if self.strip else held
+        return held.lower() if self.lower else held
+
+
 # By how much of the largest entry an embedding may change when its text is padded.
 TOLERANCE = 1e-4
 
@@ -41,6 +72,7 @@ class Encoder:
         normalise: whether embeddings have length 1.
         width: d, numbers in an embedding.
         context: the most tokens it reads; what is beyond is cut, as where it is served.
+        serving: what is done to a text where it is served.
     """
 
     def __init__(
@@ -51,7 +83,9 @@ class Encoder:
         name: str | None = None,
         pooling: str = "mean",
         normalise: bool = False,
+        serving: Serving | None = None,
     ) -> None:
+        self.serving = Serving() if serving is None else serving
         self.name = type(network).__name__ if name is None else name
         if not isinstance(network, nn.Module) or tokenizer is None:
             raise ValueError(
@@ -64,7 +98,8 @@ class Encoder:
             boolean("normalise", normalise),
         )
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
-        self.context = min(int(tokenizer.model_max_length), _positions(self.network))
+        longest = self.serving.longest or int(tokenizer.model_max_length)
+        self.context = min(longest, _positions(self.network))
         self.width = self._verified_width()
 
     def __repr__(self) -> str:
@@ -73,6 +108,8 @@ class Encoder:
     @torch.no_grad()
     def encode(self, texts: Sequence[str], *, batch_size: int | None = None) -> Tensor:
         """Return the embedding of every text, (n, d) of float32.
+
+        A text without a token has the embedding 0.
 
         Args:
             texts: n of them.
@@ -88,18 +125,26 @@ class Encoder:
         size = batch_rows(batch_size, TEXTS_PER_BATCH)
         # texts of like length together, so that little is padding
         order = sorted(range(len(given)), key=lambda place: len(given[place]))
-        found = torch.empty(len(given), self.width)
+        found = torch.zeros(len(given), self.width)
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             held = self.tokenizer(
-                [given[place] for place in rows],
+                [self.serving.text(given[place]) for place in rows],
                 padding=True,
                 truncation=True,
                 max_length=self.context,
                 return_tensors="pt",
             )
-            found[rows] = self._embedded(held).cpu()
+            told = held["attention_mask"].sum(dim=1) > 0
+            if told.any():
+                kept = {name: value[told] for name, value in held.items()}
+                found[torch.tensor(rows)[told]] = self._embedded(kept).cpu()
         return found
+
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of every text, those that are cut included."""
+        given = [self.serving.text(text) for text in texts]
+        return [len(ids) for ids in self.tokenizer(given, verbose=False)["input_ids"]]
 
     def _embedded(self, inputs: Mapping[str, Tensor]) -> Tensor:
         device = next(self.network.parameters()).device
@@ -175,7 +220,8 @@ def load_encoder(
 
     Args:
         name_or_path: a checkpoint of BERT, DistilBERT, RoBERTa or the like, or of
-            sentence-transformers, whose pooling is taken over.
+            sentence-transformers, which is read as it is served: its pooling, the tokens after
+            which it cuts, its default prompt, and what it does to letters and white space.
         pooling: ``"mean"``, ``"cls"`` or ``"last"``; what is stored, else the mean, when left out.
         normalise: whether embeddings get length 1; what is stored, else not, when left out.
         device: where it computes.
@@ -197,13 +243,14 @@ def load_encoder(
     with quiet(), loading(name):
         network = AutoModel.from_pretrained(name, dtype=torch.float32, local_files_only=here)
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=here)
-    stored, unit = _stored_pooling(Path(name))
+    serving = _stored_serving(Path(name))
     return Encoder(
         network.to(place),
         tokenizer,
         name=name,
-        pooling=(stored or "mean") if pooling is None else pooling,
-        normalise=unit if normalise is None else normalise,
+        pooling=(serving.pooling or "mean") if pooling is None else pooling,
+        normalise=serving.normalise if normalise is None else normalise,
+        serving=serving,
     )
 
 
@@ -245,24 +292,51 @@ def _positions(network: nn.Module) -> int:
     return most or 512
 
 
-def _stored_pooling(folder: Path) -> tuple[str | None, bool]:
-    """Return what a folder of sentence-transformers says of pooling, and whether it normalises."""
-    place = folder / POOLING_FILE
-    if not place.is_file():
-        return None, False
+def _stored_serving(folder: Path) -> Serving:
+    """Return what a folder of sentence-transformers says of how it is served."""
+    if not (folder / POOLING_FILE).is_file():
+        return Serving()
+    pooled, steps = _stored(folder / POOLING_FILE), _stored(folder / "modules.json")
+    sentences = _stored(folder / SENTENCES_FILE, missing={})
+    named = _stored(folder / PROMPTS_FILE, missing={})
     try:
-        content = json.loads(place.read_text(encoding="utf-8"))
-        steps = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-        asked = [mode for mode, on in content.items() if mode.startswith("pooling_mode_") and on]
-        kinds = [str(step["type"]) for step in steps]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"name_or_path: cannot read how {folder} pools") from None
+        asked = [mode for mode, on in pooled.items() if mode.startswith("pooling_mode_") and on]
+        kinds = [str(step["type"]).rpartition(".")[2] for step in steps]
+        default = named.get("default_prompt_name")
+        prompt = "" if default is None else named["prompts"][default]
+        longest, lower = sentences.get("max_seq_length"), bool(sentences.get("do_lower_case"))
+        apart = bool(prompt) and not pooled.get("include_prompt", True)
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError(f"name_or_path: cannot read how {folder} is served") from None
     if len(asked) != 1 or asked[0] not in STORED_POOLINGS:
         raise ValueError(
-            f"name_or_path: expected one of {', '.join(STORED_POOLINGS)} in {place}, got "
-            f"{', '.join(asked) or 'none'}"
+            f"name_or_path: expected one of {', '.join(STORED_POOLINGS)} in "
+            f"{folder / POOLING_FILE}, got {', '.join(asked) or 'none'}"
         )
     known = ("Transformer", "Pooling", "Normalize")
-    if any(kind.rpartition(".")[2] not in known for kind in kinds):
+    if any(kind not in known for kind in kinds):
         raise ValueError(f"name_or_path: expected steps {', '.join(known)} in {folder}, got others")
-    return STORED_POOLINGS[asked[0]], any(kind.endswith("Normalize") for kind in kinds)
+    if apart:
+        raise ValueError(
+            f"name_or_path: expected a pooling that includes the prompt, got another in {folder}"
+        )
+    if not isinstance(prompt, str):
+        raise ValueError(f"name_or_path: expected a text as the default prompt in {folder}")
+    return Serving(
+        pooling=STORED_POOLINGS[asked[0]],
+        normalise="Normalize" in kinds,
+        longest=None if longest is None else integer("max_seq_length", longest, minimum=1),
+        prompt=prompt,
+        lower=lower,
+        strip=True,
+    )
+
+
+def _stored(place: Path, missing: Any = None) -> Any:
+    """Return the JSON of a file of a folder of sentence-transformers."""
+    if missing is not None and not place.is_file():
+        return missing
+    try:
+        return json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ValueError(f"name_or_path: cannot read {place}") from None

@@ -109,7 +109,12 @@ class LanguageModel:
         return torch.cat(list(parts))
 
     def prompts(
-        self, texts: Sequence[str], *, chat_template: bool = False, bare: bool = False
+        self,
+        texts: Sequence[str],
+        *,
+        chat_template: bool = False,
+        bare: bool = False,
+        every: bool = False,
     ) -> Tensor:
         """Return prompts as the model is served them, shorter ones padded on the left.
 
@@ -118,6 +123,7 @@ class LanguageModel:
             chat_template: put each as a user's message into the tokenizer's chat template, up to
                 where the model answers.
             bare: without special tokens.
+            every: as for ``tokenised``.
 
         Returns:
             Tokens with the special ones that the tokenizer adds, (n, T) of int64, −1 where padded.
@@ -125,17 +131,39 @@ class LanguageModel:
         Raises:
             ValueError: a text is empty, or chat is asked of a tokenizer without a template.
         """
+        return pad(self.tokenised(texts, chat_template=chat_template, bare=bare, every=every))
+
+    def tokenised(
+        self,
+        texts: Sequence[str],
+        *,
+        chat_template: bool = False,
+        bare: bool = False,
+        every: bool = False,
+    ) -> list[list[int]]:
+        """Return the tokens of prompts as the model is served them, as many as each has.
+
+        Args:
+            texts: n of them.
+            chat_template: as for ``prompts``.
+            bare: without special tokens.
+            every: take empty texts too: what has no token is the token that texts start with, or
+                end with where none starts them, or 0.
+
+        Raises:
+            ValueError: as ``prompts``.
+        """
         boolean("chat_template", chat_template)
         boolean("bare", bare)
         tokenizer = self._tokenizer()
         for place, text in enumerate(texts):
-            if not isinstance(text, str) or not text:
+            if not isinstance(text, str) or not (text or boolean("every", every)):
                 raise ValueError(f"texts: expected texts that are not empty, got none at {place}")
         refuse_halves("texts", texts)
         if not chat_template:
             options = {"return_attention_mask": False, "verbose": False}
             found = tokenizer(list(texts), add_special_tokens=not bare, **options)["input_ids"]
-            return pad(found)
+            return [list(ids) or ([self._first_token] if every else []) for ids in found]
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError(f"chat_template: the tokenizer of {self.name} has none")
         chats = [
@@ -145,7 +173,14 @@ class LanguageModel:
             for text in texts
         ]
         # the template has written the special tokens itself
-        return pad([self.encode(chat) for chat in chats])
+        return [self.encode(chat) for chat in chats]
+
+    @property
+    def _first_token(self) -> int:
+        """The token that a text starts with where it has no other."""
+        tokenizer = self._tokenizer()
+        named = (getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "pad"))
+        return next((int(token) for token in named if token is not None), 0)
 
     def decode(self, ids: Any) -> str:
         """Return the text of a sequence of tokens."""

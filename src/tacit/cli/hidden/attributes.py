@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.cli.hidden.prompts import note
+from tacit.cli.hidden.prompts import FOLLOWING, note, served
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,7 +80,7 @@ def _table(
     from tacit.models.texts.prompts import USUAL_COLUMNS
 
     column = None if Path(prompts).is_dir() else source.column
-    texts = read_prompts(prompts, column=column, name="--prompts").texts
+    texts = read_prompts(prompts, column=column, name="--prompts")
     labels = read_labels(path, name=flag)
     if Path(path).resolve() == Path(prompts).resolve():
         own = column or next((name for name in USUAL_COLUMNS if name in labels), None)
@@ -90,7 +90,7 @@ def _table(
     rows = len(next(iter(labels.values())))
     if rows != len(texts):
         raise ValueError(f"{flag}: expected a row for each of {len(texts):,} prompts, got {rows:,}")
-    tokens = unpadded(model.prompts(texts, chat_template=source.chat_template))
+    tokens = unpadded(served(source, model, texts, model.context - FOLLOWING, public=True))
     first: dict[tuple[int, ...], int] = {}
     for row, prompt in enumerate(tokens):
         first.setdefault(tuple(prompt.tolist()), row)

@@ -132,8 +132,9 @@ def model_layer(
             rng=source.seed,
             progress=progress,
         )
+    # a digest of prompts tells which they are to whoever can guess them
     origin = origin_of(source, found, layer, prefixes, **sizes)
-    result = replace(result, origin=origin)
+    result = replace(result, origin=origin.public)
     provenance = Provenance.capture(
         command_line(), data_name=source.data_name, data_rows=len(prefixes.bank)
     )

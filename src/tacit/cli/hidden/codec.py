@@ -334,7 +334,7 @@ def _check_origin(book: Codec, rows: Blocks, layer: int | None, path: str) -> No
         raise ValueError(f"STATES: {path} names no origin that can be read") from None
     if found is None:
         return
-    if (found.model_digest, found.layer) != (book.origin.model_digest, book.origin.layer):
+    if not book.origin.is_served_as(found):
         raise ValueError(
             f"--codebook: it is of layer {book.origin.layer} of {book.origin.model}, and the "
             f"states in {path} are of layer {found.layer} of {found.model}"

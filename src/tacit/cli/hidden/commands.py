@@ -48,6 +48,7 @@ LeastCell = Annotated[
     int, typer.Option(help="Calibration prompts that a codeword is the average of at least.")
 ]
 Out = Annotated[str, typer.Option(help="Safetensors file to write.")]
+COUNTED = "counted in the secret prompts, so for the holder alone and no guarantee"
 # Whom a release is for, by protocol.
 READERS = {
     "A": "also holds the clean earlier positions (protocol A)",
@@ -210,8 +211,8 @@ def release(
         new_file(flag, path, force)
     positive("--kl-budget", kl_budget)
     shape = read_one("--mechanism", mechanism, SHAPES)
-    counts = {"bank": bank, "calibration": calibration, "held_out": 0}
-    found, prefixes = source.prepare(layer, **counts)
+    counts = {"bank": bank, "calibration": calibration}
+    found, prefixes = source.released(layer, **counts)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
     from tacit.hidden_states.geometry.spread import adjacency_differences
     from tacit.hidden_states.noise.release import release as draw
@@ -237,6 +238,8 @@ def release(
     console.print(Text(result.guarantee.describe(), "bold"))
     line(console, "released", f"{len(states):,} states of {states.shape[1]} numbers in {out}")
     line(console, "cost", f"K = {design.cost:g} nats by the quadratic prediction")
+    line(console, "keep", f"{out} and this output are the holder's: they name the prompts by "
+         "digest; what may be published is what --publish writes")  # fmt: skip
 
 
 app.command("attack")(attack)
@@ -265,28 +268,39 @@ def codebook(
     *,
     source: Source,
 ) -> None:
-    """Fit a codebook on public prompts, save it, and certify its codes of the bank."""
+    """Fit a codebook on public prompts, save it, and say what its codes of the bank tell.
+
+    Codebook and guarantees are the same whatever the bank is; what is counted in the bank is for
+    its holder.
+    """
     output = json_output(json, force, {"--texts": source.texts, "--out": out})
     from tacit.hidden_states.audit.cells import read_code
 
     new_file("--out", out, force)
     mechanism = read_code("--metric", metric)
     integer("--codewords", codewords, minimum=2, maximum=calibration)
-    counts = {"bank": bank, "calibration": calibration, "held_out": 2}
-    found, prefixes = source.prepare(layer, **counts)
-    from tacit.hidden_states.audit.cell_points import CodeTrial
+    integer("--bank", bank, minimum=4)
+    counts = {"bank": bank, "calibration": calibration}
+    found, prefixes = source.released(layer, **counts)
     from tacit.hidden_states.audit.laboratory import Laboratory
     from tacit.hidden_states.audit.sizes import Sizes
     from tacit.hidden_states.codebooks.membership import calibration_membership
+    from tacit.models import Prefixes
+    from tacit.models.passes import Pass
 
     sizes = Sizes(prompts=2, generated=0, least_cell=least_cell)
-    laboratory = Laboratory.prepare(found, layer, prefixes, sizes, seed=source.seed)
+    # the laboratory in which a codebook is fitted holds public prompts alone
+    public = Prefixes(prefixes.calibration, prefixes.calibration, prefixes.calibration[:2])
+    laboratory = Laboratory.prepare(found, layer, public, sizes, seed=source.seed)
     book = dataclasses.replace(
         mechanism.book(laboratory, codewords, source.seed),
         origin=origin_of(source, found, layer, prefixes, **counts),
     )
-    certificate = CodeTrial(laboratory, book).certificate
-    told = calibration_membership(book, laboratory.calibration, laboratory.bank, rng=source.seed)
+    secret = Pass.of(found, prefixes.bank, [layer])
+    states = secret.states[layer]
+    counted = book.certify(book.assign(states, behaviours=secret.behaviours))
+    certificate = book.compose(1, len(states))
+    told = calibration_membership(book, laboratory.calibration, states, rng=source.seed)
     book.save(out)
     output.write(
         {
@@ -295,16 +309,21 @@ def codebook(
             "digest": book.digest,
             "origin": book.origin.to_dict() if book.origin is not None else None,
             "least_cell": book.least_cell,
-            "calibration_membership": {
-                "auc": told.roc.auc,
-                "interval": list(told.roc.auc_interval),
-                "confidence": told.roc.confidence,
-                "exact": told.exact,
-            },
-            "occupied": certificate.occupied,
             "leakage": certificate.leakage.to_dict(),
             "success": certificate.success.to_dict(),
             "information": certificate.information.to_dict(),
+            "counted": {
+                "note": COUNTED,
+                "occupied": counted.occupied,
+                "success": counted.success.success,
+                "nats": counted.information.nats,
+                "calibration_membership": {
+                    "auc": told.roc.auc,
+                    "interval": list(told.roc.auc_interval),
+                    "confidence": told.roc.confidence,
+                    "exact": told.exact,
+                },
+            },
         }
     )
     console = output.console
@@ -320,6 +339,12 @@ def codebook(
         f"{book.calibration:,} prompts, {least_cell} a cell at least: the file tells them from "
         f"fresh ones with an AUC of {told.roc.auc:.2f} [{low:.2f}, {high:.2f}], so fit on public "
         f"texts; {told.exact} states are codewords",
+    )
+    line(
+        console,
+        "counted",
+        f"{counted.occupied:,} codes occur in the {len(states):,} prompts of the bank, "
+        f"{counted.information.nats:.3g} nats of code; {COUNTED}",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,9 +63,7 @@ def different_texts(path: str, column: str | None) -> PromptTexts:
 
 def embedded(encoder: Encoder, texts: PromptTexts) -> Rows:
     """Return the embedding of every text, (n, d), and say how many the encoder cuts."""
-    lengths = [len(ids) for ids in
-               encoder.tokenizer(list(texts.texts), verbose=False)["input_ids"]]  # fmt: skip
-    cut = sum(length > encoder.context for length in lengths)
+    cut = sum(length > encoder.context for length in encoder.lengths(texts.texts))
     if cut:
         note(f"{cut:,} of {len(texts):,} texts have more than {encoder.context:,} tokens, and are "
              "cut there, as where the encoder is served")  # fmt: skip
@@ -85,9 +84,9 @@ def origin_of_encoder(encoder: Encoder, fitted: PromptTexts, digest: str) -> Ori
         model=encoder.name,
         model_digest=digest_of_encoder(encoder),
         layer=int(encoder.network.config.num_hidden_layers),
-        length=encoder.context,
         calibration_size=len(fitted),
         calibration_digest=hashlib.sha256(json.dumps(fitted.texts).encode()).hexdigest(),
+        served_digest=served_digest_of_encoder(encoder),
         flags={"pooling": encoder.pooling, "normalise": encoder.normalise},
         texts={"public_texts": digest},
     )
@@ -99,3 +98,11 @@ def digest_of_encoder(encoder: Encoder) -> str:
 
     found: Any = encoder.network.state_dict()
     return digest_of(found)
+
+
+def served_digest_of_encoder(encoder: Encoder) -> str:
+    """Return the SHA-256 of what an encoder does to a text beside its parameters."""
+    from tacit.hidden_states.origin import served_digest
+
+    served = asdict(encoder.serving)
+    return served_digest(encoder.network, encoder.tokenizer, encoder.context, served)

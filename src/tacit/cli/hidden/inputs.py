@@ -54,9 +54,7 @@ class Source:
     chat_template: Annotated[
         bool, typer.Option("--chat-template", help="Put every prompt into the chat template.")
     ] = False
-    longest: Annotated[
-        int | None, typer.Option(help="Leave out prompts of more tokens than this.")
-    ] = None
+    longest: Annotated[int | None, typer.Option(help="Cut prompts after so many tokens.")] = None
     texts: Annotated[
         str | None,
         typer.Option(
@@ -90,11 +88,28 @@ class Source:
             calibration: public prompts to fit on; likewise.
             held_out: prompts to measure use on; likewise.
         """
+        return self._made(layers, bank, calibration, held_out, released=False)
+
+    def released(self, *layers: int, bank: int, calibration: int) -> tuple[LanguageModel, Prefixes]:
+        """Load the model, and take every prompt to release in its order, and public ones.
+
+        How many prompts are taken, and which are fitted on, is the same whatever they hold.
+
+        Args:
+            layers: as for ``prepare``.
+            bank: prompts to release at most, the first of the file.
+            calibration: as for ``prepare``.
+        """
+        return self._made(layers, bank, calibration, 0, released=True)
+
+    def _made(
+        self, layers: Iterable[int], bank: int, calibration: int, held_out: int, released: bool
+    ) -> tuple[LanguageModel, Prefixes]:
         self._check({"--bank": bank, "--calibration": calibration})
         with llm_extra():
             found = self._model(layers)
             make = windows if self.prompts is None else whole_prompts
-            return found, make(self, found, bank, calibration, held_out)
+            return found, make(self, found, bank, calibration, held_out, released)
 
     def sample(self, layer: int, count: int) -> tuple[LanguageModel, Tensor]:
         """Load the model, and take at most ``count`` prompts that nothing is released of."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,18 @@ SEQUENCE = 8
 
 
 def windows(
-    source: Source, model: LanguageModel, bank: int, calibration: int, held_out: int
+    source: Source,
+    model: LanguageModel,
+    bank: int,
+    calibration: int,
+    held_out: int,
+    released: bool = False,
 ) -> Prefixes:
-    """Cut disjoint windows from texts, those to fit on from public ones where some are given."""
+    """Cut windows from texts, those to fit on from public ones where some are given.
+
+    Those to fit on are the same whatever the others are. What is only attacked is no window of
+    theirs; what is released is cut without a look at them.
+    """
     from tacit.models import Prefixes, docstring_corpus, read_text, sample_prefixes
 
     text = docstring_corpus() if source.texts is None else read_text(source.texts)
@@ -34,9 +42,11 @@ def windows(
             note("prompts to fit on are cut from --texts too, and what is released may hold what "
                  "was fitted on: give others with --public-texts")  # fmt: skip
         return Prefixes.draw(stream, bank=bank, calibration=calibration, held_out=aside, **shared)
-    own = sample_prefixes(stream, count=bank + aside, **shared)
     public = sample_prefixes(
-        model.stream(read_text(source.public_texts)), count=calibration, exclude=own, **shared
+        model.stream(read_text(source.public_texts)), count=calibration, **shared
+    )
+    own = sample_prefixes(
+        stream, count=bank + aside, exclude=None if released else public, **shared
     )
     tell_overlap(own[:bank], public)
     if (
@@ -48,25 +58,36 @@ def windows(
 
 
 def whole_prompts(
-    source: Source, model: LanguageModel, bank: int, calibration: int, held_out: int
+    source: Source,
+    model: LanguageModel,
+    bank: int,
+    calibration: int,
+    held_out: int,
+    released: bool = False,
 ) -> Prefixes:
-    """Take the user's prompts as the model is served them, and public ones to fit on."""
+    """Take the user's prompts as the model is served them, and public ones to fit on.
+
+    What is released is one prompt for every line of the file, in its order.
+    """
     from tacit.models import Prefixes, read_prompts
 
     assert source.prompts is not None
-    own = read_prompts(source.prompts, column=source.column, name="--prompts")
+    own = read_prompts(source.prompts, column=source.column, name="--prompts", every=released)
     public = public_prompts(source, calibration)
     room = model.context - FOLLOWING
-    own, tokens = served(source, model, own, room)
-    public, others = served(source, model, public, room, public=True)
-    sets = Prefixes.of_prompts(
-        tokens, others, bank=bank, calibration=calibration, held_out=held_out, rng=source.seed
-    )
-    distinct = len(sets.bank) + len(sets.held_out)
-    if distinct < len(own) and distinct < bank:
-        note(f"{len(own) - distinct:,} of {len(own):,} prompts repeat others, and count once")
+    tokens = served(source, model, own, room)
+    others = served(source, model, public, room, public=True)
+    counts = {"bank": bank, "calibration": calibration}
+    if released:
+        sets = Prefixes.released(tokens, others, **counts, rng=source.seed)
+    else:
+        sets = Prefixes.of_prompts(tokens, others, **counts, held_out=held_out, rng=source.seed)
+        distinct = len(sets.bank) + len(sets.held_out)
+        if distinct < len(own) and distinct < bank:
+            note(f"{len(own) - distinct:,} of {len(own):,} prompts repeat others or are public, "
+                 "and are not attacked again")  # fmt: skip
     # special tokens and a template are everywhere: what is compared is the texts alone
-    bare = [model.prompts(each.texts, bare=True) for each in (own, public)]
+    bare = [model.prompts(each.texts, bare=True, every=True) for each in (own, public)]
     tell_overlap(*bare)
     return sets
 
@@ -86,17 +107,17 @@ def some_prompts(source: Source, model: LanguageModel, count: int) -> Tensor:
         )  # fmt: skip
         return sets.calibration
     own = read_prompts(source.prompts, column=source.column, name="--prompts")
-    tokens = served(source, model, own, model.context - FOLLOWING)[1]
+    tokens = served(source, model, own, model.context - FOLLOWING)
     return torch.from_numpy(distinct_prompts(tokens.numpy())[:count])
 
 
 def encoded_prompts(source: Source, model: LanguageModel) -> Tensor:
-    """Return every one of the user's prompts, in order, as the model is served them."""
+    """Return a prompt for every line of the user's file, in order, as the model is served it."""
     from tacit.models import read_prompts
 
     assert source.prompts is not None
-    own = read_prompts(source.prompts, column=source.column, name="--prompts")
-    return served(source, model, own, model.context)[1]
+    own = read_prompts(source.prompts, column=source.column, name="--prompts", every=True)
+    return served(source, model, own, model.context)
 
 
 def public_prompts(source: Source, count: int) -> PromptTexts:
@@ -121,27 +142,22 @@ def spread(texts: PromptTexts, count: int) -> PromptTexts:
 
 def served(
     source: Source, model: LanguageModel, found: PromptTexts, room: int, *, public: bool = False
-) -> tuple[PromptTexts, Tensor]:
-    """Return prompts as tokens; those of too many are left out where they are public or may be."""
-    from tacit.models.padding import prompt_lengths
+) -> Tensor:
+    """Return every prompt as tokens; those of too many are cut after the first so many."""
+    from tacit.models.padding import pad
 
-    tokens = model.prompts(found.texts, chat_template=source.chat_template)
-    lengths = prompt_lengths(tokens)
     limit = room if source.longest is None else min(room, source.longest)
-    longest = int(lengths.argmax())
-    if source.longest is None and lengths[longest] > room and not public:
-        raise ValueError(
-            f"--prompts: {found.places[longest]}: expected at most {room:,} tokens, got "
-            f"{int(lengths[longest]):,}; --longest {room} leaves longer prompts out"
-        )
-    kept: Sequence[int] = (lengths <= limit).nonzero()[:, 0].tolist()
-    if not kept:
-        flag = "--public-texts" if public else "--prompts"
-        raise ValueError(f"{flag}: expected prompts of at most {limit:,} tokens, got none")
-    if len(kept) < len(found) and not public:
-        note(f"{len(found) - len(kept):,} of {len(found):,} prompts have more than {limit:,} "
-             "tokens, and are left out")  # fmt: skip
-    return found.select(kept), tokens[kept]
+    if limit < 1:
+        raise ValueError(f"--model: expected room for a prompt and {FOLLOWING} tokens, got none")
+    tokens = model.tokenised(found.texts, chat_template=source.chat_template, every=True)
+    cut = sum(len(ids) > limit for ids in tokens)
+    if cut and not public:
+        note(f"{cut:,} of {len(found):,} prompts have more than {limit:,} tokens, and are cut "
+             "there")  # fmt: skip
+    blank = sum(not text.strip() for text in found.texts)
+    if blank:
+        note(f"{blank:,} of {len(found):,} lines hold no text, and count as the empty prompt")
+    return pad([ids[:limit] for ids in tokens])
 
 
 def tell_overlap(bank: Tensor, public: Tensor) -> None:

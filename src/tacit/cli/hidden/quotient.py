@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from tacit.hidden_states import Ball, PreparedQuotients
     from tacit.hidden_states.origin import Origin
     from tacit.hidden_states.quotient.quotient import PredictiveQuotient
-    from tacit.models.passes import Passes
+    from tacit.models.passes import Pass
 
 USUAL: dict[str, Any] = {
     "--dimension": 4, "--nats": 6.93, "--measure": "leakage", "--reads": "states", "--depth": 2,
     "--penalty": 0.0, "--adversary": 0.0, "--epochs": 30,
 }  # fmt: skip
+
+OF_THE_BANK = "of the secret prompts, so for the holder alone"
 
 
 @grouped
@@ -100,27 +102,28 @@ def quotient(
     told = _training(asked, fitted)
     ball = _ball(told["--dimension"], told["--nats"], told["--measure"])
     held = _loaded(fitted)
-    counts = {"bank": bank, "calibration": calibration, "held_out": 2}
-    found, prefixes = source.prepare(layer, **counts)
+    counts = {"bank": bank, "calibration": calibration}
+    found, prefixes = source.released(layer, **counts)
     from tacit.hidden_states import PredictiveQuotient, prepare_quotients
-    from tacit.models.passes import Passes
+    from tacit.models.passes import Pass
 
-    read = Passes.of(found, prefixes, [layer])
+    secret = Pass.of(found, prefixes.bank, [layer])
     origin = origin_of(source, found, layer, prefixes, **counts)
     if held is None:
+        public = Pass.of(found, prefixes.calibration, [layer])
         held = PredictiveQuotient.fit(
-            read.calibration.states[layer], read.calibration.behaviours, ball,
+            public.states[layer], public.behaviours, ball,
             reads=told["--reads"], depth=told["--depth"], penalty=told["--penalty"],
             adversary=told["--adversary"], epochs=told["--epochs"], rng=source.seed,
         ).named(origin)  # fmt: skip
         held.save(str(out))
     else:
         _check_origin(held, origin, str(fitted))
-    prepared = prepare_quotients(held, read.bank.states[layer], behaviours=read.bank.behaviours)
+    prepared = prepare_quotients(held, secret.states[layer], behaviours=secret.behaviours)
     if outlet.dry_run:
         tell_prepared(prepared, destination.json)
         return
-    described = _described(held, read, layer, out or fitted)
+    described = _described(held, secret, layer, out or fitted)
     if release is None:
         destination.json.write(described)
     else:
@@ -166,19 +169,17 @@ def _loaded(fitted: str | None) -> PredictiveQuotient | None:
 def _check_origin(held: PredictiveQuotient, origin: Origin, path: str) -> None:
     """Refuse a quotient of another model or layer: its certificate would hold, and no use of it."""
     known = held.origin
-    if known is not None and (known.model_digest, known.layer) != (
-        origin.model_digest, origin.layer,
-    ):  # fmt: skip
+    if known is not None and not known.is_served_as(origin):
         raise ValueError(
             f"--fitted: {path} is of layer {known.layer} of {known.model}, not of what is read here"
         )
 
 
 def _described(
-    held: PredictiveQuotient, read: Passes, layer: int, path: str | None
+    held: PredictiveQuotient, secret: Pass, layer: int, path: str | None
 ) -> dict[str, Any]:
-    told = held.estimate(read.bank.states[layer], behaviours=read.bank.behaviours)
-    leakage, success, information = held.certify(candidates=len(read.bank.behaviours))
+    told = held.estimate(secret.states[layer], behaviours=secret.behaviours)
+    leakage, success, information = held.certify(candidates=len(secret.behaviours))
     return {
         "out": path,
         "digest": held.digest,
@@ -190,7 +191,12 @@ def _described(
         "leakage": leakage.to_dict(),
         "success": success.to_dict(),
         "information": information.to_dict(),
-        "estimated": {"nats": told.nats, "formula": told.formula, "warning": told.warning},
+        "estimated": {
+            "nats": told.nats,
+            "formula": told.formula,
+            "warning": told.warning,
+            "note": OF_THE_BANK,
+        },
     }
 
 
@@ -216,7 +222,7 @@ def _tell(
     line(console, "success", success.describe())
     line(console, "information", information.describe())
     estimated = described["estimated"]
-    told = f"{estimated['nats']:.3g} nats by {estimated['formula']} of the bank"
+    told = f"{estimated['nats']:.3g} nats by {estimated['formula']}, {OF_THE_BANK}"
     line(console, "estimate", f"{told}; {estimated['warning']}")
     line(console, "use", f"KL {held.held_out:.2f} nats on held-out public prompts, by the decoder")
     line(console, "quotient", f"{held.words}, SHA-256 {held.digest[:12]}…, in {described['out']}")

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit._ground.checks import integer
-from tacit.cli.hidden.embeddings import digest_of_encoder, embedded
+from tacit.cli.hidden.embeddings import (
+    digest_of_encoder,
+    embedded,
+    served_digest_of_encoder,
+)
 from tacit.cli.hidden.inputs import Source
 from tacit.cli.hidden.prompts import encoded_prompts
 
@@ -42,9 +46,7 @@ class Reader:
             "--chat-template/--no-chat-template", help=f"Whether prompts are chats; {SAME}"
         ),
     ] = None
-    longest: Annotated[
-        int | None, typer.Option(help="Leave out prompts of more tokens than this.")
-    ] = None
+    longest: Annotated[int | None, typer.Option(help="Cut prompts after so many tokens.")] = None
     encoder: Annotated[
         str | None, typer.Option(help=f"Encoder such as BERT that reads the prompts; {SAME}")
     ] = None
@@ -88,7 +90,7 @@ class Reader:
     def _codes(self, book: Any, column: str | None) -> Any:
         from tacit.hidden_states.codebooks.encoding import KnownCodes
         from tacit.hidden_states.codebooks.serving import codes_of_prompts
-        from tacit.hidden_states.origin import digest_of
+        from tacit.hidden_states.origin import digest_of, served_digest
         from tacit.models import load
 
         made: Origin | None = book.origin
@@ -101,28 +103,38 @@ class Reader:
             prompts=self.prompts,
             column=column,
             chat_template=self._recorded(made, "chat_template", False),
-            longest=self.longest,
+            longest=self._recorded(made, "longest", None),
         )
         found = load(source.model, dtype=source.dtype)
         integer("--layer", layer, minimum=1, maximum=found.layers)
         if made is not None:
-            digest = digest_of(found.network.state_dict())
-            made.check(replace(made, model_digest=digest), "the codebook")
+            here = replace(
+                made,
+                model_digest=digest_of(found.network.state_dict()),
+                served_digest=served_digest(found.network, found.tokenizer),
+            )
+            made.check(here, "the codebook")
         return KnownCodes(codes_of_prompts(book, found, layer, encoded_prompts(source, found)))
 
     def _embeddings(self, made: Origin | None, column: str | None) -> Any:
         from tacit.models import load_encoder, read_prompts
 
-        texts = read_prompts(str(self.prompts), column=column, name="--prompts")
+        texts = read_prompts(str(self.prompts), column=column, name="--prompts", every=True)
         name = self.encoder if made is None or self.encoder is not None else made.model
         encoder = load_encoder(
             str(name),
             pooling=self._recorded(made, "pooling", None),
             normalise=None if made is None else (made.flags or {}).get("normalise"),
         )
-        if made is not None and digest_of_encoder(encoder) != made.model_digest:
+        if made is not None and not made.is_served_as(
+            replace(
+                made,
+                model_digest=digest_of_encoder(encoder),
+                served_digest=served_digest_of_encoder(encoder),
+            )
+        ):
             raise ValueError(
-                f"--encoder: the codebook was made with another one, SHA-256 "
+                f"--encoder: the codebook was made with another one or its tokenizer was, SHA-256 "
                 f"{made.model_digest[:12]}…, not {encoder.name}"
             )
         return embedded(encoder, texts)

@@ -67,7 +67,8 @@ class Recorded:
         layer = made.pop("layer")
         try:
             source = Source(**made)
-            model, prefixes = source.prepare(layer, **sizes)
+            sizes.pop("held_out", None)
+            model, prefixes = source.released(layer, **sizes)
         except TypeError as error:
             raise ValueError(f"{name}: its flags are not those of this version ({error})") from None
         here = origin_of(source, model, layer, prefixes, **sizes)

@@ -121,5 +121,5 @@ def audit_layer(
         spread_spectrum=tuple(np.maximum(spread, 0.0).tolist()),
         notes=laboratory.geometry.notes,
         seed=seed,
-        origin=Origin.of(model, layer, prefixes),
+        origin=Origin.of(model, layer, prefixes).public,
     )

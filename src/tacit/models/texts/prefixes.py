@@ -23,9 +23,9 @@ WINDOWS_TOGETHER = 1 << 18
 @short_repr
 @dataclass(frozen=True, eq=False)
 class Prefixes:
-    """Disjoint sets of prompts, each (n, T): no prompt stands in two of them.
+    """Sets of prompts, each (n, T): no prompt stands in two of them, but in what is released.
 
-    Shorter prompts are padded with −1 on the left.
+    Shorter prompts are padded with −1 on the left, as far as the longest of their set.
 
     Attributes:
         bank: the prompts an attacker chooses among.
@@ -87,8 +87,10 @@ class Prefixes:
     ) -> Prefixes:
         """Divide whole prompts, as many as there are and at most as many as asked for.
 
-        A prompt counts once. Of the user's own at most a fifth are held out, at random. Public
-        prompts that are among the user's are left out.
+        A prompt counts once. Of the user's own at most a fifth are held out, at random, and those
+        that are among the public ones are left out: nothing is to be found out about them. The
+        public ones are drawn as they were given, so that what is fitted on them, and its digest,
+        is the same whatever the user's prompts are.
 
         Args:
             prompts: the user's own, (n, T), padded with −1 on the left.
@@ -108,25 +110,74 @@ class Prefixes:
             [8, 9, 2]
         """
         own, others = padded_integers("prompts", prompts), padded_integers("public", public)
+        source = generator(rng)
+        chosen = public_prompts(others, calibration, source)
         width = max(own.shape[1], others.shape[1])
         own, others = (np.pad(rows, ((0, 0), (width - rows.shape[1], 0)), constant_values=PADDING)
                        for rows in (own, others))  # fmt: skip
-        own, others = distinct_prompts(own), distinct_prompts(others)
-        others = others[~np.isin(_keys(others), _keys(own))]
+        own = distinct_prompts(own)
+        own = own[~np.isin(_keys(own), _keys(others))]
+        if len(own) == 0:
+            raise ValueError("prompts: expected some that are not among the public, got none")
         aside = min(integer("held_out", held_out, minimum=0), len(own) // 5)
         kept = min(integer("bank", bank, minimum=1), len(own) - aside)
-        fitted = min(integer("calibration", calibration, minimum=1), len(others))
         if held_out and aside == 0:
             raise ValueError(
                 f"prompts: expected at least 5 different ones, to hold some out, got {len(own)}"
             )
-        if fitted == 0:
-            raise ValueError("public: expected prompts that are not among the user's, got none")
-        source = generator(rng)
         order = source.permutation(len(own)) if aside else np.arange(len(own))
-        chosen = others[source.permutation(len(others))[:fitted]]
-        parts = own[order[aside : aside + kept]], chosen, own[order[:aside]]
-        return cls(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
+        return cls(
+            _narrowed(own[order[aside : aside + kept]]), chosen, _narrowed(own[order[:aside]])
+        )
+
+    @classmethod
+    def released(
+        cls,
+        prompts: Any,
+        public: Any,
+        *,
+        bank: int,
+        calibration: int,
+        rng: RandomSource = None,
+    ) -> Prefixes:
+        """Take the first prompts to release, each in its place, and public ones to fit on.
+
+        Nothing is left out, put together or moved, whatever a prompt is.
+
+        Args:
+            prompts: the user's own, (n, T), padded with −1 on the left.
+            public: others, (m, T'), on which everything is fitted.
+            bank: at most so many secrets.
+            calibration: at most so many public prompts.
+            rng: source of the public ones' draw.
+
+        Example:
+            >>> sets = Prefixes.released([[1, 2], [1, 2]], [[1, 2], [3, 4]], bank=9, calibration=9)
+            >>> len(sets.bank), len(sets.calibration)
+            (2, 2)
+        """
+        own = padded_integers("prompts", prompts)[: integer("bank", bank, minimum=1)]
+        chosen = public_prompts(public, calibration, generator(rng))
+        return cls(_narrowed(own), chosen, _narrowed(own[:0]))
+
+
+def public_prompts(public: Any, count: int, source: np.random.Generator) -> Tensor:
+    """Draw at most so many different prompts of those that are public, (m', T).
+
+    Example:
+        >>> len(public_prompts([[1], [2], [1]], 5, np.random.default_rng(0)))
+        2
+    """
+    others = distinct_prompts(padded_integers("public", public))
+    fitted = min(integer("calibration", count, minimum=1), len(others))
+    return _narrowed(others[source.permutation(len(others))[:fitted]])
+
+
+def _narrowed(rows: Tokens) -> Tensor:
+    """Return prompts without the columns that pad all of them."""
+    real = (rows != PADDING).any(axis=0)
+    start = int(real.argmax()) if real.any() else 0
+    return torch.from_numpy(np.ascontiguousarray(rows[:, start:]))
 
 
 def sample_prefixes(

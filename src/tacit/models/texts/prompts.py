@@ -45,7 +45,7 @@ class PromptTexts:
     """Texts of prompts, and where each stands.
 
     Attributes:
-        texts: none of them empty.
+        texts: none of them empty, unless every line was asked for.
         places: such as "line 3", for messages that must not show the text.
     """
 
@@ -64,7 +64,11 @@ class PromptTexts:
 
 
 def read_prompts(
-    path: str | os.PathLike[str], *, column: str | None = None, name: str = "prompts"
+    path: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    name: str = "prompts",
+    every: bool = False,
 ) -> PromptTexts:
     """Read one prompt a line, a JSON line, or a row of CSV or Parquet.
 
@@ -75,6 +79,9 @@ def read_prompts(
             ``.txt`` and ``.txt.gz`` files, in alphabetical order.
         column: of objects, CSV and Parquet; when left out ``prompt``, else ``text``.
         name: what messages call the argument.
+        every: return a text for every line, object or row, in order and whatever it holds: one
+            without a text is empty, and what is no Unicode is read as U+FFFD. How many prompts
+            there are, and whether they can be read, then tells nothing of one of them.
 
     Returns:
         The prompts in the order of the file, repeated where they repeat.
@@ -85,7 +92,7 @@ def read_prompts(
     """
     given = os.fspath(path)
     if Path(given).is_dir():
-        return _folder(Path(given), column, name)
+        return _folder(Path(given), column, name, every)
     suffixes = [suffix.lower() for suffix in Path(given).suffixes[-2:]]
     packed = suffixes[-1:] == [".gz"]
     kind = KINDS.get((suffixes[:-1] if packed else suffixes)[-1:][0] if suffixes else "")
@@ -98,16 +105,21 @@ def read_prompts(
     if kind == "parquet":
         rows = _parquet(content, column, name)
     else:
-        text = _decoded(_unpacked(content, given, name) if packed else content, name)
+        whole = _unpacked(content, given, name) if packed else content
+        text = _decoded(whole, name, every=every)
         if kind == "lines":
-            rows = ((f"line {i}", held) for i, held in enumerate(_lines(text), 1) if held.strip())
+            lines = lines_of(text, every=every)
+            rows = zip(lines.places, lines.texts, strict=True)
         elif kind == "json":
-            rows = _json_lines(text, column, name)
+            rows = _json_lines(text, column, name, every=every)
         else:
             tab = ".tsv" in suffixes
-            rows = _csv(text, column, name, "\t" if tab else ",")
+            rows = _csv(text, column, name, "\t" if tab else ",", every=every)
     found: list[tuple[str, str]] = []
     for place, cell in rows:
+        if every:
+            found.append((place, whole_text(cell)))
+            continue
         if not isinstance(cell, str) or not cell.strip():
             held = "an empty text" if isinstance(cell, str) else type(cell).__name__
             raise ValueError(f"{name}: {place}: expected a text, got {held}")
@@ -119,8 +131,18 @@ def read_prompts(
     return PromptTexts(tuple(cell for _, cell in found), tuple(place for place, _ in found))
 
 
-def _folder(folder: Path, column: str | None, name: str) -> PromptTexts:
-    """Return the lines of the texts in a folder, empty ones left out."""
+def whole_text(cell: Any) -> str:
+    """Return a text that a tokenizer takes, whatever a cell holds: the empty one for none.
+
+    Example:
+        >>> [whole_text(cell) for cell in ("a", None, 3.0)]
+        ['a', '', '']
+    """
+    return SURROGATE.sub("\ufffd", cell) if isinstance(cell, str) else ""
+
+
+def _folder(folder: Path, column: str | None, name: str, every: bool) -> PromptTexts:
+    """Return the lines of the texts in a folder, empty ones left out unless all are wanted."""
     if column is not None:
         raise ValueError(f"{name}: expected no column for a folder of texts, got {column!r}")
     texts: list[str] = []
@@ -130,7 +152,7 @@ def _folder(folder: Path, column: str | None, name: str) -> PromptTexts:
             continue
         content = read_bytes(name, os.fspath(file))
         whole = _unpacked(content, file.name, name) if file.suffix == ".gz" else content
-        found = lines_of(_decoded(whole, f"{name}: {file.name}"))
+        found = lines_of(_decoded(whole, f"{name}: {file.name}", every=every), every=every)
         texts += found.texts
         places += (f"{file.name}, {place}" for place in found.places)
     if not texts:
@@ -138,15 +160,21 @@ def _folder(folder: Path, column: str | None, name: str) -> PromptTexts:
     return PromptTexts(tuple(texts), tuple(places))
 
 
-def lines_of(text: str) -> PromptTexts:
-    """Return the lines of a text that are not empty, as prompts."""
-    held = [(i, line) for i, line in enumerate(_lines(text), 1) if line.strip()]
+def lines_of(text: str, *, every: bool = False) -> PromptTexts:
+    """Return the lines of a text that are not empty, or every line, as prompts."""
+    lines = _ended(_lines(text)) if every else _lines(text)
+    held = [(i, line) for i, line in enumerate(lines, 1) if every or line.strip()]
     return PromptTexts(tuple(line for _, line in held), tuple(f"line {i}" for i, _ in held))
 
 
 def _lines(text: str) -> list[str]:
     """Split at line ends alone: other separators may stand inside a prompt."""
     return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def _ended(lines: list[str]) -> list[str]:
+    """Leave out what stands after the last line end, where nothing does: it is no line."""
+    return lines if lines[-1] else lines[:-1]
 
 
 def _unpacked(content: bytes, path: str, name: str) -> bytes:
@@ -156,9 +184,9 @@ def _unpacked(content: bytes, path: str, name: str) -> bytes:
         raise ValueError(f"{name}: cannot unpack {path}: it is damaged or no gzip") from None
 
 
-def _decoded(content: bytes, name: str) -> str:
+def _decoded(content: bytes, name: str, *, every: bool = False) -> str:
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig", errors="replace" if every else "strict")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise ValueError(f"{name}: line {line}: expected UTF-8, got {error.reason}") from None
@@ -177,7 +205,13 @@ def _chosen(columns: Sequence[str], column: str | None, name: str, place: str) -
     return found[0]
 
 
-def _json_lines(text: str, column: str | None, name: str) -> Iterator[tuple[str, Any]]:
+def _json_lines(
+    text: str, column: str | None, name: str, *, every: bool
+) -> Iterator[tuple[str, Any]]:
+    if every:
+        for number, line in enumerate(_ended(_lines(text)), 1):
+            yield f"line {number}", _json_cell(line, column)
+        return
     for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
@@ -196,8 +230,23 @@ def _json_lines(text: str, column: str | None, name: str) -> Iterator[tuple[str,
             yield place, entry
 
 
-def _csv(text: str, column: str | None, name: str, separator: str) -> Iterator[tuple[str, Any]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+def _json_cell(line: str, column: str | None) -> Any:
+    """Return what a line of JSON holds, None where that is no text."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict):
+        return entry if column is None else None
+    wanted = USUAL_COLUMNS if column is None else (column,)
+    return next((entry[key] for key in wanted if key in entry), None)
+
+
+def _csv(
+    text: str, column: str | None, name: str, separator: str, *, every: bool
+) -> Iterator[tuple[str, Any]]:
+    source = io.StringIO(text, newline="")
+    reader = csv.reader(source, delimiter=separator, strict=not every)
     limit = csv.field_size_limit(max(len(text), 1))
     try:
         header = next(reader, [])
@@ -208,6 +257,9 @@ def _csv(text: str, column: str | None, name: str, separator: str) -> Iterator[t
         for row in reader:
             place = f"line {start}, column {key!r}"
             start = reader.line_num + 1
+            if every:
+                yield place, row[at] if at < len(row) else None
+                continue
             if len(row) not in (0, len(header)):
                 raise ValueError(f"{name}: {place}: expected {len(header)} cells, got {len(row)}")
             if row:
