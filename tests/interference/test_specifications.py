@@ -118,7 +118,7 @@ def listening():
 
 @tells_nothing_beside("SpecificationRelease")
 def test_what_a_client_sends_names_no_record(interference, tmp_path):
-    """The release with its provenance is given, and neither digest nor number of the file leaves."""
+    """The release is given with its provenance, and no digest of the records leaves."""
     from tacit.dock import DockClient, DockError
     from tacit.releases import Provenance
 

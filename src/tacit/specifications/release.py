@@ -221,6 +221,8 @@ def _read(description: Mapping[str, Any]) -> SpecificationRelease:
         }
     )
     _check(release)
+    if release.form.digests != form.digests:
+        raise ValueError("description.specification: expected the one that its form is about")
     return release
 
 
