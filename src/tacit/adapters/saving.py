@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import secrets
 import shutil
 import warnings
@@ -20,6 +21,7 @@ from tacit.adapters.layers import AdapterLayer
 from tacit.documents import dumps
 
 WEIGHTS, RELEASE = "adapter_model.safetensors", "tacit.json"
+CONFIGURATION = "adapter_config.json"
 PREFIX = "base_model.model."
 # How peft calls what a model is for.
 PEFT_TASKS = {"causal": "CAUSAL_LM"}
@@ -97,7 +99,7 @@ def write_adapter(
     try:
         temporary.mkdir(parents=True)
         save_file(_tensors(factors), temporary / WEIGHTS, metadata={"format": "pt"})
-        _configuration(factors, task, base).save_pretrained(temporary)
+        (temporary / CONFIGURATION).write_text(_configured(factors, task, base), encoding="utf-8")
         text = dumps(dict(release), indent=2) + "\n"
         (temporary / RELEASE).write_text(text, encoding="utf-8")
         temporary.rename(folder)
@@ -243,6 +245,16 @@ def _configuration(factors: Factors, task: str, base: str | None) -> Any:
     )
     made.base_model_name_or_path = base
     return made
+
+
+def _configured(factors: Factors, task: str, base: str | None) -> str:
+    """Return the text of peft's configuration, in the same order in every process.
+
+    peft itself writes its sets of modules in the order of their hashes.
+    """
+    values = _configuration(factors, task, base).to_dict()
+    ordered = {key: sorted(held) if isinstance(held, set) else held for key, held in values.items()}
+    return json.dumps(ordered, indent=2, sort_keys=True) + "\n"
 
 
 def _factored(change: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ from tacit.cli.dock import group as dock
 from tacit.cli.hidden import audit
 from tacit.cli.hidden import commands as hidden
 from tacit.cli.model import group as model
+from tacit.cli.output import ARGUMENTS
 from tacit.cli.specification import group as specification
 from tacit.cli.statistic import commands as statistic
 from tacit.cli.training import group as training
@@ -87,6 +88,7 @@ def run(arguments: list[str]) -> int:
     when the caller's own query failed, 130 when interrupted, 141 when whoever reads the output
     closed it; one sentence on standard error tells which.
     """
+    ARGUMENTS.set(tuple(arguments))
     try:
         with _warnings_told():
             code = app(arguments, prog_name="tacit", standalone_mode=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,11 @@ from typing import Any
 from rich.console import Console
 
 from tacit.cli.console import consoles, dump, line, print_json
+
+# what the command was called with
+ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
+# flags under which a folder is read, not a file alone
+FOLDERS = ("--prompts", "--texts", "--public-texts", "--model", "--encoder")
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,49 @@ def new_file(flag: str, path: str | None, force: bool) -> Path | None:
     place = check_writable(flag, path)
     if place.exists() and not force:
         raise ValueError(f"{flag}: {place} exists already; --force replaces it")
+    refuse_inputs(flag, place)
     return place
+
+
+def refuse_inputs(flag: str, place: Path, others: Mapping[str, Any] | None = None) -> None:
+    """Refuse to write over a file that the command was given under another flag.
+
+    Two names of one file are one file, and what stands in a folder of texts or of a model is read
+    with it.
+
+    Args:
+        flag: of what is written.
+        place: where.
+        others: paths by flag that are read; what stands on the command line when left out.
+    """
+    if not place.exists():
+        return
+    read = _given(ARGUMENTS.get()) if others is None else list(others.items())
+    for other, path in read:
+        if other == flag or not isinstance(path, str) or not path:
+            continue
+        try:
+            held = Path(path).expanduser()
+            inside = other in FOLDERS and held.is_dir() and held.resolve() in place.parents
+            same = held.exists() and place.samefile(held)
+        except (OSError, ValueError, RuntimeError):
+            # what can be no path is no input
+            continue
+        if same or inside:
+            raise ValueError(f"{flag}: expected another file than {other}, got {place} twice")
+
+
+def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what stands on a command line as (flag, value), arguments without one by ARGUMENT."""
+    found, before = [], ""
+    for word in arguments:
+        flag, equals, value = word.partition("=")
+        if word.startswith("--") and equals:
+            found.append((flag, value))
+        elif not word.startswith("--"):
+            found.append((before or "ARGUMENT", word))
+        before = word if word.startswith("--") and not equals else ""
+    return found
 
 
 def check_distinct(paths: dict[str, Path | None]) -> None:

@@ -9,11 +9,13 @@ import typer
 from rich.text import Text
 
 from tacit._ground.checks import choice, integer, positive
+from tacit._ground.files import check_writable
 from tacit.cli.console import command_line, line
+from tacit.cli.hidden.codec import read_codec
 from tacit.cli.hidden.inputs import Layer, Source, llm_extra
 from tacit.cli.hidden.prompts import note
 from tacit.cli.options import Force, Json, Report, grouped
-from tacit.cli.output import json_output, new_file
+from tacit.cli.output import json_output, new_file, refuse_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -91,6 +93,8 @@ def invert(
     """Put an inverter to the released states of one layer, and measure what it reads back."""
     output = json_output(json, force, {"--texts": source.texts, "--report": report})
     page = new_file("--report", report, force)
+    if checkpoint is not None:
+        refuse_inputs("--checkpoint", check_writable("--checkpoint", checkpoint))
     choice("--positions", positions, ("last", "all"))
     if kind is not None:
         choice("--kind", kind, KINDS)
@@ -170,9 +174,7 @@ def _read_word(mechanism: str) -> str:
 
 def _read_codebook(path: str) -> Any:
     """Return the codebook of a file, before a model is loaded."""
-    with llm_extra():
-        from tacit.hidden_states.codebooks.codecs import load_codec
-    return load_codec(path)
+    return read_codec(path)
 
 
 def _check_kind(kind: str | None, positions: str, flags: dict[str, Any]) -> None:

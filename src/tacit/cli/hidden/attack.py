@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from tacit.cli.console import line
-from tacit.cli.hidden.recorded import Recorded
+from tacit.cli.hidden.recorded import PATHS, Recorded
 from tacit.cli.options import Force, Json, grouped
-from tacit.cli.output import json_output
+from tacit.cli.output import json_output, refuse_inputs
 
 
 @grouped
@@ -40,6 +41,10 @@ def attack(
             f"released: {released} does not say which model and prompts it was made with, so that "
             "an attack on it would measure nothing; tacit hidden release writes files that do"
         )
+    if output.path is not None:
+        named = {**(found_release.origin.flags or {}), **asdict(recorded)}
+        read = {f"--{name.replace('_', '-')}": named.get(name) for name in PATHS}
+        refuse_inputs("--json", output.path, read)
     found, prefixes, origin = recorded.prepare(found_release.origin, released)
     from tacit.attacks.retrieval.attack import retrieve
 

@@ -23,7 +23,7 @@ from tacit.cli.hidden.inputs import (
 )
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import Force, Json, Report, grouped
-from tacit.cli.output import json_output, new_file
+from tacit.cli.output import json_output, new_file, refuse_inputs
 from tacit.compute import progress_reports
 
 app = typer.Typer(
@@ -100,7 +100,7 @@ def model_layer(
     others |= {"--attributes": attributes, "--public-attributes": public_attributes}
     output, page = json_output(json, force, others), new_file("--report", report, force)
     if points is not None:
-        check_writable("--points", points)
+        refuse_inputs("--points", check_writable("--points", points))
     budgets = listed("--kl-budgets", kl_budgets, float)
     cells = listed("--codewords", codewords, int)
     wish = Wish(

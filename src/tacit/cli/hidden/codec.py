@@ -181,10 +181,9 @@ def encode(
         }
     )
     with llm_extra():
-        from tacit.hidden_states.codebooks.codecs import load_codec
         from tacit.hidden_states.codebooks.encoding import prepare_codes
         from tacit.hidden_states.codebooks.vectors import open_vectors
-    book = load_codec(codebook)
+    book = read_codec(codebook)
     if prompts is None:
         rows: Any = open_vectors("STATES", source, column=column)
         _check_origin(book, rows, reader.layer, source)
@@ -234,15 +233,24 @@ def decode(
         }
     )
     with llm_extra():
-        from tacit.hidden_states.codebooks.codecs import load_codec
         from tacit.hidden_states.codebooks.encoding import decode_codes
-    book = load_codec(codebook)
+    book = read_codec(codebook)
     released = decode_codes(book, codes, place, argument="CODES")
     output.write({**released.to_dict(), "out": out})
     console = output.console
     console.print(Text(released.guarantees[0].describe(), "bold"))
     line(console, "decoded", f"{released.rows:,} vectors of {book.width} numbers in {out}")
     output.tell()
+
+
+def read_codec(path: str) -> Codec:
+    """Return the codebook of a file, or the product of codebooks."""
+    with llm_extra():
+        from tacit.hidden_states.codebooks.codecs import load_codec
+    try:
+        return load_codec(path)
+    except ValueError as error:
+        raise ValueError(f"--codebook: {str(error).removeprefix('path: ')}") from None
 
 
 def _new_store(out: str, force: bool) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -240,6 +241,11 @@ class Point:
         return cls(**values)
 
 
+# how a line that `Table` was writing may begin, so that one cut off is known as its own
+OPENED = b'{"key": "'
+KEYED = re.compile(OPENED.replace(b"{", rb"\{") + rb'([0-9a-f]{0,24}|[0-9a-f]{24}".*)', re.DOTALL)
+
+
 class Table:
     """Points by key, in memory or in a file of JSON lines that an interruption cannot spoil.
 
@@ -250,7 +256,8 @@ class Table:
         path: the file; None keeps the points in memory alone.
 
     Raises:
-        ValueError: the file cannot be written, or a whole line of it is no point.
+        ValueError: the file cannot be written, a whole line of it is no point, or it has none and
+            begins as no line of a table does; the file is left as it is.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -284,6 +291,9 @@ class Table:
     def _read(self, path: Path) -> None:
         content = read_bytes("out", path)
         whole = content[: content.rfind(b"\n") + 1]
+        cut = content[len(whole) :]
+        if not (whole or OPENED.startswith(cut) or KEYED.fullmatch(cut)):
+            raise ValueError(f"out: {path} holds no table of points, and is left as it is")
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 entry = loads(line)
@@ -291,7 +301,7 @@ class Table:
                 self._points[str(key)] = Point.from_dict(entry)
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise ValueError(f"out: line {number} of {path} is no point ({error})") from None
-        if len(whole) < len(content):
+        if cut:
             os.truncate(path, len(whole))
 
 

@@ -35,6 +35,7 @@ from tacit.hidden_states.audit.points import (
     proven,
 )
 from tacit.hidden_states.audit.sizes import Sizes
+from tacit.hidden_states.origin import digest_of, served_digest
 from tacit.models.language import LanguageModel
 from tacit.models.passes import Passes
 from tacit.models.texts.prefixes import Prefixes
@@ -163,6 +164,8 @@ def sweep(
     guessing = tuple(read_guesser(guesser) for guesser in guessers)
     shared: dict[str, Any] = {
         "model": model.name,
+        "parameters": digest_of(model.network.state_dict()),
+        "served": served_digest(model.network, model.tokenizer),
         "attackers": [attacker.name for attacker in named],
         "bank": _fingerprint(prefixes.bank),
         "calibration": _fingerprint(prefixes.calibration),

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from tacit._ground.checks import RandomSource, generator, integer
+from tacit._ground.checks import RandomSource, choice, generator, integer, non_negative
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
 from tacit.guarantees import MaximalLeakage
@@ -26,12 +26,18 @@ from tacit.hidden_states.codebooks.certificates import (
     compose,
 )
 from tacit.hidden_states.codebooks.clustering import likeliest_codes
-from tacit.hidden_states.codebooks.fitting import Effort, Plan, fit_cells
+from tacit.hidden_states.codebooks.fitting import CODEWORDS, METRICS, Effort, Plan, fit_cells
 from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
 from tacit.hidden_states.codebooks.response import RandomizedCodes, nearest_codes
+from tacit.hidden_states.codebooks.shapes import (
+    check_log_probabilities,
+    check_matrix,
+    check_network,
+)
 from tacit.hidden_states.codebooks.storage import (
     PREDICTOR,
     TENSORS,
+    malformed,
     read_codebook,
     write_codebook,
 )
@@ -80,6 +86,40 @@ class Codebook:
     decision_cost: float = 0.0
     least_cell: int = 1
     origin: Origin | None = None
+
+    def __post_init__(self) -> None:
+        choice("metric", self.metric, METRICS)
+        choice("kind", self.kind, CODEWORDS)
+        for name in ("calibration", "least_cell"):
+            integer(name, getattr(self, name), minimum=1)
+        non_negative("decision_cost", self.decision_cost)
+        check_matrix("codewords", self.codewords)
+        by_state = self.metric in ("euclidean", "fisher")
+        for name, needed in (("centres", by_state), ("root", self.metric == "fisher")):
+            if (getattr(self, name) is not None) != needed:
+                raise ValueError(
+                    f"{name}: metric {self.metric!r} {'needs' if needed else 'has none'}"
+                )
+        if self.table is None and not by_state:
+            raise ValueError(f"table: metric {self.metric!r} needs one, got None")
+        mapped = self.width
+        if self.root is not None:
+            check_matrix("root", self.root, rows=self.width)
+            mapped = int(self.root.shape[1])
+        if self.centres is not None:
+            check_matrix("centres", self.centres, rows=self.size, columns=mapped)
+        if self.table is not None:
+            tokens = self.size if self.metric == "argmax" else None
+            check_matrix("table", self.table, rows=self.size, columns=tokens)
+            check_log_probabilities("table", self.table)
+        if self.predictor is not None:
+            check_network("predictor", self.predictor)
+            told = (len(self.predictor.mean), len(self.predictor.head.bias))
+            if told != (self.width, self.size):
+                raise ValueError(
+                    f"predictor: expected {self.size} codes of {self.width} numbers, got {told[1]} "
+                    f"of {told[0]}"
+                )
 
     @property
     def size(self) -> int:
@@ -343,19 +383,20 @@ class Codebook:
             ValueError: no such file, or not a codebook.
         """
         tensors, predictor, about = read_codebook(path)
-        return cls(
-            metric=str(about["metric"]),
-            kind=str(about["kind"]),
-            calibration=int(about["calibration"]),
-            decision_cost=float(about.get("decision_cost", 0.0)),
-            least_cell=int(about.get("least_cell", 1)),
-            origin=origin_from(about.get("origin")),
-            codewords=tensors["codewords"],
-            table=tensors.get("table"),
-            centres=tensors.get("centres"),
-            root=tensors.get("root"),
-            predictor=predictor,
-        )
+        with malformed(path):
+            return cls(
+                metric=about["metric"],
+                kind=about["kind"],
+                calibration=about["calibration"],
+                decision_cost=about.get("decision_cost", 0.0),
+                least_cell=about.get("least_cell", 1),
+                origin=origin_from(about.get("origin")),
+                codewords=tensors["codewords"],
+                table=tensors.get("table"),
+                centres=tensors.get("centres"),
+                root=tensors.get("root"),
+                predictor=predictor,
+            )
 
     def _tensors(self) -> dict[str, Tensor]:
         held = {name: getattr(self, name) for name in TENSORS}

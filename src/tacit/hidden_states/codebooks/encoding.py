@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from tacit._ground import outlet
 from tacit._ground.checks import integer
@@ -27,10 +28,12 @@ from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
 from tacit.hidden_states.codebooks.response import RandomizedCodes
 from tacit.hidden_states.codebooks.stores import check_suffix, read_certificate, write_rows
-from tacit.hidden_states.codebooks.vectors import Blocks, Vectors
+from tacit.hidden_states.codebooks.vectors import Blocks, ParquetRows, Vectors
 from tacit.releases.prepared import Prepared
 
 STATES = "states"
+# times a centre of any size in use it is finite in float32
+LARGEST_ENTRY = 1e30
 
 CodeBlocks = Callable[[], Iterator[Codes]]
 
@@ -98,7 +101,8 @@ class PreparedCodes(Prepared[EncodedCodes]):
     def _released(self) -> Iterator[Codes]:
         with progress_bar(self.rows, "encoding", shown=self.out is not None) as advance:
             for part in self.blocks():
-                yield outlet.let_out(part if self.response is None else self._reported(part))
+                codes = part if self.response is None else self._reported(part)
+                yield outlet.let_out(_counted(self.codec, codes))
                 advance(len(part))
 
 
@@ -115,8 +119,10 @@ def prepare_codes(
 
     A code is one of ``Π_j C_j`` values whatever the state, so T of them multiply any attacker's
     chance by at most ``(Π_j C_j)^T`` and tell at most ``T Σ_j ln C_j`` nats about their prompt,
-    under any law of it; nothing about the states is looked at for that. Distances are taken in
-    float32: a state between two centres may be coded as either, which changes no count.
+    under any law of it; nothing about the states is looked at for that. Every row has its code,
+    whatever stands in it: what is not a number counts as 0, and infinity as 10³⁰.
+    Distances are taken in float32: a state between two centres may be coded as either, which
+    changes no count.
 
     Args:
         codec: the codebook.
@@ -133,8 +139,8 @@ def prepare_codes(
         The ``PreparedCodes``: the guarantees, and ``draw``.
 
     Raises:
-        ValueError: states of another width, numbers that are not finite (the file's row is
-            named), or a file that cannot be written.
+        ValueError: states of another width, codes outside the codebook, or a file that cannot be
+            written.
 
     Example:
         >>> from tacit.hidden_states import Codebook
@@ -177,6 +183,19 @@ def _words(codec: Codec, response: RandomizedCodes | RandomizedParts | None) -> 
     return reported_words(codec.words, response.epsilon)
 
 
+def _counted(codec: Codec, codes: Codes) -> Codes:
+    """Return codes (n, m) when each is one of those that the certificate counts."""
+    sizes = np.array(codec.sizes)
+    if codes.ndim != 2 or codes.shape[1] != len(sizes) or codes.dtype.kind not in "iu":
+        raise ValueError(
+            f"codes: expected integers of shape (n, {len(sizes)}), got {codes.dtype} of shape "
+            f"{codes.shape}"
+        )
+    if (codes < 0).any() or (codes >= sizes).any():
+        raise ValueError("codes: expected integers below the number of codes there are, got others")
+    return codes
+
+
 @short_repr
 @dataclass(frozen=True, eq=False)
 class KnownCodes:
@@ -187,24 +206,44 @@ class KnownCodes:
 
 def _blocks(codec: Codec, states: ArrayLike | Blocks | KnownCodes) -> tuple[int, CodeBlocks]:
     if isinstance(states, KnownCodes):
-        return len(states.codes), lambda: iter([states.codes])
+        known = _counted(codec, states.codes)
+        return len(known), lambda: iter([known])
     if not isinstance(states, Blocks):
-        codes = codes_of_states(codec, states)
+        rows = readable(np.asarray(states.detach().cpu() if isinstance(states, Tensor) else states))
+        codes = _counted(codec, codes_of_states(codec, rows))
         return len(codes), lambda: iter([codes])
-    source = states
+    # a file that says nothing of the length of its rows has as many numbers as the codebook
+    source = states.every(codec.width) if isinstance(states, ParquetRows) else states
     if source.width != codec.width:
         raise ValueError(
             f"states: expected {codec.width} columns, as the codebook has, got {source.width}"
         )
-    # what is not a number is found before anything is reserved or drawn
-    for _ in finite_blocks(source):
-        pass
     codes_of_states(codec, np.zeros((1, codec.width), dtype=np.float32))
-    return source.count, lambda: (codes_of_states(codec, part) for part in finite_blocks(source))
+    # what cannot be read of the file is found before anything is reserved or drawn
+    for _ in source.blocks():
+        pass
+    return source.count, lambda: (
+        codes_of_states(codec, readable(part)) for part in source.blocks()
+    )
+
+
+def readable(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return vectors in which a number that is none is 0, and what float32 cannot hold is cut.
+
+    A refusal would tell that some row holds one, and a row less would tell which.
+
+    Example:
+        >>> readable(np.array([[np.nan, -np.inf, 1.0]])).tolist()
+        [[0.0, -1e+30, 1.0]]
+    """
+    if rows.dtype.kind not in "fiu":
+        return rows
+    wide = rows.astype(np.float64)
+    return np.clip(np.nan_to_num(wide, nan=0.0), -LARGEST_ENTRY, LARGEST_ENTRY)
 
 
 def finite_blocks(source: Blocks) -> Iterator[npt.NDArray[np.float32]]:
-    """Yield blocks of rows as float32, refusing what is not finite there."""
+    """Yield blocks of public rows as float32, refusing what is not finite there."""
     start = 0
     for part in source.blocks():
         with np.errstate(over="ignore"):

@@ -33,7 +33,8 @@ from tacit.hidden_states.codebooks.fitting import cells_of_states
 from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
 from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
 from tacit.hidden_states.codebooks.response import nearest_codes
-from tacit.hidden_states.codebooks.storage import read_parts, write_parts
+from tacit.hidden_states.codebooks.shapes import check_matrix
+from tacit.hidden_states.codebooks.storage import malformed, read_parts, write_parts
 from tacit.hidden_states.origin import Origin, digest_of, origin_from
 from tacit.models.behaviours import as_states
 
@@ -54,6 +55,19 @@ class ProductCodebook:
     calibration: int
     least_cell: int
     origin: Origin | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.parts, tuple) or not self.parts:
+            raise ValueError("parts: expected a tuple of at least one tensor, got none")
+        for place, part in enumerate(self.parts):
+            check_matrix(f"part {place}", part)
+            if part.shape[1] != self.parts[0].shape[1]:
+                raise ValueError(
+                    f"part {place}: expected {self.parts[0].shape[1]} columns, as the first part "
+                    f"has, got {part.shape[1]}"
+                )
+        for name in ("calibration", "least_cell"):
+            integer(name, getattr(self, name), minimum=1)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -230,12 +244,13 @@ class ProductCodebook:
             ValueError: no such file, or not a product of codebooks.
         """
         parts, about = read_parts(path)
-        return cls(
-            parts=parts,
-            calibration=int(about["calibration"]),
-            least_cell=int(about["least_cell"]),
-            origin=origin_from(about.get("origin")),
-        )
+        with malformed(path):
+            return cls(
+                parts=parts,
+                calibration=about["calibration"],
+                least_cell=about["least_cell"],
+                origin=origin_from(about.get("origin")),
+            )
 
     def _checked(self, codes: Any) -> Codes:
         rows = checked_codes("codes", codes, max(self.sizes), least=1)

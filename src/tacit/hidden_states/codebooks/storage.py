@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,16 @@ def read_codebook(
         for key in sorted(tensors)
         if key.startswith(PREDICTOR)
     }
+    if unknown := sorted(set(tensors) - set(TENSORS)):
+        raise ValueError(f"path: {os.fspath(path)} has {len(unknown)} tensors of no codebook")
     predictor = None
-    if parts:
-        hidden = int(parts["head.weight"].shape[1])
-        predictor = Predictor(len(parts["mean"]), len(parts["head.bias"]), hidden)
-        predictor.load_state_dict(parts)
-        predictor = predictor.eval().requires_grad_(False)
-    about: dict[str, Any] = loads(header["about"], name="path", source=os.fspath(path))
+    with malformed(path):
+        if parts:
+            hidden = int(parts["head.weight"].shape[1])
+            predictor = Predictor(len(parts["mean"]), len(parts["head.bias"]), hidden)
+            predictor.load_state_dict(parts)
+            predictor = predictor.eval().requires_grad_(False)
+        about = _about(header, path)
     return tensors, predictor, about
 
 
@@ -76,8 +80,31 @@ def read_parts(path: str | os.PathLike[str]) -> tuple[tuple[Tensor, ...], dict[s
     tensors, header = _tensors(path)
     if header.get("format") != PRODUCT or not tensors:
         raise ValueError(f"path: expected a product of codebooks, got {os.fspath(path)}")
-    about: dict[str, Any] = loads(header["about"], name="path", source=os.fspath(path))
-    return tuple(tensors[f"part.{place}"] for place in range(len(tensors))), about
+    with malformed(path):
+        return tuple(tensors[f"part.{place}"] for place in range(len(tensors))), _about(
+            header, path
+        )
+
+
+def _about(header: Mapping[str, str], path: str | os.PathLike[str]) -> dict[str, Any]:
+    found = loads(header["about"], name="path", source=os.fspath(path))
+    if not isinstance(found, dict):
+        raise ValueError(f"expected an object, got {type(found).__name__}")
+    return found
+
+
+@contextmanager
+def malformed(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say which file it is whose tensors or fields disagree, are missing or out of range."""
+    try:
+        yield
+    except (KeyError, TypeError, IndexError, RuntimeError, AttributeError) as error:
+        raise ValueError(
+            f"path: a field of {os.fspath(path)} is missing or malformed: {error!r}"
+        ) from None
+    except ValueError as error:
+        told = str(error).removeprefix("path: ")
+        raise ValueError(f"path: {os.fspath(path)} is no codebook: {told}") from None
 
 
 def is_product(path: str | os.PathLike[str]) -> bool:

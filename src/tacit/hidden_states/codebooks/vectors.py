@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -106,6 +106,23 @@ class ParquetRows:
     count: int
     width: int
     metadata: dict[str, str]
+    whole: bool = False
+
+    def every(self, width: int) -> ParquetRows:
+        """Return the same rows, one of d numbers for each whatever it holds.
+
+        What is missing is NaN; a list of another length is cut, or ends in NaN.
+        """
+        return replace(self, width=width if self.listed else self.width, whole=True)
+
+    @property
+    def listed(self) -> bool:
+        """Whether a row is a list in one column, whose length no header may tell."""
+        from pyarrow import parquet, types
+
+        with parquet.ParquetFile(self.path) as file:
+            kind = file.schema_arrow.field(self.columns[0]).type
+            return bool(types.is_list(kind) or types.is_large_list(kind))
 
     def blocks(self) -> Iterator[Vectors]:
         """Yield blocks (k, d) in order."""
@@ -120,7 +137,9 @@ class ParquetRows:
 
     def _numbers(self, batch: Any, start: int) -> Vectors:
         columns = [batch.column(name) for name in self.columns]
-        if any(column.null_count for column in columns):
+        if self.whole and hasattr(columns[0], "flatten"):
+            return _rows_of_lists(columns[0], self.width)
+        if any(column.null_count for column in columns) and not self.whole:
             raise ValueError(f"{self.name}: expected no missing rows, got one from row {start} on")
         if not hasattr(columns[0], "flatten"):
             return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
@@ -131,6 +150,15 @@ class ParquetRows:
                 f"{start} on"
             )
         return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(batch), self.width)
+
+
+def _rows_of_lists(column: Any, width: int) -> Vectors:
+    """Return lists of any lengths as rows (k, d), NaN where an entry or a list is missing."""
+    rows = np.full((len(column), width), np.nan)
+    for place, held in enumerate(column.to_pylist()):
+        entries = [np.nan if entry is None else entry for entry in (held or ())[:width]]
+        rows[place, : len(entries)] = entries
+    return rows
 
 
 def open_vectors(
@@ -267,7 +295,7 @@ def _open_parquet(name: str, path: Path, column: str | None, wanted: str) -> Par
             width = len(chosen)
             if nested:
                 head = next(file.iter_batches(batch_size=1, columns=chosen), None)
-                width = 0 if head is None else len(head.column(0).flatten())
+                width = 0 if head is None else max(1, len(head.column(0).flatten()))
     except OSError as error:
         raise ValueError(f"{name}: cannot read {path} ({error})") from None
     except arrow.ArrowException as error:

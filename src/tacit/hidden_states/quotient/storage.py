@@ -15,6 +15,7 @@ from torch import Tensor
 from tacit._ground.checks import boolean, integer, non_negative
 from tacit._ground.files import check_writable, write_bytes_atomic
 from tacit.documents import dumps, loads
+from tacit.hidden_states.codebooks.shapes import check_network
 from tacit.hidden_states.quotient.ball import Ball
 from tacit.hidden_states.quotient.network import QuotientNetwork
 from tacit.hidden_states.quotient.training import Recipe
@@ -80,4 +81,7 @@ def _network(tensors: Mapping[str, Tensor], ball: Ball, recipe: Recipe) -> Quoti
     )
     # refuses other names and other shapes
     network.load_state_dict(dict(tensors))
+    check_network("path", network)
+    if not bool((network.scale > 0).all()):
+        raise ValueError("path: expected scales > 0, got others")
     return network.eval().requires_grad_(False)
