@@ -109,7 +109,8 @@ class LayerGradients:
         # (out + in + 2T + 4) 2⁻⁵³ (Σ_t ‖g_t‖‖x_t‖)²; added, so that no norm is too small
         mass = (gradients.norm(dim=2) * inputs.norm(dim=2)).sum(dim=1)
         terms = self.out + self.width + 2 * gradients.shape[1] + 4
-        return squares + terms * EPS * mass.square()
+        bounded: Tensor = squares + terms * EPS * mass.square()
+        return bounded
 
     def _unchanged(self) -> tuple[Tensor, Tensor]:
         """Return the factors, which are the layer's own input and gradient and no copies."""
