@@ -105,7 +105,8 @@ def test_processes_never_overspend_a_session_with_a_file(tmp_path):
     with multiprocessing.get_context("fork").Pool(THREADS) as pool:
         assert sum(pool.map(ask_once, [path] * THREADS, chunksize=1)) == 2
     assert session.price("count", share=0.1)
-    assert len(session.spends) == 2 and within(session)
+    assert len(session.spends) == 2
+    assert within(session)
 
 
 def in_fork(function):
