@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,19 @@ from tacit.training.references import Part, References
 from tacit.training.release import TrainingRelease, released
 from tacit.training.rounds import Round
 from tacit.training.settings import LocalSteps
+
+Rounds = TypeVar("Rounds", bound=Callable[..., Round])
+
+
+def _alone(method: Rounds) -> Rounds:
+    """Run one round of a run at a time: it is checked, charged and applied in one step."""
+
+    @wraps(method)
+    def held(self: Indistinguishable, *given: Any, **named: Any) -> Round:
+        with self._charges.alone:
+            return method(self, *given, **named)
+
+    return held  # type: ignore[return-value]
 
 
 class Indistinguishable:
@@ -145,6 +159,7 @@ class Indistinguishable:
         """Return μ² that each reference has left, (m,)."""
         return self._charges.left()
 
+    @_alone
     def step(self, batch: Sequence[Any], membership: Any, *, inside: Any = None) -> Round:
         """Run one round on a batch: certify its noise, charge it, draw it, apply it.
 
@@ -173,6 +188,7 @@ class Indistinguishable:
             return self._local_round(inputs, targets, part, allowed, before)
         return self._gradient_round(inputs, targets, part, allowed, before)
 
+    @_alone
     def replace(self, outcome: Callable[[int | None], Any]) -> Round:
         """Run one round of anything: replace the parameters by an outcome and its noise.
 
@@ -202,6 +218,7 @@ class Indistinguishable:
         differences = np.stack([one(index) - real for index in indices.tolist()])
         return self._outcome_round(real, differences, indices, allowed)
 
+    @_alone
     def update(self, value: Any, differences: ArrayLike) -> Round:
         """Run one round of an update that was computed elsewhere, with its differences.
 
