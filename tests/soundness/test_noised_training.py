@@ -64,7 +64,6 @@ def test_an_outcome_is_on_the_grid_of_its_own_noise():
         source.normal(size=30) * 10.0 ** source.integers(-9, 9, 30),
         source.normal(size=(3, 30)),
     )
-    from tacit.training.noise import isotropic_noise, round_noise
 
     budgets = np.full(3, 0.5)
     for noise in (
