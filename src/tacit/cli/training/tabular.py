@@ -146,6 +146,8 @@ def save_model(path: Path, problem: Problem) -> None:
 
     from safetensors.torch import save
 
+    from tacit._ground.tensors import in_order
+
     meaning = {"features": json.dumps(problem.features), "classes": json.dumps(problem.classes)}
     with atomic_stream("--save", path) as stream:
-        stream.write(save(problem.model.state_dict(), metadata=meaning))
+        stream.write(in_order(save(problem.model.state_dict(), metadata=meaning)))
