@@ -102,6 +102,8 @@ class Run:
                 for place, layer in enumerate(self.layers)
             }
         self._move(moves)
+        if isinstance(settings.method, WithoutClipping) and number + 1 == settings.steps:
+            self._noised_once()
         self.taken += 1
 
     def clipped_share(self) -> float | None:
@@ -207,19 +209,28 @@ class Run:
         return method.publish(total, held, self.settings.noise_std, normal)
 
     def _unclipped(self, totals: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return G_t Aᵀ, and at the last step the noise of all steps with it."""
-        last = self.taken + 1 == self.settings.steps
+        """Return G_t Aᵀ, without noise."""
         moves = {}
+        for layer in self.layers:
+            assert layer.matrix_a is not None
+            moves[layer.name] = layer.scaling * totals[layer.name] @ layer.matrix_a.double().mT
+        return moves
+
+    def _noised_once(self) -> None:
+        """Add the noise of all steps to B_T, of which no earlier B was ever seen.
+
+        ``B_T − (η/n) s L E Aᵀ``: a step of gradient descent on the noise alone, and B_T on the grid
+        of it as a whole, for the steps before left their low bits in B.
+        """
+        rate = float(self.optimizer.param_groups[0]["lr"]) / self.settings.expected
         for place, layer in enumerate(self.layers):
             assert layer.matrix_a is not None
-            factor = layer.matrix_a.double()
-            low = layer.scaling * totals[layer.name] @ factor.mT
-            if last:
-                normal = self.randomness.normal(self.taken, place)
-                std = self.settings.noise_std * layer.scaling
-                low = self.settings.method.publish(low, factor, std, normal)
-            moves[layer.name] = low
-        return moves
+            std = rate * self.settings.noise_std * layer.scaling
+            normal = self.randomness.normal(self.taken, place)
+            held, factor = layer.trained.detach().double(), layer.matrix_a.double()
+            noisy = self.settings.method.publish(held, factor, std, normal)
+            with torch.no_grad():
+                layer.trained.copy_(noisy)
 
     def _move(self, moves: dict[str, Tensor]) -> None:
         for layer in self.layers:
