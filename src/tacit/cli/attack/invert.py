@@ -129,6 +129,7 @@ def invert(
     if positions == "all" and bool((secret < 0).any()):
         raise ValueError("--positions: expected last for prompts of several lengths, got all")
     from tacit.hidden_states.inverting import invert_layer
+    from tacit.hidden_states.origin import HOLDERS
     from tacit.releases import Provenance
     from tacit.report import write_report
     from tacit.report.words import verdict
@@ -158,6 +159,7 @@ def invert(
     ))  # fmt: skip
     if page is not None:
         line(console, "report", str(write_report(result, page, provenance)))
+    line(console, "keep", HOLDERS)
     output.tell()
 
 

@@ -24,7 +24,7 @@ from tacit.cli.hidden.reading import Reader
 from tacit.cli.hidden.recorded import content_digest
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import check_distinct, json_output, new_file
-from tacit.cli.publishing import Destination, Paying, tell_prepared
+from tacit.cli.publishing import KEPT_OUTPUT, Destination, Paying, tell_prepared
 
 if TYPE_CHECKING:
     from tacit.hidden_states.codebooks.codecs import Codec
@@ -193,6 +193,7 @@ def encode(
     prepared = prepare_codes(book, rows, out=place, releases=releases, epsilon=epsilon, near=near)
     if outlet.dry_run:
         tell_prepared(prepared, destination.json)
+        line(destination.json.console, "keep", KEPT_OUTPUT)
         return
     from tacit.releases import Provenance
 
