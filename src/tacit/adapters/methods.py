@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tacit._ground.checks import choice, in_interval, integer, positive
 from tacit.accounting import (
@@ -82,7 +82,7 @@ class Method(ABC):
         )
 
     def step(self, total: Tensor, projection: Tensor | None, std: float, normal: Normal) -> Tensor:
-        """Return what is published of the sum of gradients of one layer, noise included.
+        """Return the noisy sum of gradients of one layer as a simulation has it.
 
         Args:
             total: (…, out, in) for full gradients, else (…, out, rank).
@@ -95,12 +95,45 @@ class Method(ABC):
         """
         if self.noise == "none":
             return total
+        value, noise = self._parts(total, projection, std, normal)
+        return self._back(value + noise, projection)
+
+    def publish(
+        self, total: Tensor, projection: Tensor | None, std: float, normal: Normal
+    ) -> Tensor:
+        """Return what is published of the sum of gradients of one layer: float64, on a grid.
+
+        Args:
+            total: as of ``step``, float64.
+            projection: as there.
+            std: as there.
+            normal: as there.
+        """
+        from tacit.training.publication import publish_tensor
+
+        if self.noise == "none":
+            return total
+        value, noise = self._parts(total, projection, std, normal)
+        spread: Any = std
+        if projection is not None and self.noise == "projected":
+            # E Aᵀ has deviation s ‖a_j‖ in column j
+            spread = std * projection.double().norm(dim=-1)
+        return self._back(publish_tensor(value, noise, spread), projection)
+
+    def _parts(
+        self, total: Tensor, projection: Tensor | None, std: float, normal: Normal
+    ) -> tuple[Tensor, Tensor]:
+        """Return what is summed and its noise, in the coordinates that are published."""
         if projection is None or self.noise == "independent":
-            return total + std * normal(tuple(total.shape)).to(total)
+            return total, std * normal(tuple(total.shape)).to(total)
         noise = projected_noise(total.shape, projection, std, normal)
-        if not self.full:
-            return total + noise
-        return (total @ projection.mT + noise) @ projection
+        return (total @ projection.mT if self.full else total), noise
+
+    def _back(self, seen: Tensor, projection: Tensor | None) -> Tensor:
+        """Return the step that published coordinates make: post-processing."""
+        if projection is None or self.noise == "independent" or not self.full:
+            return seen
+        return seen @ projection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -366,7 +399,7 @@ def projected_noise(
 
 
 def _factors(squared_norms: Tensor, clip: float) -> Tensor:
-    """min(1, C/‖G‖), 1 where the gradient is zero."""
+    """min(1, C/‖G‖), 1 where the gradient is zero, 0 where it is not finite."""
     import torch
 
     norms = squared_norms.double().sqrt()

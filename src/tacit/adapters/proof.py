@@ -80,20 +80,22 @@ def check_alone(run: Run, count: int) -> None:
         ValueError: they differ.
     """
     # from everywhere, for neighbours in a table may be equal
-    tried = _spread(count, TRIED)
-    run.check_gradients(tried)
-    if count < 2:
+    some = _spread(count, MOST_TRIED)
+    ahead, behind = run.losses(some), run.losses(some.flip(0)).flip(0)
+    # what has no finite loss adds nothing to a step, and its gradient is no one's
+    finite = ahead.isfinite() & behind.isfinite()
+    if bool(((ahead - behind).abs() > SAME * (ahead.abs() + behind.abs()) + 1e-12)[finite].any()):
+        raise ValueError(COUPLED.format("loss"))
+    known = some[finite]
+    if not len(known):
         return
+    tried = known[_spread(len(known), TRIED)]
+    run.check_gradients(tried)
     together = _norms(run.gradients(tried))
     for place in range(len(tried)):
         alone = _norms(run.gradients(tried[place : place + 1]))[0]
         if abs(float(together[place] - alone)) > ALONE * float(alone) + 1e-12:
             raise ValueError(COUPLED.format("gradient"))
-    some = _spread(count, MOST_TRIED)
-    ahead, behind = run.losses(some), run.losses(some.flip(0)).flip(0)
-    apart = (ahead - behind).abs() > SAME * (ahead.abs() + behind.abs()) + 1e-12
-    if bool((apart & ahead.isfinite() & behind.isfinite()).any()):
-        raise ValueError(COUPLED.format("loss"))
 
 
 def _spread(count: int, most: int) -> Tensor:

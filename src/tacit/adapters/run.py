@@ -128,9 +128,11 @@ class Run:
         self._total = dict(state["totals"])
 
     def _sums(self, chosen: Tensor) -> dict[str, Tensor]:
-        """Return the sum of clipped gradients of each layer over a batch, in float32."""
+        """Return the sum of clipped gradients of each layer over a batch, in float64."""
         totals = {
-            layer.name: torch.zeros(_matrix_shape(self._watched[layer.name]), device=self._device)
+            layer.name: torch.zeros(
+                _matrix_shape(self._watched[layer.name]), device=self._device, dtype=torch.float64
+            )
             for layer in self.layers
         }
         clipped, method = 0, self.settings.method
@@ -201,7 +203,8 @@ class Run:
             drawn = random_projection(method.rank, layer.width, source)  # type: ignore[attr-defined]
             projection = drawn.to(total)
         normal = self.randomness.normal(self.taken, place)
-        return method.step(total, projection, self.settings.noise_std, normal)
+        held = None if projection is None else projection.to(total)
+        return method.publish(total, held, self.settings.noise_std, normal)
 
     def _unclipped(self, totals: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return G_t Aᵀ, and at the last step the noise of all steps with it."""
@@ -209,11 +212,12 @@ class Run:
         moves = {}
         for place, layer in enumerate(self.layers):
             assert layer.matrix_a is not None
-            low = layer.scaling * totals[layer.name] @ layer.matrix_a.mT
+            factor = layer.matrix_a.double()
+            low = layer.scaling * totals[layer.name] @ factor.mT
             if last:
                 normal = self.randomness.normal(self.taken, place)
                 std = self.settings.noise_std * layer.scaling
-                low = self.settings.method.step(low, layer.matrix_a, std, normal)
+                low = self.settings.method.publish(low, factor, std, normal)
             moves[layer.name] = low
         return moves
 

@@ -53,6 +53,23 @@ def publish(law: Law, value: Any, rng: RandomSource = None) -> Array:
     return rounded_sum(rows, noise, grid).reshape(clean.shape)
 
 
+def publish_sum(value: Array, noise: Array, deviations: Any) -> Array:
+    """Return ``value + noise`` on the grid that the noise's deviations set, whatever its law.
+
+    Args:
+        value: float64, of any shape.
+        noise: of its shape, drawn.
+        deviations: standard deviation of each entry of the noise, or what broadcasts to that; 0
+            where none was drawn, and the value stands as it is.
+
+    Raises:
+        ValueError: a deviation outside 2⁻¹⁰⁰⁰ … 2¹⁰⁰⁰.
+    """
+    spread = np.broadcast_to(np.asarray(deviations, dtype=np.float64), value.shape).reshape(-1)
+    flat = rounded_sum(value.reshape(1, -1), noise.reshape(1, -1), grid_of(spread, spread))
+    return flat.reshape(value.shape)
+
+
 def doubles(value: Any) -> Array:
     """Return a value (d,) or (n, d) as doubles; what is too large for one saturates.
 

@@ -15,7 +15,12 @@ from typing import Any
 
 from tacit._ground.files import read_bytes, write_text_atomic
 from tacit.dock.connection import Connection, DockError, json_object
-from tacit.specifications import Specification, specification_from_bytes
+from tacit.documents import dumps, read
+from tacit.specifications import (
+    Specification,
+    SpecificationRelease,
+    specification_from_bytes,
+)
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -105,7 +110,8 @@ class DockClient:
             specification: of the model, or its file.
             card: path of the Markdown with its YAML head.
             model: path of a safetensors file that the dock is to keep.
-            release: path of the release's JSON.
+            release: path of the release's JSON; what may be published of it is sent, and not
+                where it comes from.
             key: what makes a second sending the same; a random one when left out.
 
         Returns:
@@ -124,7 +130,7 @@ class DockClient:
         if model is not None:
             given["model"] = read_bytes("model", model)
         if release is not None:
-            given["release"] = read_bytes("release", release)
+            given["release"] = _published(release)
         files = {name: (name, content) for name, content in given.items()}
         told = {
             f"{name}_digest": _digest(given[name])
@@ -287,6 +293,13 @@ class DockClient:
         """
         place = f"/v1/learnwares/{_identifier(identifier)}"
         self._connection.send("DELETE", place, params=_given(reason=reason or None))
+
+
+def _published(path: str | os.PathLike[str]) -> bytes:
+    """Return what may be published of a stored release, as the dock reads it."""
+    content = read("release", path)
+    told = SpecificationRelease.from_dict(content).publishable_part().to_dict()
+    return dumps(told, name="release").encode()
 
 
 def _identifier(identifier: str) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit._ground.random import released_normal
+from tacit.covariance.publication import publish_sum
 from tacit.specifications.backbones.backbone import Backbone
 from tacit.specifications.coordinates import Frame, coordinates
 from tacit.specifications.noise import ROUNDING, shares_of
@@ -93,7 +94,9 @@ class Asked:
     ) -> NDArray[np.float64]:
         """Return the mean with its noise, drawn from the operating system where source is None."""
         error = self.error(count, multiplier)
-        return clean + error * released_normal(clean.shape, source) if error else clean
+        if not error:
+            return clean
+        return publish_sum(clean, error * released_normal(clean.shape, source), error)
 
 
 def described(
@@ -139,5 +142,5 @@ def _apart(
     reach = 2.0 * asked.subspace.feature_clip * len(asked.names) / subject.count
     std = shares_of(multiplier)[0] * reach
     std *= 1.0 + ROUNDING
-    noisy = means + std * released_normal(means.shape, source)
+    noisy = publish_sum(means, std * released_normal(means.shape, source), std)
     return scatter_directions(shares, noisy, forward, white)

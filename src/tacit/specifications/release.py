@@ -7,7 +7,7 @@ import binascii
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ ASSUMPTIONS = (
     "the backbone, A, the subspace, the clip, the classes, the number of records and every "
     "setting were chosen without looking at the records",
     "the backbone's features of a record depend on that record alone",
+    "whether every record could be read, and is of a declared class, is not hidden",
 )
 GIVEN_MODEL = (
     "the model whose outputs are described is known to the attacker already, and is held fixed: "
@@ -145,6 +146,10 @@ class SpecificationRelease(Release):
         """
         return ENVELOPE.opened("description", description, _read)
 
+    def publishable_part(self) -> SpecificationRelease:
+        """Return the release without what was measured on records: what goes with the file."""
+        return replace(self, attacks=(), use=())
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the specification to ``path``, and this release beside it as ``….json``.
 
@@ -153,7 +158,7 @@ class SpecificationRelease(Release):
         """
         place = Path(os.fspath(path))
         self.specification.save(place)
-        text = dumps(self.to_dict(), indent=2) + "\n"
+        text = dumps(self.publishable_part().to_dict(), indent=2) + "\n"
         write_text_atomic("path", place.with_suffix(".json"), text)
 
 
@@ -216,6 +221,8 @@ def _read(description: Mapping[str, Any]) -> SpecificationRelease:
         }
     )
     _check(release)
+    if release.form.digests != form.digests:
+        raise ValueError("description.specification: expected the one that its form is about")
     return release
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit._ground.random import released_normal
+from tacit.covariance.publication import publish_sum
 from tacit.specifications.backbones.backbone import Backbone
 from tacit.specifications.coordinates import Frame, coordinates
 from tacit.specifications.objectives import label_directions
@@ -69,7 +70,7 @@ def stepped(
             found = held.sum(axis=0)
         found = found / (schedule.sampling_rate * subject.count)
         if error:
-            found = found + error * released_normal(found.shape, source)
+            found = publish_sum(found, error * released_normal(found.shape, source), error)
         total = total + found
         _move(moved, matrices, found, frame, back, backbone, schedule.step_size)
     return total / schedule.steps

@@ -11,8 +11,10 @@ import numpy.typing as npt
 import torch
 from numpy.typing import ArrayLike
 
+from tacit._ground import outlet
 from tacit._ground.checks import Array, array, integer
 from tacit._ground.random import released_normal
+from tacit.covariance.publication import publish_sum
 from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
@@ -356,7 +358,10 @@ class Indistinguishable:
         noise = self._shaped.noise(differences @ differences.T, own, allowed, indices)
         moved = real + noise.draw(self._charges.source()) @ differences
         if noise.spread > 0.0:
-            moved = moved + noise.spread * released_normal((real.size,), self._charges.source())
+            drawn = noise.spread * released_normal((real.size,), self._charges.source())
+            moved = publish_sum(moved, drawn, noise.spread)
+        else:
+            moved = outlet.let_out(moved)
         self._charges.charge(indices)
         if optimizer is None:
             write_flat(self.model, moved)

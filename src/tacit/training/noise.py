@@ -14,6 +14,7 @@ from tacit._ground.random import released_normal
 from tacit.design.base import Design
 from tacit.training.gradients.noise import draw, step_design
 from tacit.training.parameters import trainable
+from tacit.training.publication import publish_tensor
 
 # By how much a squared norm of float32 gradients may be off, as a share of its terms, and more.
 SLACK = 1e-4
@@ -80,7 +81,8 @@ def add_isotropic(model: torch.nn.Module, spread: float, rng: np.random.Generato
     for parameter in trainable(model).values():
         assert parameter.grad is not None
         noise = released_normal((parameter.numel(),), rng).reshape(tuple(parameter.shape)) * spread
-        parameter.grad += torch.from_numpy(noise).to(parameter.grad.dtype)
+        noisy = publish_tensor(parameter.grad, torch.from_numpy(noise), spread)
+        parameter.grad = noisy.to(parameter.grad.dtype)
 
 
 class Shaped:

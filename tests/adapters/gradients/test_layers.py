@@ -120,7 +120,9 @@ def test_norms_are_right_where_the_terms_of_a_sequence_cancel():
     with hooks:
         hooks.backward(layer(inputs).sum(dim=(1, 2)))
     exact = 64 * inputs.double().sum(dim=1).square().sum(dim=1)
-    assert torch.allclose(hooks.squared_norms["layer"], exact, rtol=1e-6, atol=0)
+    found = hooks.squared_norms["layer"]
+    assert (found >= exact).all()
+    assert torch.allclose(found, exact, rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("trained", [True, False])

@@ -160,7 +160,6 @@ def test_reentrant_checkpoints_of_inputs_without_a_gradient():
         (lambda found: found[:0], r"got shape \(0,\)"),
         (lambda found: found[:3], "of 3 losses, got 4 at layer"),
         (lambda found: found.detach(), "depend on a layer, got none that does"),
-        (lambda found: found * float("nan"), "expected finite losses, got nan at 0"),
         (lambda found: found.tolist(), r"expected a tensor of shape \(B,\), got list"),
     ],
 )
@@ -201,9 +200,11 @@ def test_gradients_that_are_not_finite():
     model = nn.Linear(3, 2)
     inputs = torch.zeros(4, 3)
     hooks = LinearHooks({"layer": model})
-    with refused("got nan as the squared norm of example 0 at layer", model), hooks:
+    with hooks:
         # finite at zero, and its slope is not
         hooks.backward((model(inputs) * 0).sqrt().sum(dim=1))
+    assert torch.isinf(hooks.squared_norms["layer"]).all()
+    assert torch.equal(hooks.sums(torch.ones(4))["layer"], torch.zeros(2, 3).double())
 
 
 def test_two_backward_passes():
@@ -227,7 +228,7 @@ def test_a_layer_that_two_reentrant_checkpoints_use():
         middle = checkpoint(layer, inputs, use_reentrant=False)
         hooks.backward(losses_of(checkpoint(layer, middle, use_reentrant=False)))
     losses_of(layer(layer(inputs))).sum().backward()
-    assert torch.allclose(hooks.sums(torch.ones(4))["layer"], layer.weight.grad)
+    assert torch.allclose(hooks.sums(torch.ones(4))["layer"].float(), layer.weight.grad)
 
 
 def test_a_backward_pass_of_an_earlier_entry():

@@ -128,8 +128,8 @@ class LinearHooks:
             losses: (B,), one per example.
 
         Raises:
-            ValueError: the losses are not one finite number per example that depends on a layer,
-                a layer was not used, a first dimension is not B, or a gradient is not finite.
+            ValueError: the losses are not one number per example that depends on a layer, a layer
+                was not used, or a first dimension is not B.
         """
         one_per_example(losses)
         losses.sum().backward()  # type: ignore[no-untyped-call]
@@ -168,26 +168,23 @@ class LinearHooks:
 
     @property
     def squared_norms(self) -> dict[str, Tensor]:
-        """(B,) ‖G_i‖²_F in float64, by name.
+        """(B,) ‖G_i‖²_F in float64, by name, no less than those of what ``sums`` adds.
+
+        A record whose gradient of one layer is not finite has inf at every layer: it is clipped to
+        nothing, and whether there is one is nobody's to see.
 
         Raises:
-            ValueError: a layer had no backward pass, or a gradient is not finite.
+            ValueError: a layer had no backward pass.
         """
         norms = {name: found.squared_norms() for name, found in self._found().items()}
-        for name, values in norms.items():
-            if not bool(torch.isfinite(values).all()):
-                where = int(torch.argmin(torch.isfinite(values).to(torch.uint8)))
-                raise ValueError(
-                    f"modules: expected finite gradients, got {float(values[where])} as the "
-                    f"squared norm of example {where} at {name}"
-                )
-        return norms
+        finite = torch.stack([held.isfinite() for held in norms.values()]).all(dim=0)
+        return {name: torch.where(finite, held, torch.inf) for name, held in norms.items()}
 
     def sums(self, coefficients: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return Σ_i c_i G_i by name, (out, in), or (out,) for a bias.
+        """Return Σ_i c_i G_i by name in float64, (out, in), or (out,) for a bias.
 
         Args:
-            coefficients: (B,) c, or one by name; rounded to the gradients' precision.
+            coefficients: (B,) c, or one by name.
 
         Raises:
             ValueError: coefficients are missing, not (B,) or not finite, or a layer had no
@@ -209,7 +206,11 @@ class LinearHooks:
         for values in {id(one): one for one in given.values()}.values():
             if not bool(torch.isfinite(values).all()):
                 raise ValueError("coefficients: expected finite numbers, got one that is not")
-        return {name: found.sums(given[name]) for name, found in every.items()}
+        finite = {name: held.isfinite() for name, held in self.squared_norms.items()}
+        return {
+            name: found.sums(torch.where(finite[name], given[name].double(), 0.0))
+            for name, found in every.items()
+        }
 
     def gradients(self) -> dict[str, Tensor]:
         """Return every G_i by name, (B, out, in), or (B, out) for a bias.

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+# The unit roundoff of float64.
+EPS = 2.0**-53
 # A float64 Gram matrix costs about twice as much as the same product in float32.
 GRAM_COST = 2
 
@@ -62,19 +64,28 @@ class LayerGradients:
             self._versions = gradients._version, inputs._version
 
     def squared_norms(self) -> Tensor:
-        """Return (B,) ‖G_i‖²_F in float64."""
+        """Return (B,) ‖G_i‖²_F in float64, no less than that of what ``sums`` adds.
+
+        It is inf for a record whose gradient is not finite, which ``sums`` leaves out.
+        """
         if self._squared is None:
-            self._squared = self._norms()
+            found = self._norms()
+            self._squared = torch.where(found.isfinite(), found, math.inf)
         return self._squared
 
     def sums(self, coefficients: Tensor) -> Tensor:
-        """Return Σ_i c_i G_i, (out, in), for (B,) c."""
+        """Return Σ_i c_i G_i, (out, in) in float64, for (B,) c.
+
+        In float64, for what a record adds may be far below its terms, and float32 would round
+        those; a record whose gradient is not finite adds nothing.
+        """
+        finite = self.squared_norms().isfinite()
+        scale = torch.where(finite, coefficients.double(), 0.0)
         if self._factors is None:
-            products = self._known()
-            flat = coefficients.to(products) @ products.flatten(1)
-            return self._turned(flat.view(products.shape[1:]))
-        gradients, inputs = self._unchanged()
-        scale = coefficients.to(gradients)[:, None, None]
+            products = _cleared(self._known().flatten(1), finite)
+            return self._turned((scale @ products.double()).view(self._known().shape[1:]))
+        gradients, inputs = (_cleared(one, finite).double() for one in self._unchanged())
+        scale = scale[:, None, None]
         # the narrower factor is the one to copy
         if self.width < self.out:
             return gradients.flatten(0, 1).mT @ (inputs * scale).flatten(0, 1)
@@ -93,7 +104,13 @@ class LayerGradients:
             return _squares(gradients.flatten(1)) * _squares(inputs.flatten(1))
         # ‖Σ_t g_t x_tᵀ‖² = ⟨g gᵀ, x xᵀ⟩, in float64 because its terms cancel
         gram = torch.bmm(gradients, gradients.mT).mul_(torch.bmm(inputs, inputs.mT))
-        return gram.sum(dim=(1, 2)).clamp_(min=0.0)
+        squares = gram.sum(dim=2).sum(dim=1).clamp_(min=0.0)
+        # products of out and in terms and two sums of T terms are off by at most
+        # (out + in + 2T + 4) 2⁻⁵³ (Σ_t ‖g_t‖‖x_t‖)²; added, so that no norm is too small
+        mass = (gradients.norm(dim=2) * inputs.norm(dim=2)).sum(dim=1)
+        terms = self.out + self.width + 2 * gradients.shape[1] + 4
+        bounded: Tensor = squares + terms * EPS * mass.square()
+        return bounded
 
     def _unchanged(self) -> tuple[Tensor, Tensor]:
         """Return the factors, which are the layer's own input and gradient and no copies."""
@@ -133,18 +150,29 @@ class BiasGradients:
         self._values = made if self._values is None else self._values.add_(made)
 
     def squared_norms(self) -> Tensor:
-        """Return (B,) ‖b_i‖² in float64."""
-        return _squares(self.products())
+        """Return (B,) ‖b_i‖² in float64; inf where it is not finite."""
+        found = _squares(self.products())
+        return torch.where(found.isfinite(), found, math.inf)
 
     def sums(self, coefficients: Tensor) -> Tensor:
-        """Return Σ_i c_i b_i, (out,), for (B,) c."""
-        return coefficients.to(self.products()) @ self.products()
+        """Return Σ_i c_i b_i, (out,) in float64, for (B,) c; what is not finite adds nothing."""
+        finite = self.squared_norms().isfinite()
+        scale = torch.where(finite, coefficients.double(), 0.0)
+        return scale @ _cleared(self.products(), finite).double()
 
     def products(self) -> Tensor:
         """Return b, (B, out)."""
         if self._values is None:
             raise RuntimeError("no use of the layer was added")
         return self._values
+
+
+def _cleared(values: Tensor, finite: Tensor) -> Tensor:
+    """Return values (B, …) with 0 for the records that are not finite."""
+    if bool(finite.all()):
+        return values
+    shape = (-1, *[1] * (values.ndim - 1))
+    return torch.where(finite.reshape(shape), values, 0.0)
 
 
 def sequences(name: str, gradients: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from tacit._ground.checks import Array, RandomSource, generator, in_interval, in
 from tacit._ground.random import released_normal
 from tacit.accounting import PrivacyProfile, profile_from_curves, vector_projection
 from tacit.adapters.vectors.alignment import checked_alignment, raised_alignment
+from tacit.covariance.publication import publish_sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,8 @@ class VectorProjection:
             unit = unit_vector("vector", unit + self.noise * direction / np.linalg.norm(direction))
         factor = released_normal((unit.size, self.rank), source) / np.sqrt(self.rank)
         projected: Array = factor @ (factor.T @ unit)
-        return projected
+        # y of a unit vector is of order 1/√d whatever the vector: the grid is public
+        return publish_sum(np.zeros(unit.size), projected, unit.size**-0.5)
 
 
 def unit_vector(name: str, values: Any) -> Array:

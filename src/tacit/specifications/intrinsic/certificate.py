@@ -16,6 +16,7 @@ from tacit._ground.frozen import read_only
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import short_repr, shown
 from tacit.accounting import PrivacyProfile, gaussian, sketch_within
+from tacit.covariance.publication import publish_sum
 from tacit.guarantees import ApproximateDP, Guarantee, SuccessBound
 from tacit.specifications.intrinsic.secret import SecretFactor
 from tacit.specifications.intrinsic.stability import (
@@ -239,9 +240,10 @@ def compact_factor(
     mean = (rows * shares[:, None, None]).mean(axis=0)
     source = None if rng is None else generator(rng)
     held = SecretFactor(rank, rows.shape[2], rng=source) if secret is None else secret
-    noise = math.sqrt(level / rank) * released_normal((len(mean), rank), source)
+    deviation = math.sqrt(level / rank)
+    noise = deviation * released_normal((len(mean), rank), source)
     return CompactFactor(
-        factor=held.times(mean, rank) + noise,
+        factor=publish_sum(held.times(mean, rank), noise, deviation),
         certificate=certificate,
         reproducible=rng is not None or held.reproducible,
         identifier=None if secret is None else held.identifier,

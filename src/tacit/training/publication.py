@@ -1,0 +1,28 @@
+"""The one way out for noised sums of tensors: float64, on the grid of the noise, then anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.covariance.publication import publish_sum
+
+
+def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
+    """Return ``value + noise`` in float64 on the grid that the noise alone sets.
+
+    An optimizer, a parameter of float32 or a file sees the sum afterwards, so that all of it is
+    post-processing: low bits of the sum, which name what was summed, are gone.
+
+    Args:
+        value: a sum of clipped gradients or the like, of any shape.
+        noise: of its shape.
+        deviations: standard deviation of each entry of the noise, or what broadcasts to that.
+    """
+    clean = np.ascontiguousarray(value.detach().double().cpu().numpy())
+    drawn = np.ascontiguousarray(noise.detach().double().cpu().numpy())
+    spread = deviations.cpu().numpy() if isinstance(deviations, Tensor) else deviations
+    return torch.from_numpy(publish_sum(clean, drawn, spread)).to(value.device)
