@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import shutil
@@ -45,7 +46,7 @@ def check_writable(name: str, path: str | os.PathLike[str]) -> Path:
     trial = _temporary(target)
     try:
         os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        trial.unlink()
+        trial.unlink(missing_ok=True)
     except OSError as error:
         raise ValueError(f"{name}: cannot write in {target.parent} ({error.strerror})") from None
     return target
@@ -141,6 +142,16 @@ def held(path: Path, *, wait: bool = True) -> Iterator[None]:
         # said aloud, because a child forked meanwhile would hold it by its copy of the descriptor
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
+
+
+def remove_left_overs(path: Path) -> None:
+    """Remove what processes that were killed while they wrote a file left beside it.
+
+    Args:
+        path: of the file, which is held, so that nobody else writes it.
+    """
+    for place in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.tmp"):
+        place.unlink(missing_ok=True)
 
 
 def read_bytes(name: str, path: str | os.PathLike[str]) -> bytes:

@@ -15,11 +15,31 @@ Entry = TypeVar("Entry", bound=np.generic)
 
 def frozen(values: npt.NDArray[Entry]) -> npt.NDArray[Entry]:
     """Return values that nobody can change any more: a copy, unless they already are."""
-    if not values.flags.writeable:
+    if _is_still(values):
         return values
-    copy = values.copy()
+    copy = np.array(values, copy=True, subok=False)
     copy.flags.writeable = False
     return copy
+
+
+def _is_still(values: Any) -> bool:
+    """Whether neither an array nor one that it is a view of can be written to."""
+    while type(values) is np.ndarray and not values.flags.writeable:
+        if values.base is None:
+            return True
+        values = values.base
+    return isinstance(values, bytes)
+
+
+def owned_fields(value: Any) -> None:
+    """Make the arrays in the fields of a frozen dataclass its own, and writing to them an error."""
+    for field in fields(value):
+        held = getattr(value, field.name, None)
+        if isinstance(held, np.ndarray):
+            object.__setattr__(value, field.name, frozen(held))
+        elif isinstance(held, tuple) and any(isinstance(one, np.ndarray) for one in held):
+            owned = (frozen(one) if isinstance(one, np.ndarray) else one for one in held)
+            object.__setattr__(value, field.name, tuple(owned))
 
 
 def read_only(kind: type[Kind]) -> type[Kind]:
@@ -40,13 +60,7 @@ def read_only(kind: type[Kind]) -> type[Kind]:
     @wraps(plain)
     def initialised(self: Any, *positional: Any, **named: Any) -> None:
         plain(self, *positional, **named)
-        for field in fields(self):
-            value = getattr(self, field.name, None)
-            if isinstance(value, np.ndarray):
-                object.__setattr__(self, field.name, frozen(value))
-            elif isinstance(value, tuple) and any(isinstance(one, np.ndarray) for one in value):
-                owned = (frozen(one) if isinstance(one, np.ndarray) else one for one in value)
-                object.__setattr__(self, field.name, tuple(owned))
+        owned_fields(self)
 
     kind.__init__ = initialised  # type: ignore[method-assign]
     return kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from tacit._ground.checks import boolean
+from tacit._ground.frozen import owned_fields
 from tacit.guarantees.base import Guarantee
 from tacit.releases.form import Release
 
@@ -105,7 +107,7 @@ class _Once:
     """Whether a prepared release was drawn, shared by all of its copies."""
 
     def __init__(self) -> None:
-        self.lock, self.drawn = threading.Lock(), False
+        self.lock, self.drawn, self.process = threading.Lock(), False, os.getpid()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Once:
         return self
@@ -121,7 +123,9 @@ class _Once:
 class Prepared(ABC, Generic[Drawn]):
     """Everything that can fail is done; looking at it costs nothing and draws nothing.
 
-    It is drawn once: copies know what became of each other, and none of them can be pickled.
+    It is drawn once: copies know what became of each other, none of them can be pickled, and a
+    process forked from the one that prepared it does not draw. Its arrays are its own, so that
+    what the caller does to theirs afterwards does not change what is drawn.
 
     Attributes:
         guarantees: what the release will be certified for, the headline first.
@@ -137,6 +141,9 @@ class Prepared(ABC, Generic[Drawn]):
     description: str
     reproducible: bool
     _once: _Once = field(default_factory=_Once, repr=False)
+
+    def __post_init__(self) -> None:
+        owned_fields(self)
 
     def draw(
         self, *, ledger: Book | None = None, secret: str | None = None, no_budget: bool = False
@@ -187,6 +194,11 @@ class Prepared(ABC, Generic[Drawn]):
     def _refuse_again(self) -> None:
         if self._once.drawn:
             raise ValueError("draw: this release was drawn already; prepare another")
+        if self._once.process != os.getpid():
+            raise ValueError(
+                "draw: expected the process that prepared the release, as each of several could "
+                "draw it, got one forked from it; prepare it where it is drawn"
+            )
 
     @abstractmethod
     def _drawn(self) -> Drawn:

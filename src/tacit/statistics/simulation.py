@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit._ground.checks import Array, plain
 from tacit.compute import parallel_map
 from tacit.statistics.queries import Query
-from tacit.statistics.user_code import QueryWarning, query_error, warning_words
+from tacit.statistics.user_code import QueryWarning, query_error, silence, warning_words
 
 REPEATED_CALLS = 3
 REPEAT_TOLERANCE = 1e-9
@@ -129,6 +129,39 @@ def simulate(
     for candidate in np.linspace(0, len(family) - 1, REPEATED_CALLS).astype(int).tolist():
         _check_repeatable(evaluate, outputs[candidate], candidate)
     return np.stack([output.ravel() for output in outputs])
+
+
+def silent_output(query: Query, pool: Array, members: Any, otherwise: Array) -> Array:
+    """Return the output of the rows drawn, (d,), and let nothing else be seen of the call.
+
+    What the caller's code prints, logs or warns of, and whether it fails, depends on the rows.
+
+    Args:
+        query: what is computed.
+        pool: (N, p).
+        members: the rows drawn; secret.
+        otherwise: (d,) what stands for the output where the call fails or gives no d numbers.
+    """
+    with silence():
+        try:
+            output = _Evaluation(query, pool, _One(members))(0)[0].ravel()
+        except (Exception, SystemExit):
+            return otherwise
+    return output if output.shape == otherwise.shape else otherwise
+
+
+@dataclass(frozen=True)
+class _One:
+    """One subset, as a family."""
+
+    rows: Any
+
+    def __len__(self) -> int:
+        return 1
+
+    def members(self, candidate: int) -> Any:
+        del candidate
+        return self.rows
 
 
 def _check_repeatable(evaluate: _Evaluation, before: Array, candidate: int) -> None:

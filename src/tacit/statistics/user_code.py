@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
+import sys
 import sysconfig
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+
+import numpy as np
 
 TACIT = str(Path(__file__).parents[1])
 LIBRARIES = tuple(
@@ -41,6 +48,24 @@ class QueryWarning(UserWarning):
         >>> str(QueryWarning("query: mine:middle warned (RuntimeWarning, mine.py:7)"))
         'query: mine:middle warned (RuntimeWarning, mine.py:7)'
     """
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Let nothing through of what Python code prints, logs or warns of."""
+    before = logging.root.manager.disable
+    with (
+        redirect_stdout(io.StringIO()),
+        redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+    ):
+        warnings.simplefilter("ignore")
+        logging.disable(sys.maxsize)
+        try:
+            yield
+        finally:
+            logging.disable(before)
 
 
 def warning_words(found: warnings.WarningMessage) -> str:

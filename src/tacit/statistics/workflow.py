@@ -172,7 +172,8 @@ def prepare(
             in units of its own standard deviation), or F as in ``gaussian_information``; None for
             ``"relative"``.
         confidence: of the guarantee where it rests on simulated releases, in (0, 1); it says so.
-        columns: names of the p columns; those of a data frame, else ``x0`` …, when None.
+        columns: the columns to use, by name and in this order, of a table that has names; the
+            names of the p columns of one that has none, ``x0`` … when None.
         names: d labels of the outputs, where the query has none of its own or to replace them.
         target: name of the column that a regression explains; the last when None.
         workers: processes for the simulations; results do not depend on it.
@@ -333,17 +334,38 @@ def checked_pool(
     Raises:
         ValueError: as ``prepare``.
     """
-    known = as_pool(pool)
+    known = as_pool(pool, columns)
     rows = _checked_rows(known)
     categories = known.categories if isinstance(known, Table) else {}
-    labels = _column_names(frame_columns(known) if columns is None else columns, rows.shape[1])
-    return rows, labels, categories
+    own = frame_columns(known)
+    if own is None or columns is None:
+        return rows, _column_names(own if columns is None else columns, rows.shape[1]), categories
+    own_labels = _column_names(own, rows.shape[1])
+    labels = _selected(columns, own_labels)
+    rows = np.ascontiguousarray(rows[:, [own_labels.index(name) for name in labels]])
+    rows.flags.writeable = False
+    return rows, labels, {name: kind for name, kind in categories.items() if name in labels}
+
+
+def _selected(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns asked for of those that have names."""
+    wanted = listed(columns)
+    if not all(isinstance(name, str) for name in wanted):
+        raise ValueError(f"columns: expected names of columns, got {shown(columns)}")
+    missing = [name for name in wanted if name not in own]
+    if missing:
+        raise ValueError(f"columns: expected some of {', '.join(own)}, got {missing[0]!r}")
+    if not wanted or len(set(wanted)) != len(wanted):
+        raise ValueError(f"columns: expected different names of columns, got {shown(columns)}")
+    return tuple(wanted)
 
 
 def _checked_rows(pool: Any) -> Array:
     _check_exact(pool)
     checked = array("pool", pool, ndim=(1, 2))
-    rows = np.ascontiguousarray(checked[:, None] if checked.ndim == 1 else checked)
+    # a copy: what the caller does to the pool later does not reach what is drawn
+    rows = np.array(checked[:, None] if checked.ndim == 1 else checked, order="C")
+    rows.flags.writeable = False
     if len(rows) < SMALLEST_POOL:
         raise ValueError(f"pool: expected at least {SMALLEST_POOL} rows, got {len(rows)}")
     return rows
@@ -367,8 +389,8 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def as_pool(pool: Any) -> Any:
-    """Return a data frame that exports itself to Arrow as a ``Table``, anything else as it is."""
+def as_pool(pool: Any, columns: Sequence[str] | None = None) -> Any:
+    """Return columns of a data frame that exports itself to Arrow as a ``Table``, else the pool."""
     if not hasattr(pool, "__arrow_c_stream__"):
         if hasattr(pool, "collect"):
             kind = type(pool).__name__
@@ -376,7 +398,7 @@ def as_pool(pool: Any) -> Any:
         return pool
     from tacit.statistics.tables.reading import read_table
 
-    return read_table(pool)
+    return read_table(pool, None if columns is None else listed(columns))
 
 
 def frame_columns(pool: Any) -> list[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,8 @@ class Charges:
             reproducible=rng is not None, no_budget=boolean("no_budget", no_budget),
         )  # fmt: skip
         self.account = Account(names, granted, None)
+        # held from the check of a round to its end, so that rounds of one run never mix
+        self.alone = threading.RLock()
         self.count = self.applied = 0
         self.energies: list[float] = []
         self._names, self._granted = names, granted
@@ -83,7 +86,12 @@ class Charges:
         self.account = Account(self._names, self._granted, taken)
 
     def charge(self, indices: npt.NDArray[np.intp]) -> None:
-        """Count the round everywhere, on the disk too, before anything of it is applied."""
+        """Count the round everywhere, on the disk too, before anything of it is applied.
+
+        Raises:
+            ReferenceSpentError: a reference has nothing left.
+        """
+        self.account.check(indices)
         self.purse.check_open()
         if self._journal is not None:
             self._journal.check_alone()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from numpy.typing import ArrayLike
 
-from tacit._ground import outlet
 from tacit._ground.checks import Array, array, integer
-from tacit._ground.random import released_normal
-from tacit.covariance.publication import publish_sum
 from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
@@ -37,6 +35,19 @@ from tacit.training.references import Part, References
 from tacit.training.release import TrainingRelease, released
 from tacit.training.rounds import Round
 from tacit.training.settings import LocalSteps
+
+Rounds = TypeVar("Rounds", bound=Callable[..., Round])
+
+
+def _alone(method: Rounds) -> Rounds:
+    """Run one round of a run at a time: it is checked, charged and applied in one step."""
+
+    @wraps(method)
+    def held(self: Indistinguishable, *given: Any, **named: Any) -> Round:
+        with self._charges.alone:
+            return method(self, *given, **named)
+
+    return held  # type: ignore[return-value]
 
 
 class Indistinguishable:
@@ -148,6 +159,7 @@ class Indistinguishable:
         """Return μ² that each reference has left, (m,)."""
         return self._charges.left()
 
+    @_alone
     def step(self, batch: Sequence[Any], membership: Any, *, inside: Any = None) -> Round:
         """Run one round on a batch: certify its noise, charge it, draw it, apply it.
 
@@ -176,6 +188,7 @@ class Indistinguishable:
             return self._local_round(inputs, targets, part, allowed, before)
         return self._gradient_round(inputs, targets, part, allowed, before)
 
+    @_alone
     def replace(self, outcome: Callable[[int | None], Any]) -> Round:
         """Run one round of anything: replace the parameters by an outcome and its noise.
 
@@ -205,6 +218,7 @@ class Indistinguishable:
         differences = np.stack([one(index) - real for index in indices.tolist()])
         return self._outcome_round(real, differences, indices, allowed)
 
+    @_alone
     def update(self, value: Any, differences: ArrayLike) -> Round:
         """Run one round of an update that was computed elsewhere, with its differences.
 
@@ -310,7 +324,7 @@ class Indistinguishable:
         drawn = noise.draw(self._charges.source())
         try:
             # a gradient that is not finite may only be seen here; nothing leaves before the charge
-            capture.weighted(part.inside / len(part.inside) + changes.T @ drawn)
+            capture.weighted((part.inside + part.changes.T @ drawn) / len(part.inside))
             check_moving(self.model)
             if noise.spread > 0.0:
                 add_isotropic(self.model, noise.spread, self._charges.source())
@@ -356,12 +370,7 @@ class Indistinguishable:
         """Add noise to parameters, or to the gradient that an optimiser then steps along."""
         own = np.eye(len(indices))
         noise = self._shaped.noise(differences @ differences.T, own, allowed, indices)
-        moved = real + noise.draw(self._charges.source()) @ differences
-        if noise.spread > 0.0:
-            drawn = noise.spread * released_normal((real.size,), self._charges.source())
-            moved = publish_sum(moved, drawn, noise.spread)
-        else:
-            moved = outlet.let_out(moved)
+        moved = noise.publish(real, differences, self._charges.source())
         self._charges.charge(indices)
         if optimizer is None:
             write_flat(self.model, moved)

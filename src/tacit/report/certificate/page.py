@@ -54,7 +54,10 @@ def render_certificate(release: Release, provenance: Provenance) -> str:
             for name, levels in provenance.data_categories.items()
             if name not in provenance.data_observed
         },
-        observed={name: len(provenance.data_categories[name]) for name in provenance.data_observed},
+        # how many there are is told where the table is known, and hidden with it
+        observed={}
+        if form.kind == "statistic-table"
+        else {name: len(provenance.data_categories[name]) for name in provenance.data_observed},
         rows=rows,
         sampled=any(row.sampling for row in rows),
         strength=[*strength_rows(form), *_information(form)],

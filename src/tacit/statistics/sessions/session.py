@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from tacit._ground.checks import (
     is_reproducible,
     positive,
 )
-from tacit._ground.files import check_writable, held
+from tacit._ground.files import check_writable, held, remove_left_overs
 from tacit._ground.numbers import rounded_down
 from tacit.guarantees import SuccessBound
 from tacit.releases.prepared import Book
@@ -136,6 +137,7 @@ class Session:
         for name, value in others.items():
             refuse(name, value, protect)
         self.protect = protect
+        self._lock, self._process = threading.RLock(), os.getpid()
         self._path = None if path is None else check_writable("path", path)
         self._ledger, self._secret, self._no_budget = ledger, secret, no_budget
         self._rng, self._source = rng, None if rng is None else generator(rng)
@@ -148,6 +150,9 @@ class Session:
 
     def _open(self, opening: Opening, said: dict[str, Any]) -> None:
         """Take up the session in the file, or make its secret and the file."""
+        if self._path is not None:
+            # they hold what was drawn
+            remove_left_overs(self._path)
         stored = None if self._path is None else read_kept(self._path)
         makers = {"rows": opening.by_pairs, "table": opening.of_table, "draw": opening.of_draw}
         found = makers[self.protect](stored)
@@ -163,6 +168,12 @@ class Session:
             _check_same(stored.declared, said)
             found.check(stored)
             self._kept = self._taken_up(stored)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a session cannot be copied or pickled: two of them would spend one budget twice; give "
+            "it a path, and open it where it is asked"
+        )
 
     def __repr__(self) -> str:
         """Return what it hides, and what is left of the budget."""
@@ -232,8 +243,9 @@ class Session:
                 "spend, share, error: expected exactly one of them, got "
                 f"{', '.join(name for name, value in given.items() if value is not None) or 'none'}"
             )
-        self._refresh()
-        kept = self._kept
+        with self._lock:
+            self._refresh()
+            kept = self._kept
         if error is not None:
             largest = np.atleast_1d(array("error", error, ndim=(0, 1)))
             positive("error", float(largest.min(initial=np.inf)))
@@ -276,7 +288,7 @@ class Session:
             ValueError: as ``price``, or a refusal of the ledger; nothing is drawn then.
         """
         with self._held():
-            # other processes wait, so that no answer comes between the price and the draw
+            # others wait, so that no answer comes between the price and the draw
             offer = self.price(query, spend=spend, share=share, error=error, target=target)
             return offer._now()
 
@@ -298,9 +310,18 @@ class Session:
             self._refresh()
             yield
 
-    def _held(self) -> AbstractContextManager[None]:
-        """Hold the file against other processes, which may be making it."""
-        return nullcontext() if self._path is None else held(self._path)
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the session against other threads, and its file against other processes.
+
+        What is left is looked at and spent while it is held, in one step.
+        """
+        if self._path is None and self._process != os.getpid():
+            raise ValueError(
+                "path: expected a file for a session that several processes ask, got None"
+            )
+        with self._lock, nullcontext() if self._path is None else held(self._path):
+            yield
 
     def _refresh(self) -> None:
         """Take up what other processes answered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,16 @@ class CsvText:
         self._refused: list[tuple[int, int]] = []
         self._batches = self._read(content, start)
         first = next(self._batches)
-        self.names = self._names([column[0].as_py() for column in first.columns])
+        try:
+            self.names = self._names([column[0].as_py() for column in first.columns])
+        except ValueError:
+            self.close()
+            raise
         self._head = first.slice(1)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._batches.close()
 
     def batches(self) -> Iterator[list[Any]]:
         """Yield the columns of some records, then of the next ones.
@@ -105,19 +113,21 @@ class CsvText:
             )
         return names
 
-    def _read(self, content: bytes, start: int) -> Iterator[Any]:
+    def _read(self, content: bytes, start: int) -> Generator[Any]:
         """Yield record batches of texts, the header the first record of all."""
         rest = pa.py_buffer(content).slice(start)
         if self._quoted:
             end = b"" if content.endswith((b"\n", b"\r")) else b"\n"
             sentinel = self._delimiter.join([LAST] * self._width).encode()
             rest = pa.py_buffer(b"".join((memoryview(content)[start:], end, sentinel)))
-        reader, held = self._opened(rest), None
-        while (batch := self._next(reader)) is not None:
-            self._count(batch)
-            if held is not None:
-                yield held
-            held = batch
+        held = None
+        # closed before anything is raised: its read-ahead thread must not outlive the caller
+        with self._opened(rest) as reader:
+            while (batch := self._next(reader)) is not None:
+                self._count(batch)
+                if held is not None:
+                    yield held
+                held = batch
         if held is None or self._refused:
             self._refuse()
         assert held is not None

@@ -18,6 +18,8 @@ from tacit.statistics.tables.typed import ROWS_AT_A_TIME, TypedTable, as_column
 # What a statement that only reads begins with, after comments and brackets; writing behind WITH is
 # refused by the connection.
 READING = re.compile(r"(?is)\A(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|values|table)\b")
+# Modules of drivers, and the extras that install them.
+DRIVERS = {"psycopg": "postgres"}
 SQLITE, DUCKDB = b"SQLite format 3\x00", b"DUCK"
 
 
@@ -58,10 +60,19 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
 
     if not READING.match(sql):
         raise _nothing()
+    url = _with_driver(url)
     opened = contextlib.ExitStack()
     try:
         # no pool: what is closed is closed at once
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+        missing = (getattr(error, "name", None) or "").partition(".")[0]
+        if missing in DRIVERS:
+            raise ValueError(
+                f"database: it needs the driver {missing}: {install_with(DRIVERS[missing])}"
+            ) from None
+        raise _failed(error, show_values) from None
+    try:
         connection = opened.enter_context(_read_only(engine))
         result = connection.execution_options(stream_results=True).exec_driver_sql(sql)
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
@@ -81,6 +92,12 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
                 raise _failed(error, show_values) from None
 
     return TypedTable(list(result.keys()), batches())
+
+
+def _with_driver(url: str) -> str:
+    """Return the URL with the driver that an extra installs, where it names none."""
+    kind, rest = url.split("://", 1)
+    return f"postgresql+psycopg://{rest}" if kind in ("postgres", "postgresql") else url
 
 
 def _read_only(engine: Any) -> Any:

@@ -32,6 +32,9 @@ class Source(Protocol):
     def place(self, row: int) -> str:
         """Return where a row stands."""
 
+    def close(self) -> None:
+        """Stop reading, and let go of what is read from."""
+
 
 @dataclass(frozen=True)
 class Request:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +78,8 @@ def read_table(
     choice("missing", missing, CONDUCT)
     choice("decimal", decimal, MARKS)
     opened = _opened(source, encoding, delimiter, decimal)
-    return _read(opened, Request(columns, categories or {}, missing, decimal, show_values))
+    with closing(opened.source):
+        return _read(opened, Request(columns, categories or {}, missing, decimal, show_values))
 
 
 def read_query(
@@ -123,7 +125,8 @@ def read_query(
     table = queried(sql, database, show_values=show_values)
     label = "a query" if database is None else f"a query of {_name(database)}"
     request = Request(columns, categories or {}, missing, decimal, show_values)
-    return _read(_Opened(table, label, None), request)
+    with closing(table):
+        return _read(_Opened(table, label, None), request)
 
 
 def fingerprint(
@@ -171,9 +174,10 @@ def fingerprints(
     """Return the fingerprint of a table's rows, and of its file where it is one."""
     choice("decimal", decimal, MARKS)
     opened = _opened(source, encoding, delimiter, decimal)
-    rows = RowBits(Header(opened.source, opened.label, Request()).names)
-    for batch in opened.source.batches():
-        rows.add([column_cells(column, decimal) for column in batch])
+    with closing(opened.source):
+        rows = RowBits(Header(opened.source, opened.label, Request()).names)
+        for batch in opened.source.batches():
+            rows.add([column_cells(column, decimal) for column in batch])
     return Fingerprints(rows.fingerprint(), opened.digest)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +34,11 @@ class TypedTable:
     def place(self, row: int) -> str:
         """Return ``"row 7"`` for a row counted from 0."""
         return f"row {row + 1}"
+
+    def close(self) -> None:
+        """Stop reading."""
+        if isinstance(self._batches, Generator):
+            self._batches.close()
 
 
 def typed_file(content: bytes, label: str) -> TypedTable | None:

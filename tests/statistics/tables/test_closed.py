@@ -1,0 +1,57 @@
+"""What is read from is let go of before anything is raised."""
+
+import importlib.util
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tacit.statistics import read_query
+
+REFUSING = """
+    import random, sys
+    from tacit.statistics import read_table
+
+    source = random.Random(int(sys.argv[1]))
+    for _ in range(int(sys.argv[2])):
+        lines = ["a,b,c"] + ["1,2,3"] * source.choice((10, 5_000, 1_000_000))
+        bad = source.choice(("1,2", "1,2,3,4", "1,x,3", "1,,3", '1,"2,3', "1,inf,3"))
+        lines.insert(source.randrange(1, len(lines)), bad)
+        with open("t.csv", "w") as file:
+            file.write("\\n".join(lines))
+        try:
+            read_table("t.csv")
+        except ValueError:
+            pass
+        else:
+            raise SystemExit(3)
+    read_table("t.csv", ["d"])
+"""
+
+
+def refused(tmp_path, seeds, each):
+    """Leave by an exception that is not caught, right after a refusal."""
+    for seed in seeds:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(REFUSING), str(seed), str(each)],
+            check=False, cwd=tmp_path, capture_output=True,
+        )  # fmt: skip
+        assert done.returncode == 1, (done.returncode, done.stderr[-500:])
+        assert b"ValueError" in done.stderr
+
+
+def test_a_refused_csv_ends_in_a_refusal(tmp_path):
+    refused(tmp_path, range(3), 4)
+
+
+@pytest.mark.thorough
+def test_many_refused_csvs_end_in_refusals(tmp_path):
+    refused(tmp_path, range(100, 150), 20)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("psycopg") is not None, reason="the driver is there")
+@pytest.mark.parametrize("kind", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_a_missing_driver_is_named_with_its_extra(kind):
+    with pytest.raises(ValueError, match=r"database: it needs the driver psycopg: .*\[postgres\]"):
+        read_query("select 1", f"{kind}://somebody@localhost/people")
