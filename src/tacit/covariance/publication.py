@@ -53,7 +53,7 @@ def publish(law: Law, value: Any, rng: RandomSource = None) -> Array:
     return rounded_sum(rows, noise, grid).reshape(clean.shape)
 
 
-def publish_sum(value: Array, noise: Array, deviations: Any) -> Array:
+def publish_sum(value: Array, noise: Array, deviations: Any, terms: Any = None) -> Array:
     """Return ``value + noise`` on the grid that the noise's deviations set, whatever its law.
 
     Args:
@@ -61,12 +61,15 @@ def publish_sum(value: Array, noise: Array, deviations: Any) -> Array:
         noise: of its shape, drawn.
         deviations: standard deviation of each entry of the noise, or what broadcasts to that; 0
             where none was drawn, and the value stands as it is.
+        terms: as of ``grid_of``, or what broadcasts to it; the deviations where no terms cancel.
 
     Raises:
         ValueError: a deviation outside 2⁻¹⁰⁰⁰ … 2¹⁰⁰⁰.
     """
-    spread = np.broadcast_to(np.asarray(deviations, dtype=np.float64), value.shape).reshape(-1)
-    flat = rounded_sum(value.reshape(1, -1), noise.reshape(1, -1), grid_of(spread, spread))
+    spread = np.asarray(deviations, dtype=np.float64)
+    own = spread if terms is None else np.asarray(terms, dtype=np.float64)
+    grid = np.broadcast_to(grid_of(spread, own), value.shape).reshape(-1)
+    flat = rounded_sum(value.reshape(1, -1), noise.reshape(1, -1), grid)
     return flat.reshape(value.shape)
 
 

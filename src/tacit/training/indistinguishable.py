@@ -12,10 +12,7 @@ import numpy.typing as npt
 import torch
 from numpy.typing import ArrayLike
 
-from tacit._ground import outlet
 from tacit._ground.checks import Array, array, integer
-from tacit._ground.random import released_normal
-from tacit.covariance.publication import publish_sum
 from tacit.design.base import Design
 from tacit.releases.form import Attack, Use
 from tacit.releases.prepared import Book
@@ -327,7 +324,7 @@ class Indistinguishable:
         drawn = noise.draw(self._charges.source())
         try:
             # a gradient that is not finite may only be seen here; nothing leaves before the charge
-            capture.weighted(part.inside / len(part.inside) + changes.T @ drawn)
+            capture.weighted((part.inside + part.changes.T @ drawn) / len(part.inside))
             check_moving(self.model)
             if noise.spread > 0.0:
                 add_isotropic(self.model, noise.spread, self._charges.source())
@@ -373,12 +370,7 @@ class Indistinguishable:
         """Add noise to parameters, or to the gradient that an optimiser then steps along."""
         own = np.eye(len(indices))
         noise = self._shaped.noise(differences @ differences.T, own, allowed, indices)
-        moved = real + noise.draw(self._charges.source()) @ differences
-        if noise.spread > 0.0:
-            drawn = noise.spread * released_normal((real.size,), self._charges.source())
-            moved = publish_sum(moved, drawn, noise.spread)
-        else:
-            moved = outlet.let_out(moved)
+        moved = noise.publish(real, differences, self._charges.source())
         self._charges.charge(indices)
         if optimizer is None:
             write_flat(self.model, moved)

@@ -11,6 +11,14 @@ import torch
 
 from tacit._ground.checks import Array
 from tacit._ground.random import released_normal
+from tacit.covariance.publication import (
+    GRID_BITS,
+    LARGEST,
+    SMALLEST,
+    TERM_BITS,
+    grid_of,
+    publish_sum,
+)
 from tacit.design.base import Design
 from tacit.training.gradients.noise import draw, step_design
 from tacit.training.parameters import trainable
@@ -40,7 +48,41 @@ class RoundNoise:
         """Return the coefficients, (k,); from the operating system where ``rng`` is None."""
         if self.design is None:
             return np.zeros(self.budgets.size)
-        return draw(self.design, self.budgets, rng)
+        drawn = draw(self.design, self.budgets, rng)
+        # An outcome without z_r moves c_r by 1, a multiple of the grid: rounded, c is the same
+        # function of the one as of the other, and so is whatever is computed from it exactly.
+        deviations = np.minimum(_deviations(self.design), 2.0**GRID_BITS)
+        grid = grid_of(deviations, deviations)
+        spacing = np.where(grid > 0.0, grid, 1.0)
+        return np.where(grid > 0.0, np.round(drawn / spacing) * spacing, drawn)
+
+    def publish(self, value: Array, differences: Array, rng: np.random.Generator | None) -> Array:
+        """Return ``value + Σ c_r z_r``, and isotropic noise where there is some, on one grid.
+
+        Args:
+            value: (p,).
+            differences: (k, p) z.
+            rng: as of ``draw``.
+        """
+        noise = self.draw(rng) @ differences
+        if self.design is None:
+            noise = noise + self.spread * released_normal(value.shape, rng)
+            return publish_sum(value, noise, self.spread)
+        # Var (Σ c_r z_r)_j = Σ_rs z_rj C_rs z_sj, and the sum of its terms' squares, which is above
+        # it where they cancel
+        covariance = self.design.covariance.to_dense()
+        variances = np.einsum("rj,rs,sj->j", differences, covariance, differences)
+        terms = np.sqrt(np.diagonal(covariance) @ differences**2)
+        # a coarser grid is safe: what is computed to be 0 by rounding is rounded by its terms
+        spread = np.sqrt(np.maximum(variances, (2.0**-TERM_BITS * terms) ** 2))
+        within = np.where(terms > 0.0, np.clip(spread, SMALLEST, LARGEST), 0.0)
+        return publish_sum(value, noise, within, terms)
+
+
+def _deviations(design: Design) -> Array:
+    """Return the standard deviations of the coefficients, (k,)."""
+    found: Array = np.sqrt(np.diagonal(design.covariance.to_dense()))
+    return found
 
 
 def round_noise(gram: Array | None, budgets: Array, warm_start: Design | None = None) -> RoundNoise:

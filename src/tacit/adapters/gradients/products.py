@@ -7,8 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-# The unit roundoff of float64.
-EPS = 2.0**-53
+# What a squared norm may be off, as a share of (Σ_t ‖g_t‖‖x_t‖)²: products of up to 2¹⁶ entries and
+# two sums of 2¹⁶ positions, each off by 2⁻⁵³ of its terms. The same for every layer and batch, so
+# that no record's factor depends on how long the others are.
+SLACK = 2.0**18 * 2.0**-53
 # A float64 Gram matrix costs about twice as much as the same product in float32.
 GRAM_COST = 2
 
@@ -16,8 +18,9 @@ GRAM_COST = 2
 class LayerGradients:
     """``G_i = Σ_t g_it x_itᵀ`` of a layer: (B, out, in), or g (B, T, out) and x (B, T, in).
 
-    Products are kept where they cost less than factors, by memory and by time alike:
-    ``out·in <= 2 T (out + in)``; a low-rank layer's always are, but for T = 1.
+    Products are kept, in float64, where they cost less than factors, by memory and by time alike:
+    ``out·in <= 2 T (out + in)``; a low-rank layer's always are, but for T = 1. Either way norms and
+    sums are the same up to rounding in float64, for T is as long as the longest record makes it.
 
     Args:
         out: width of the outputs.
@@ -30,6 +33,8 @@ class LayerGradients:
         self._factors: tuple[Tensor, Tensor] | None = None
         self._versions = (0, 0)
         self._squared: Tensor | None = None
+        self._masses: Tensor | None = None
+        self._precision = torch.float32
 
     @property
     def examples(self) -> int:
@@ -46,7 +51,9 @@ class LayerGradients:
             gradients: (B, T, out) g.
             inputs: (B, T, in) x.
         """
-        self._squared = None
+        self._squared, self._precision = None, gradients.dtype
+        masses = _masses(gradients, inputs)
+        self._masses = masses if self._masses is None else self._masses + masses
         if self._products is not None:
             self._products.add_(self._product(gradients, inputs))
             return
@@ -66,10 +73,14 @@ class LayerGradients:
     def squared_norms(self) -> Tensor:
         """Return (B,) ‖G_i‖²_F in float64, no less than that of what ``sums`` adds.
 
-        It is inf for a record whose gradient is not finite, which ``sums`` leaves out.
+        ``‖G_i‖² + 2⁻³⁵ (Σ_t ‖g_it‖‖x_it‖)²``, for where a record's positions cancel, what is added
+        is its rounding. It is inf for a record whose gradient is not finite, which ``sums`` leaves
+        out.
         """
         if self._squared is None:
-            found = self._norms()
+            if self._masses is None:
+                raise RuntimeError("no use of the layer was added")
+            found = self._norms() + SLACK * self._masses.square()
             self._squared = torch.where(found.isfinite(), found, math.inf)
         return self._squared
 
@@ -83,7 +94,7 @@ class LayerGradients:
         scale = torch.where(finite, coefficients.double(), 0.0)
         if self._factors is None:
             products = _cleared(self._known().flatten(1), finite)
-            return self._turned((scale @ products.double()).view(self._known().shape[1:]))
+            return self._turned((scale @ products).view(self._known().shape[1:]))
         gradients, inputs = (_cleared(one, finite).double() for one in self._unchanged())
         scale = scale[:, None, None]
         # the narrower factor is the one to copy
@@ -92,9 +103,9 @@ class LayerGradients:
         return (gradients * scale).flatten(0, 1).mT @ inputs.flatten(0, 1)
 
     def products(self) -> Tensor:
-        """Return G, (B, out, in)."""
+        """Return G, (B, out, in), in the precision of its factors."""
         made = self._known() if self._factors is None else self._product(*self._unchanged())
-        return self._turned(made)
+        return self._turned(made.to(self._precision))
 
     def _norms(self) -> Tensor:
         if self._factors is None:
@@ -104,13 +115,8 @@ class LayerGradients:
             return _squares(gradients.flatten(1)) * _squares(inputs.flatten(1))
         # ‖Σ_t g_t x_tᵀ‖² = ⟨g gᵀ, x xᵀ⟩, in float64 because its terms cancel
         gram = torch.bmm(gradients, gradients.mT).mul_(torch.bmm(inputs, inputs.mT))
-        squares = gram.sum(dim=2).sum(dim=1).clamp_(min=0.0)
-        # products of out and in terms and two sums of T terms are off by at most
-        # (out + in + 2T + 4) 2⁻⁵³ (Σ_t ‖g_t‖‖x_t‖)²; added, so that no norm is too small
-        mass = (gradients.norm(dim=2) * inputs.norm(dim=2)).sum(dim=1)
-        terms = self.out + self.width + 2 * gradients.shape[1] + 4
-        bounded: Tensor = squares + terms * EPS * mass.square()
-        return bounded
+        squares: Tensor = gram.sum(dim=2).sum(dim=1).clamp_(min=0.0)
+        return squares
 
     def _unchanged(self) -> tuple[Tensor, Tensor]:
         """Return the factors, which are the layer's own input and gradient and no copies."""
@@ -124,6 +130,7 @@ class LayerGradients:
         return self._factors
 
     def _product(self, gradients: Tensor, inputs: Tensor) -> Tensor:
+        gradients, inputs = gradients.double(), inputs.double()
         # a product with few rows is several times faster than its transpose
         if self.width < self.out:
             return torch.bmm(inputs.mT, gradients)
@@ -165,6 +172,15 @@ class BiasGradients:
         if self._values is None:
             raise RuntimeError("no use of the layer was added")
         return self._values
+
+
+def _masses(gradients: Tensor, inputs: Tensor) -> Tensor:
+    """Σ_t ‖g_t‖‖x_t‖ of every record, (B,) in float64, which no float32 value overflows."""
+    lengths = [
+        torch.linalg.vector_norm(one, dim=2, dtype=torch.float64) for one in (gradients, inputs)
+    ]
+    found: Tensor = (lengths[0] * lengths[1]).sum(dim=1)
+    return found
 
 
 def _cleared(values: Tensor, finite: Tensor) -> Tensor:

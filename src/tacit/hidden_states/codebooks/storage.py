@@ -13,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tacit._ground.files import check_writable, write_bytes_atomic
+from tacit._ground.headers import in_order
 from tacit.documents import dumps, loads
 from tacit.hidden_states.codebooks.training import Predictor
 
@@ -35,7 +36,7 @@ def write_codebook(
         for name, value in predictor.state_dict().items():
             kept[PREDICTOR + name] = value.contiguous()
     content = save(kept, {"format": FORMAT, "about": dumps(dict(about), ascii_only=True)})
-    write_bytes_atomic("path", target, content)
+    write_bytes_atomic("path", target, in_order(content))
     return target
 
 
@@ -71,7 +72,7 @@ def write_parts(
     target = check_writable("path", path)
     tensors = {f"part.{place}": part.contiguous() for place, part in enumerate(parts)}
     content = save(tensors, {"format": PRODUCT, "about": dumps(dict(about), ascii_only=True)})
-    write_bytes_atomic("path", target, content)
+    write_bytes_atomic("path", target, in_order(content))
     return target
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tacit._ground.checks import boolean, integer, non_negative
 from tacit._ground.files import check_writable, write_bytes_atomic
+from tacit._ground.headers import in_order
 from tacit.documents import dumps, loads
 from tacit.hidden_states.codebooks.shapes import check_network
 from tacit.hidden_states.quotient.ball import Ball
@@ -35,7 +36,7 @@ def write_quotient(
     tensors = {name: value.contiguous() for name, value in network.state_dict().items()}
     described = {**about, "ball": asdict(ball), "recipe": asdict(recipe)}
     header = {"format": FORMAT, "about": dumps(described, ascii_only=True)}
-    write_bytes_atomic("path", target, save(tensors, header))
+    write_bytes_atomic("path", target, in_order(save(tensors, header)))
     return target
 
 
