@@ -8,7 +8,7 @@ from safetensors import safe_open
 from safetensors.numpy import load, save
 
 import tacit
-from tacit._ground.tensors import in_order
+from tacit._ground.headers import in_order
 
 SOURCE = Path(tacit.__file__).parent
 # Files that have one key of metadata, or none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -108,3 +109,36 @@ def test_another_layer_is_refused(tacit: Tacit, given: tuple[str, ...], tmp_path
     assert done.code == 2
     assert "is of layer 1 of" in done.err
     assert not released[1].exists()
+
+
+def test_released_quotients_are_attacked_and_read(
+    tacit: Tacit, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    lines = [f"w{i % 30} w{(7 * i) % 30} w{(3 * i) % 29}" for i in range(40)] + ["", "w0 w0 w0"]
+    own, public = tmp_path / "own.txt", tmp_path / "public.txt"
+    own.write_text("\n".join(lines) + "\n")
+    public.write_text("\n".join(f"w{i % 29} w{(5 * i) % 30}" for i in range(80)))
+    fitted, out = tmp_path / "q.safetensors", tmp_path / "r.safetensors"
+    done = tacit("hidden", "quotient", "--layer", "1", "--model", given[3], "--prompts", own,
+                 "--public-texts", public, "--epochs", "2", "--nats", "12", "--out", fitted,
+                 "--release", out)  # fmt: skip
+    assert done.code == 0, done.err
+    asked = ("hidden", "attack", out, "--fitted", fitted, "--prompts", own, "--json", "-")
+    found = tacit(*asked)
+    assert found.code == 0, found.err
+    content = json.loads(found.out)
+    # a prompt that repeats is one candidate, and every row is attacked
+    assert (content["queries"], content["bank"]) == (42, len({*lines}))
+    assert content["released"] == QuotientRelease.load(out).digest
+    assert content["top1"] > 2 / 41
+    decoded = tmp_path / "d.npy"
+    read = tacit("hidden", "decode", out, "--fitted", fitted, "--out", decoded)
+    assert read.code == 0, read.err
+    rows = PredictiveQuotient.load(fitted).distributions(QuotientRelease.load(out).quotients)
+    np.testing.assert_allclose(np.load(decoded), rows.numpy())
+    refused(tacit("hidden", "attack", out, "--fitted", fitted), "--prompts")
+    refused(tacit("hidden", "attack", out, "--fitted", own, "--prompts", own), "--fitted")
+    refused(tacit("hidden", "decode", out, "--out", decoded, "--force"), "--codebook", "--fitted")
+    short = tmp_path / "short.txt"
+    short.write_text("w1\n")
+    refused(tacit(*asked[:5], "--prompts", short), "--prompts", "42")

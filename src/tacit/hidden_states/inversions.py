@@ -10,6 +10,7 @@ from tacit._ground.checks import choice, integer, non_negative
 from tacit._ground.reprs import short_repr
 from tacit.attacks.inversion.result import Inversion, Recovery, successes
 from tacit.documents import Envelope
+from tacit.hidden_states.origin import HOLDERS
 from tacit.releases import Attack
 from tacit.releases.form import Form, Release
 
@@ -109,6 +110,7 @@ class InversionEvidence(Release):
             digests=self.digests,
             notes=(
                 SHARES,
+                HOLDERS,
                 *([f"The attacker learnt from {self.knows}."] if self.knows else []),
                 *([LEARNT.format(self.training["texts"])] if "texts" in self.training else []),
                 *([LEFT_OUT.format(known)] if (known := self.training.get("known")) else []),

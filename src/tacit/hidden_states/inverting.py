@@ -138,7 +138,6 @@ def invert_layer(
             ("model", digest_of(model.network.state_dict())),
             ("layer", str(layer)),
             ("public prompts", tokens_digest(held)),
-            ("prompts attacked", tokens_digest(tokens)),
         ),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip

@@ -28,6 +28,10 @@ UNREAD = ("transformers_version", "architectures", "dtype", "torch_dtype")
 PROMPTS = {"calibration_digest": "calibration", "bank_digest": "bank"}
 # texts that are nobody's secret, and so may be named in what is published
 PUBLIC_TEXTS = ("docstrings", "public_texts")
+# what stands in everything that was measured on secret prompts, or names them by a digest
+HOLDERS = (
+    "This is for the holder of the prompts: it was made with them, and is not to be published."
+)
 # how a model is served, which draws nothing
 PUBLIC_FLAGS = ("dtype", "chat_template", "longest", "pooling", "normalise")
 

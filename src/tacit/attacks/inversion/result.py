@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import in_interval
 from tacit._ground.frozen import read_only
-from tacit.attacks.intervals import mean_interval, proportion_interval
+from tacit.attacks.intervals import proportion_interval, share_interval
 from tacit.measured import Interval
 from tacit.text import percent
 
@@ -62,7 +62,7 @@ class Recovery:
         whole = np.logical_and.accumulate(right, axis=1)
         lengths = real.sum(axis=1)
         shares = (right & real).sum(axis=1) / lengths
-        ends = mean_interval(shares, level) if len(shares) > 1 else (0.0, 1.0)
+        ends = share_interval(shares, level)
         places = range(int(lengths.max()))
         return cls(
             token_accuracy=Interval(float(shares.mean()), *ends, confidence=level),

@@ -129,6 +129,7 @@ def invert(
     if positions == "all" and bool((secret < 0).any()):
         raise ValueError("--positions: expected last for prompts of several lengths, got all")
     from tacit.hidden_states.inverting import invert_layer
+    from tacit.hidden_states.origin import HOLDERS
     from tacit.releases import Provenance
     from tacit.report import write_report
     from tacit.report.words import verdict
@@ -152,12 +153,20 @@ def invert(
     line(console, "attacker", f"{result.attacker}{spent}")
     line(console, "release", f"{result.form.title}, KL {result.measured_kl:.3g} nats")
     line(console, "learnt from", texts)
+    known = result.training["known"]
+    line(
+        console,
+        "attacked",
+        f"{result.queries:,} of {len(secret):,} prompts"
+        + (f": {known:,} stand word for word in what the attacker holds" if known else ""),
+    )
     suffixes = result.recovery.suffixes
     line(console, "last 2, 4", ", ".join(
         f"{suffixes[count - 1].value:.1%}" for count in (2, 4) if count <= len(suffixes)
     ))  # fmt: skip
     if page is not None:
         line(console, "report", str(write_report(result, page, provenance)))
+    line(console, "keep", HOLDERS)
     output.tell()
 
 
@@ -197,6 +206,9 @@ def _divided(
     from tacit.models import docstring_corpus, read_text, sample_prefixes
     from tacit.models.texts.corpus import hold_out
 
+    if source.prompts is not None:
+        width = max(bank.shape[1], calibration.shape[1])
+        bank, calibration = (_widened(part, width) for part in (bank, calibration))
     if source.public_texts is not None:
         texts = f"the public texts {source.public_texts}"
         return bank, calibration, model.stream(_public_text(source)), texts
@@ -214,6 +226,15 @@ def _divided(
     secret = sample_prefixes(model.stream(unseen), count=len(bank), exclude=public, **shared)
     rest = "the rest of the texts" if own else "docstrings"
     return secret, public, stream, rest
+
+
+def _widened(tokens: Tensor, width: int) -> Tensor:
+    """Return prompts with columns that pad all of them, so that they compare with longer ones."""
+    from torch.nn.functional import pad
+
+    from tacit.models.padding import PADDING
+
+    return pad(tokens, (width - tokens.shape[1], 0), value=PADDING)
 
 
 def _public_text(source: Source) -> str:

@@ -116,6 +116,7 @@ def model_layer(
     found, prefixes = source.prepare(layer, **sizes)
     from tacit.hidden_states import audit_layer
     from tacit.hidden_states.audit.guessers import USUAL_GUESSERS
+    from tacit.hidden_states.origin import HOLDERS
 
     columns = read_attributes(source, found, prefixes, attributes, public_attributes)
     with progress_reports("preparing") as progress:
@@ -154,4 +155,5 @@ def model_layer(
         line(console, "guarantee", guarantee.describe())
     if page is not None:
         line(console, "report", str(write_report(result, page, provenance)))
+    line(console, "keep", HOLDERS)
     output.tell()

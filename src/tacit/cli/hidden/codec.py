@@ -20,11 +20,12 @@ from tacit.cli.hidden.embeddings import (
     use_of,
 )
 from tacit.cli.hidden.inputs import llm_extra
+from tacit.cli.hidden.quotients import released_quotients
 from tacit.cli.hidden.reading import Reader
 from tacit.cli.hidden.recorded import content_digest
 from tacit.cli.options import Force, Json, grouped
-from tacit.cli.output import check_distinct, json_output, new_file
-from tacit.cli.publishing import Destination, Paying, tell_prepared
+from tacit.cli.output import JsonOutput, check_distinct, json_output, new_file
+from tacit.cli.publishing import KEPT_OUTPUT, Destination, Paying, tell_prepared
 
 if TYPE_CHECKING:
     from tacit.hidden_states.codebooks.codecs import Codec
@@ -193,6 +194,7 @@ def encode(
     prepared = prepare_codes(book, rows, out=place, releases=releases, epsilon=epsilon, near=near)
     if outlet.dry_run:
         tell_prepared(prepared, destination.json)
+        line(destination.json.console, "keep", KEPT_OUTPUT)
         return
     from tacit.releases import Provenance
 
@@ -215,15 +217,31 @@ def encode(
 
 
 def decode(
-    codes: Annotated[str, typer.Argument(help="File of codes that encode wrote.")],
-    codebook: Book,
+    codes: Annotated[
+        str, typer.Argument(help="File of codes that encode wrote, or release of quotient.")
+    ],
     out: Annotated[str, typer.Option(help=f"Vectors to write: a {KINDS}.")],
+    codebook: Annotated[
+        str | None, typer.Option(help="Codebook that codebook or fit wrote; or --fitted.")
+    ] = None,
+    fitted: Annotated[
+        str | None, typer.Option(help="Quotient that quotient wrote, for a release of quotients.")
+    ] = None,
     json: Json = None,
     force: Force = False,
 ) -> None:
-    """Write the vector that stands for every code: post-processing, so the guarantee stays."""
+    """Write the vector that stands for every code: post-processing, so the guarantee stays.
+
+    For a quotient that is ln p of every next token, as its decoder reads it.
+    """
+    if (codebook is None) == (fitted is None):
+        raise ValueError("--codebook: expected this or --fitted, exactly one of them")
     output = json_output(json, force)
     place = _new_store(out, force)
+    if fitted is not None:
+        _decode_quotients(codes, fitted, place, output)
+        return
+    assert codebook is not None
     check_distinct(
         {
             "CODES": Path(codes).resolve(),
@@ -240,6 +258,31 @@ def decode(
     console = output.console
     console.print(Text(released.guarantees[0].describe(), "bold"))
     line(console, "decoded", f"{released.rows:,} vectors of {book.width} numbers in {out}")
+    output.tell()
+
+
+def _decode_quotients(codes: str, fitted: str, place: Path, output: JsonOutput) -> None:
+    import numpy as np
+
+    from tacit.hidden_states.codebooks.stores import write_rows
+
+    released, held = released_quotients(codes, fitted, "CODES")
+    assert released.quotients is not None
+    rows = held.distributions(released.quotients).numpy()
+    described = released.to_dict()
+    write_rows(
+        "--out",
+        place,
+        "distributions",
+        [rows],
+        dtype=np.dtype("<f4"),
+        shape=(len(rows), rows.shape[1]),
+        certificate=lambda digest: {**described, "tensor": "distributions", "decoded": digest},
+    )
+    output.write({**described, "out": str(place)})
+    output.console.print(Text(released.guarantees[0].describe(), "bold"))
+    line(output.console, "decoded", f"{len(rows):,} rows of ln p of {rows.shape[1]:,} next tokens "
+         f"in {place}")  # fmt: skip
     output.tell()
 
 

@@ -361,8 +361,10 @@ def _write_states(path: str, states: Any, origin: Origin) -> None:
     from safetensors.torch import save
 
     from tacit._ground.files import write_bytes_atomic
-    from tacit._ground.tensors import in_order
+    from tacit._ground.headers import in_order
+    from tacit.hidden_states.origin import HOLDERS
 
-    metadata = {"format": "tacit-clean-states-1", "origin": dumps(origin.to_dict())}
+    about = {"origin": dumps(origin.to_dict()), "note": HOLDERS}
+    metadata = {"format": "tacit-clean-states-1", **about}
     content = save({"states": states.contiguous()}, metadata)
     write_bytes_atomic("--clean", path, in_order(content))

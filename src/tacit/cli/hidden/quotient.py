@@ -13,7 +13,7 @@ from tacit.cli.hidden.inputs import Bank, Calibration, Layer, Source
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.options import grouped
 from tacit.cli.output import new_file
-from tacit.cli.publishing import Destination, Paying, tell_prepared
+from tacit.cli.publishing import KEPT_OUTPUT, Destination, Paying, tell_prepared
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,6 +122,7 @@ def quotient(
     prepared = prepare_quotients(held, secret.states[layer], behaviours=secret.behaviours)
     if outlet.dry_run:
         tell_prepared(prepared, destination.json)
+        line(destination.json.console, "keep", KEPT_OUTPUT)
         return
     described = _described(held, secret, layer, out or fitted)
     if release is None:

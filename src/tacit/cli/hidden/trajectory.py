@@ -44,6 +44,7 @@ def trajectory(
     integer("--bank", bank, minimum=2)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
     from tacit.hidden_states import CacheCoder, Codebook, StateCoder, measure_generation
+    from tacit.hidden_states.origin import HOLDERS
     from tacit.hidden_states.trajectories.coders import Coder
     from tacit.models.padding import PADDING
 
@@ -74,4 +75,5 @@ def trajectory(
         if never
         else f"half of the prompts differ by token {result.departure:g}",
     )
+    line(console, "keep", HOLDERS)
     output.tell()

@@ -146,7 +146,7 @@ def save_model(path: Path, problem: Problem) -> None:
 
     from safetensors.torch import save
 
-    from tacit._ground.tensors import in_order
+    from tacit._ground.headers import in_order
 
     meaning = {"features": json.dumps(problem.features), "classes": json.dumps(problem.classes)}
     with atomic_stream("--save", path) as stream:

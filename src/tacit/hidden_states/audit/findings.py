@@ -14,7 +14,7 @@ from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.points import AttackPoint, Point, proven
 from tacit.hidden_states.audit.recommendation import Recommendation, Wish, recommend
 from tacit.hidden_states.codebooks.certificates import naming
-from tacit.hidden_states.origin import Origin, origin_from
+from tacit.hidden_states.origin import HOLDERS, Origin, origin_from
 from tacit.releases.form import Attack, Form, Release, Use
 
 KIND = "hidden-audit"
@@ -102,10 +102,9 @@ class Audit(Release):
             attacks=() if point is None else tuple(_attack(point, one) for one in point.attacks),
             use=() if point is None else _use(point),
             digests=() if self.origin is None else self.origin.digests,
-            notes=self.notes,
+            notes=(*self.notes, HOLDERS),
             publishable=("guarantees",),
             reproducible=False,
-            seed=self.seed,
             created="",
         )
 

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tacit._ground.files import check_writable, write_bytes_atomic
-from tacit._ground.tensors import in_order
+from tacit._ground.headers import in_order
 from tacit.documents import dumps, loads
 from tacit.hidden_states.codebooks.training import Predictor
 

@@ -11,6 +11,7 @@ from tacit._ground.reprs import short_repr, shown
 from tacit.attacks.intervals import proportion_interval
 from tacit.documents import Envelope
 from tacit.hidden_states.features.scored import FeatureScores
+from tacit.hidden_states.origin import HOLDERS
 from tacit.measured import Interval
 from tacit.releases.form import Attack, Form, Release, Use
 
@@ -96,7 +97,7 @@ class FeatureStudy(Release):
             ),
             use=self._use(),
             digests=self.digests,
-            notes=(NOTHING, self.describe()),
+            notes=(NOTHING, HOLDERS, self.describe()),
             reproducible=False,
             created=self.created,
         )  # fmt: skip

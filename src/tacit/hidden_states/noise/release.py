@@ -28,7 +28,7 @@ from tacit.hidden_states.noise.storage import (
     read_states,
     write_states,
 )
-from tacit.hidden_states.origin import Origin
+from tacit.hidden_states.origin import HOLDERS, Origin
 from tacit.measured import Interval
 from tacit.models.continuation import Continuation
 from tacit.releases.form import Form, Release, Use
@@ -91,7 +91,10 @@ class HiddenRelease(Release):
                 ("released states", self.digest),
                 *(() if self.origin is None else self.origin.digests),
             ),
-            notes=self.design.notes,
+            notes=(
+                *self.design.notes,
+                *(() if self.origin is None or self.origin.bank_digest is None else (HOLDERS,)),
+            ),
             publishable=("guarantee", "digest", "reproducible", "created"),
             reproducible=self.reproducible,
             seed=self.seed,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tacit._ground.checks import boolean, integer, non_negative
 from tacit._ground.files import check_writable, write_bytes_atomic
-from tacit._ground.tensors import in_order
+from tacit._ground.headers import in_order
 from tacit.documents import dumps, loads
 from tacit.hidden_states.codebooks.shapes import check_network
 from tacit.hidden_states.quotient.ball import Ball

@@ -16,6 +16,7 @@ from tacit._ground.frozen import read_only
 from tacit._ground.reprs import shown
 from tacit.attacks.intervals import mean_interval
 from tacit.hidden_states.codebooks.certificates import CodeCertificate, Codes
+from tacit.hidden_states.origin import HOLDERS
 from tacit.hidden_states.trajectories.coders import Coded, Coder, by_length
 from tacit.measured import Interval
 from tacit.models.language import LanguageModel
@@ -98,6 +99,7 @@ class CodedGeneration:
             "departure": self.departure,
             "occupied": held.occupied,
             "guarantees": [one.to_dict() for one in held.guarantees],
+            "note": HOLDERS,
         }
 
 
