@@ -215,8 +215,8 @@ def test_confidence_is_shown_rounded_down():
 
 def test_other_descriptions_round_against_us():
     assert EXAMPLES[0].describe() == (
-        "Told that one of two neighbouring inputs (replace one record) was used, an attacker "
-        "guesses which at most 52.5% of the time (guessing blind: 50.0%): ε = 0.1, δ = 1e-05."
+        "Between neighbouring inputs (replace one record) no outcome is more than e^ε times as "
+        "likely under one as under the other, but for a probability of δ: ε = 0.1, δ = 1e-05."
     )
     nats = InformationBound(nats=0.00500123, secret="which rows were used", **CERTAIN)
     assert nats.describe() == (

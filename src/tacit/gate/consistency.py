@@ -24,8 +24,8 @@ from tacit.hidden_states.features.study import FeatureStudy
 from tacit.hidden_states.inversions import InversionEvidence
 from tacit.hidden_states.noise.storage import FORMAT as STATES
 from tacit.hidden_states.quotient.release import QuotientRelease
-from tacit.releases import Form, Release, load
-from tacit.releases.loading import read_release
+from tacit.releases import Form, Release
+from tacit.releases.loading import read_form, read_release
 from tacit.releases.stores import is_store, uncertified
 from tacit.specifications.release import SpecificationRelease
 from tacit.statistics import NumbersRelease
@@ -67,7 +67,7 @@ def consistent_form(source: Any, *, partial: bool = False) -> Form:
     content = read_release(source) if isinstance(source, (str, Path)) else source
     if isinstance(content, str):
         raise ValueError("release: expected a release of tacit, got a text")
-    form = load(content)
+    form = read_form(content)
     if isinstance(content, (Form, Release)):
         return form
     _check_void(form)

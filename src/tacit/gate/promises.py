@@ -20,6 +20,8 @@ from tacit.statistics.strength import naming_success, success_of
 # What a sum in another order may lose, and what the noise of a design may.
 ROUNDING, SPENT_SLACK = 1e-9, 1e-6
 LIMITS = ("budget", "spend")
+# Between a success that was computed on two machines.
+AGREEMENT = 1e-6
 
 
 def check_promise(release: NumbersRelease) -> None:
@@ -81,7 +83,8 @@ def _check_successes(release: NumbersRelease, mu: float, size: int) -> None:
 
 
 def _check_success(bound: SuccessBound, least: float, prior: float) -> None:
-    if bound.success < least * (1.0 - ROUNDING):
+    # above it too: then it is μ that was made smaller
+    if not math.isclose(bound.success, least, rel_tol=AGREEMENT):
         raise ValueError(f"its μ gives a success of {least:.6g}, not {bound.success:.6g}")
     if abs(bound.prior - prior) > ROUNDING:
         raise ValueError(f"blind success is {prior:.6g}, not {bound.prior:.6g}")

@@ -91,10 +91,14 @@ class ApproximateDP(Guarantee):
         )
 
     def _statement(self) -> str:
-        success = share_up(success_from_dp(self.epsilon, self.delta))
+        if math.isinf(self.epsilon) or self.delta >= 1.0:
+            return (
+                f"Nothing is bounded between neighbouring inputs ({self.adjacency}): "
+                f"ε = {number_up(self.epsilon)}, δ = {number_up(self.delta)}"
+            )
         return (
-            f"Told that one of two neighbouring inputs ({self.adjacency}) was used, an attacker "
-            f"guesses which at most {success} of the time (guessing blind: 50.0%): "
+            f"Between neighbouring inputs ({self.adjacency}) no outcome is more than e^ε times as "
+            f"likely under one as under the other, but for a probability of δ: "
             f"ε = {number_up(self.epsilon)}, δ = {number_up(self.delta)}"
         )
 
@@ -174,10 +178,16 @@ class RenyiDP(Guarantee):
 
     def _statement(self) -> str:
         curve = zip(self.orders, self.epsilons, strict=True)
+        known = [(order, epsilon) for order, epsilon in curve if math.isfinite(epsilon)]
+        if not known:
+            return (
+                f"Nothing is bounded between neighbouring inputs ({self.adjacency}): the Rényi "
+                f"divergence may be infinite at each of {len(self.orders)} orders"
+            )
         points = ", ".join(
-            f"{number_up(epsilon)} nats at order {order:g}" for order, epsilon in list(curve)[:3]
+            f"{number_up(epsilon)} nats at order {order:g}" for order, epsilon in known[:3]
         )
-        more = f" (and bounded at {len(self.orders) - 3} more)" if len(self.orders) > 3 else ""
+        more = f" (and bounded at {len(known) - 3} more)" if len(known) > 3 else ""
         return (
             f"Between neighbouring inputs ({self.adjacency}) the Rényi divergence of the releases "
             f"is at most {points}{more}"

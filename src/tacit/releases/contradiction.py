@@ -1,4 +1,4 @@
-"""What an attack reached against what is certified: by Fano, by a success, by a factor."""
+"""What every attack reached against what every guarantee about the same game allows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,38 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri, rel_entr
 
+from tacit._ground.numbers import EPS
 from tacit.attacks import BayesAttack
 from tacit.attacks.intervals import proportion_interval
-from tacit.conversions import fano_information
-from tacit.guarantees import InformationBound
+from tacit.conversions import fano_information, success_from_dp, success_from_information
+from tacit.guarantees import (
+    ApproximateDP,
+    GaussianDP,
+    Indistinguishability,
+    InformationBound,
+    MaximalLeakage,
+    RenyiDP,
+    SuccessBound,
+)
+from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
-from tacit.releases.form import Form
+from tacit.releases.form import Attack, Form
 from tacit.text import percent, percent_up
 
+# What a product of doubles may lose.
+SLACK, LARGEST_EXPONENT = 1e-12, 700.0
+# Where a curve is read: any of its points bounds, the least of them most.
+DELTAS = tuple(10.0**-power for power in range(1, 11))
+EPSILONS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+NAMES: dict[type[Guarantee], str] = {
+    ApproximateDP: "ε and δ",
+    GaussianDP: "μ",
+    Indistinguishability: "the distance from a reference",
+    InformationBound: "the information in nats",
+    MaximalLeakage: "the factor",
+    RenyiDP: "the Rényi curve",
+    SuccessBound: "the success",
+}
 # A measured accuracy contradicts a bound only where chance explains it once in a billion.
 FALSE_ALARM = 1e-9
 BISECTIONS = 60
@@ -84,20 +108,134 @@ def _kl(share: float, other: float) -> float:
 def refuted(form: Form) -> str | None:
     """Say which stored attack surely did better than a stored guarantee allows; None for none.
 
-    A bound on success is held against attacks on the same task, a factor against every attack whose
-    blind success is known.
+    Every attack is held against every guarantee about the same game.
     """
     for attack in form.attacks:
         measured = (attack.success,) if attack.worst is None else (attack.success, attack.worst)
         low = max(surely(interval) for interval in measured)
-        reached = f"an attack on {attack.task} got at least {percent(low)}"
-        bound = form.headline
-        if bound is not None and attack.task == bound.task and low > form.success(bound):
-            return f"{reached}, and the bound says {percent_up(form.success(bound))}"
-        held = form.leakage
-        if held is not None and attack.prior and low > held.factor * attack.prior:
-            return (
-                f"{reached}, which is more than {held.factor:g} times the {percent(attack.prior)} "
-                "of guessing blind"
-            )
+        for held in form.guarantees:
+            most = allowed(form, held, attack)
+            if most is not None and low > most:
+                return (
+                    f"an attack on {attack.task} got at least {percent(low)}, and {_named(held)} "
+                    f"that is certified allows {percent_up(most)}"
+                )
     return None
+
+
+def standing(form: Form, attack: Attack) -> str:
+    """Say how an attack stands to the guarantees where that is not plain; empty where it is.
+
+    It is about another game than all of them, or it succeeded more often than they allow in too
+    few trials to contradict them.
+    """
+    limits = [allowed(form, held, attack) for held in form.guarantees]
+    known = [most for most in limits if most is not None]
+    if limits and not known:
+        return "about another game than the guarantees, and not held against them"
+    if known and attack.success.value > min(known):
+        return f"above the {percent_up(min(known))} allowed, in too few trials to contradict it"
+    return ""
+
+
+def allowed(form: Form, guarantee: Guarantee, attack: Attack) -> float | None:
+    """Return the largest success that a guarantee allows an attack, rounded up.
+
+    None where it says nothing about the attack's game: a bound on success is about its own task, a
+    factor and information about every task with a blind success, a statement about neighbours
+    about which of them it was.
+    """
+    if isinstance(guarantee, SuccessBound):
+        return form.success(guarantee) if attack.task == guarantee.task else None
+    if isinstance(guarantee, MaximalLeakage):
+        # P(right with Y) ≤ factor · P(right without Y) (Issa, Wagner and Kamath, Definition 1)
+        return min(1.0, guarantee.factor * _blind(form, attack) * (1.0 + SLACK))
+    if isinstance(guarantee, InformationBound):
+        # kl(s ‖ p) ≤ I (Fano, residual-pac Eq. 17); it grows with p
+        blind = _blind(form, attack)
+        return success_from_information(guarantee.nats, blind) if blind < 1.0 else 1.0
+    if isinstance(guarantee, RenyiDP):
+        if not _of_neighbours(form, guarantee.adjacency, attack):
+            return None
+        curves = [guarantee.approximate(delta) for delta in DELTAS]
+        return min(_allowed_by(held.epsilon, held.delta, form, attack) for held in curves)
+    if isinstance(guarantee, ApproximateDP):
+        if not _of_neighbours(form, guarantee.adjacency, attack):
+            return None
+        return _allowed_by(guarantee.epsilon, guarantee.delta, form, attack)
+    if isinstance(guarantee, GaussianDP):
+        if not _of_neighbours(form, guarantee.adjacency, attack):
+            return None
+        points = [guarantee.approximate(epsilon) for epsilon in EPSILONS]
+        most = min(_allowed_by(held.epsilon, held.delta, form, attack) for held in points)
+        blind = _blind(form, attack)
+        return min(most, guarantee.success(blind).success) if _is_pair(form, attack) else most
+    if isinstance(guarantee, Indistinguishability):
+        headline = form.headline
+        same = headline is not None and attack.task == headline.task and _is_pair(form, attack)
+        return _allowed_beside(guarantee) if same else None
+    return None
+
+
+def _blind(form: Form, attack: Attack) -> float:
+    """Return a blind success that the attack's surely does not exceed.
+
+    One that was measured as 0 of n may be as large as chance explains once in a billion; one that
+    is not stored is that of a bound on the same task, or of the least prior that any bound has, for
+    a certificate that cannot be held against what stands beside it certifies nothing.
+    """
+    if attack.prior:
+        return attack.prior
+    if attack.prior == 0.0:
+        return float(1.0 - FALSE_ALARM ** (1.0 / attack.trials))
+    told = [held for held in form.guarantees if isinstance(held, SuccessBound)]
+    same = [held.prior for held in told if held.task == attack.task]
+    return max(same) if same else max((held.prior for held in told), default=0.5)
+
+
+def _is_pair(form: Form, attack: Attack) -> bool:
+    return _blind(form, attack) >= 0.5
+
+
+def _of_neighbours(form: Form, adjacency: str, attack: Attack) -> bool:
+    """Whether an attack guesses which of two neighbours it was, or which of several was.
+
+    Its task says so, or is that of a bound on success that stands beside the statement; where any
+    two secrets are neighbours every task about the secret is.
+    """
+    told = [held.task for held in form.guarantees if isinstance(held, SuccessBound)]
+    own = f"which of two neighbouring inputs ({adjacency}) was used"
+    return attack.task in (own, *told) or adjacency.startswith("any two") or not told
+
+
+def _allowed_by(epsilon: float, delta: float, form: Form, attack: Attack) -> float:
+    """Return the success that (ε, δ) allows against this blind success.
+
+    Of two neighbours by the testing region (residual-pac, Eq. 16). Of N that are neighbours of each
+    other, ``Σ π_i P_i(A_i) ≤ Σ π_i (e^ε Q(A_i) + δ) ≤ e^ε max π_i + δ``.
+    """
+    blind = _blind(form, attack)
+    if _is_pair(form, attack):
+        return success_from_dp(epsilon, delta, min(blind, 1.0 - EPS))
+    most = math.exp(min(epsilon, LARGEST_EXPONENT)) * blind + delta
+    return min(1.0, most * (1.0 + SLACK))
+
+
+def _allowed_beside(guarantee: Indistinguishability) -> float | None:
+    """Return (1 + TV)/2 of the loosest reference, by the bounds that its divergence gives."""
+    loosest, kind = max(guarantee.bounds), guarantee.divergence
+    if math.isinf(loosest):
+        return 1.0
+    if kind == "tv":
+        return min(1.0, 0.5 * (1.0 + loosest) * (1.0 + SLACK))
+    if kind == "kl":
+        # Pinsker, and Bretagnolle and Huber where that says more
+        least = min(math.sqrt(loosest / 2.0), math.sqrt(-math.expm1(-loosest)))
+        return min(1.0, 0.5 * (1.0 + least) * (1.0 + SLACK))
+    if not isinstance(kind, str) and kind[0] == "hockey-stick":
+        return success_from_dp(float(kind[1]), min(loosest, 1.0))
+    return None
+
+
+def _named(guarantee: Guarantee) -> str:
+    return NAMES.get(type(guarantee), type(guarantee).__name__)

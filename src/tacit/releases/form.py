@@ -315,6 +315,8 @@ def _read(content: Any) -> Form:
     seed, provenance = values["seed"], values["provenance"]
     if seed is not None:
         values["seed"] = integer("release.form.seed", seed, minimum=0, maximum=None)
+        if not values["reproducible"]:
+            raise ValueError("release.form.reproducible: expected true beside a seed, got false")
     if provenance is not None and not isinstance(provenance, Mapping):
         raise ValueError(f"release.form.provenance: expected a mapping, got {shown(provenance)}")
     return Form(**values)

@@ -14,6 +14,7 @@ from tacit._ground.files import spelled
 from tacit._ground.reprs import shown
 from tacit.covariance import covariance_from_dict
 from tacit.documents import decoded, read
+from tacit.releases.contradiction import refuted
 from tacit.releases.form import Form, Release, stated
 from tacit.releases.stores import is_store, read_store
 
@@ -22,6 +23,9 @@ ROUNDING = 1e-9
 
 # Fields that a workflow states beside its form, under the same name.
 SHARED = ("method", "reproducible", "seed", "created", "guarantees")
+
+# Kinds that release nothing: their seed is of what was measured, and no form's.
+MEASUREMENTS = ("hidden-audit",)
 
 # Lists of released numbers, and which field of a number they hold.
 NUMBERED = (("release", "value"), ("names", "name"))
@@ -40,14 +44,23 @@ def load(source: Any) -> Form:
 
     Raises:
         ValueError: the file is missing or not strict JSON, it is no release, a field is missing or
-            out of range, what it says beside its form is something else, or the rows beside it are
-            others.
+            out of range, what it says beside its form is something else, the rows beside it are
+            others, or a stored attack did better than a stored guarantee allows.
 
     Example:
         >>> load({"format": "other"})
         Traceback (most recent call last):
         ValueError: release: expected a release of tacit, with its form, got format 'other'
     """
+    form = read_form(source)
+    wrong = None if isinstance(source, (Form, Release)) else refuted(form)
+    if wrong is not None:
+        raise ValueError(f"release: the file contradicts itself: {wrong}")
+    return form
+
+
+def read_form(source: Any) -> Form:
+    """Return what ``load`` does, of a release too whose attacks refute its guarantees."""
     if isinstance(source, Form):
         return source
     if isinstance(source, Release):
@@ -72,7 +85,8 @@ def _check_agreement(content: Mapping[str, Any], form: Mapping[str, Any]) -> Non
         stray = isinstance(value, Mapping) and "evidence" in value
         if stray and value not in form["guarantees"]:
             raise ValueError(f"release: the file contradicts itself, {name!r} is not in its form")
-        if name in SHARED and value != form[name]:
+        measured = name == "seed" and form["kind"] in MEASUREMENTS
+        if name in SHARED and value != form[name] and not measured:
             raise ValueError(f"release: the file contradicts itself about {name!r}")
     for name, field in NUMBERED if {"release", "names"} <= set(content) else ():
         if content[name] != [one[field] for one in form["numbers"]]:

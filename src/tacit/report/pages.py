@@ -10,7 +10,8 @@ from typing import Any
 from tacit._ground.files import check_writable, write_text_atomic
 from tacit.documents import read
 from tacit.hidden_states import Audit
-from tacit.releases import Form, Provenance, Release, load
+from tacit.releases import Form, Provenance, Release
+from tacit.releases.loading import read_form
 from tacit.report.certificate.page import render_certificate
 from tacit.report.hidden.page import render_audit
 from tacit.report.promise.page import KINDS, render_promise
@@ -29,7 +30,7 @@ def render_report(release: Any, provenance: Provenance) -> str:
         ValueError: when ``release`` is not a release of tacit.
     """
     content = _content(release)
-    form = load(content)
+    form = read_form(content)
     if form.kind == "statistic":
         return render_statistic(content, provenance)
     if form.kind == "hidden-audit":

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tacit.guarantees.information import UNSTATED_LAW
 from tacit.measured import Interval
-from tacit.releases import Form
-from tacit.releases.contradiction import refuted
+from tacit.releases import Attack, Form
+from tacit.releases.contradiction import refuted, standing
 from tacit.text import beside, percent, percent_up, significant, significant_up
 
 NUMBERS_PER_LINE = 4
@@ -114,7 +114,7 @@ def lines(form: Form) -> list[tuple[str, str]]:
     void = "void: " if form.reproducible else ""
     told += [("guarantee", void + held.describe()) for held in form.guarantees[:3]]
     told += [
-        ("attack", f"{attack.name}, on {attack.task}: {plus_minus(attack.success)}")
+        ("attack", f"{attack.name}, on {attack.task}: {attack_words(form, attack)}")
         for attack in sorted(form.attacks, key=lambda attack: -attack.success.value)[:1]
     ]
     if form.use:
@@ -122,6 +122,12 @@ def lines(form: Form) -> list[tuple[str, str]]:
     told.append(("noise", form.method))
     told.append(("made", _made(form)))
     return first + told[:7]
+
+
+def attack_words(form: Form, attack: Attack) -> str:
+    """Return what an attack reached, and how it stands to the guarantees if that is not plain."""
+    beside = standing(form, attack)
+    return plus_minus(attack.success) + (f" ({beside})" if beside else "")
 
 
 def _use(form: Form) -> str:
@@ -132,14 +138,15 @@ def _use(form: Form) -> str:
 
 def _released(form: Form) -> list[tuple[str, str]]:
     parts = [
-        f"{number.name} = {beside(number.value, number.error)} ± {significant(number.error, 2)}"
+        f"{number.name} = {beside(number.value, number.error)} ± "
+        f"{significant(number.half_width(), 2)}"
         for number in form.numbers
     ]
     starts = range(0, len(parts), NUMBERS_PER_LINE)
-    return [
-        ("" if start else "released", ", ".join(parts[start : start + NUMBERS_PER_LINE]))
-        for start in starts
-    ]
+    told = [", ".join(parts[start : start + NUMBERS_PER_LINE]) for start in starts]
+    if told:
+        told[-1] += " (95%, of the noise)"
+    return [("" if place else "released", line) for place, line in enumerate(told)]
 
 
 def use_words(form: Form, name: str) -> str:

@@ -105,7 +105,6 @@ class Audit(Release):
             notes=(*self.notes, HOLDERS),
             publishable=("guarantees",),
             reproducible=False,
-            seed=self.seed,
             created="",
         )
 

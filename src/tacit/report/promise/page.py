@@ -11,7 +11,7 @@ from tacit.report.promise.figures import MOST_NUMBERS, noise_figure, noise_ratio
 from tacit.report.promise.words import assumed, not_hidden, number_row, strength_rows
 from tacit.report.rendering import rendered
 from tacit.report.success import SuccessPlot, success_figure
-from tacit.report.words import plus_minus, verdict
+from tacit.report.words import attack_words, verdict
 from tacit.text import percent, significant
 
 SHOWN_ROWS = 30
@@ -80,7 +80,7 @@ def _attack_words(form: Form) -> str:
     attack = form.attacks[0]
     words = (
         f"The attack we ran ({attack.name}, {attack.trials:,} fresh releases) guessed "
-        f"{plus_minus(attack.success)} of the rows it tried right"
+        f"{attack_words(form, attack)} of the rows it tried right"
     )
     if attack.worst is not None:
         low, high = percent(attack.worst.low), percent(attack.worst.high)

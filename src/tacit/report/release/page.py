@@ -10,7 +10,7 @@ from tacit.report.drawing import NARROW, WIDE
 from tacit.report.embedding import embedded_json
 from tacit.report.rendering import rendered
 from tacit.report.success import SuccessPlot, success_figure
-from tacit.report.words import information_words, plus_minus, use_words, verdict
+from tacit.report.words import attack_words, information_words, use_words, verdict
 from tacit.text import beside, percent, percent_up, significant
 
 SHOWN_NUMBERS = 200
@@ -41,7 +41,7 @@ def render_form(form: Form, provenance: Provenance, content: Any) -> str:
             (
                 attack.name,
                 attack.task,
-                plus_minus(attack.success),
+                attack_words(form, attack),
                 "" if attack.prior is None else percent(attack.prior),
                 f"{attack.trials:,}",
             )

@@ -1,0 +1,256 @@
+"""Every attack on file meets every guarantee on file about the same game."""
+
+import copy
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+
+from tacit import load
+from tacit.gate import check_release
+from tacit.guarantees import (
+    ApproximateDP,
+    GaussianDP,
+    Indistinguishability,
+    InformationBound,
+    MaximalLeakage,
+    RenyiDP,
+    SuccessBound,
+)
+from tacit.measured import Interval
+from tacit.releases import Attack, Form
+from tacit.releases.contradiction import allowed, refuted, standing
+from tacit.statistics import privatize
+
+REST = {"evidence": "theorem", "assumptions": (), "source": "example"}
+COIN = "which of two it was"
+
+
+def success(bound, task=COIN, prior=0.5):
+    return SuccessBound(success=bound, prior=prior, task=task, law="everything", **REST)
+
+
+def attack(reached, task=COIN, prior=0.5, trials=4000):
+    half = 0.01
+    measured = Interval(reached, max(reached - half, 0.0), min(reached + half, 1.0), 0.95)
+    return Attack(name="one", task=task, success=measured, prior=prior, trials=trials)
+
+
+def form(guarantees, attacks):
+    return Form(
+        kind="example", title="a release", secret="a secret", method="some",
+        guarantees=tuple(guarantees), attacks=tuple(attacks), created="", reproducible=False,
+    )  # fmt: skip
+
+
+def neighbours(adjacency="replace one record"):
+    return f"which of two neighbouring inputs ({adjacency}) was used"
+
+
+DP = {"adjacency": "replace one record", **REST}
+REFUTED = {
+    "the second of two bounds": (
+        [success(0.51, "another game"), success(0.51)], attack(0.99)),
+    "information": ([InformationBound(nats=0.001, secret="s", **REST)], attack(0.99)),
+    "a factor, blind success 0": (
+        [MaximalLeakage(factor=1.01, secret="s", **REST)], attack(0.99, prior=0.0)),
+    "a factor, blind success missing": (
+        [MaximalLeakage(factor=1.01, secret="s", **REST)], attack(0.99, prior=None)),
+    "ε = 0": ([ApproximateDP(epsilon=0.0, delta=0.0, **DP)], attack(0.99, neighbours())),
+    "ε = 0 behind a success": (
+        [success(1.0), ApproximateDP(epsilon=0.0, delta=0.0, **DP)], attack(0.99)),
+    "μ": ([GaussianDP(mu=0.1, **DP)], attack(0.99, neighbours())),
+    "a Rényi curve": (
+        [RenyiDP(orders=(2.0, 8.0), epsilons=(0.01, 0.04), **DP)], attack(0.99, neighbours())),
+    "a divergence": (
+        [success(1.0), Indistinguishability(
+            references=("r",), divergence="kl", bounds=(0.01,), **REST)], attack(0.99)),
+    "local privacy, one of many": (
+        [ApproximateDP(epsilon=0.5, delta=0.0, **{**DP, "adjacency": "any two prompts"})],
+        attack(0.4, "which of 100 prompts", prior=0.01)),
+    "the worst record": ([success(0.6)], Attack(
+        name="one", task=COIN, success=Interval(0.55, 0.54, 0.56, 0.95), prior=0.5, trials=4000,
+        worst=Interval(0.95, 0.93, 0.97, 0.95))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUTED)
+def test_an_attack_above_what_is_allowed_is_refused(name):
+    guarantees, reached = REFUTED[name]
+    held = form(guarantees, [reached])
+    assert refuted(held) is not None
+    stored = json.loads(json.dumps(held.to_dict()))
+    with pytest.raises(ValueError, match=r"^release: the file contradicts itself"):
+        load(stored)
+    assert not check_release(stored, max_success=1.0, max_attack=1.0).passed
+
+
+KEPT = {
+    "at the bound": ([success(0.6)], attack(0.6)),
+    "another game": ([success(0.51, "another game")], attack(0.99)),
+    "information": ([InformationBound(nats=0.7, secret="s", **REST)], attack(0.99)),
+    "a factor": ([MaximalLeakage(factor=64, secret="s", **REST)], attack(0.6, "one", prior=0.01)),
+    "a factor, 0 of 100 blind": (
+        [MaximalLeakage(factor=64, secret="s", **REST)],
+        attack(0.9, prior=0.0, trials=100),
+    ),
+    "μ": ([GaussianDP(mu=4.7, **DP)], attack(0.99, neighbours())),
+    "nothing": ([ApproximateDP(epsilon=math.inf, delta=0.0, **DP)], attack(0.99, neighbours())),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_an_attack_within_it_is_kept(name):
+    guarantees, reached = KEPT[name]
+    held = form(guarantees, [reached])
+    assert refuted(held) is None
+    assert load(json.loads(json.dumps(held.to_dict()))).kind == "example"
+
+
+def test_what_is_not_compared_is_said():
+    far = form([success(0.51, "another game")], [attack(0.99)])
+    assert "another game" in standing(far, far.attacks[0])
+    near = form([success(0.6)], [attack(0.62, trials=20)])
+    assert "too few trials" in standing(near, near.attacks[0])
+    assert standing(form([success(0.7)], [attack(0.6)]), attack(0.6)) == ""
+
+
+@pytest.mark.parametrize("count", [2, 5, 40])
+def test_what_is_allowed_is_no_less_than_what_the_best_attacker_reaches(count):
+    """k-ary response: factor, information, local privacy and success of the Bayes attacker."""
+    for epsilon in (0.1, 1.0, 3.0):
+        total = math.exp(epsilon) + count - 1
+        best = math.exp(epsilon) / total
+        nats = math.log(count) + best * math.log(best) + (1 - best) * math.log(1 / total)
+        reached = attack(best, "which of them", prior=1 / count)
+        for held in (
+            MaximalLeakage(factor=count * best, secret="s", **REST),
+            InformationBound(nats=nats, secret="s", **REST),
+            ApproximateDP(epsilon=epsilon, delta=0.0, **{**DP, "adjacency": "any two prompts"}),
+        ):
+            most = allowed(form([held], [reached]), held, reached)
+            assert most >= best * (1 - 1e-9), (held, best)
+
+
+def real_files():
+    """Stored releases of three promises, with their attacks."""
+    rows = np.random.default_rng(3).normal([20.0, 5.0], size=(60, 2))
+    found = [
+        privatize("mean", rows, success=0.6).to_dict(),
+        privatize(
+            "mean", rows, protect="table", bounds=[(0.0, 40.0), (0.0, 10.0)], epsilon=0.5,
+            delta=1e-6,
+        ).to_dict(),
+    ]  # fmt: skip
+    return [json.loads(json.dumps(one)) for one in found]
+
+
+def places(content, path=()):
+    """Every number of a file, by its path."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from places(value, (*path, name))
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from places(value, (*path, number))
+    elif isinstance(content, (int, float)) and not isinstance(content, bool):
+        yield path
+
+
+def put(content, path, value):
+    for name in path[:-1]:
+        content = content[name]
+    content[path[-1]] = value
+
+
+def get(content, path):
+    for name in path:
+        content = content[name]
+    return content
+
+
+CLAIMS = {
+    SuccessBound: lambda held: held.success,
+    GaussianDP: lambda held: held.mu,
+    ApproximateDP: lambda held: (held.epsilon, held.delta),
+    InformationBound: lambda held: held.nats,
+    MaximalLeakage: lambda held: held.factor,
+}
+
+
+def better(changed, true):
+    """Whether a file claims less leakage than the truth, in any guarantee it has."""
+    known = {(type(held), getattr(held, "task", "")): CLAIMS[type(held)](held)
+             for held in true.guarantees if type(held) in CLAIMS}  # fmt: skip
+    for held in changed.guarantees:
+        before = known.get((type(held), getattr(held, "task", "")))
+        now = CLAIMS[type(held)](held) if type(held) in CLAIMS else None
+        if before is None:
+            return True
+        if isinstance(now, tuple):
+            if now[0] < before[0] * (1 - 1e-6) and now[1] <= before[1]:
+                return True
+        elif now < before * (1 - 1e-6):
+            return True
+    return False
+
+
+def mutate(content, source):
+    """Change one number of a file, or move, double or swap its guarantees."""
+    kind = source.random()
+    guarantees = content["form"]["guarantees"]
+    if kind < 0.7:
+        path = source.choice(list(places(content)))
+        value = get(content, path)
+        put(content, path, value * source.choice([0.5, 0.9, 0.0, -1.0, 2.0, 1e-3]))
+        if path[:2] == ("form", "guarantees") and source.random() < 0.5:
+            # and the same number wherever else it stands
+            for other in places(content):
+                if get(content, other) == value:
+                    put(content, other, get(content, path))
+    elif kind < 0.8:
+        guarantees.append(copy.deepcopy(source.choice(guarantees)))
+        path = source.choice(list(places(guarantees[-1])))
+        put(guarantees[-1], path, get(guarantees[-1], path) * 0.5)
+    elif kind < 0.9:
+        guarantees.reverse()
+        path = source.choice(list(places(guarantees[0])))
+        put(guarantees[0], path, get(guarantees[0], path) * 0.5)
+    else:
+        held = source.choice(guarantees)
+        name = source.choice(["task", "adjacency", "secret", "law"])
+        if name in held:
+            held[name] = "another game"
+        path = source.choice(list(places(held)))
+        put(held, path, get(held, path) * 0.5)
+    return content
+
+
+def campaign(count, seed):
+    files, source = real_files(), random.Random(seed)
+    truths = [load(one) for one in files]
+    for one, truth in zip(files, truths, strict=True):
+        assert check_release(one, max_success=truth.headline.success).passed
+    passed = 0
+    for _ in range(count):
+        place = source.randrange(len(files))
+        changed = mutate(copy.deepcopy(files[place]), source)
+        try:
+            result = check_release(changed, max_success=1.0, max_attack=1.0)
+        except ValueError:
+            continue
+        if result.passed:
+            passed += 1
+            assert not better(load(changed), truths[place]), changed["form"]["guarantees"]
+    return passed
+
+
+def test_a_changed_file_never_passes_with_a_better_claim():
+    campaign(150, seed=1)
+
+
+@pytest.mark.thorough
+def test_two_thousand_changed_files_never_pass_with_a_better_claim():
+    campaign(2000, seed=2)
