@@ -139,7 +139,7 @@ def prepare(
         query: a built-in name (see ``sums.sum_query`` and ``resolve_query``), a statistic of
             ``tacit.statistics.sums`` or several, ``module:function``, or a callable on (n, p) rows
             that returns d numbers and the same ones for the same rows.
-        pool: (N, p) finite numbers, N >= 4.
+        pool: (N, p) finite numbers, N >= 4; N >= 1 for ``"table"``.
         protect: ``"rows"``, ``"table"`` or ``"draw"``.
         mi_budget: β > 0 in nats (``"draw"``); or
         success: s in (max(q, 1 − q), 1): largest chance of guessing right whether a row was
@@ -203,7 +203,7 @@ def prepare(
     boolean("attack", attack)
     if progress is not None:
         boolean("progress", progress)
-    rows, labels, categories = checked_pool(pool, columns)
+    rows, labels, categories = checked_pool(pool, columns, protect)
     strength = Strength(success, mu, epsilon, delta, rho)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if protect != "draw":
@@ -327,7 +327,7 @@ def _check_dropped(pool: Any, protect: str, adjacency: str) -> None:
 
 
 def checked_pool(
-    pool: Any, columns: Sequence[str] | None
+    pool: Any, columns: Sequence[str] | None, protect: str
 ) -> tuple[Array, tuple[str, ...], Mapping[str, Category]]:
     """Return the rows, the names of the columns, and what the codes in them mean.
 
@@ -335,7 +335,8 @@ def checked_pool(
         ValueError: as ``prepare``.
     """
     known = as_pool(pool, columns)
-    rows = _checked_rows(known)
+    # how many rows a hidden table has is hidden too
+    rows = _checked_rows(known, 1 if protect == "table" else SMALLEST_POOL)
     categories = known.categories if isinstance(known, Table) else {}
     own = frame_columns(known)
     if own is None or columns is None:
@@ -360,14 +361,14 @@ def _selected(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def _checked_rows(pool: Any) -> Array:
+def _checked_rows(pool: Any, fewest: int) -> Array:
     _check_exact(pool)
     checked = array("pool", pool, ndim=(1, 2))
     # a copy: what the caller does to the pool later does not reach what is drawn
     rows = np.array(checked[:, None] if checked.ndim == 1 else checked, order="C")
     rows.flags.writeable = False
-    if len(rows) < SMALLEST_POOL:
-        raise ValueError(f"pool: expected at least {SMALLEST_POOL} rows, got {len(rows)}")
+    if len(rows) < fewest:
+        raise ValueError(f"pool: expected at least {fewest} rows, got {len(rows)}")
     return rows
 
 

@@ -14,6 +14,8 @@ from tacit.cli.output import json_output, new_file
 from tacit.cli.statistic.asked import Bounds, LevelsOf, Query, bounds_of, found_beside, levels_of
 from tacit.cli.tables import Category, Columns, Data, Missing, TableFlags, listed
 
+KEPT_COMPARISON = "this comparison is the holder's: its errors are of the table itself"
+
 
 @grouped
 def compare(
@@ -93,3 +95,4 @@ def compare(
         write_text_atomic("--report", page, render_comparison(found, provenance))
         line(console, "report", str(page))
     output.tell()
+    line(console, "keep", KEPT_COMPARISON)

@@ -13,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tacit._ground.files import check_writable, spelled, write_bytes_atomic
+from tacit._ground.headers import in_order
 from tacit.documents import dumps, loads
 
 FORMAT = "tacit-transcoder-1"
@@ -38,7 +39,7 @@ def write_transcoder(
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, value in tensors.items()
     }
-    write_bytes_atomic("path", target, save(held, header))
+    write_bytes_atomic("path", target, in_order(save(held, header)))
     return target
 
 

@@ -33,7 +33,8 @@ class TablePlan:
         values: what the rows of the table add; secret.
         noise: on the sums.
         adjacency: ``"add-remove"`` or ``"replace"``.
-        errors: (d,) of the numbers near what the table gives; for its holder.
+        errors: (d,) of the numbers of as many rows spread over the bounds, ``NOMINAL_ROWS`` where
+            the number of rows is hidden.
     """
 
     added: Contributions = field(repr=False)
@@ -100,16 +101,16 @@ def table_plan(
         raise ValueError(f"pool: expected at most {MOST_ROWS} rows, got {len(rows)}")
     counted = adjacency == "replace"
     size = len(rows) if counted else NOMINAL_ROWS
-    nominal = added.restored(added.values(_nominal_rows(added)).values)
+    shifted = added.values(_nominal_rows(added)).values
+    nominal = added.restored(shifted)
     frame = frame_of(added.query, nominal, added.centres, size, cost, counted=counted)
     # the price of a sum without its offset: what is given back counts with the count
     back = np.eye(len(added.offsets))
     back[np.arange(len(back)), added.counts] += added.offsets
     noise = table_noise(added, mu, adjacency, back.T @ frame.costs[0] @ back)
-    values = added.values(rows)
-    drawn = float(len(rows)) if adjacency == "replace" else None
-    total = values.total(np.arange(len(rows)))
-    return TablePlan(added, values, noise, adjacency, _errors(added, noise, total, drawn))
+    # what is expected is told before anything is drawn: of rows within the bounds, not the table's
+    errors = _errors(added, noise, shifted.mean(axis=0) * size, float(size) if counted else None)
+    return TablePlan(added, added.values(rows), noise, adjacency, errors)
 
 
 def _nominal_rows(added: Contributions) -> Array:

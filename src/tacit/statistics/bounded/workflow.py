@@ -142,11 +142,13 @@ def assumptions(adjacency: str, *, reproducible: bool, together: bool = False) -
         "one",
     ]
     if adjacency == "replace":
-        lines.append("the number of rows is public")
+        lines.append("the number of rows is taken as public, as a replaced row does not change it")
     else:
         lines.append("whether the row is in or not is equally likely beforehand")
     lines += [
         "what is common to all rows of such a kind is not hidden",
+        "whether the table could be read is not hidden: a field that holds no value of its column, "
+        "or a row of another length, refuses it",
         TOGETHER if together else "one release; further releases of the same table add up as μ²",
         NOISE,
         REPRODUCIBLE if reproducible else FROM_SYSTEM,

@@ -53,7 +53,7 @@ class Session:
     of the draw; a process that dies in between has spent it.
 
     Args:
-        pool: (N, p) finite numbers, N >= 4, as ``prepare`` takes it.
+        pool: (N, p) finite numbers, as many as ``prepare`` takes.
         protect: ``"rows"``, ``"table"`` or ``"draw"``, as for ``prepare``.
         path: file that keeps the session; one that is there is taken up again, and all that is
             declared here must be as it was. None keeps it in this process alone.
@@ -129,7 +129,7 @@ class Session:
         boolean("no_budget", no_budget)
         if (ledger is None) != (secret is None):
             raise ValueError("ledger: expected it with the name of a secret, got one of them alone")
-        rows, labels, categories = checked_pool(pool, columns)
+        rows, labels, categories = checked_pool(pool, columns, protect)
         declared = Declared.of(labels, bounds, levels, adjacency, categories)
         strength = Strength(success, mu, epsilon, delta, rho)
         others = {} if protect == "table" else {"bounds": bounds, "levels": levels}

@@ -1,0 +1,242 @@
+"""Statistics tell nothing beside the noise: numbers, pages, prices, sessions, refusals."""
+
+import contextlib
+import sqlite3
+
+import numpy as np
+import pytest
+
+from tacit.statistics import NumbersRelease, Session, StatisticRelease, prepare
+
+from .registry import tells_nothing_beside
+
+PAGES = ("page.html", "all.json")
+OUT = ["--certificate", "public.html", "--report", PAGES[0], "--json", PAGES[1], "--no-attack"]
+BOUNDS = "age=0:100,income=0:1000"
+
+
+def table(last="40,400,Rome", count=30, city=True):
+    lines = [f"{20 + n},{100 + 7 * n},{('Rome', 'Bern')[n % 2]}" for n in range(count - 1)]
+    rows = [*lines, *([last] if last is not None else [])]
+    head = "age,income,city"
+    if not city:
+        head, rows = "age,income", [one.rpartition(",")[0] for one in rows]
+    return head + "\n" + "\n".join(rows) + "\n"
+
+
+ROWS = {
+    "extreme": "1e300,-1e300,Rome",
+    "duplicate": "20,100,Rome",
+    "rare": "40,400,Ulan Bator",
+    "longest": "40,400," + "x" * 300,
+    "composed": "40,400,Z\u00fcrich",
+    "decomposed": "40,400,Zu\u0308rich",
+}
+QUERIES = [
+    "count",
+    "sum",
+    "mean",
+    "std",
+    "covariance",
+    "correlation",
+    "median",
+    "histogram:age:0,25,50,100",
+    "mean by age:0,30,60",
+    "cumulative:age:20,40",
+    "least-squares",
+]
+
+
+def asked(query, *more, columns="age,income"):
+    return ["statistic", "in.csv", "--query", query, "--columns", columns, *more]
+
+
+def of_table(query, adjacency="replace", *more):
+    chosen = ["--protect", "table", "--success", "0.6", "--bounds", BOUNDS]
+    return asked(query, *chosen, "--adjacency", adjacency, *more)
+
+
+def published(interference, command, first, second, **options):
+    pair = interference.commands(command, {"in.csv": first}, {"in.csv": second})
+    pair.assert_equal(holder=PAGES, holder_terminal=True, **options)
+    assert pair.first.code == 0, pair.first.err
+    return pair
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_a_hidden_table(interference, query):
+    command = of_table(query, "replace", *OUT)
+    # the number of rows is taken as public, and is all that a count tells
+    released = query != "count"
+    published(interference, command, table(), table(ROWS["extreme"]), released=released)
+
+
+@pytest.mark.parametrize("query", ["count", "mean", "std", "median", "mean by age:0,30,60"])
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_a_hidden_table_with_one_row_less(interference, query):
+    published(interference, of_table(query, "add-remove", *OUT), table(), table(None))
+
+
+@pytest.mark.parametrize("other", ROWS)
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_columns_of_text_that_are_read(interference, other):
+    # how many cities there are is not told where nothing of them is computed
+    command = asked(
+        "histogram:age:0,25,50,100", "--protect", "table", "--success", "0.6", "--category", "city",
+        *OUT, columns="age,city",
+    )  # fmt: skip
+    published(interference, command, table(), table(ROWS[other]))
+
+
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_four_rows_and_three(interference):
+    command = of_table("mean", "add-remove", *OUT)
+    published(interference, command, table(count=4), table(None, count=4))
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+@pytest.mark.parametrize("query", ["std", "median", "mean", "correlation"])
+@tells_nothing_beside("statistic")
+def test_a_dry_run(interference, query, adjacency):
+    other = ROWS["extreme"] if adjacency == "replace" else None
+    pair = interference.commands(
+        of_table(query, adjacency, "--dry-run", "--json", "dry.json"),
+        {"in.csv": table()},
+        {"in.csv": table(other)},
+    )
+    pair.assert_equal(released=False)
+    assert pair.first.code == 0, pair.first.err
+
+
+def priced(rows):
+    offers = []
+    for adjacency in ("replace", "add-remove"):
+        options = {"protect": "table", "bounds": [(0, 10)], "success": 0.6}
+        session = Session(rows, adjacency=adjacency, progress=False, **options)
+        offers += [session.price(query, share=0.3).expected for query in ("std", "median")]
+        prepared = prepare("std", rows, adjacency=adjacency, attack=False, **options)
+        offers.append(prepared.expected)
+    return [[(entry.name, entry.error) for entry in offer] for offer in offers]
+
+
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_the_price_of_a_session(interference):
+    rows = np.linspace(0.0, 10.0, 40)[:, None]
+    other = rows.copy()
+    other[-1] = -1e9
+    interference.calls(priced, rows, other).assert_equal(released=False)
+
+
+def answered(rows):
+    session = Session(
+        rows, protect="table", bounds=[(0, 10)], success=0.6, path="kept.json", progress=False
+    )
+    for query in ("mean", "std", "count"):
+        session.ask(query, share=0.2)
+    again = Session(
+        rows, protect="table", bounds=[(0, 10)], success=0.6, path="kept.json", progress=False
+    )
+    return [list(again.answers), again.spends, again.remaining, repr(again)]
+
+
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_the_answers_of_a_session(interference):
+    rows = np.linspace(0.0, 10.0, 40)[:, None]
+    pair = interference.calls(answered, rows, np.r_[rows[:-1], [[1e9]]])
+    first, second = pair.first, pair.second
+    assert first.returned == second.returned
+    assert first.code == second.code == 0
+    assert sorted(first.files) == sorted(second.files) == [".kept.json.lock", "kept.json"]
+    assert first.modes == second.modes
+
+
+class Middle:
+    """A median, which speaks of one row when it is drawn."""
+
+    def __init__(self, rows):
+        self.rows, self.armed = rows, False
+
+    def __call__(self, rows):
+        if self.armed and len(rows) and rows.max() > 8.0:
+            print("it is in")
+            raise KeyError(rows.max())
+        return np.median(rows, axis=0)
+
+
+def of_rows(secret):
+    """Release the median of the rows that a coin chose, which differ in one coin."""
+    rows, side = secret
+    from tacit.statistics.pairs import Pairing
+
+    query = Middle(rows)
+    prepared = prepare(
+        query, rows, success=0.6, method="swaps", simulations=60, attack=False, rng=1, workers=1,
+        progress=False,
+    )  # fmt: skip
+    query.armed = True
+    chosen = prepared.plan.pairing.members[:, 0].copy()
+    chosen[-1] = prepared.plan.pairing.members[-1, side]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pairing, "draw", lambda *_: chosen)
+        return prepared.draw().published()
+
+
+@tells_nothing_beside(NumbersRelease)
+def test_a_callable_of_the_rows_drawn(interference):
+    rows = np.linspace(0.0, 10.0, 24)[:, None]
+    interference.calls(of_rows, (rows, 0), (rows, 1)).assert_equal()
+
+
+def of_draw(candidate):
+    rows = np.random.default_rng(0).normal(size=(24, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        from tacit.statistics import draws
+
+        patch.setattr(draws, "uniform_index", lambda *_: candidate)
+        release = prepare(
+            "mean+std", rows, protect="draw", success=0.7, simulations=60, attack=False, rng=1,
+            progress=False,
+        ).draw()  # fmt: skip
+    return release.published()
+
+
+@tells_nothing_beside(StatisticRelease)
+def test_a_declared_draw(interference):
+    interference.calls(of_draw, 3, 41).assert_equal()
+
+
+def database(last):
+    def made():
+        with contextlib.closing(sqlite3.connect("people.db")) as people, people:
+            people.execute("create table person (age, name)")
+            people.executemany(
+                "insert into person values (?, ?)", [(20 + n, f"n{n}") for n in range(20)]
+            )
+            people.execute("insert into person values (?, 'last')", (last,))
+
+    return made
+
+
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_a_query_of_a_database(interference):
+    command = [
+        *("statistic", "--sql", "select age from person", "--database", "people.db"),
+        *("--query", "mean", "--protect", "table", "--success", "0.6", "--bounds", "age=0:100"),
+        *OUT,
+    ]
+    makers = iter([database(30), database(1e200)])
+    pair = interference.commands(command, {}, {}, prepare=lambda: next(makers)())
+    pair.assert_equal(holder=PAGES, holder_terminal=True)
+    assert pair.first.code == 0, pair.first.err
+
+
+@tells_nothing_beside("statistic compare")
+def test_a_comparison_is_the_holders(interference):
+    command = ["statistic", "compare", "in.csv", "--query", "mean", "--columns", "age,income"]
+    more = ["--success", "0.6", "--bounds", BOUNDS, "--no-attack", "--seed", "1"]
+    pair = interference.commands(
+        [*command, *more], {"in.csv": table()}, {"in.csv": table(ROWS["duplicate"])}
+    )
+    pair.assert_equal(holder_terminal=True, released=False)
+    assert pair.first.code == 0, pair.first.err
