@@ -282,14 +282,18 @@ def test_pave_theorem_3_9_without_sampling_is_the_best_order():
 
 
 def test_pave_theorem_3_9_with_sampling():
-    full = published.pave_theorem_3_9(20.0, steps=30, layers=4, delta=1e-6)
-    almost = published.pave_theorem_3_9(
-        20.0, steps=30, layers=4, delta=1e-6, sampling_rate=1 - 1e-12
-    )
-    assert almost.epsilon == pytest.approx(full.epsilon, rel=1e-4)
-    tenth = published.pave_theorem_3_9(20.0, steps=30, layers=4, delta=1e-6, sampling_rate=0.1)
-    exact = (gaussian(2.0, 20.0).poisson_subsample(0.1) * 120).epsilon(1e-6)
-    assert exact <= tenth.epsilon < full.epsilon
+    full = published.pave_theorem_3_9(20.0, steps=30, delta=1e-6)
+    almost = published.pave_theorem_3_9(20.0, steps=30, delta=1e-6, sampling_rate=1 - 1e-9)
+    assert almost.epsilon == pytest.approx(full.epsilon, rel=1e-3)
+    tenth = published.pave_theorem_3_9(20.0, steps=30, delta=1e-6, sampling_rate=0.1)
+    assert tenth.epsilon < full.epsilon
+
+
+@pytest.mark.parametrize("layers", [2, 256])
+def test_pave_theorem_3_9_of_several_layers_on_samples_is_refused(layers):
+    """What one record of norm C in every layer attains: the Gaussian of all layers on one batch."""
+    with pytest.raises(ValueError, match=r"^layers: expected 1 beside sampling_rate 0.001"):
+        published.pave_theorem_3_9(1.0, steps=3, layers=layers, delta=1e-6, sampling_rate=1e-3)
 
 
 def test_pave_risk_of_extremes():

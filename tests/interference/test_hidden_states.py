@@ -189,3 +189,23 @@ def test_generation_by_codes_is_the_holders(interference, given):
                "j.json"]  # fmt: skip
     pair = interference.commands(command, prompts(), prompts(RECORDS["over the context"]))
     pair.assert_equal(holder={"j.json"}, holder_terminal=True, released=False)
+
+
+@tells_nothing_beside("hidden encode", EncodedCodes)
+def test_a_planted_public_prompt_and_which_of_two_prompts_it_was_are_not_told(given, tmp_path):
+    """Every byte but the codes and their digest is the same whichever prompt it was."""
+    headers = set()
+    planted = (PUBLIC[4].encode(), PUBLIC[50].encode())
+    for record in (None, RECORDS["longest"], RECORDS["blank"], *planted):
+        (tmp_path / "own.txt").write_bytes(prompts(record)["own.txt"])
+        out, side = tmp_path / "codes.npy", tmp_path / "codes.npy.json"
+        asked = ("hidden", "encode", "--prompts", tmp_path / "own.txt", "--codebook",
+                 given[0] / "behaviour.safetensors", "--out", out, "--force")  # fmt: skip
+        assert run([str(one) for one in asked]) == 0
+        content = json.loads(side.read_text())
+        released = [content.pop("digest"), content.pop("created")]
+        text = json.dumps(content, sort_keys=True)
+        for one in released:
+            text = text.replace(one, "")
+        headers.add((text, out.stat().st_size))
+    assert len(headers) == 1

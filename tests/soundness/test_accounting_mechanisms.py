@@ -6,10 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from scipy.special import ndtr
 from scipy.stats import binomtest
 
 from tacit.accounting import (
     noisy_projection,
+    noisy_projection_steps,
     projected_plus_noise,
     renyi_over_adjacency,
     sketch,
@@ -153,3 +155,27 @@ def test_renyi_over_adjacency_is_at_least_the_moment(order):
         ratio = np.exp(order * (distance * nodes - distance**2 / 2))
         moments.append(math.log(weights @ ratio / math.sqrt(2 * math.pi)) / (order - 1))
     assert max(moments) * (1 - 1e-12) <= bound <= max(moments) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.2, 1.0])
+@pytest.mark.parametrize("rank", [1, 3])
+@certifies(ApproximateDP)
+def test_a_replaced_gradient_of_rank_one_moves_the_sum_by_rank_two(noise, rank):
+    """g xᵀ − g' x'ᵀ with all four orthogonal: the sum of two directions' squared projections.
+
+    They are those of the first two axes on the span of r Gaussian vectors; δ of the mixture is the
+    mean of the Gaussians' own.
+    """
+    dim, draws = 20, 20_000
+    source = np.random.default_rng(rank)
+    basis, _ = np.linalg.qr(source.standard_normal((draws, dim, rank)))
+    squares = np.square(basis[:, :2, :]).sum(axis=(1, 2))
+    held = noisy_projection_steps(
+        dim=dim, rank=rank, sampling_rate=1.0, noise_multiplier=noise, steps=1, difference_rank=1,
+        neighbours="replace",
+    )  # fmt: skip
+    mu = np.sqrt(squares) / noise
+    for epsilon in (0.0, 0.8, 4.0, 12.0):
+        deltas = ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
+        error = deltas.std() / draws**0.5
+        assert held.delta(epsilon) >= deltas.mean() - 5 * error - 1e-12

@@ -37,7 +37,9 @@ def noisy_projection_steps(
         sampling_rate: q in [0, 1], the probability that a record is in a step's sample.
         noise_multiplier: s > 0.
         steps: Number of steps T >= 1.
-        difference_rank: Rank of one record's gradient; 1 is exact, None sound for every spectrum.
+        difference_rank: Rank of one record's gradient; 1 is exact under "add-remove", None sound
+            for every spectrum. A replaced record moves V_t by the difference of two gradients, of
+            rank two, for which the bound for every spectrum is taken.
         neighbours: ``"add-remove"`` or ``"replace"``.
 
     Returns:
@@ -58,16 +60,17 @@ def noisy_projection_steps(
     noise = positive("noise_multiplier", noise_multiplier)
     count = integer("steps", steps, minimum=1)
     relation = choice("neighbours", neighbours, NEIGHBOURS)
-    difference = 2.0 if relation == "replace" else 1.0
-    step = noisy_projection(
-        dim=dim, rank=rank, sensitivity=difference, noise_std=noise, difference_rank=difference_rank
-    )
-    if relation == "add-remove":
-        return step.poisson_subsample(rate, neighbours=relation) * count
-    without = noisy_projection(
+    # one record's own gradient, in the sample or not
+    own = noisy_projection(
         dim=dim, rank=rank, sensitivity=1.0, noise_std=noise, difference_rank=difference_rank
     )
-    return step.poisson_subsample(rate, neighbours=relation, without=without) * count
+    if relation == "add-remove":
+        return own.poisson_subsample(rate, neighbours=relation) * count
+    # both in the sample: g − g' of norm 2 at most, whose rank is two though each has rank one
+    apart = noisy_projection(
+        dim=dim, rank=rank, sensitivity=2.0, noise_std=noise, difference_rank=None
+    )
+    return apart.poisson_subsample(rate, neighbours=relation, without=own) * count
 
 
 def least_noise(

@@ -65,6 +65,9 @@ def pave_theorem_3_9(
 ) -> Claim:
     """Claim for DP-S-PAVE: ε = inf over α of T |L| ρ_α(q, σ) + ln(1/δ)/(α − 1).
 
+    On samples it is unsound for several layers and refused: Theorem 7.15 composes them as if each
+    had a batch of its own, and Algorithm 1 draws one batch for all.
+
     Without subsampling ρ_α = 2α/σ² (sensitivity 2C, noise σC, each layer clipped by itself), and
     ε = a + 2 √(a ln(1/δ)) with a = 2T|L|/σ². With it, ρ_α of the sampled pair is bounded by joint
     convexity, exp((α−1)ρ_α) <= 1 − q + q exp(2α(α−1)/σ²). One Gaussian mechanism a step on the
@@ -81,7 +84,8 @@ def pave_theorem_3_9(
         The claimed ε at ``delta``, for replaced records.
 
     Raises:
-        ValueError: An argument is outside its range.
+        ValueError: An argument is outside its range, or there are several layers and a sampling
+            rate below 1.
 
     Example:
         >>> round(pave_theorem_3_9(10.0, steps=10, layers=2, delta=1e-5).epsilon, 3)
@@ -93,6 +97,13 @@ def pave_theorem_3_9(
     count = integer("steps", steps, minimum=1) * integer("layers", layers, minimum=1)
     failure = open_unit("delta", delta)
     rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True)
+    if rate < 1.0 and layers > 1:
+        raise ValueError(
+            f"layers: expected 1 beside sampling_rate {rate:g}, got {layers}; with one batch for "
+            "all layers Theorem 3.9 is unsound: a record of norm C in every layer is one Gaussian "
+            "mechanism of sensitivity 2C√|L| on a sample, which subsampled_gaussian has exactly "
+            "with noise_multiplier/√layers"
+        )
     if rate == 1.0:
         total = 2 * count / multiplier**2
         epsilon = total + 2 * math.sqrt(total * math.log(1 / failure))

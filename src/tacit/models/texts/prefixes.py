@@ -104,10 +104,10 @@ class Prefixes:
             ValueError: too few are left to divide.
 
         Example:
-            >>> own, public = torch.arange(20).reshape(10, 2), torch.arange(40).reshape(20, 2)
+            >>> own, public = torch.arange(20).reshape(10, 2), torch.arange(14, 54).reshape(20, 2)
             >>> sets = Prefixes.of_prompts(own, public, bank=9, calibration=9, held_out=9, rng=0)
             >>> [len(part) for part in (sets.bank, sets.calibration, sets.held_out)]
-            [8, 9, 2]
+            [6, 9, 1]
         """
         own, others = padded_integers("prompts", prompts), padded_integers("public", public)
         source = generator(rng)
