@@ -102,7 +102,7 @@ def test_other_noise_families_meet_the_budget(noise):
     assert estimate.noise.family == noise
     assert check.lower <= 0.3 * 1.06
     assert check.upper >= 0.3 * 0.94
-    assert estimate.cost == pytest.approx(np.trace(estimate.noise.covariance), rel=1e-9)
+    assert estimate.cost == pytest.approx(np.trace(estimate.noise.second_moment), rel=1e-9)
     assert estimate.cost <= 1.1 * gaussian_information(np.cov(SECRETS.T, bias=True), 0.3).cost
 
 

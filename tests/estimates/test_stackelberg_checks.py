@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tacit.estimates.stackelberg import EllipticalNoise, GaussianNoise, MixtureNoise
-from tacit.estimates.stackelberg.checks import Subject, finite_information, run_checks
+from tacit.covariance import Dense
+from tacit.estimates.stackelberg import (
+    EllipticalNoise,
+    GaussianNoise,
+    MixtureNoise,
+    finite_information,
+)
+from tacit.estimates.stackelberg.checks import Subject, run_checks
+from tacit.information import mixture
 
 POINTS = np.array([[-2.0], [-1.0], [0.5], [2.5]])
 ONE = np.eye(1)
@@ -58,7 +65,7 @@ def test_finite_information_is_bounded_on_both_sides(name, groups):
     exact = exact_information(density, groups)
     missed = 0
     for seed in range(20):
-        bound = finite_information(noise, POINTS, groups, 4000, 0.95, np.random.default_rng(seed))
+        bound = finite_information(noise, POINTS, groups, samples=4000, confidence=0.95, rng=seed)
         assert bound.upper - bound.lower < 0.15
         missed += not bound.lower <= exact <= bound.upper
     # At most Bin(20, 0.1): 7 or more have probability 0.002.
@@ -68,7 +75,7 @@ def test_finite_information_is_bounded_on_both_sides(name, groups):
 def test_noise_of_another_scale_is_found_out():
     noise, _ = LAWS["gaussian"]
     exact = exact_information(stats.norm(scale=1.8).pdf, np.arange(4))
-    bound = finite_information(noise, POINTS, np.arange(4), 20_000, 0.99, np.random.default_rng(0))
+    bound = finite_information(noise, POINTS, samples=20_000, confidence=0.99, rng=0)
     assert not bound.lower <= exact <= bound.upper
 
 
@@ -110,3 +117,28 @@ def test_one_label_leaks_nothing():
         noise, subject, {"same": np.zeros(4, int)}, 1000, 0.99, np.random.default_rng(0)
     )[0]
     assert check.lower == 0.0
+
+
+def test_only_a_gaussian_has_a_covariance_that_a_gaussian_certificate_takes():
+    """Its second moment certifies less of an elliptical law than it tells."""
+    points = np.array([[-1.0], [-0.3], [0.9], [1.0]])
+    noise = EllipticalNoise(lift=ONE, factor=0.1 * ONE, shape=0.4)
+    assert not hasattr(noise, "covariance")
+    assert not hasattr(LAWS["mixture"][0], "covariance")
+    assert hasattr(LAWS["gaussian"][0], "covariance")
+    told = finite_information(noise, points, samples=20_000, confidence=0.999, rng=0)
+    grid = np.linspace(-60.0, 60.0, 600_001)[:, None]
+    density = np.exp(noise.pairwise_log_density(grid, points))
+    whole = density.mean(axis=1)
+    terms = np.where(density > 0.0, density * np.log(density / whole[:, None]), 0.0)
+    exact = float(np.trapezoid(terms.mean(axis=1), grid[:, 0]))
+    assert told.lower <= exact <= told.upper
+    wrong = mixture(points, Dense(noise.second_moment), samples=20_000, rng=0)
+    assert wrong.upper < exact
+
+
+def test_outputs_that_noise_does_not_cover_are_refused():
+    noise = EllipticalNoise(lift=np.array([[1.0, 0.0]]), factor=ONE, shape=0.5)
+    with pytest.raises(ValueError, match="where there is noise"):
+        finite_information(noise, [[0.0, 0.0], [1.0, 1.0]])
+    assert finite_information(noise, [[0.0, 3.0], [1.0, 3.0]], rng=0).upper > 0.0

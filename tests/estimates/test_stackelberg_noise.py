@@ -60,7 +60,7 @@ def test_draws_have_the_covariance_and_another_scale_has_not(name):
     noise, count = LAWS[name], 40_000
     direction = np.array([0.3, -1.0, 0.8])
     squares = (noise.sample(count, 1) @ direction) ** 2
-    expected = direction @ noise.covariance @ direction
+    expected = direction @ noise.second_moment @ direction
     error = squares.std(ddof=1) / math.sqrt(count)
     assert abs(squares.mean() - expected) < 5 * error
     assert abs(1.1 * squares.mean() - expected) > 5 * error
@@ -86,7 +86,7 @@ def test_shape_one_is_gaussian():
     points, centres = rng.normal(size=(5, 2)), rng.normal(size=(4, 2))
     plain = gaussian().pairwise_log_density(points, centres)
     assert elliptical(1.0).pairwise_log_density(points, centres) == pytest.approx(plain)
-    assert elliptical(1.0).covariance == pytest.approx(gaussian().covariance)
+    assert elliptical(1.0).second_moment == pytest.approx(gaussian().covariance)
     law = stats.multivariate_normal(cov=gaussian().coordinate_covariance)
     assert plain[2, 3] == pytest.approx(law.logpdf(points[2] - centres[3]))
 

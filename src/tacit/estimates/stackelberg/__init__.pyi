@@ -1,6 +1,7 @@
 """SR-PAC as published, an estimate of the noise a budget needs, with checks that can refute it."""
 
 from .checks import Check as Check
+from .checks import finite_information as finite_information
 from .curves import BudgetCurves as BudgetCurves
 from .curves import anisotropy as anisotropy
 from .curves import budget_curves as budget_curves

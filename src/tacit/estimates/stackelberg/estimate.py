@@ -38,8 +38,8 @@ class StackelbergEstimate:
     *this decoder* finds. Another may find more: ``checks`` measure what is really there.
 
     Attributes:
-        noise: the law of the noise; ``noise.release(value)`` publishes, ``noise.covariance`` is
-            (d, d).
+        noise: the law of the noise; ``noise.release(value)`` publishes, ``noise.second_moment``
+            is (d, d).
         cost: tr(F Cov B), units of the output squared for F = I.
         mi_budget: β, the nats asked for.
         estimated_information: ``H(X) − W(Q, π)`` in nats, on fresh draws: a **lower** bound on

@@ -70,8 +70,12 @@ class StackelbergNoise(ABC):
         return int(self.lift.shape[1])
 
     @property
-    def covariance(self) -> Array:
-        """Covariance Σ of the noise, (d, d), units of the output squared."""
+    def second_moment(self) -> Array:
+        """E[noise noiseᵀ], (d, d), units of the output squared: what the noise costs.
+
+        It is no covariance for a certificate of Gaussian noise, which a law that is not Gaussian
+        does not keep; ``finite_information`` bounds what this very law tells.
+        """
         dense: Array = self.lift.T @ self.coordinate_covariance @ self.lift
         return (dense + dense.T) / 2.0
 
@@ -84,7 +88,7 @@ class StackelbergNoise(ABC):
         if clean.shape[-1] != self.dim:
             raise ValueError(f"value: expected {self.dim} columns, got shape {clean.shape}")
         rows = np.atleast_2d(clean)
-        deviations: Array = np.sqrt(np.diagonal(self.covariance))
+        deviations: Array = np.sqrt(np.diagonal(self.second_moment))
         inner: Array = np.sqrt(np.diagonal(self.coordinate_covariance))
         terms = row_norms(self.lift.T * inner)
         released = rounded_sum(rows, self.sample(len(rows), rng), grid_of(deviations, terms))
@@ -126,6 +130,11 @@ class GaussianNoise(StackelbergNoise):
 
     family: ClassVar[str] = "gaussian"
 
+    @property
+    def covariance(self) -> Array:
+        """Covariance Σ of the noise, (d, d): that of a Gaussian, which certificates take."""
+        return self.second_moment
+
     def _check(self, rank: int) -> None:
         self._keep("factor", _triangular("factor", self.factor, rank))
 
@@ -162,7 +171,7 @@ class MixtureNoise(StackelbergNoise):
         ...     lift=np.eye(1), weights=np.array([0.5, 0.5]),
         ...     means=np.array([[-1.0], [1.0]]), factors=np.ones((2, 1, 1)),
         ... )
-        >>> noise.covariance.tolist()
+        >>> noise.second_moment.tolist()
         [[2.0]]
     """
 
@@ -232,7 +241,7 @@ class EllipticalNoise(StackelbergNoise):
 
     Example:
         >>> noise = EllipticalNoise(lift=np.eye(2), factor=np.eye(2), shape=1.0)
-        >>> bool(np.allclose(noise.covariance, np.eye(2)))
+        >>> bool(np.allclose(noise.second_moment, np.eye(2)))
         True
 
     Source: Gómez, Gómez-Villegas and Marín (1998), "A multivariate generalization of the power

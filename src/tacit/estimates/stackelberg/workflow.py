@@ -116,7 +116,7 @@ def estimate_stackelberg(
         >>> estimate = estimate_stackelberg(outputs, mi_budget=0.5, steps=30, rng=0)
         >>> estimate.contradicted
         False
-        >>> estimate.noise.covariance.shape
+        >>> estimate.noise.second_moment.shape
         (1, 1)
 
     Source: residual-pac, Alg. 2 and Alg. 6.

@@ -131,14 +131,17 @@ def _mixture(
     statistic = best_statistic(secret, ceiling, pilot, len(main), level)
     upper = statistic.upper_bound(pilot, main, level) + slack
     lower = min(max(0.0, main.lower_bound(pilot, level) - slack), ceiling)
-    bound = InformationBracket(
-        lower=min(lower, upper),
-        estimate=min(max(statistic.estimate(main), min(lower, upper)), upper),
-        upper=upper,
-        confidence=level,
-        samples=count,
-        method=LIKELIHOOD,
-    )
+    # an upper end below the lower, or below 0, is known to be false: no sampled end is kept
+    bound = nothing
+    if lower <= upper:
+        bound = InformationBracket(
+            lower=lower,
+            estimate=min(max(statistic.estimate(main), lower), upper),
+            upper=upper,
+            confidence=level,
+            samples=count,
+            method=LIKELIHOOD,
+        )
     bound = least(bound, gaussian_information(secret) + slack, LOG_DET)
     if len(priors) <= count:
         bound = least(bound, pairwise_information(secret) + slack, PAIRWISE)

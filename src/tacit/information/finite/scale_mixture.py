@@ -59,15 +59,18 @@ def scale_mixture_bound(
     gains = most - high
     lower = mean_lower_bound(gains[:pilot_count], gains[pilot_count:], level)
     lower = max(0.0, lower - (most - ceiling) - slack)
-    lower, upper = min(lower, ceiling), max(upper, 0.0)
-    bound = InformationBracket(
-        lower=min(lower, upper),
-        estimate=min(max(ceiling - float(values.mean()), min(lower, upper)), upper),
-        upper=upper,
-        confidence=level,
-        samples=count,
-        method=BY_ENTROPY,
-    )
+    lower = min(lower, ceiling)
+    # an upper end below the lower, or below 0, is known to be false: no sampled end is kept
+    bound = _nothing(ceiling, level)
+    if lower <= upper:
+        bound = InformationBracket(
+            lower=lower,
+            estimate=min(max(ceiling - float(values.mean()), lower), upper),
+            upper=upper,
+            confidence=level,
+            samples=count,
+            method=BY_ENTROPY,
+        )
     secret = principal_secret(whitened - whitened[0], priors)
     kept = noise.probabilities > 0.0
     law = list(zip(noise.probabilities[kept], noise.scales[kept], strict=True))

@@ -182,7 +182,10 @@ def _bounded(
     first = pilot_size(len(ratios))
     clipped = np.minimum(ratios, law.ceiling)
     upper = mean_upper_bound(clipped[:first], clipped[first:], level, ceiling=law.ceiling) + slack
-    upper = max(upper, 0.0)
+    by_capacity = _capacity(precisions, radius) * (1.0 + error) + slack
+    if upper < 0.0:
+        # below 0 it is known to be false: what holds without sampling
+        upper = by_capacity
     bound = InformationBracket(
         lower=0.0,
         estimate=min(estimate, upper),
@@ -191,7 +194,7 @@ def _bounded(
         samples=count,
         method=LEAVE_ONE_OUT,
     )
-    return least(bound, _capacity(precisions, radius) * (1.0 + error) + slack, WATER_FILLING)
+    return least(bound, by_capacity, WATER_FILLING)
 
 
 @dataclass(frozen=True, eq=False)
