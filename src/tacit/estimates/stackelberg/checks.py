@@ -100,7 +100,7 @@ def finite_information(
     groups: ArrayLike | None = None,
     *,
     samples: int = 20_000,
-    confidence: float = 0.999,
+    confidence: float = 0.99,
     rng: RandomSource = None,
 ) -> InformationBracket:
     """Bound I(X; Y) under noise of any of these laws, X a row or the group of one, on both sides.
