@@ -178,6 +178,19 @@ def test_equal_epsilon_means_equal_epsilon(laboratory):
         read_mechanism("generalized-eigen(1)").fit(laboratory, Setting(target_epsilon=3.0), 0)
 
 
+def test_worst_case_noise_covers_every_difference_it_is_certified_for(laboratory):
+    """At one budget the loosest of all differences is no looser than under isotropic noise."""
+    source = np.random.default_rng(0)
+    nearest = source.standard_normal((300, laboratory.geometry.width))
+    nearest[250:] *= np.linspace(1.0, 6.0, 50)[:, None]
+    designs = Designs(laboratory.geometry, nearest)
+    shaped, plain = (
+        designs.at(name, 1.0).covariance.mahalanobis(nearest).max()
+        for name in ("worst-case", "isotropic")
+    )
+    assert shaped < plain
+
+
 def test_a_design_does_not_depend_on_which_was_computed_before(laboratory):
     alone = Designs(laboratory.geometry, laboratory.nearest)
     after = Designs(laboratory.geometry, laboratory.nearest)

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.points import AttackPoint, Point
@@ -282,3 +283,15 @@ def test_a_name_cannot_break_the_page(audit: Audit) -> None:
     page = render_audit(evil, PROVENANCE)
     assert "<script>alert" not in page
     assert "</script><b>" not in page
+
+
+def test_a_control_is_never_recommended(audit: Audit) -> None:
+    """The likeliest next token is compared with, however well it does."""
+    point = audit.recommendation.point
+    assert point is not None
+    control = replace(point, mechanism="argmax", kl=Interval(0.0, 0.0, 0.0))
+    assert mechanism_of(control).control
+    alone = recommend([control], Wish(max_attack=1.0, min_agreement=0.0, max_gain=None))
+    assert alone.point is None
+    both = recommend([control, point], Wish(max_attack=1.0, min_agreement=0.0, max_gain=None))
+    assert both.point == point

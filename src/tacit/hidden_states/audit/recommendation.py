@@ -81,8 +81,8 @@ def recommend(points: Iterable[Point], wish: Wish | None = None) -> Recommendati
     """Choose the release that keeps most of the prediction among those that keep to the wish.
 
     Releases whose privacy a theorem bounds come before those that were only attacked. Among
-    them the least mean KL decides, not agreement: releasing the likeliest token agrees always and
-    says little else.
+    them the least mean KL decides, not agreement. A control, such as the likeliest token, is what
+    releases are compared with, and is never recommended.
 
     A release is not recommended, whatever bounds it, when an attacker who knows all earlier tokens
     guesses the last one, or an attacker who learnt from releases of other prompts guesses an
@@ -106,16 +106,19 @@ def recommend(points: Iterable[Point], wish: Wish | None = None) -> Recommendati
     every = list(points)
     if not every:
         raise ValueError("points: expected at least one, got none")
-    kept = [point for point in every if asked.holds(point)]
+    released = [point for point in every if not mechanism_of(point).control]
+    kept = [point for point in released if asked.holds(point)]
     if not kept:
-        return Recommendation(point=None, wish=asked, kept=0, reasons=_why_none(every, asked))
+        told = _why_none(released or every, asked)
+        return Recommendation(point=None, wish=asked, kept=0, reasons=told)
     proven = [point for point in kept if point.bound is not None]
     chosen = min(proven or kept, key=lambda point: (point.kl.value, point.leak))
-    reasons = _why(chosen, kept, len(every))
+    controls = [point for point in every if mechanism_of(point).control and asked.holds(point)]
+    reasons = _why(chosen, kept, controls, len(every))
     return Recommendation(point=chosen, wish=asked, kept=len(kept), reasons=reasons)
 
 
-def _why(chosen: Point, kept: list[Point], compared: int) -> tuple[str, ...]:
+def _why(chosen: Point, kept: list[Point], controls: list[Point], compared: int) -> tuple[str, ...]:
     reasons = [
         f"{len(kept)} of the releases measured keep every limit asked for with their intervals at "
         "the bad end."
@@ -138,7 +141,6 @@ def _why(chosen: Point, kept: list[Point], compared: int) -> tuple[str, ...]:
             f"average, {second.kl.value:.2f} for the next ({second.label})."
         )
     reasons.append(_gains(chosen))
-    controls = [p for p in kept if mechanism_of(p).control and p is not chosen]
     if controls:
         control = controls[0]
         reasons.append(

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FLOOR = 1e-2
 LARGEST_POWER = 1000.0
-WORST_CASE_DIFFERENCES = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,11 +272,11 @@ class Designs:
 
     Args:
         geometry: F and S of the layer.
-        differences: (m, d), the adjacency set, of which the worst case takes the first 128.
+        differences: (m, d), the adjacency set, all of which the worst case covers.
     """
 
     def __init__(self, geometry: Geometry, differences: Any) -> None:
-        self._geometry, self._differences = geometry, differences[:WORST_CASE_DIFFERENCES]
+        self._geometry, self._differences = geometry, differences
         self._found: dict[Shape, Design] = {}
 
     def at(self, shape: Shape | str, kl_budget: float) -> Design:
