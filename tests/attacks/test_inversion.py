@@ -82,7 +82,8 @@ class TestRecovery:
 
     def test_one_prompt_says_next_to_nothing(self):
         found = Recovery.of([[1, 2]], [[1, 3]])
-        assert (found.token_accuracy.low, found.token_accuracy.high) == (0.0, 1.0)
+        assert found.token_accuracy.low < 0.001
+        assert found.token_accuracy.high > 0.999
         assert found.exact.value == 0.0
         assert found.exact.high > 0.9
 

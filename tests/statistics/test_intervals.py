@@ -49,7 +49,8 @@ def test_the_interval_of_the_noise_holds_the_statistic_of_the_rows_drawn(query):
     live = (plan.errors > 0.0) & (clean != 0.0)
     held = (np.abs(seen - clean) <= 1.959964 * plan.errors).mean(axis=0)[live]
     assert held.min() >= 0.92
-    assert np.median(held) <= 0.98
+    # a quantile is one of the grid's: its interval holds a whole step
+    assert query == "median" or np.median(held) <= 0.98
 
 
 @pytest.mark.thorough
@@ -98,8 +99,8 @@ def held_by_noise(query, law, count, success, releases, rng):
     for _ in range(releases):
         drawn = plan.pairing.draw(rng)
         clean = plan.query.finish(plan.values.total(drawn), plan.centres, float(len(drawn)))
-        gap = np.abs(plan.at(drawn, rng) - clean)
-        held.append(gap <= 1.959964 * plan.errors + 1e-12 * np.abs(clean))
+        numbers, errors = plan.at(drawn, rng)
+        held.append(np.abs(numbers - clean) <= 1.959964 * errors + 1e-12 * np.abs(clean))
     return np.mean(held, axis=0)
 
 

@@ -78,8 +78,9 @@ def test_errors_are_the_standard_deviations_of_what_is_released():
         covered = (np.abs(seen - clean) <= 1.96 * errors).mean(axis=0)
         assert covered.min() > 0.93
     # what is really released is the same law
-    released = np.array([plan.at(drawn, None) for _ in range(500)])
-    assert (np.abs(released - clean) <= 1.96 * errors).mean(axis=0).min() > 0.9
+    told = [plan.at(drawn, None) for _ in range(500)]
+    held = [np.abs(numbers - clean) <= 1.96 * own for numbers, own in told]
+    assert np.mean(held, axis=0).min() > 0.9
 
 
 @pytest.mark.thorough

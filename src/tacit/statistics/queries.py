@@ -36,6 +36,8 @@ SUMS_ONLY = (
 )
 DEFAULT_QUANTILES = (0.25, 0.5, 0.75)
 DEFAULT_CENTROIDS = 3
+# Share by which a product of a level and a number of rows may be rounded up.
+HAIR = 1e-12
 
 
 @dataclass(frozen=True)
@@ -86,18 +88,19 @@ class StandardDeviation:
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Column quantiles, interpolated linearly."""
+    """Column quantiles: the least value that at least qN of N rows do not exceed.
+
+    As NumPy's ``quantile(..., method="inverted_cdf")``, and as ``sums.Quantiles`` means them.
+    """
 
     levels: tuple[float, ...] = DEFAULT_QUANTILES
 
     def __call__(self, rows: Rows) -> Array:
         """Return (levels · p,), column by column."""
-        # as np.quantile, at a tenth of its time on some hundred rows
         ordered = np.sort(rows, axis=0)
-        places = np.multiply(self.levels, len(rows) - 1.0)
-        below = places.astype(np.intp)
-        low, high = ordered[below], ordered[np.minimum(below + 1, len(rows) - 1)]
-        quantiles: Array = low + (places - below)[:, None] * (high - low)
+        # ⌈qN⌉-th smallest; a product such as .3 · 10 is whole up to a hair
+        places = np.ceil(np.multiply(self.levels, len(rows)) * (1.0 - HAIR)).astype(np.intp) - 1
+        quantiles: Array = ordered[np.maximum(places, 0)]
         return quantiles.T.ravel()
 
     def names(self, columns: Sequence[str]) -> tuple[str, ...]:

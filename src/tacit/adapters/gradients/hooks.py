@@ -51,7 +51,7 @@ class LinearHooks:
         >>> hooks.sums(factors)["first"].shape
         torch.Size([2, 3])
         >>> ordinary = torch.autograd.grad(model(inputs).square().sum(), model[0].weight)[0]
-        >>> torch.allclose(hooks.sums(torch.ones(3))["first"], ordinary)
+        >>> torch.allclose(hooks.sums(torch.ones(3))["first"].float(), ordinary)
         True
 
     Source: lora-privacy, Algorithm 2; Goodfellow (2015) for the norms of wide layers.

@@ -15,6 +15,7 @@ def one_per_example(losses: Tensor) -> None:
         ValueError: they are anything else, such as their mean.
 
     Example:
+        >>> import torch
         >>> one_per_example(torch.tensor(1.0))
         Traceback (most recent call last):
             ...

@@ -153,7 +153,8 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
         found.append(deviations(added.finish(middle + simulated, drawn) - clean))
     widest = np.max(found, axis=0)
     errors = np.where(added.query.linear_numbers & (drawn is not None), exact, widest)
-    return added.query.told_errors(errors)
+    told = added.query.told_errors(errors)
+    return added.query.bracketed(told, sums, drawn, noise.covariance, added.restored)
 
 
 def _exact_errors(added: Contributions, noise: TableNoise, drawn: float) -> Array:

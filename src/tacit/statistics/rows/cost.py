@@ -72,7 +72,7 @@ def frame_of(
     known = float(drawn) if counted else None
 
     def finish(sums: Array) -> Array:
-        return query.finish(sums, centres, known)
+        return query.finish(sums, centres, known, smooth=True)
 
     jacobian = np.zeros((len(query.names), len(middle)))
     for place in np.flatnonzero(deviations > 0.0):

@@ -147,8 +147,8 @@ def _resampled(
     for place in range(count):
         weights = source.gamma(shape, 1.0 / shape, drawn)
         sums[place] = values.weighed(pairing.draw(source), weights / weights.mean())
-    middle = query.finish(frame.middle, centres, float(drawn))
-    return deviations(query.finish(sums, centres, float(drawn)) - middle)
+    middle = query.finish(frame.middle, centres, float(drawn), smooth=True)
+    return deviations(query.finish(sums, centres, float(drawn), smooth=True) - middle)
 
 
 def _freedom(count: int, squares: Array, fourths: Array) -> Array:

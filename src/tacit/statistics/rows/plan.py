@@ -63,13 +63,14 @@ class SumPlan:
 
     def draw(self, rng: RandomSource) -> tuple[Array, Array]:
         """Throw the coins, draw the noise, return numbers and errors; no coin outlives this."""
-        return self.at(self.pairing.draw(rng), rng), self.errors
+        return self.at(self.pairing.draw(rng), rng)
 
-    def at(self, drawn: Any, rng: RandomSource) -> Array:
-        """Return the numbers for rows that were drawn, with fresh noise."""
-        published = self.noise.release(self.values.total(drawn), rng)
-        numbers = self.query.finish(published, self.centres, float(len(self.pairing)))
-        return self.query.told(numbers)
+    def at(self, drawn: Any, rng: RandomSource) -> tuple[Array, Array]:
+        """Return the numbers for rows that were drawn, with fresh noise, and their errors."""
+        published, count = self.noise.release(self.values.total(drawn), rng), float(len(drawn))
+        numbers = self.query.finish(published, self.centres, count)
+        errors = self.query.bracketed(self.errors, published, count, self.noise.covariance)
+        return self.query.told(numbers), errors
 
     def attacked(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
         """Run the attacker who is told every other coin, on the most exposed groups."""
@@ -136,6 +137,7 @@ def sum_plan(
         del inside
     noise = best_noise(query, frame, _swaps(query, values, pairing), mu, centres, len(pairing))
     errors = query.told_errors(noise_errors(query, pairing, values, noise, frame, centres))
+    errors = query.bracketed(errors, frame.middle, float(drawn), noise.covariance)
     return SumPlan(query, pairing, values, centres, frame, noise, errors)
 
 
@@ -184,13 +186,13 @@ def best_noise(
     the pool gives.
     """
     best: tuple[float, SumNoise] | None = None
-    clean = query.finish(frame.middle, centres, float(drawn))
+    clean = query.finish(frame.middle, centres, float(drawn), smooth=True)
     for cost in frame.costs:
         noise = least_noise(swaps, mu, cost)
         if query.linear or noise.design is None:
             return noise
         noisy = frame.middle + noise.sample(COMPARED, np.random.default_rng(0))
-        gaps = query.finish(noisy, centres, float(drawn)) - clean
+        gaps = query.finish(noisy, centres, float(drawn), smooth=True) - clean
         weighed = gaps**2 @ frame.weights if frame.weights.ndim == 1 else _weighed(gaps, frame)
         typical = float(np.median(weighed))
         if best is None or typical < best[0]:

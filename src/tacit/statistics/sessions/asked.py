@@ -186,7 +186,7 @@ class _OfPairs:
         return self.plan.sampling
 
     def draw(self, rng: RandomSource) -> tuple[Array, Array]:
-        return self.plan.at(self.drawn, rng), self.plan.errors
+        return self.plan.at(self.drawn, rng)
 
 
 @dataclass(eq=False)

@@ -24,6 +24,11 @@ from tacit.statistics.sums.terms import Condition, Term, at_most, between, equal
 from tacit.statistics.sums.totals import Totals
 
 GRID_POINTS = 64
+NORMAL_95 = 1.959963984540054
+# So many values of the pool are all thresholds.
+MOST_THRESHOLDS = 32
+# Share of a count that its rounding may hide: counts are whole, levels are not.
+HAIR = 1e-9
 # Thresholds around a quantile of the pool, in units of 1/√N: the draw's own is among them.
 STEPS = (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
 
@@ -197,7 +202,12 @@ class BoundCumulative(BoundCounts):
 
 @dataclass(frozen=True)
 class Quantiles(Statistic):
-    """Quantiles of columns, read between cumulative counts on a public grid.
+    """Quantiles of columns from cumulative counts on a grid.
+
+    The q-quantile of N rows is the least value that at least qN of them do not exceed, as NumPy's
+    ``quantile(..., method="inverted_cdf")``; the median is that of ½. Of noisy counts it is the
+    first threshold whose share reaches q. The interval beside it holds the step of the grid, and
+    where two rows share the middle their mean, NumPy's ``median``, too.
 
     Attributes:
         levels: in [0, 1].
@@ -222,7 +232,10 @@ class Quantiles(Statistic):
         places = columns.positions(self.columns)
         grids = tuple(self._grid(columns, place, levels) for place in places)
         labels = tuple(columns.names[place] for place in places)
-        return BoundQuantiles(places, labels, tuple(levels.tolist()), grids)
+        steps = tuple(
+            _steps(columns, place, grid) for place, grid in zip(places, grids, strict=True)
+        )
+        return BoundQuantiles(places, labels, tuple(levels.tolist()), grids, steps)
 
     def _grid(self, columns: Columns, place: int, levels: Array) -> tuple[float, ...]:
         name = columns.names[place]
@@ -233,9 +246,12 @@ class Quantiles(Statistic):
             return tuple(np.linspace(low, high, GRID_POINTS + 1)[1:].tolist())
         values = np.sort(columns.rows[:, place])
         steps = np.asarray(STEPS) / math.sqrt(values.size)
-        shares = np.clip(np.add.outer(levels, steps).ravel(), 0.0, 1.0)
-        chosen = values[np.rint(shares * (values.size - 1)).astype(int)]
-        return tuple(np.unique(chosen).tolist())
+        shares = np.clip(np.add.outer(levels, steps), 0.0, 1.0)
+        places = np.rint(shares * (values.size - 1)).astype(int)
+        # few values, such as whole numbers, are all thresholds: the step is then none
+        every = np.unique([v for row in places for v in np.unique(values[row[0] : row[-1] + 1])])
+        chosen = np.unique(values[places])
+        return tuple((every if every.size <= MOST_THRESHOLDS else chosen).tolist())
 
 
 @dataclass(frozen=True)
@@ -246,7 +262,9 @@ class BoundQuantiles(BoundStatistic):
         columns: positions.
         labels: names.
         levels: shares of the rows.
-        grids: thresholds of each column.
+        grids: thresholds t_1 < … < t_m of each column.
+        steps: for each column, the least value that a row beyond t_0 = −∞, t_1, …, t_m can have,
+            and the largest of all.
         suffix: what stands behind every name.
         conditions: which rows count.
     """
@@ -255,6 +273,7 @@ class BoundQuantiles(BoundStatistic):
     labels: tuple[str, ...]
     levels: tuple[float, ...]
     grids: tuple[tuple[float, ...], ...]
+    steps: tuple[tuple[float, ...], ...]
     suffix: str = ""
     conditions: tuple[Condition, ...] = ()
 
@@ -280,21 +299,78 @@ class BoundQuantiles(BoundStatistic):
         )
 
     def value(self, totals: Totals) -> Array:
-        """Return the points where the counts, made to rise, reach the levels."""
+        """Return the first thresholds at which the counts, made to rise, reach the levels."""
         count = totals.divisor(self.conditions)[..., None]
         found = []
         for cells, grid in zip(self._cells, self.grids, strict=True):
-            shares = np.clip(rising(totals.counts(cells)) / count, 0.0, 1.0)
+            counts = rising(totals.counts(cells))
+            if not totals.smooth:
+                least = _least(np.asarray(self.levels), count)
+                short = counts[..., None, :] < (least - HAIR * count)[..., None]
+                places = np.minimum(short.sum(axis=-1), len(grid) - 1)
+                found.append(np.asarray(grid)[places])
+                continue
+            shares = np.clip(counts / count, 0.0, 1.0)
             # a hair of slope, so that a level reached along a flat piece has one answer
             shares = shares + 1e-12 * np.arange(len(grid))
             points = [np.interp(self.levels, one, grid) for one in shares.reshape(-1, len(grid))]
             found.append(np.reshape(points, (*shares.shape[:-1], len(self.levels))))
         return np.concatenate(found, axis=-1)
 
+    def gaps(self, totals: Totals) -> Array:
+        """Return ``count(x ≤ t) − q count`` at every threshold of every level and column."""
+        count = totals.count(self.conditions)[..., None]
+        found = [
+            totals.counts(cells) - _least(np.asarray(level), count)
+            for cells in self._cells
+            for level in self.levels
+        ]
+        return np.concatenate(found, axis=-1)
+
+    def ends(self, gaps: Array, spreads: Array) -> Array:
+        """Return the ends of an interval that holds the quantile in 95% of releases.
+
+        From below: the first threshold at which "the share reaches q" is not refuted. From above:
+        the one after the last at which "the share is at most q" is not. Of all tests only those at
+        two thresholds of the rows themselves can fail it, each in 2.5%.
+        """
+        found, start = [], 0
+        for grid, steps in zip(self.grids, self.steps, strict=True):
+            for _ in self.levels:
+                own = slice(start, start + len(grid))
+                start = own.stop
+                reach = NORMAL_95 * spreads[own] + HAIR * (1.0 + np.abs(gaps[own]))
+                maybe = np.flatnonzero(gaps[own] + reach >= 0.0)
+                first = int(maybe[0]) if maybe.size else len(grid)
+                still = np.flatnonzero(gaps[own] - reach <= 0.0)
+                after = int(still[-1]) + 1 if still.size else 0
+                high = grid[after] if after < len(grid) else steps[-1]
+                found.append((steps[first], max(high, steps[first])))
+        return np.array(found)
+
     def within(self, condition: Condition, label: str) -> BoundQuantiles:
         """Return the same quantiles of the rows that meet a condition."""
         conditions = tuple(sorted({*self.conditions, condition}))
         return replace(self, conditions=conditions, suffix=f"{self.suffix}{label}")
+
+
+def _least(levels: Array, count: Array) -> Array:
+    """Return how many of N rows a quantile is not exceeded by: qN, or any at all for q = 0."""
+    return np.where(levels > 0.0, levels * count, 0.5)
+
+
+def _steps(columns: Columns, place: int, grid: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the least value beyond each of −∞ and the thresholds, and the largest of all.
+
+    Where the pool may be looked at it is one of its values; else the threshold itself.
+    """
+    low, high = columns.range(place)
+    if columns.rows is None:
+        return (min(low, grid[0]), *grid, max(high, grid[-1]))
+    values = np.sort(columns.rows[:, place])
+    beyond = np.searchsorted(values, grid, side="right")
+    least = [float(values[at]) if at < values.size else high for at in beyond]
+    return (float(values[0]), *least, high)
 
 
 def bins(columns: Columns, name: str, edges: Sequence[float] | None) -> list[tuple[Condition, str]]:

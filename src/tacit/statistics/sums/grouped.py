@@ -84,6 +84,23 @@ class Several(BoundStatistic):
             totals = replace(totals, sums=part.possible(totals, scales))
         return totals.sums
 
+    def gaps(self, totals: Totals) -> Array:
+        """Return those of all."""
+        return np.concatenate([part.gaps(totals) for part in self.parts], axis=-1)
+
+    def ends(self, gaps: Array, spreads: Array) -> Array:
+        """Return those of all."""
+        empty = Totals({one: place for place, one in enumerate(self.terms())},
+                       np.zeros(len(self.terms())), np.zeros(0), 0.0)  # fmt: skip
+        counts = [part.gaps(empty).shape[-1] for part in self.parts]
+        cuts = np.cumsum(counts)[:-1]
+        return np.concatenate([
+            part.ends(own, wide)
+            for part, own, wide in zip(
+                self.parts, np.split(gaps, cuts), np.split(spreads, cuts), strict=True
+            )
+        ])  # fmt: skip
+
     def within(self, condition: Condition, label: str) -> Several:
         """Return all of the rows that meet a condition."""
         return Several(tuple(part.within(condition, label) for part in self.parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -47,6 +48,7 @@ WITH_PARAMETERS = (
     "cumulative",
 )
 BY = " by "
+NORMAL_95 = 1.959963984540054
 # Standard deviation of what is lost to whole numbers.
 ROUNDING = 12.0**-0.5
 
@@ -118,6 +120,7 @@ class SumQuery:
         drawn: float | None,
         *,
         bounds: tuple[Array, Array] | None = None,
+        smooth: bool = False,
     ) -> Array:
         """Return the numbers (…, d) that follow from the sums (…, k): post-processing.
 
@@ -126,8 +129,46 @@ class SumQuery:
             centres: (p,) what was taken from the columns.
             drawn: number of rows, None where the noisy count stands for it.
             bounds: declared (lowest, highest) of the columns, (p,) each, that means stay within.
+            smooth: read numbers that jump with the sums between the jumps.
         """
-        return self.statistic.value(Totals(self._places, sums, centres, drawn, bounds))
+        return self.statistic.value(Totals(self._places, sums, centres, drawn, bounds, smooth))
+
+    def bracketed(
+        self,
+        errors: Array,
+        sums: Array,
+        drawn: float | None,
+        covariance: Array,
+        restored: Callable[[Array], Array] = np.asarray,
+    ) -> Array:
+        """Return errors (d,) of which ±1.96 hold the number of the rows in 95% of releases.
+
+        Those of numbers that jump with the sums, such as quantiles, are found from the noisy sums
+        by tests at the jumps, each against the noise of its own gap, and hold the step of the grid;
+        others stay.
+
+        Args:
+            errors: (d,) of all numbers.
+            sums: (k,) noisy.
+            drawn: as for ``finish``.
+            covariance: (k, k) of their noise.
+            restored: the sums of the terms from those that noise is added to; linear.
+        """
+        nowhere = np.zeros(self.width)
+
+        def gaps(some: Array) -> Array:
+            return self.statistic.gaps(Totals(self._places, restored(some), nowhere, drawn))
+
+        found = gaps(sums)
+        if not found.size:
+            return errors
+        # the gaps are affine in the sums: J from unit vectors, variances diag(J Σ Jᵀ)
+        jacobian = gaps(np.eye(len(sums))) - gaps(np.zeros(len(sums)))
+        variances = np.einsum("kg,kl,lg->g", jacobian, covariance, jacobian, optimize=True)
+        ends = self.statistic.ends(found, np.sqrt(np.maximum(variances, 0.0)))
+        told = self.told(self.finish(restored(sums), nowhere, drawn))
+        reach = np.maximum(told - ends[:, 0], ends[:, 1] - told)
+        return np.where(np.isnan(reach), errors, np.maximum(reach, 0.0) / NORMAL_95)
 
     def possible(self, sums: Array, centres: Array, drawn: float | None, scales: Array) -> Array:
         """Return sums (…, k) near those given which rows can have, as far as numbers tell.

@@ -160,6 +160,20 @@ class BoundStatistic(ABC):
         del scales
         return totals.sums
 
+    def gaps(self, totals: Totals) -> Array:
+        """Return the linear functions of the sums whose signs decide the numbers, (…, g)."""
+        return np.zeros((*totals.sums.shape[:-1], 0))
+
+    def ends(self, gaps: Array, spreads: Array) -> Array:
+        """Return the (lowest, highest) that each number of the rows surely is, (d, 2), or NaN.
+
+        Args:
+            gaps: (g,) from noisy sums.
+            spreads: (g,) standard deviations of their noise.
+        """
+        del gaps, spreads
+        return np.full((len(self.names()), 2), np.nan)
+
     @abstractmethod
     def within(self, condition: Condition, label: str) -> BoundStatistic:
         """Return the same statistic of the rows that meet a condition, and its names with it."""

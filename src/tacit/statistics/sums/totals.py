@@ -101,6 +101,8 @@ class Totals:
         centres: (p,) what was taken from the columns.
         drawn: number of rows, where it is public; None where the noisy count stands for it.
         bounds: (lowest, highest) of the columns where declared, (p,) each.
+        smooth: whether numbers that jump with the sums are read between the jumps, as the cost of
+            noise needs them; what is told is never.
     """
 
     terms: Mapping[Term, int] = field(repr=False)
@@ -108,6 +110,7 @@ class Totals:
     centres: Array
     drawn: float | None
     bounds: tuple[Array, Array] | None = None
+    smooth: bool = False
 
     def count(self, conditions: Sequence[Condition] = ()) -> Array:
         """Return how many rows meet the conditions; noisy, and maybe negative."""
