@@ -55,6 +55,11 @@ class TablePlan:
         numbers = self.added.query.told(self._finish(published))
         return numbers, _errors(self.added, self.noise, published, self._drawn)
 
+    def errors_here(self) -> Array:
+        """Return the errors (d,) about the table's own sums, which the holder alone may see."""
+        sums = self.values.total(np.arange(len(self.values.integers)))
+        return _errors(self.added, self.noise, sums, self._drawn)
+
     @property
     def _drawn(self) -> float | None:
         """The number of rows, which is public where rows are replaced."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource, array, generator, in_interval, integer
 from tacit.attacks import MembershipAttack, shadow_attack
+from tacit.statistics.bounded.plan import TablePlan
 from tacit.statistics.comparison.simulated import simulated
 from tacit.statistics.comparison.standing import Comparison, Standing
 from tacit.statistics.draws import PreparedStatistic
@@ -188,13 +189,15 @@ def _standing(name: str, protect: str, prepared: Any, count: int, spread: Array 
     independent = _independent(prepared, count, spread)
     plan = prepared.plan
     known = plan.spread.deviations if isinstance(plan, SumPlan) else getattr(plan, "sampling", None)
+    expected = np.array([entry.error for entry in prepared.expected])
     return Standing(
         name=name,
         protect=protect,
         hides=HIDES[protect],
         success=bound.success,
         evidence=bound.evidence,
-        errors=np.array([entry.error for entry in prepared.expected]),
+        # those expected of a table are of its bounds alone; this comparison is the holder's
+        errors=plan.errors_here() if isinstance(plan, TablePlan) else expected,
         sampling=independent if known is None else known,
         independent=independent,
         rows=used,
