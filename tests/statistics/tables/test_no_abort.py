@@ -1,4 +1,4 @@
-"""A refused file ends no process: the reader and its read-ahead thread are gone before the refusal."""
+"""A refused file ends no process: its reader is closed before anything is raised."""
 
 import subprocess
 import sys
