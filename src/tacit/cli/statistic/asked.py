@@ -237,8 +237,8 @@ def check_dropping(protect: str, missing: str, adjacency: str | None) -> None:
     if protect == TABLE and missing in ("drop", "drop-unreadable") and adjacency == "replace":
         raise ValueError(
             f"--missing: {missing} needs --adjacency add-remove, as a row that is replaced by one "
-            "with nothing in a column would be dropped and change the number of rows, which replace "
-            "takes as public"
+            "with nothing in a column would be dropped and change the number of rows, which "
+            "replace takes as public"
         )
 
 
