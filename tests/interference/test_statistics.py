@@ -95,6 +95,50 @@ def test_four_rows_and_three(interference):
     published(interference, command, table(count=4), table(None, count=4))
 
 
+UNREADABLE = {
+    "infinite": "-Infinity,400,Rome",
+    "not a number": "nan,400,Rome",
+    "blank": ",400,Rome",
+    "text": "forty,400,Rome",
+    "beyond 2^53": "9007199254740993,400,Rome",
+}
+SHORT = "77"
+
+
+@pytest.mark.parametrize("other", UNREADABLE)
+@pytest.mark.parametrize("query", ["count", "mean", "median", "histogram:age:0,25,50,100"])
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_rows_that_cannot_be_read_are_dropped_as_a_row_taken_out_is(interference, query, other):
+    command = of_table(query, "add-remove", "--missing", "drop-unreadable", *OUT)
+    published(interference, command, table(), table(UNREADABLE[other]))
+
+
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_a_level_that_is_not_declared_is_dropped_with_its_row(interference):
+    command = asked(
+        "histogram:age:0,25,50,100", "--protect", "table", "--success", "0.6", "--missing",
+        "drop-unreadable", "--category", "city=Bern,Rome", *OUT, columns="age,city",
+    )  # fmt: skip
+    published(interference, command, table(), table(ROWS["rare"]))
+
+
+@pytest.mark.parametrize("other", [*UNREADABLE, "short"])
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_where_a_row_refuses_the_table_the_certificate_says_so(interference, adjacency, other):
+    row = UNREADABLE.get(other, SHORT)
+    command = of_table("mean", adjacency, *OUT)
+    pair = interference.commands(command, {"in.csv": table()}, {"in.csv": table(row)})
+    read, refused = pair.first, pair.second
+    assert (read.code, refused.code) == (0, 2), refused.err
+    assert not refused.files, "something is left of a refusal"
+    assert not refused.passed, "something was released"
+    assert not refused.out
+    # where in the file, but nothing of what it holds
+    assert not any(cell in refused.err for cell in row.split(",") if cell), refused.err
+    assert "whether the table could be read is not hidden" in read.files["public.html"].decode()
+
+
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
 @pytest.mark.parametrize("query", ["std", "median", "mean", "correlation"])
 @tells_nothing_beside("statistic")
@@ -149,6 +193,57 @@ def test_the_answers_of_a_session(interference):
     assert first.code == second.code == 0
     assert sorted(first.files) == sorted(second.files) == [".kept.json.lock", "kept.json"]
     assert first.modes == second.modes
+
+
+def of_sums(side):
+    """Release sums over the rows that coins chose, which differ in one coin."""
+    from tacit.statistics.pairs import Pairing
+
+    rows = np.random.default_rng(0).normal(size=(24, 2))
+    rows[-1] = 1e9
+    prepared = prepare("mean+std", rows, success=0.6, attack=False, rng=1, progress=False)
+    chosen = prepared.plan.pairing.members[:, 0].copy()
+    far = int(np.flatnonzero((prepared.plan.pairing.members == 23).any(axis=1))[0])
+    chosen[far] = prepared.plan.pairing.members[far, side]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pairing, "draw", lambda *_: chosen)
+        return prepared.draw().published()
+
+
+@tells_nothing_beside(NumbersRelease)
+def test_sums_of_the_rows_drawn(interference):
+    interference.calls(of_sums, 0, 1).assert_equal()
+
+
+def in_session(secret):
+    """Answer about the rows that coins chose, one of them otherwise, and about none that fails."""
+    protect, place = secret
+    from tacit.statistics.sessions import opening
+
+    rows = np.random.default_rng(0).normal(size=(24, 2))
+    rows[-1] = 1e9
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening.Found, "drawn", lambda found, _: _other_draw(found, place))
+        session = Session(rows, protect=protect, success=0.7, simulations=60, progress=False)
+        told = [session.price("mean", share=0.2).expected]
+        told += [session.ask(query, share=0.2) for query in ("mean", "std")]
+        with pytest.raises(ValueError, match="query: ") as refused:
+            session.ask("no such query", share=0.2)
+    return [told, str(refused.value), session.spends, session.remaining, repr(session)]
+
+
+def _other_draw(found, place):
+    if not len(found.members):
+        return np.array([place])
+    sides = np.zeros(len(found.members), dtype=np.int64)
+    sides[np.flatnonzero((found.members == 23).any(axis=1))] = place
+    return sides
+
+
+@pytest.mark.parametrize("protect", ["rows", "draw"])
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_a_session_about_the_rows_drawn(interference, protect):
+    interference.calls(in_session, (protect, 0), (protect, 1)).assert_equal()
 
 
 class Middle:

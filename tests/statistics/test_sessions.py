@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tacit import Ledger
-from tacit.statistics import NumbersRelease, Session
+from tacit.statistics import NumbersRelease, Session, read_table
 
 BOUNDS = {"x0": (-4.0, 4.0), "x1": (-4.0, 4.0)}
 OPTIONS = {
@@ -255,3 +255,13 @@ def test_sessions_that_open_and_ask_at_once_lose_no_answer(tmp_path):
     kept = [answer["values"] for answer in session.answers]
     assert sorted(kept) == sorted(told)
     assert session.remaining == pytest.approx(session.budget * np.sqrt(1.0 - 8 * 0.05))
+
+
+def test_a_table_of_dropped_rows_has_no_public_number_of_rows(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x\n1\n\n2\nnan\n3\n")
+    table = read_table(path, missing="drop")
+    options = {"protect": "table", "success": 0.6, "bounds": {"x": (0, 4)}, "progress": False}
+    with pytest.raises(ValueError, match="adjacency: expected 'add-remove'"):
+        Session(table, adjacency="replace", **options)
+    assert len(Session(table, **options).ask("count", share=0.5).values) == 1

@@ -24,7 +24,11 @@ Columns = Annotated[
     str | None, typer.Option(help="Columns to use, separated by commas; all when left out.")
 ]
 Missing = Annotated[
-    str, typer.Option(help="Rows with nothing in a column used: refuse the table, or drop them.")
+    str,
+    typer.Option(
+        help="Rows with nothing in a column used: refuse the table, or drop them; drop-unreadable "
+        "drops those too that hold no value of the column there."
+    ),
 ]
 Category = Annotated[
     list[str] | None,

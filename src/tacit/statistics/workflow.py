@@ -207,7 +207,7 @@ def prepare(
     strength = Strength(success, mu, epsilon, delta, rho)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if protect != "draw":
-        _check_dropped(pool, protect, adjacency)
+        check_dropped(pool, protect, adjacency)
         refuse("mi_budget", mi_budget, protect)
         return prepare_promise(
             protect,
@@ -318,7 +318,8 @@ def privatize(
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
 
 
-def _check_dropped(pool: Any, protect: str, adjacency: str) -> None:
+def check_dropped(pool: Any, protect: str, adjacency: str) -> None:
+    """Refuse a table of which rows were dropped where the number of rows is taken as public."""
     if protect == "table" and adjacency == "replace" and isinstance(pool, Table) and pool.dropped:
         raise ValueError(
             "adjacency: expected 'add-remove' for a table of which rows were dropped, as a row "

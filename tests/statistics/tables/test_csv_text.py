@@ -5,11 +5,12 @@ from __future__ import annotations
 import codecs
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.statistics import read_table
+from tacit.statistics import Table, read_table
 from tacit.statistics.tables import csv_text
 from tacit.statistics.tables.decoding import decoded
 
@@ -203,6 +204,25 @@ def test_rows_without_a_value_are_dropped_by_themselves_alone(tmp_path: Path) ->
     path.write_text("a,b\n,1\n2,\n")
     with pytest.raises(ValueError, match=r"every row of t\.csv lacks one of the columns read"):
         read_table(path, missing="drop")
+
+
+def test_rows_that_cannot_be_read_are_dropped_by_themselves_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    odd = ["inf,2,x", "NA,3,x", "4,four,x", "9007199254740993,1,x", "5,6,", "7,8,z", "nan,1,y"]
+    rows = ["1,2,x", *odd, "3,4,y"]
+
+    def read(lines: list[str]) -> Table:
+        path.write_text("\n".join(["a,b,c", *lines]) + "\n")
+        return read_table(path, missing="drop-unreadable", categories={"c": ["x", "y"]})
+
+    table = read(rows)
+    assert table.rows.tolist() == [[1, 2, 0], [3, 4, 1]]
+    assert table.dropped == len(odd)
+    for out in range(len(odd)):
+        assert np.array_equal(read(rows[: out + 1] + rows[out + 2 :]).rows, table.rows)
+    path.write_text("a,b,c\n1,2,x\n3\n")
+    with pytest.raises(ValueError, match="line 3: expected 3 fields"):
+        read_table(path, missing="drop-unreadable", categories={"c": ["x", "y"]})
 
 
 def test_a_header_may_be_long(tmp_path: Path) -> None:

@@ -234,11 +234,11 @@ def found_beside(query: str) -> None:
 
 def check_dropping(protect: str, missing: str, adjacency: str | None) -> None:
     """Refuse to drop rows where the number of rows has to be the same for every neighbour."""
-    if protect == TABLE and missing == "drop" and adjacency == "replace":
+    if protect == TABLE and missing in ("drop", "drop-unreadable") and adjacency == "replace":
         raise ValueError(
-            "--missing: drop needs --adjacency add-remove, as a row that is replaced by one with "
-            "nothing in a column would be dropped and change the number of rows, which replace "
-            "takes as public"
+            f"--missing: {missing} needs --adjacency add-remove, as a row that is replaced by one "
+            "with nothing in a column would be dropped and change the number of rows, which "
+            "replace takes as public"
         )
 
 

@@ -147,8 +147,8 @@ def assumptions(adjacency: str, *, reproducible: bool, together: bool = False) -
         lines.append("whether the row is in or not is equally likely beforehand")
     lines += [
         "what is common to all rows of such a kind is not hidden",
-        "whether the table could be read is not hidden: a field that holds no value of its column, "
-        "or a row of another length, refuses it",
+        "whether the table could be read is not hidden: a row of another length refuses it, as "
+        "does a field that holds no value of its column, unless such rows were dropped",
         TOGETHER if together else "one release; further releases of the same table add up as μ²",
         NOISE,
         REPRODUCIBLE if reproducible else FROM_SYSTEM,

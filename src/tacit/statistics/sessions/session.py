@@ -35,7 +35,7 @@ from tacit.statistics.sessions.kept import Kept, read_kept
 from tacit.statistics.sessions.offers import Offer
 from tacit.statistics.sessions.opening import Opening
 from tacit.statistics.strength import Strength, checked_mu
-from tacit.statistics.workflow import checked_pool
+from tacit.statistics.workflow import check_dropped, checked_pool
 
 
 class Session:
@@ -130,6 +130,7 @@ class Session:
         if (ledger is None) != (secret is None):
             raise ValueError("ledger: expected it with the name of a secret, got one of them alone")
         rows, labels, categories = checked_pool(pool, columns, protect)
+        check_dropped(pool, protect, adjacency)
         declared = Declared.of(labels, bounds, levels, adjacency, categories)
         strength = Strength(success, mu, epsilon, delta, rho)
         others = {} if protect == "table" else {"bounds": bounds, "levels": levels}

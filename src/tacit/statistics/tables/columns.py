@@ -33,13 +33,18 @@ INEXACT = (
 
 
 class Numbers:
-    """A column of numbers, NaN where there is none."""
+    """A column of numbers, NaN where there is none; ``lenient``, where none can be read too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lenient: bool = False) -> None:
+        self._lenient = lenient
         self._parts: list[Array] = []
 
     def add(self, cells: Cells) -> Problem | None:
         """Take some rows more; return the first cell that is no finite number."""
+        if self._lenient:
+            readable = np.isfinite(cells.numbers) & ~cells.inexact
+            self._parts.append(np.where(readable, cells.numbers, np.nan))
+            return None
         self._parts.append(cells.numbers)
         return min(
             filter(
@@ -60,10 +65,10 @@ class Numbers:
 
 
 class Codes:
-    """A column of codes of a category, NaN where there is none."""
+    """A column of codes of a category, NaN where there is none; ``lenient``, at others too."""
 
-    def __init__(self, levels: Sequence[str] | None) -> None:
-        self._declared = levels is not None
+    def __init__(self, levels: Sequence[str] | None, *, lenient: bool = False) -> None:
+        self._lenient, self._declared = lenient, levels is not None
         self._place = {level: place for place, level in enumerate(levels or ())}
         self._parts: list[Array] = []
 
@@ -77,6 +82,8 @@ class Codes:
         places = np.array([self._place.get(level, -1) for level in levels], dtype=np.float64)
         codes = places[integers(coded.indices)]
         codes[_nothing(cells)] = np.nan
+        if self._lenient:
+            codes[codes == -1.0] = np.nan
         self._parts.append(codes)
         undeclared = f"expected one of the {len(self._place)} levels declared, got another"
         return _first(cells, codes == -1.0, undeclared)

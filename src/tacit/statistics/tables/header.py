@@ -83,14 +83,14 @@ class Header:
             ValueError: its type is neither of numbers nor of texts, such as durations.
         """
         if place in self._levels or pa.types.is_dictionary(column.type):
-            return Codes(self._levels.get(place))
+            return Codes(self._levels.get(place), lenient=self._lenient)
         odd = odd_kind(column.type)
         if odd is not None:
             raise ValueError(
                 f"data: {self._column(place)}: expected numbers, got {odd}; give them in a unit, "
                 "such as days, or leave the column out"
             )
-        return Numbers()
+        return Numbers(lenient=self._lenient)
 
     def refuse(self, before: int, problem: Problem, place: int) -> NoReturn:
         """Refuse the table for a cell of a batch that ``before`` rows precede."""
@@ -100,7 +100,7 @@ class Header:
 
     def refuse_missing(self, rows: Array) -> None:
         """Refuse the table for its first cell with nothing in it, unless such rows are dropped."""
-        if self._request.missing == "drop":
+        if self._request.missing != "refuse":
             return
         row, target = np.argwhere(np.isnan(rows))[0].tolist()
         where = f"{self._source.place(row)}, {self._column(self.chosen[target])}"
@@ -108,6 +108,10 @@ class Header:
             f"data: {where}: expected a value, got an empty field; missing='drop' leaves such rows "
             "out and counts them"
         )
+
+    @property
+    def _lenient(self) -> bool:
+        return self._request.missing == "drop-unreadable"
 
     def _column(self, place: int) -> str:
         named = self._told or self.names[place] in self._asked

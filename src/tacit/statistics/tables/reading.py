@@ -25,7 +25,7 @@ from tacit.statistics.tables.words import dropped_words, observed_words
 
 STANDARD_INPUT = "-"
 MARKS = (".", ",")
-CONDUCT = ("refuse", "drop")
+CONDUCT = ("refuse", "drop", "drop-unreadable")
 
 
 def read_table(
@@ -51,8 +51,10 @@ def read_table(
         categories: columns to read as codes 0, 1, …, each with its levels, or None for those that
             occur. Codes go by the sorted levels. Categorical columns of a frame are coded unasked.
         missing: of rows with nothing in a column read: ``"refuse"`` the table, or ``"drop"`` them
-            and count them. Whether a row is dropped depends on that row alone. Nothing is an empty
-            field, or NA, N/A, NaN or null among numbers.
+            and count them; ``"drop-unreadable"`` drops those too that hold there what would refuse
+            the table: text or an infinite number among numbers, an integer beyond 2⁵³, a level
+            that is not declared. Whether a row is dropped depends on that row alone. Nothing is an
+            empty field, or NA, N/A, NaN or null among numbers.
         encoding: of a CSV file; found when None: by its mark, else UTF-16, UTF-8 or Windows-1252.
         delimiter: of a CSV file; when None the one of comma, semicolon, tab and bar that splits the
             header into most names.

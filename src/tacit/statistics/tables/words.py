@@ -6,9 +6,9 @@ from __future__ import annotations
 def dropped_words(dropped: int, count: int) -> str:
     """Say how many rows were dropped, and what that does to tables that differ in one row."""
     return (
-        f"{dropped:,} of {count:,} rows were dropped for nothing in a column read; a row's own "
-        "cells decide it, so where two tables differ in one row, what is left of them differs in "
-        "one row added, left out or replaced; how many were dropped is not hidden"
+        f"{dropped:,} of {count:,} rows were dropped for nothing that can be read in a column; a "
+        "row's own cells decide it, so where two tables differ in one row, what is left of them "
+        "differs in one row added, left out or replaced; how many were dropped is not hidden"
     )
 
 
