@@ -157,8 +157,12 @@ class Envelope:
     def opened(self, name: str, document: Any, make: Callable[[dict[str, Any]], Read]) -> Read:
         """Return what ``make`` makes of the fields of a document of this format and version.
 
+        What is read as a value with a ``to_dict`` has no field, at any depth, that is not written
+        again. Where it comes from may stand beside it.
+
         Raises:
-            ValueError: it is of another format or version, or a field is missing or malformed.
+            ValueError: it is of another format or version, or a field is missing, unknown or
+                malformed.
         """
         if not isinstance(document, Mapping) or document.get("format") != self.format:
             found = document.get("format") if isinstance(document, Mapping) else document
@@ -169,7 +173,54 @@ class Envelope:
         if isinstance(version, bool) or version != self.version:
             raise ValueError(f"{name}: expected version {self.version}, got {shown(version)}")
         header = ("format", "version")
-        return checked(name, lambda: make({k: v for k, v in document.items() if k not in header}))
+        found = checked(name, lambda: make({k: v for k, v in document.items() if k not in header}))
+        if (written := getattr(found, "to_dict", None)) is not None:
+            check_known(name, document, checked(name, written), beside=("provenance",))
+        return found
+
+
+def check_known(
+    name: str, document: Mapping[str, Any], written: Any, *, beside: tuple[str, ...] = ()
+) -> None:
+    """Refuse a document with a field that what was read from it does not write again.
+
+    Args:
+        name: what a ValueError calls it.
+        document: as it stands in its file.
+        written: what the value that was read from it is written as.
+        beside: fields of the document that stand beside the value.
+
+    Raises:
+        ValueError: a field, at any depth, is unknown; the message says in what it stands.
+
+    Example:
+        >>> check_known("noise", {"sd": 1.0, "on": [{"x": 2}]}, {"sd": 1.0, "on": [{}]})
+        Traceback (most recent call last):
+        ValueError: noise.on: expected the fields that its kind has, got an unknown one beside them
+    """
+    own = {key: value for key, value in document.items() if key not in beside}
+    place = _unknown(own, written)
+    if place is not None:
+        raise ValueError(
+            f"{'.'.join((name, *place))}: expected the fields that its kind has, got an unknown "
+            "one beside them"
+        )
+
+
+def _unknown(content: Any, written: Any) -> tuple[str, ...] | None:
+    """Return where a part has a field that is not written; None where all are."""
+    if isinstance(content, Mapping):
+        if not isinstance(written, Mapping) or not set(content) <= set(written):
+            return ()
+        for key, value in content.items():
+            if (place := _unknown(value, written[key])) is not None:
+                return (key, *place)
+    elif isinstance(content, (list, tuple)):
+        same = isinstance(written, (list, tuple)) and len(content) == len(written)
+        for value, other in zip(content, written if same else [None] * len(content), strict=True):
+            if (place := _unknown(value, other)) is not None:
+                return place
+    return None
 
 
 def checked(name: str, make: Callable[[], Read]) -> Read:

@@ -11,7 +11,6 @@ import numpy as np
 
 from tacit._ground.numbers import EPS
 from tacit._ground.reprs import shown
-from tacit.adapters.release import AdapterRelease
 from tacit.classifiers.release import ClassifierRelease
 from tacit.documents import dumps, loads
 from tacit.gate.promises import check_promise
@@ -20,32 +19,14 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
-from tacit.hidden_states.features.study import FeatureStudy
-from tacit.hidden_states.inversions import InversionEvidence
 from tacit.hidden_states.noise.storage import FORMAT as STATES
-from tacit.hidden_states.quotient.release import QuotientRelease
 from tacit.releases import Form, Release
-from tacit.releases.loading import read_form, read_release
+from tacit.releases.loading import read_form, read_release, reader_of
 from tacit.releases.stores import is_store, uncertified
-from tacit.specifications.release import SpecificationRelease
 from tacit.statistics import NumbersRelease
 from tacit.statistics.plan import ASSUMPTIONS
 from tacit.statistics.release import StatisticRelease
-from tacit.training.release import TrainingRelease
 
-READERS: dict[str, Any] = {
-    StatisticRelease.FORMAT: StatisticRelease.from_dict,
-    NumbersRelease.FORMAT: NumbersRelease.from_dict,
-    ClassifierRelease.FORMAT: ClassifierRelease.from_dict,
-    Audit.FORMAT: Audit.from_dict,
-    TrainingRelease.FORMAT: TrainingRelease.from_dict,
-    AdapterRelease.FORMAT: AdapterRelease.from_dict,
-    InversionEvidence.FORMAT: InversionEvidence.from_dict,
-    FeatureStudy.FORMAT: FeatureStudy.from_dict,
-    SpecificationRelease.FORMAT: SpecificationRelease.from_dict,
-    QuotientRelease.FORMAT: QuotientRelease.from_dict,
-    EncodedCodes.FORMAT: lambda content: EncodedCodes.from_dict(content, None),
-}
 # judged above, or the name of what a store holds, which its reader judges
 ELSEWHERE = ("form", "tensor")
 # formats whose details are not worked out again
@@ -71,8 +52,8 @@ def consistent_form(source: Any, *, partial: bool = False) -> Form:
     if isinstance(content, (Form, Release)):
         return form
     _check_void(form)
-    reader = READERS.get(str(content.get("format", content.get("kind"))))
-    if reader is None:
+    reader = reader_of(content)
+    if reader is None or content.get("format") in UNREAD:
         if not partial:
             _check_format(content)
         return form

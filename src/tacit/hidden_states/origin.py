@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +33,7 @@ PUBLIC_TEXTS = ("docstrings", "public_texts")
 HOLDERS = (
     "This is for the holder of the prompts: it was made with them, and is not to be published."
 )
+SHA256, LAYER = re.compile("[0-9a-f]{64}"), re.compile("[1-9][0-9]{0,5}")
 # how a model is served, which draws nothing
 PUBLIC_FLAGS = ("dtype", "chat_template", "longest", "pooling", "normalise")
 
@@ -178,6 +180,36 @@ def _same(flag: str, what: str, recorded: Any, given: Any) -> None:
     if isinstance(recorded, str):
         recorded, given = f"SHA-256 {recorded[:12]}…", f"{given[:12]}…"
     raise ValueError(f"--{flag}: {what} was made with another one ({recorded}, here {given})")
+
+
+def pairs_from(name: str, content: Any) -> tuple[tuple[str, str], ...]:
+    """Return the digests of a published origin, as they stand in a file.
+
+    Raises:
+        ValueError: anything but one pair each of a public part and its SHA-256, or of the layer and
+            its number; the message starts with ``name``.
+    """
+    digests = ("model", "served", "calibration", *(one.replace("_", " ") for one in PUBLIC_TEXTS))
+    listed = isinstance(content, (list, tuple))
+    if not listed or any(not isinstance(pair, (list, tuple)) or len(pair) != 2 for pair in content):
+        raise ValueError(f"{name}: expected pairs of what and its digest, got something else")
+    found = tuple((what, value) for what, value in content)
+    named = [what for what, _ in found]
+    for what, value in found:
+        form = LAYER if what == "layer" else SHA256 if what in digests else None
+        if form is None or not isinstance(value, str) or not form.fullmatch(value):
+            raise ValueError(
+                f"{name}: expected {', '.join(digests)} by SHA-256 and a layer by its number, got "
+                "something else"
+            )
+        if named.count(what) > 1:
+            raise ValueError(f"{name}: expected one pair for {what!r}, got {named.count(what)}")
+    return found
+
+
+def published(origin: Origin | None) -> dict[str, Any]:
+    """Return the field of a published file that says where it is from; none where nobody said."""
+    return {} if origin is None else {"origin": origin.public.to_dict()}
 
 
 def origin_from(content: Any) -> Origin | None:

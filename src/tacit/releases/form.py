@@ -15,6 +15,7 @@ from tacit.documents import decoded, encoded
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
+from tacit.releases.provenance import check_provenance
 
 FORM_VERSION = 1
 # How the source of a success says that it follows from a bound on the information.
@@ -317,8 +318,8 @@ def _read(content: Any) -> Form:
         values["seed"] = integer("release.form.seed", seed, minimum=0, maximum=None)
         if not values["reproducible"]:
             raise ValueError("release.form.reproducible: expected true beside a seed, got false")
-    if provenance is not None and not isinstance(provenance, Mapping):
-        raise ValueError(f"release.form.provenance: expected a mapping, got {shown(provenance)}")
+    if provenance is not None:
+        check_provenance("release.form.provenance", provenance)
     return Form(**values)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from tacit._ground.checks import Array, vector
 from tacit._ground.files import spelled
 from tacit._ground.reprs import shown
 from tacit.covariance import covariance_from_dict
-from tacit.documents import decoded, read
+from tacit.documents import checked, decoded, read
 from tacit.releases.contradiction import refuted
 from tacit.releases.form import Form, Release, stated
+from tacit.releases.provenance import check_provenance
 from tacit.releases.stores import is_store, read_store
+
+# Stands for a Σ that is not there, while fields are read.
+NOTHING = {"type": "isotropic", "variance": 0.0, "dim": 1}
 
 # Between a variance as it was stored and as Σ gives it again.
 ROUNDING = 1e-9
@@ -26,6 +31,23 @@ SHARED = ("method", "reproducible", "seed", "created", "guarantees")
 
 # Kinds that release nothing: their seed is of what was measured, and no form's.
 MEASUREMENTS = ("hidden-audit",)
+
+# What reads a stored release of each format, imported when a file of it is read: every field that
+# stands in such a file, at any depth, is one that its workflow writes.
+READERS = {
+    "tacit.statistic": "tacit.statistics.release:StatisticRelease.from_dict",
+    "tacit.statistic.numbers": "tacit.statistics.numbers:NumbersRelease.from_dict",
+    "tacit.classifier": "tacit.classifiers.release:ClassifierRelease.from_dict",
+    "hidden-audit": "tacit.hidden_states.audit.findings:Audit.from_dict",
+    "tacit.training": "tacit.training.release:TrainingRelease.from_dict",
+    "tacit.adapter": "tacit.adapters.release:AdapterRelease.from_dict",
+    "tacit.inversion": "tacit.hidden_states.inversions:InversionEvidence.from_dict",
+    "tacit.features": "tacit.hidden_states.features.study:FeatureStudy.from_dict",
+    "tacit.specification-release": "tacit.specifications.release:SpecificationRelease.from_dict",
+    "tacit.quotients": "tacit.hidden_states.quotient.release:QuotientRelease.from_dict",
+    "tacit.codes": "tacit.hidden_states.codebooks.encoded:EncodedCodes.from_dict",
+    "tacit.hidden_states": "tacit.hidden_states.noise.storage:check_described",
+}
 
 # Lists of released numbers, and which field of a number they hold.
 NUMBERED = (("release", "value"), ("names", "name"))
@@ -76,7 +98,34 @@ def read_form(source: Any) -> Form:
     form = Form.from_dict(content["form"])
     _check_agreement(content, content["form"])
     provenance = content.get("provenance")
-    return stated(form, provenance) if isinstance(provenance, Mapping) else form
+    if provenance is not None:
+        check_provenance("release.provenance", provenance)
+    _check_fields(content)
+    return form if provenance is None else stated(form, provenance)
+
+
+def reader_of(content: Mapping[str, Any]) -> Callable[[Any], Any] | None:
+    """Return what reads a stored release of this format; None where no workflow has it."""
+    place = READERS.get(str(content.get("format", content.get("kind"))))
+    if place is None:
+        return None
+    module, _, names = place.partition(":")
+    found: Any = import_module(module)
+    for name in names.split("."):
+        found = getattr(found, name)
+    read: Callable[[Any], Any] = found
+    return read
+
+
+def _check_fields(content: Mapping[str, Any]) -> None:
+    """Refuse a field that the workflow does not write; a large Σ may be left out, as in a page."""
+    reader, design = reader_of(content), content.get("design")
+    if reader is None:
+        return
+    if isinstance(design, Mapping) and design.get("covariance", "") is None:
+        content = {**content, "design": {**design, "covariance": NOTHING}}
+    own = {name: part for name, part in content.items() if name != "provenance"}
+    checked("release", lambda: reader(own))
 
 
 def _check_agreement(content: Mapping[str, Any], form: Mapping[str, Any]) -> None:

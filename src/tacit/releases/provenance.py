@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -94,3 +94,23 @@ class Provenance:
             "data_observed": list(self.data_observed),
             "data_notes": list(self.data_notes),
         }
+
+
+def check_provenance(name: str, held: Any) -> None:
+    """Refuse what no ``to_dict`` of a provenance gives: another field, or a value of another kind.
+
+    Raises:
+        ValueError: the message starts with ``name``.
+    """
+    if not isinstance(held, Mapping):
+        raise ValueError(f"{name}: expected a mapping, got {type(held).__name__}")
+    known = {"audience", *(entry.name for entry in fields(Provenance))}
+    if not set(held) <= known:
+        raise ValueError(f"{name}: expected the fields of a provenance, got an unknown one")
+    for entry, value in held.items():
+        levels = entry == "data_categories" and isinstance(value, Mapping)
+        for part in value.values() if levels else (value,):
+            if isinstance(part, Mapping) or (
+                isinstance(part, (list, tuple)) and not all(isinstance(one, str) for one in part)
+            ):
+                raise ValueError(f"{name}.{entry}: expected text, a number or a list of texts")

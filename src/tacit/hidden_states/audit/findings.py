@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tacit._ground.reprs import short_repr
+from tacit.documents import check_known
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.catalogue import mechanism_of
@@ -144,7 +145,7 @@ class Audit(Release):
         try:
             points = tuple(Point.from_dict(entry) for entry in content["points"])
             wish = Wish(**content["recommendation"]["wish"])
-            return Audit(
+            found = Audit(
                 **{name: content[name] for name in ("model", "layer", "layers", "width")},
                 **{name: content[name] for name in ("length", "calibration", "seed")},
                 points=points,
@@ -158,6 +159,8 @@ class Audit(Release):
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"audit: a field is missing or malformed: {error}") from None
+        check_known("audit", content, found.to_dict(), beside=("provenance",))
+        return found
 
 
 def _attack(point: Point, attack: AttackPoint) -> Attack:

@@ -15,6 +15,7 @@ from torch import Tensor
 from tacit._ground.checks import RandomSource, choice, generator, integer, non_negative
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
+from tacit.documents import check_known
 from tacit.guarantees import MaximalLeakage
 from tacit.hidden_states.codebooks.assignment import cheapest_cells, nearest_cells
 from tacit.hidden_states.codebooks.certificates import (
@@ -47,7 +48,7 @@ from tacit.hidden_states.codebooks.training import (
     train_predictor,
     try_codewords,
 )
-from tacit.hidden_states.origin import Origin, digest_of, origin_from
+from tacit.hidden_states.origin import Origin, digest_of, origin_from, published
 from tacit.models.behaviours import Behaviours, as_states
 
 
@@ -369,11 +370,11 @@ class Codebook:
         Raises:
             ValueError: the file cannot be written.
         """
+        return write_codebook(path, self._tensors(), self.predictor, self._about())
+
+    def _about(self) -> dict[str, Any]:
         names = ("metric", "kind", "calibration", "decision_cost", "least_cell")
-        about = {name: getattr(self, name) for name in names}
-        if self.origin is not None:
-            about["origin"] = self.origin.public.to_dict()
-        return write_codebook(path, self._tensors(), self.predictor, about)
+        return {name: getattr(self, name) for name in names} | published(self.origin)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Codebook:
@@ -384,7 +385,7 @@ class Codebook:
         """
         tensors, predictor, about = read_codebook(path)
         with malformed(path):
-            return cls(
+            found = cls(
                 metric=about["metric"],
                 kind=about["kind"],
                 calibration=about["calibration"],
@@ -397,6 +398,8 @@ class Codebook:
                 root=tensors.get("root"),
                 predictor=predictor,
             )
+            check_known("path", about, found._about())
+            return found
 
     def _tensors(self) -> dict[str, Tensor]:
         held = {name: getattr(self, name) for name in TENSORS}

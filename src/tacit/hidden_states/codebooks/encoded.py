@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tacit._ground.checks import integer
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
+from tacit.documents import check_known
 from tacit.guarantees import ApproximateDP, MaximalLeakage, guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.certificates import PROMPT, codes_leakage
@@ -23,6 +24,7 @@ from tacit.hidden_states.codebooks.response import (
     local_privacy,
     reported_assumptions,
 )
+from tacit.hidden_states.origin import pairs_from
 from tacit.releases.form import Form, Release
 
 FORMAT = "tacit.codes"
@@ -113,7 +115,7 @@ class EncodedCodes(Release):
         }
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any], path: Path | None) -> Self:
+    def from_dict(cls, content: Mapping[str, Any], path: Path | None = None) -> Self:
         """Return what ``to_dict`` described.
 
         Raises:
@@ -135,12 +137,14 @@ class EncodedCodes(Release):
                 digest=str(content["digest"]),
                 codebook=str(content["codebook"]),
                 method=str(content["method"]),
-                origin=_origin(content["origin"]),
+                origin=pairs_from("codes.origin", content["origin"]),
                 created=str(content["created"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"codes: a field is missing or malformed: {error!r}") from None
         found._check_guarantees()
+        # of a store that was decoded, the digest of its vectors stands beside it
+        check_known("codes", content, found.to_dict(), beside=("provenance", "decoded"))
         return found
 
     def _check_guarantees(self) -> None:
@@ -166,12 +170,6 @@ def _sizes(content: Any) -> tuple[int, ...]:
     if not found:
         raise ValueError("codes.sizes: expected the cells of one part or more, got none")
     return found
-
-
-def _origin(content: Any) -> tuple[tuple[str, str], ...]:
-    if any(not isinstance(pair, (list, tuple)) or len(pair) != 2 for pair in content):
-        raise ValueError("codes.origin: expected pairs of what and its digest, got something else")
-    return tuple((str(what), str(digest)) for what, digest in content)
 
 
 def reported_words(words: str, epsilon: float) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
+from tacit.documents import check_known
 from tacit.guarantees import InformationBound, MaximalLeakage
 from tacit.hidden_states.codebooks.assignment import nearest_cells
 from tacit.hidden_states.codebooks.certificates import (
@@ -35,7 +36,7 @@ from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
 from tacit.hidden_states.codebooks.response import nearest_codes
 from tacit.hidden_states.codebooks.shapes import check_matrix
 from tacit.hidden_states.codebooks.storage import malformed, read_parts, write_parts
-from tacit.hidden_states.origin import Origin, digest_of, origin_from
+from tacit.hidden_states.origin import Origin, digest_of, origin_from, published
 from tacit.models.behaviours import as_states
 
 
@@ -231,10 +232,11 @@ class ProductCodebook:
         Raises:
             ValueError: the file cannot be written.
         """
-        about: dict[str, Any] = {"calibration": self.calibration, "least_cell": self.least_cell}
-        if self.origin is not None:
-            about["origin"] = self.origin.public.to_dict()
-        return write_parts(path, self.parts, about)
+        return write_parts(path, self.parts, self._about())
+
+    def _about(self) -> dict[str, Any]:
+        sizes = {"calibration": self.calibration, "least_cell": self.least_cell}
+        return sizes | published(self.origin)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ProductCodebook:
@@ -245,12 +247,14 @@ class ProductCodebook:
         """
         parts, about = read_parts(path)
         with malformed(path):
-            return cls(
+            found = cls(
                 parts=parts,
                 calibration=about["calibration"],
                 least_cell=about["least_cell"],
                 origin=origin_from(about.get("origin")),
             )
+            check_known("path", about, found._about())
+            return found
 
     def _checked(self, codes: Any) -> Codes:
         rows = checked_codes("codes", codes, max(self.sizes), least=1)

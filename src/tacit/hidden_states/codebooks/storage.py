@@ -88,6 +88,8 @@ def read_parts(path: str | os.PathLike[str]) -> tuple[tuple[Tensor, ...], dict[s
 
 
 def _about(header: Mapping[str, str], path: str | os.PathLike[str]) -> dict[str, Any]:
+    if set(header) != {"format", "about"}:
+        raise ValueError("expected format and about in its header, got others")
     found = loads(header["about"], name="path", source=os.fspath(path))
     if not isinstance(found, dict):
         raise ValueError(f"expected an object, got {type(found).__name__}")

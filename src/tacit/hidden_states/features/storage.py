@@ -71,6 +71,8 @@ def read_transcoder(
                 f"{tuple(value.shape)}"
             )
     if header.get("format") == FORMAT:
+        if set(header) != {"format", "about"} or set(stored) != set(names.values()):
+            raise ValueError(f"path: expected tensors and header of a transcoder alone in {name}")
         about = loads(header.get("about", ""), name="path", source=name)
         if not isinstance(about, dict) or set(about) != set(FIELDS):
             raise ValueError(f"path: expected the fields {FIELDS} in the header of {name}")

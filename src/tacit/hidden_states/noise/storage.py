@@ -17,10 +17,11 @@ from safetensors.numpy import save as to_safetensors
 from tacit._ground.checks import matrix
 from tacit._ground.files import check_writable, read_bytes, write_bytes_atomic
 from tacit.design import Design
-from tacit.documents import dumps, loads
+from tacit.documents import check_known, dumps, loads
 from tacit.guarantees import RenyiDP
 from tacit.guarantees.reading import guarantee_of
 from tacit.hidden_states.origin import origin_from
+from tacit.releases.form import Form
 
 if TYPE_CHECKING:
     from tacit.hidden_states.noise.release import HiddenRelease
@@ -35,6 +36,9 @@ REPRODUCIBLE = (
     "describes the same release with the operating system's randomness"
 )
 
+# what is written of every release, and what of a covariance is no tensor
+WRITTEN = ("format", "version", "reproducible", "seed", "created", "tensor", "digest")
+SCALARS = ("type", "variance", "dim", "floor", "lower")
 # what of a design is not written
 UNSAVED = {"multipliers": (), "iterations": 0, "information": None, "confidence": None}
 
@@ -95,9 +99,32 @@ def read_states(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{described.get('format')!r} of version {described.get('version')!r}"
         )
     try:
+        check_described(described)
         return _fields(described, parts)
     except (KeyError, TypeError) as error:
         raise ValueError(f"path: a field is missing or malformed: {error!r}") from None
+
+
+def check_described(described: Mapping[str, Any]) -> None:
+    """Refuse a certificate with a field that ``write_states`` does not write.
+
+    Raises:
+        ValueError: a field is unknown; the message says in what it stands.
+    """
+    origin = origin_from(described.get("origin"))
+    held = described.get("guarantee")
+    check_known(
+        "release",
+        described,
+        {
+            **dict.fromkeys(WRITTEN),
+            "covariance": dict.fromkeys(SCALARS),
+            "design": dict.fromkeys(("cost", "gap", "method", "notes")),
+            "guarantee": held and guarantee_of(RenyiDP, "guarantee", held).to_dict(),
+            "form": Form.from_dict(described["form"]).to_dict(),
+            "origin": None if origin is None else origin.to_dict(),
+        },
+    )
 
 
 def _fields(described: Mapping[str, Any], parts: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:

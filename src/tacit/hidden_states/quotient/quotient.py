@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,11 @@ from tacit._ground.checks import (
 )
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
+from tacit.documents import check_known
 from tacit.guarantees import InformationBound, MaximalLeakage
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.noise.posterior_behaviour import PosteriorBehaviour
-from tacit.hidden_states.origin import Origin, digest_of, origin_from
+from tacit.hidden_states.origin import Origin, digest_of, origin_from, published
 from tacit.hidden_states.quotient.ball import Ball
 from tacit.hidden_states.quotient.estimates import InformationEstimate, estimate_log_det
 from tacit.hidden_states.quotient.network import QuotientNetwork
@@ -257,18 +258,17 @@ class PredictiveQuotient:
         Raises:
             ValueError: it cannot be written.
         """
-        return write_quotient(
-            path,
-            self.network,
-            self.ball,
-            self.recipe,
-            {
-                "reads": self.reads,
-                "calibration": self.calibration,
-                "held_out": self.held_out,
-                "origin": None if self.origin is None else self.origin.public.to_dict(),
-            },
-        )
+        return write_quotient(path, self.network, self._about())
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "reads": self.reads,
+            "calibration": self.calibration,
+            "held_out": self.held_out,
+            "origin": None,
+            "ball": asdict(self.ball),
+            "recipe": asdict(self.recipe),
+        } | published(self.origin)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PredictiveQuotient:
@@ -279,7 +279,7 @@ class PredictiveQuotient:
         """
         network, ball, recipe, about = read_quotient(path)
         try:
-            return cls(
+            found = cls(
                 reads=choice("path", about["reads"], READS),
                 network=network,
                 ball=ball,
@@ -290,6 +290,8 @@ class PredictiveQuotient:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"path: a field is missing or malformed: {error!r}") from None
+        check_known("path", about, found._about())
+        return found
 
 
 def _blocks(known: Behaviours) -> Iterator[Tensor]:

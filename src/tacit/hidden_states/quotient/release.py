@@ -17,11 +17,12 @@ from tacit._ground.checks import Array, boolean, integer
 from tacit._ground.files import check_writable, write_bytes_atomic
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.documents import dumps
+from tacit.documents import check_known, dumps
 from tacit.guarantees import guarantee_from_dict
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.codebooks.certificates import PROMPT
 from tacit.hidden_states.noise.storage import FROM_SYSTEM, REPRODUCIBLE
+from tacit.hidden_states.origin import pairs_from
 from tacit.hidden_states.quotient.ball import Ball
 from tacit.hidden_states.quotient.stored_rows import read_rows
 from tacit.releases.form import Form, Release
@@ -137,7 +138,7 @@ class QuotientRelease(Release):
                 guarantees=tuple(guarantee_from_dict(held) for held in content["guarantees"]),
                 digest=str(content["digest"]),
                 quotient=str(content["quotient"]),
-                origin=tuple((str(what), str(held)) for what, held in content["origin"]),
+                origin=pairs_from("quotients.origin", content["origin"]),
                 reproducible=boolean("quotients.reproducible", content["reproducible"]),
                 seed=content["seed"],
                 created=str(content["created"]),
@@ -145,6 +146,7 @@ class QuotientRelease(Release):
         except (KeyError, TypeError) as error:
             raise ValueError(f"quotients: a field is missing or malformed: {error!r}") from None
         found._check()
+        check_known("quotients", content, found.to_dict(), beside=("provenance",))
         return found
 
     def _check(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +24,12 @@ FORMAT = "tacit-quotient-1"
 
 
 def write_quotient(
-    path: str | os.PathLike[str],
-    network: QuotientNetwork,
-    ball: Ball,
-    recipe: Recipe,
-    about: Mapping[str, Any],
+    path: str | os.PathLike[str], network: QuotientNetwork, about: Mapping[str, Any]
 ) -> Path:
     """Write a quotient whole or not at all."""
     target = check_writable("path", path)
     tensors = {name: value.contiguous() for name, value in network.state_dict().items()}
-    described = {**about, "ball": asdict(ball), "recipe": asdict(recipe)}
-    header = {"format": FORMAT, "about": dumps(described, ascii_only=True)}
+    header = {"format": FORMAT, "about": dumps(dict(about), ascii_only=True)}
     write_bytes_atomic("path", target, in_order(save(tensors, header)))
     return target
 
@@ -51,7 +45,7 @@ def read_quotient(
             header = file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise ValueError(f"path: cannot read {name} ({error})") from None
-    if header.get("format") != FORMAT:
+    if header.get("format") != FORMAT or set(header) != {"format", "about"}:
         raise ValueError(f"path: expected a quotient, got {name}")
     try:
         about: dict[str, Any] = loads(header["about"], name="path", source=name)
