@@ -9,7 +9,7 @@ from typing import Any
 from tacit._ground.checks import choice, integer, non_negative
 from tacit._ground.reprs import short_repr
 from tacit.attacks.inversion.result import Inversion, Recovery, successes
-from tacit.documents import Envelope
+from tacit.documents import Envelope, check_known
 from tacit.hidden_states.origin import HOLDERS
 from tacit.releases import Attack
 from tacit.releases.form import Form, Release
@@ -150,6 +150,16 @@ class InversionEvidence(Release):
         return ENVELOPE.opened("description", description, _read)
 
 
+BASELINES = ("permuted", "zeroed", "majority", "nearest")
+RELEASE = dict.fromkeys(("K", "C", "covariance", "codewords", "codebook"))
+TRAINING = dict.fromkeys(
+    (
+        "kind", "size", "aware", "steps", "loss", "verified", "prompts", "beam", "known", "seed",
+        "texts",
+    )
+)  # fmt: skip
+
+
 def _read(description: Mapping[str, Any]) -> InversionEvidence:
     beside = ("form", "provenance")
     fields = {name: value for name, value in description.items() if name not in beside}
@@ -170,6 +180,10 @@ def _read(description: Mapping[str, Any]) -> InversionEvidence:
     for name in ("K", "C"):
         if name in fields["release"]:
             fields["release"][name] = non_negative(name, fields["release"][name])
+    check_known("release", fields["release"], RELEASE)
+    check_known("training", fields["training"], TRAINING)
+    for name in fields["baselines"]:
+        choice("baselines", name, BASELINES)
     held = len(fields["recovery"].by_position)
     if held > fields["length"] or held != len(fields["recovery"].suffixes):
         raise ValueError(

@@ -159,12 +159,19 @@ class Origin:
             raise ValueError(f"origin: expected an object, got {type(content).__name__}")
         try:
             found = Origin(**content)
-        except TypeError as error:
-            raise ValueError(f"origin: a field is missing or unknown ({error})") from None
+        except TypeError:
+            raise ValueError("origin: a field is missing or unknown") from None
         for entry in fields(Origin):
             value, kind = getattr(found, entry.name), _kind(entry.name)
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise ValueError(f"origin.{entry.name}: expected {kind.__name__}, got {value!r}")
+                raise ValueError(
+                    f"origin.{entry.name}: expected {kind.__name__}, got another value"
+                )
+        # without a bank it is a published one, in which public texts and flags alone are named
+        if found.bank_digest is None and found != found.public:
+            raise ValueError(
+                "origin: expected the texts and flags that may be published, got others"
+            )
         return found
 
 

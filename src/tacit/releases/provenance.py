@@ -107,8 +107,11 @@ def check_provenance(name: str, held: Any) -> None:
     known = {"audience", *(entry.name for entry in fields(Provenance))}
     if not set(held) <= known:
         raise ValueError(f"{name}: expected the fields of a provenance, got an unknown one")
+    columns = held.get("data_columns") or ()
     for entry, value in held.items():
         levels = entry == "data_categories" and isinstance(value, Mapping)
+        if levels and not set(value) <= set(columns):
+            raise ValueError(f"{name}.{entry}: expected levels of the columns named")
         for part in value.values() if levels else (value,):
             if isinstance(part, Mapping) or (
                 isinstance(part, (list, tuple)) and not all(isinstance(one, str) for one in part)

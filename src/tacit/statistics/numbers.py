@@ -14,7 +14,7 @@ from tacit._ground.checks import Array, in_interval, integer, non_negative, vect
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr, shown
 from tacit.attacks import MembershipAttack
-from tacit.documents import Envelope
+from tacit.documents import Envelope, check_known
 from tacit.guarantees import SuccessBound
 from tacit.guarantees.base import Guarantee, text, texts
 from tacit.guarantees.reading import guarantee_from_dict, guarantee_of
@@ -220,7 +220,17 @@ class NumbersRelease(Release):
         return ENVELOPE.opened("description", description, _read)
 
 
+# What a workflow may say of its diagnostics: of rows, of a table, of an answer of a session.
+DIAGNOSTICS = dict.fromkeys(
+    (
+        "pool_rows", "simulations", "sums", "mu", "gap", "noise_power", "table_rows",
+        "clamped_rows", "turn", "spend", "budget",
+    )
+) | {"pairing": dict.fromkeys(("method", "groups", "group_size", "left_out"))}  # fmt: skip
+
+
 def _read(description: Mapping[str, Any]) -> NumbersRelease:
+    check_known("description.diagnostics", description["diagnostics"], DIAGNOSTICS)
     attack, names = description["attack"], texts("description.names", description["names"])
     for name in ("secret", "query", "method", "created"):
         text(f"description.{name}", description[name])

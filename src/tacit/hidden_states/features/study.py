@@ -9,7 +9,7 @@ from typing import Any
 from tacit._ground.checks import as_float, choice, in_interval, integer, non_negative
 from tacit._ground.reprs import short_repr, shown
 from tacit.attacks.intervals import proportion_interval
-from tacit.documents import Envelope
+from tacit.documents import Envelope, check_known
 from tacit.hidden_states.features.scored import FeatureScores
 from tacit.hidden_states.origin import HOLDERS
 from tacit.measured import Interval
@@ -152,6 +152,39 @@ def _interval(held: list[float]) -> Interval:
     return Interval(value, low, high, confidence=CONFIDENCE)
 
 
+SPREAD = dict.fromkeys(("quantiles", "tail", "ratio"))
+MARGIN = {
+    **dict.fromkeys(("support", "state", "amplitude"), SPREAD),
+    **dict.fromkeys(("spearman", "raw", "scored", "ranked")),
+}
+EDIT = dict.fromkeys(
+    (
+        "pairs", "flips", "scaffold", "base", "excess", "excess_error", "backbone_flips",
+        "scaffold_flips",
+    )
+)  # fmt: skip
+OVERLAP = dict.fromkeys(("pairs", "full", "backbone", "scaffold"))
+# what stands for the output, and the kinds of edit; the modules that make them need torch
+CONDITIONS = (
+    "full", "support", "amplitude", "backbone", "scaffold", "random", "largest", "none",
+    "without scaffold", "without backbone",
+)  # fmt: skip
+EDITED = (
+    "lower case", "upper case", "double space", "no commas", "another word", "another end",
+)  # fmt: skip
+REPLACED = dict.fromkeys(("words", "active", "error", "unexplained", "kl", "kl_error", "agreed"))
+# what stands in each part whose fields are no arguments
+PARTS: dict[str, dict[str, Any]] = {
+    "margins": {"nearest": MARGIN, "step": MARGIN},
+    "replaced": dict.fromkeys(CONDITIONS, REPLACED),
+    "edits": dict.fromkeys(EDITED, EDIT),
+    "fibres": {"kl": None, "close": OVERLAP, "random": OVERLAP},
+    "named": dict.fromkeys(CODES, dict.fromkeys(("top1", "distinct"))),
+    "state": dict.fromkeys(("told", "blind")),
+    "trained": dict.fromkeys(("explained", "active", "dead", "steps", "rows")),
+}
+
+
 def _read(description: Mapping[str, Any]) -> FeatureStudy:
     fields = {k: v for k, v in description.items() if k not in ("form", "provenance")}
     for name in ("layer", "bank"):
@@ -181,6 +214,8 @@ def _read(description: Mapping[str, Any]) -> FeatureStudy:
         for number in ("kl", "kl_error"):
             non_negative(f"replaced.{name}.{number}", held[number])
     found = FeatureStudy(**fields)
+    for name, known in PARTS.items():
+        check_known(name, fields[name], known)
     # what page and gate read is worked out here, so that they meet no field of another kind
     _ = found.form
     return found

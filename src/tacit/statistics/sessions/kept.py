@@ -79,9 +79,9 @@ class Kept:
         last = replace(self.answers[-1], release=release)
         return replace(self, answers=(*self.answers[:-1], last), bounds=bounds)
 
-    def write(self, path: Path) -> None:
-        """Write the state, whole, for its owner alone."""
-        document = ENVELOPE.closed(
+    def to_dict(self) -> dict[str, Any]:
+        """Return what stands in the file."""
+        return ENVELOPE.closed(
             {
                 "declared": dict(self.declared),
                 "drawn": _packed(self.drawn, "<i8"),
@@ -94,7 +94,10 @@ class Kept:
                 "reproducible": self.reproducible,
             }
         )
-        text = documents.dumps(document, name="session")
+
+    def write(self, path: Path) -> None:
+        """Write the state, whole, for its owner alone."""
+        text = documents.dumps(self.to_dict(), name="session")
         write_bytes_atomic("path", path, text.encode("utf-8"), mode=OWNER_ONLY)
 
 

@@ -1,0 +1,138 @@
+"""A real stored file of every kind of release, made by its workflow, small."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tacit.adapters import DPLoRAFA, fit
+from tacit.classifiers import privatize_logits
+from tacit.design import isotropic
+from tacit.hidden_states import Ball, Codebook, PredictiveQuotient, prepare_codes, prepare_quotients
+from tacit.hidden_states.noise.release import prepare_states
+from tacit.hidden_states.origin import Origin
+from tacit.specifications import public_subspace, specify
+from tacit.statistics import Session, privatize
+from tests.adapters.models import FAST, network, supervised
+from tests.audits import found
+from tests.training.runs import run_of, task
+
+ROWS = np.random.default_rng(2).normal(size=(41, 2))
+STATES = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
+BOUNDS = [(-5.0, 5.0)] * 2
+DIGEST = "0123456789abcdef" * 4
+ORIGIN = Origin(
+    model="a model", model_digest=DIGEST, layer=1, calibration_size=7, calibration_digest=DIGEST,
+    served_digest=DIGEST, texts={"public_texts": DIGEST},
+)  # fmt: skip
+QUICK = {"attack": False, "progress": False}
+
+
+def draw() -> Any:
+    return privatize("mean", ROWS, success=0.6, simulations=60, attack_trials=40, protect="draw")
+
+
+def rows() -> Any:
+    return privatize("mean+std", ROWS, protect="rows", success=0.6, **QUICK)
+
+
+def table() -> Any:
+    return privatize("mean", ROWS, protect="table", success=0.6, bounds=BOUNDS, **QUICK)
+
+
+def answer() -> Any:
+    return Session(ROWS, protect="rows", success=0.6).ask("mean", share=0.5)
+
+
+def classifier() -> Any:
+    labels = np.arange(60) % 3
+    pool = 4.0 * np.eye(3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
+    return privatize_logits(lambda batch: 2.0 * batch, pool, mi_budget=1.0, labels=labels)
+
+
+def training() -> Any:
+    model, inputs, targets = task()
+    run = run_of(model, mu=None, epsilon=[1.0, 2.0, 2.0, 4.0, 0.5], delta=1e-5)
+    for _ in range(4):
+        run.step((inputs, targets), np.arange(10) % 5)
+    return run.release("a toy")
+
+
+def adapter() -> Any:
+    return fit(network(), supervised(), DPLoRAFA(rank=2), **FAST)
+
+
+def specification() -> Any:
+    source = np.random.default_rng(0)
+    torch.manual_seed(0)
+    backbone = torch.nn.Sequential(
+        torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 5)
+    )  # fmt: skip
+    subspace = public_subspace(
+        backbone, source.normal(size=(200, 6)), np.arange(200) % 3, size=6, tasks=20, records=30
+    )
+    data, labels = source.normal(size=(30, 6)), np.arange(30) % 3
+    return specify(labels, data, backbone, classes=3, epsilon=1.0, subspace=subspace)
+
+
+def codes(out: Path | None = None) -> Any:
+    book = Codebook.fit(STATES, size=4, rng=0, least_cell=2)
+    object.__setattr__(book, "origin", ORIGIN)
+    return prepare_codes(book, STATES, out=out).draw()
+
+
+def reported() -> Any:
+    return prepare_codes(
+        Codebook.fit(STATES, size=4, rng=0, least_cell=2), STATES, epsilon=1.0
+    ).draw()
+
+
+def quotients() -> Any:
+    states = torch.from_numpy(STATES)
+    head = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    fitted = PredictiveQuotient.fit(
+        states, states @ head, Ball.at(3, nats=5.0), hidden=4, epochs=2, rng=0, progress=False
+    )
+    return prepare_quotients(fitted.named(ORIGIN), states).draw()
+
+
+def states() -> Any:
+    return prepare_states(
+        STATES, isotropic(np.ones(4), 4.0), differences=np.eye(4), origin=ORIGIN.public
+    ).draw()
+
+
+def audit() -> Any:
+    return found()
+
+
+MAKERS = {
+    made.__name__: made
+    for made in (
+        draw, rows, table, answer, classifier, training, adapter, specification, codes, reported,
+        quotients, states, audit,
+    )
+}  # fmt: skip
+
+
+@cache
+def _text(name: str, folder: Path | None) -> str:
+    release = MAKERS[name]()
+    if name != "states":
+        return json.dumps(release.to_dict())
+    from tacit.releases.stores import read_store
+
+    assert folder is not None
+    path = folder / "states.safetensors"
+    release.save(path)
+    return json.dumps(read_store(path))
+
+
+def real(name: str, folder: Path | None = None) -> Any:
+    """Return what stands in a file of this kind; a file of states is written in the folder."""
+    return json.loads(_text(name, folder))
