@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import minimize_scalar
 
@@ -38,6 +39,7 @@ MOST_FOLDS = 6
 SKETCH_POINTS = 2**11
 SKETCH_WIDTHS = 40.0
 TILTED_TAILS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-10)  # a normal sum tilted by 2 to 7 standard deviations
+CLOSE_TILTS = 1.1  # ratio of two tilts of which one is as good as both
 COARSE = 32
 NOTHING = 1e-290
 SILENCE = -100.0  # of a product of transforms, in logarithm: added to the error
@@ -235,7 +237,7 @@ def convolve(terms: Sequence[tuple[LossMasses, int]], share: float = 1.0) -> Los
     For a tilt θ the masses p_j exp(θ ℓ_j)/M(θ) are convolved by real Fourier transforms. The
     error of each entry of the result is bounded and added; untilting turns it into a bound
     relative to M exp(−θ ℓ), so that far tails keep their relative precision. Every loss takes
-    the tilt with the smallest bound.
+    the least of the bounds that the tilts give.
 
     Args:
         terms: Losses on one lattice with how often each is added.
@@ -253,32 +255,41 @@ def convolve(terms: Sequence[tuple[LossMasses, int]], share: float = 1.0) -> Los
     low, high = _window(total, share)
     size = next_fast_len(high - low + 1, real=True)
     losses = (low + np.arange(high - low + 1)) * step
-    # what is rare in one of many such sums is not rare in all of them
-    rare = np.arange(-3, math.log10(share), -3)
-    tails = [*TILTED_TAILS, *(TILTED_TAILS[-1] * 10.0**rare)]
-    tilts = [0.0, *(total.best_tilt(mass, 1) for mass in tails)]
-    top = total.best_tilt(upper, 1)
-    top_cumulant = total.cumulant(top)
-    best = np.full(losses.shape, math.inf)
-    masses = np.zeros(losses.shape)
-    for tilt in tilts:
+    # each tilt bounds every mass from above: wrapping round the window adds to it, its error is
+    # added, and untilting carries both along, small where the tilt expects the loss. The least of
+    # all bounds is kept
+    masses = np.full(losses.shape, math.inf)
+    for tilt in _tilts(total, share):
         cumulants = total.cumulants(tilt)
         cumulant = total.added(cumulants)
         entries, error = tilted(terms, tilt, cumulants, low, size, losses.size)
         with np.errstate(under="ignore", over="ignore"):
-            untilt = np.exp(cumulant - tilt * losses)
-            wrapped = np.exp(min(top_cumulant - cumulant - (top - tilt) * losses[-1], 0.0))
-        bound = (error + wrapped / size) * untilt
-        better = bound < best
-        best = np.where(better, bound, best)
-        masses = np.where(better, (np.maximum(entries, 0.0) + error) * untilt, masses)
-    # rounding of the exponent of the untilting
-    exponent = abs(cumulant) + tilts[-1] * float(np.abs(losses).max())
-    masses *= 1 + 8 * EPS * (1 + exponent)
+            bound = (np.maximum(entries, 0.0) + error) * np.exp(cumulant - tilt * losses)
+        # rounding of the exponent of the untilting
+        exponent = abs(cumulant) + tilt * float(np.abs(losses).max())
+        masses = np.minimum(masses, bound * (1 + 8 * EPS * (1 + exponent)))
     lowest, highest = total.ends()
     masses[0] += lower if low > lowest else 0.0
     cut = upper if high < highest else 0.0
     return LossMasses(step, low, masses, _infinite(terms) + cut)
+
+
+def _tilts(total: Sum, share: float) -> list[float]:
+    """Return tilts from 0 to that of the rarest loss that matters, none close to another.
+
+    The tilts of Chernoff's bound for the masses of `TILTED_TAILS`. Of a normal sum they lie apart;
+    of one whose tail a single release makes they nearly coincide, and the losses between the
+    middle and that tail are covered by halves of the least of them.
+    """
+    # what is rare in one of many such sums is not rare in all of them
+    rare = np.arange(-3, math.log10(share), -3)
+    tails = [*TILTED_TAILS, *(TILTED_TAILS[-1] * 10.0**rare)]
+    apart: list[float] = []
+    for tilt in sorted(total.best_tilt(mass, 1) for mass in tails):
+        if not apart or tilt > CLOSE_TILTS * apart[-1]:
+            apart.append(tilt)
+    halves = apart[0] * 0.5 ** np.arange(1, len(TILTED_TAILS) - len(apart) + 1)
+    return [0.0, *halves.tolist(), *apart]
 
 
 def tilted(
@@ -289,39 +300,75 @@ def tilted(
     size: int,
     kept: int,
 ) -> tuple[Array, float]:
-    """The convolution of the tilted laws on the window, and a bound on the error of each entry.
+    """Return the convolution of the tilted laws on the window, and a bound on each entry's error.
 
-    Wrapping round the window only adds mass.
+    With a the largest mass of a law and F = a(1 + z) its transform about the place of a, the
+    transform of the sum of n less its largest mass is aⁿ((1 + z)ⁿ − 1): where a law is nearly one
+    point, all rounding is relative to the rest of it. Wrapping round the window only adds mass.
     """
     depth = FOURIER_ROUNDING * (math.log2(size) + 1)
-    logs = np.zeros(size // 2 + 1)
-    factors = []
-    first = 0
+    logs, turns, relative = np.zeros((3, size // 2 + 1))
+    origin, whole, rounding = 0, 0.0, 0.0
     for (term, count), moment in zip(terms, cumulants, strict=True):
         # a tiny mass may need a factor beyond the largest float, so half of it at a time;
         # a mass > 0 allows no factor above e^745
         half = np.exp(np.minimum((tilt * term.losses - moment) / 2, 373.0))
-        transform = rfft(_wrapped(half * term.masses * half, size))
-        # |F̂ − F| <= depth, and the tilt itself is rounded relative to its exponent
-        error = depth + 8 * EPS * (1 + abs(tilt) * float(np.abs(term.losses[[0, -1]]).max()))
-        logs += count * np.log(np.abs(transform) + error)
-        factors.append((transform, count, error))
-        first += count * term.first
-    heard = np.flatnonzero(logs > SILENCE)
-    upper = np.exp(logs[heard])
-    angles, relative = np.zeros(heard.size), np.zeros(heard.size)
-    for transform, count, error in factors:
-        active = transform[heard]
-        angles += count * np.angle(active)
-        relative += count * (error / (np.abs(active) + error) + 16 * EPS)
-    spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
-    spectrum[heard] = upper * np.exp(1j * angles)
+        rest = half * term.masses * half
+        place = int(rest.argmax())
+        atom, rest[place] = float(rest[place]), 0.0
+        # |F̂ − F| <= depth · Σ|input|
+        z = rfft(np.roll(_wrapped(rest, size), -place)) / atom
+        error = (depth + 4 * EPS) * float(rest.sum()) / atom
+        grown, turned, rounded = _logarithm(z, error)
+        logs += count * grown
+        turns += count * turned
+        relative += count * rounded
+        origin += count * (term.first + place)
+        whole += count * math.log(atom)
+        # each tilted mass is rounded relative to itself and its exponent, and so is their sum
+        exponent = abs(tilt) * float(np.abs(term.losses[[0, -1]]).max())
+        rounding += count * 8 * EPS * (2 + exponent + abs(moment) + abs(math.log(atom)))
+    logs = np.minimum(logs, -whole)  # no transform of a law is above one
+    heard = np.flatnonzero(logs + whole > SILENCE)
+    spectrum = np.full(size // 2 + 1, complex(-math.exp(whole)))
+    spectrum[heard] = _less_one(logs[heard], turns[heard], whole)
+    upper = np.exp(logs[heard] + whole)
     # the product moves by at most upper · relative, in modulus and through the angle
-    moved = float((upper * (2 * np.minimum(relative, 1.0) + depth)).sum())
+    moved = 2 * float((upper * np.minimum(relative[heard], 1.0)).sum())
+    moved += depth * float(np.abs(spectrum).sum())
     error = (2 * moved + size * math.exp(SILENCE)) / size
     entries = irfft(spectrum, size)
-    start = (low - first) % size
-    return np.roll(entries, -start)[:kept], error * (1 + 1e-9)
+    entries[0] += math.exp(whole)
+    start = (low - origin) % size
+    scale = math.exp(2 * rounding)
+    return np.roll(entries, -start)[:kept] * scale, error * scale * (1 + 1e-9)
+
+
+def _logarithm(z: npt.NDArray[np.complex128], error: float) -> tuple[Array, Array, Array]:
+    """Return ln(|1 + z| + error), the angle of 1 + z, and what both are off by.
+
+    From ½ ln(1 + 2x + x² + y²) where z = x + iy is small, which keeps its relative precision.
+    """
+    modulus = np.abs(1 + z)
+    squares = z.real * (2 + z.real) + z.imag * z.imag
+    near = np.abs(squares) < 0.5
+    with np.errstate(divide="ignore"):
+        grown = np.log(modulus + error)
+    grown[near] = np.log1p(squares[near]) / 2 + np.log1p(error / modulus[near])
+    turned = np.angle(1 + z)
+    size = np.where(near, np.abs(z), 1 + np.abs(turned))
+    return grown, turned, error / np.maximum(modulus + error, NOTHING) + 16 * EPS * size
+
+
+def _less_one(logs: Array, turns: Array, whole: float) -> npt.NDArray[np.complex128]:
+    """e^whole (exp(logs + i·turns) − 1), without cancellation where both are small."""
+    small = logs < 1.0
+    real = np.exp(logs + whole) * np.cos(turns) - math.exp(whole)
+    # e^x cos t − 1 = (e^x − 1) cos t − 2 sin²(t/2)
+    x, t = logs[small], turns[small]
+    real[small] = math.exp(whole) * (np.expm1(x) * np.cos(t) - 2 * np.sin(t / 2) ** 2)
+    result: npt.NDArray[np.complex128] = real + 1j * np.exp(logs + whole) * np.sin(turns)
+    return result
 
 
 def _wrapped(weights: Array, size: int) -> Array:
