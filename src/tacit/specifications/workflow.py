@@ -206,7 +206,7 @@ def prepare_specification(
         space=space,
         asked=copy.deepcopy(asked),
         subject=subject,
-        weights=digest_of(shared.module, None),
+        network=digest_of(shared.module, None),
         known=known,
         multiplier=multiplier,
         delta=delta,
@@ -266,7 +266,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
     space: Space
     asked: Asked = field(repr=False)
     subject: Subject = field(repr=False)
-    weights: str = field(repr=False)
+    network: str = field(repr=False)
     known: NDArray[np.float64] | None = field(repr=False)
     multiplier: float
     delta: float
@@ -275,7 +275,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
     source: np.random.Generator | None = field(repr=False)
 
     def _check_unchanged(self) -> None:
-        check_digest("backbone", digest_of(self.subject.backbone.module, None), self.weights)
+        check_digest("backbone", digest_of(self.subject.backbone.module, None), self.network)
 
     def _drawn(self) -> SpecificationRelease:
         released = self._released()
