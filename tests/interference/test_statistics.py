@@ -330,8 +330,9 @@ def test_a_query_of_a_database(interference):
 def test_a_comparison_is_the_holders(interference):
     command = ["statistic", "compare", "in.csv", "--query", "mean", "--columns", "age,income"]
     more = ["--success", "0.6", "--bounds", BOUNDS, "--no-attack", "--seed", "1"]
+    kept = ["--report", PAGES[0], "--json", PAGES[1]]
     pair = interference.commands(
-        [*command, *more], {"in.csv": table()}, {"in.csv": table(ROWS["duplicate"])}
+        [*command, *more, *kept], {"in.csv": table()}, {"in.csv": table(ROWS["duplicate"])}
     )
-    pair.assert_equal(holder_terminal=True, released=False)
+    pair.assert_equal(holder=PAGES, holder_terminal=True, released=False)
     assert pair.first.code == 0, pair.first.err

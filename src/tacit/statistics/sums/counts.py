@@ -49,7 +49,7 @@ class BoundCounts(BoundStatistic):
     whole: bool
     suffix: str = ""
 
-    linear = True
+    linear = additive = True
 
     def terms(self) -> tuple[Term, ...]:
         """Return one term for each cell."""

@@ -78,6 +78,11 @@ class Several(BoundStatistic):
         """Which of the numbers are linear in the sums, (d,)."""
         return np.concatenate([part.linear_numbers for part in self.parts])
 
+    @property
+    def additive_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers add up over tables, (d,)."""
+        return np.concatenate([part.additive_numbers for part in self.parts])
+
     def possible(self, totals: Totals, scales: Array) -> Array:
         """Return sums near those given that are possible for all."""
         for part in self.parts:

@@ -87,6 +87,11 @@ class SumQuery:
         """Which of the numbers are, (d,)."""
         return self.statistic.linear_numbers
 
+    @cached_property
+    def additive_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are counts and sums, which add up over tables, (d,)."""
+        return self.statistic.additive_numbers
+
     def told(self, numbers: Array) -> Array:
         """Return numbers (…, d) as they are told: whole where that was asked for."""
         return np.where(self.statistic.rounded, np.rint(numbers), numbers)

@@ -118,6 +118,8 @@ class BoundStatistic(ABC):
 
     #: whether its numbers are linear in the sums
     linear: bool = False
+    #: whether they are, however many rows there are: counts and sums, which add up over tables
+    additive: bool = False
 
     @abstractmethod
     def terms(self) -> tuple[Term, ...]:
@@ -135,6 +137,11 @@ class BoundStatistic(ABC):
     def linear_numbers(self) -> npt.NDArray[np.bool_]:
         """Which of the numbers are linear in the sums, (d,)."""
         return np.full(len(self.names()), self.linear)
+
+    @property
+    def additive_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers add up over tables, (d,)."""
+        return np.full(len(self.names()), self.additive)
 
     @property
     def rounded(self) -> npt.NDArray[np.bool_]:
