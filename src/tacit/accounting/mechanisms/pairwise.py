@@ -69,7 +69,7 @@ def _added(
     upper = masses * share
     spread = np.bincount(place, masses - upper, points)
     spread += np.bincount(place + 1, upper, points)
-    return grid, spread * (1 + (sums.size + 16) * EPS)
+    return grid, np.asarray(spread * (1 + (sums.size + 16) * EPS), dtype=np.float64)
 
 
 def _positive(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:
