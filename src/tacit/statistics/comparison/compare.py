@@ -15,9 +15,11 @@ from tacit.statistics.bounded.plan import TablePlan
 from tacit.statistics.comparison.simulated import simulated
 from tacit.statistics.comparison.standing import Comparison, Standing
 from tacit.statistics.draws import PreparedStatistic
+from tacit.statistics.pools import checked_pool, opened_pool
 from tacit.statistics.promises import Declared, query_of
 from tacit.statistics.rows.plan import SumPlan
-from tacit.statistics.workflow import AnyQuery, as_pool, checked_pool, prepare
+from tacit.statistics.sums.statistic import Columns
+from tacit.statistics.workflow import AnyQuery, prepare
 
 ATTACKED_ROWS = 60
 FARTHEST_SHARE = 2
@@ -96,7 +98,7 @@ def compare(
     """
     limit = in_interval("success", success, 0.5, 1.0, open_low=True, open_high=True)
     trials = integer("attack_trials", attack_trials, minimum=16)
-    pool = as_pool(pool)
+    pool, levels = opened_pool(pool, columns, levels=levels, query=query, target=target)
     source = generator(rng)
     options: dict[str, Any] = {
         "success": limit,
@@ -245,12 +247,13 @@ def _clipping(
     |T(clip(x)) − T(x)| of the query T on the rows x as they are, for the numbers of the table
     promise that are nearer to T(clip(x)): counts in bins are of the rows as they are.
     """
-    rows, labels, categories = checked_pool(pool, options["columns"], "table")
-    known = Declared.of(labels, table["bounds"], table["levels"], "add-remove", categories)
+    whole = checked_pool(pool, options["columns"], "table")
+    rows, labels = whole.rows, whole.columns
+    known = Declared.of(labels, table["bounds"], table["levels"], "add-remove", whole.categories)
     clipped = rows.copy()
     for place, (low, high) in known.bounds.items():
         np.clip(rows[:, place], low, high, out=clipped[:, place])
-    computed = query_of(query, labels, rows, options["target"]).function
+    computed = query_of(query, Columns(labels, rows), options["target"]).function
     truth, inside = (np.atleast_1d(computed(some)) for some in (rows, clipped))
     told = plan.numbers_here()
     if truth.shape != told.shape:

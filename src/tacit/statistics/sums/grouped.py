@@ -29,6 +29,11 @@ class GroupBy(Statistic):
     column: str
     edges: Sequence[float] | None = None
 
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns of the statistic and that of the groups."""
+        inner = self.statistic.reads()
+        return None if inner is None else tuple(dict.fromkeys((*inner, self.column)))
+
     def bound(self, columns: Columns) -> Several:
         """Return the statistic of every group, one after the other.
 

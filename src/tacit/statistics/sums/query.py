@@ -233,6 +233,30 @@ def sum_query(query: Any, columns: Columns, target: str | None = None) -> SumQue
     return SumQuery(parts, description, len(columns.names))
 
 
+def columns_read(query: Any, target: str | None = None) -> tuple[str, ...] | None:
+    """Return the columns that a query names; None where it reads all that there are.
+
+    Example:
+        >>> columns_read("count"), columns_read("histogram:age:0,30+count by city")
+        ((), ('age', 'city'))
+        >>> columns_read("mean by city") is None
+        True
+    """
+    try:
+        found = _from_text(query, target) if isinstance(query, str) else query
+    except ValueError:
+        # refused when it is prepared
+        return None
+    statistics = found if isinstance(found, (list, tuple)) else [found]
+    names: list[str] = []
+    for one in statistics:
+        read = one.reads() if isinstance(one, Statistic) else None
+        if read is None:
+            return None
+        names += read
+    return tuple(dict.fromkeys(names)) if statistics else None
+
+
 def known_names() -> tuple[str, ...]:
     """Return the names that a text may use."""
     return (*PLAIN, *WITH_PARAMETERS)
