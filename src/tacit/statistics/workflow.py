@@ -187,6 +187,7 @@ def prepare(
             named), is not repeatable, or returns other than finite numbers.
 
     Example:
+        >>> import numpy as np
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
         >>> prepared = prepare("mean", heights, success=0.6, attack=False)
         >>> [entry.name for entry in prepared.expected], prepared.membership.success <= 0.6
@@ -303,6 +304,7 @@ def privatize(
         ValueError: as ``prepare``, or a refusal of the ledger; nothing is drawn then.
 
     Example:
+        >>> import numpy as np
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
         >>> release = privatize("mean", heights, success=0.6, attack=False)
         >>> release.names, release.membership.success <= 0.6
