@@ -1,9 +1,10 @@
 """Noise of the mean at equal success of guessing membership: pairs, tables, and OpenDP, in one run.
 
 ``make bench`` runs it; ``python -m benchmarks.statistics --draws 200`` measures OpenDP's noise on
-fewer draws. Every method releases the means of half of the rows and knows their number. OpenDP's
-mechanisms, and ``protect="table"``, get the range of the data themselves as declared bounds, which
-favours them, and the budget of their columns is split for the least noise.
+fewer draws. Pairs and OpenDP's mechanisms release the means of half of the rows, and
+``protect="table"`` those of all; all know their number. OpenDP's mechanisms, and
+``protect="table"``, get the range of the data themselves as declared bounds, which favours them,
+and the budget of their columns is split for the least noise.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ def main() -> None:
     draws = parser.parse_args().draws
     dp.enable_features("contrib", "idealized-numerics")
     console = Console(width=120)
-    console.print(
-        "√tr Σ of the mean of half the rows, in standard deviations of each column (Iris: cm too)"
-    )
+    console.print("√tr Σ of the means, in standard deviations of each column (Iris: cm too)")
     console.print("".join(f"{h:>{w}}" for h, w in zip(HEADS, WIDTHS, strict=True)), highlight=False)
     for name, rows in tables(console).items():
         for success in SUCCESSES:
@@ -67,7 +66,7 @@ def compared(name: str, rows: np.ndarray, success: float, draws: int) -> str:
     half = rows[: len(rows) // 2]
     quiet = {"success": success, "cost": "squared", "attack": False, "progress": False}
     pairs = power([e.error for e in prepare("mean", rows, protect="rows", **quiet).expected])
-    table = prepare("mean", half, protect="table", bounds=bounds, adjacency="replace", **quiet)
+    table = prepare("mean", rows, protect="table", bounds=bounds, adjacency="replace", **quiet)
     others = (
         power(noise_of(half, bounds, gaussian_scales(bounds, success), "gaussian", draws)),
         power(noise_of(half, bounds, laplace_scales(bounds, success), "laplace", draws)),

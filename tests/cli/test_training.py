@@ -26,6 +26,12 @@ def mills(tmp_path):
     return path
 
 
+DECLARED = (
+    *("--category", "mill=mill 0,mill 1,mill 2,mill 3", "--category", "kind=long,round"),
+    *("--bounds", "length=-3:3,width=-3:3"),
+)
+
+
 def asked(data, *more):
     return ("training", "contribution", data, "--source", "mill", "--label", "kind", *QUICK, *more)
 
@@ -35,7 +41,7 @@ def test_a_model_is_trained_stored_shown_and_gated(mills, tmp_path, tacit):
     saved = tmp_path / "model.safetensors"
     done = tacit(
         *asked(mills, "--budget", "mill 2=0.5", "--json", out, "--report", page, "--save", saved),
-        *("--ledger", book, "--secret", "mills"),
+        *(*DECLARED, "--ledger", book, "--secret", "mills"),
     )
     assert done.code == 0, done.err
     content = json.loads(out.read_text(encoding="utf-8"))
@@ -112,6 +118,34 @@ def test_a_source_that_is_never_learned_from_is_refused(mills, tacit):
     with mills.open("a", encoding="utf-8") as stream:
         stream.writelines(f"rare {i},long,1.0,1.0\n" for i in range(8))
     refused(tacit(*asked(mills)), "--source: expected every one among the rows to learn from")
+
+
+@pytest.mark.parametrize("left_out", [0, 2, 4])
+def test_a_model_is_not_saved_with_scales_or_levels_of_its_rows(mills, tmp_path, tacit, left_out):
+    declared = DECLARED[:left_out] + DECLARED[left_out + 2 :]
+    refused(
+        tacit(*asked(mills, *declared, "--save", tmp_path / "m.safetensors")),
+        "--save: expected --bounds of every column",
+    )
+
+
+def test_declared_bounds_are_the_scales_and_hold_the_rows(mills):
+    table = read_table(mills, categories={"mill": None, "kind": None})
+    bounds = {"length": (-1.0, 1.0), "width": (-8.0, 4.0)}
+    problem = problem_of(table, "mill", "kind", hidden=0, held_out=0.25, bounds=bounds)
+    assert problem.features == (("length", 0.0, 1.0), ("width", -2.0, 6.0))
+    assert float(problem.data[0].abs().max()) <= 1.0
+    assert set(problem.undeclared) == {"mill", "kind"}
+
+
+def test_a_declared_source_without_a_row_is_told_like_the_others(mills, tmp_path, tacit):
+    roster = "mill=mill 0,mill 1,mill 2,mill 3,mill 9"
+    out = tmp_path / "r.json"
+    done = tacit(*asked(mills, "--category", roster, "--budget", "mill 9=7", "--json", out))
+    assert done.code == 0, done.err
+    content = json.loads(out.read_text(encoding="utf-8"))
+    assert content["references"][-1] == "without mill 9"
+    assert content["attacks"]
 
 
 def test_a_budget_is_given_once(mills, tacit):

@@ -21,15 +21,8 @@ for path in Path(__file__).parent.glob("test_*.py"):
 PENDING: set[str] = {
     "ClassifierRelease",
     "FeatureStudy",
-    "NumbersRelease",
-    "StatisticRelease",
-    "TrainingRelease",
     "classifier",
-    "statistic",
     "statistic compare",
-    "training contribution",
-    "training memorisation",
-    "training poisoning",
 }
 
 

@@ -89,6 +89,21 @@ def test_columns_of_text_that_are_read(interference, other):
     published(interference, command, table(), table(ROWS[other]))
 
 
+@pytest.mark.parametrize("other", ["rare", "longest", "gone"])
+@pytest.mark.parametrize("query", ["count", "histogram:age:0,25,50,100", "count by city"])
+@tells_nothing_beside("statistic", NumbersRelease)
+def test_columns_of_text_that_are_not_read_and_words_that_are_declared(interference, query, other):
+    command = ["statistic", "in.csv", "--query", query, "--protect", "table", "--success", "0.6"]
+    command += ["--levels", "city=Bern,Rome", "--missing", "drop-unreadable"]
+    second = table(ROWS.get(other))
+    if "city" not in query:
+        command = [part for part in command if part not in ("--levels", "city=Bern,Rome")]
+        if other != "gone":
+            # a row of its own, whatever stands in a column that is not read
+            second = table(ROWS[other])
+    published(interference, [*command, *OUT], table(), second)
+
+
 @tells_nothing_beside("statistic", NumbersRelease)
 def test_four_rows_and_three(interference):
     command = of_table("mean", "add-remove", *OUT)
@@ -330,8 +345,9 @@ def test_a_query_of_a_database(interference):
 def test_a_comparison_is_the_holders(interference):
     command = ["statistic", "compare", "in.csv", "--query", "mean", "--columns", "age,income"]
     more = ["--success", "0.6", "--bounds", BOUNDS, "--no-attack", "--seed", "1"]
+    kept = ["--report", PAGES[0], "--json", PAGES[1]]
     pair = interference.commands(
-        [*command, *more], {"in.csv": table()}, {"in.csv": table(ROWS["duplicate"])}
+        [*command, *more, *kept], {"in.csv": table()}, {"in.csv": table(ROWS["duplicate"])}
     )
-    pair.assert_equal(holder_terminal=True, released=False)
+    pair.assert_equal(holder=PAGES, holder_terminal=True, released=False)
     assert pair.first.code == 0, pair.first.err

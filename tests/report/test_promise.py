@@ -154,4 +154,4 @@ def test_the_comparison_shows_every_promise_and_attack() -> None:
             assert attack.interval[0] <= 0.7
     table = found.standings[3]
     assert table.rows == 61
-    assert table.sampling == pytest.approx(found.standings[0].independent * np.sqrt(30 / 61))
+    assert table.sampling == pytest.approx(found.standings[0].unit)

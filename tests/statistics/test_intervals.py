@@ -179,3 +179,23 @@ def test_nearly_collinear_columns_have_the_sampling_error_of_their_coefficients(
     classic = np.sqrt(np.diagonal(np.linalg.inv(design.T @ design)) * 2.0)
     ratio = plan.spread.deviations[:2] / classic[:2]
     assert ((ratio > 0.6) & (ratio < 1.5)).all()
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_counts_and_sums_of_a_table_have_the_exact_error_of_their_noise(adjacency):
+    """One row is in one bin: 1/μ by theorem where it is in or not, of a sum by simulation."""
+    rows = np.random.default_rng(0).uniform(0, 10, size=(500, 2))
+    options = {"protect": "table", "mu": 0.5, "bounds": [(0, 10), (0, 10)], "attack": False}
+    bins = prepare("histogram:x0:0,2,4,6,8,10", rows, adjacency=adjacency, **options)
+    if adjacency == "add-remove":
+        assert [one.error for one in bins.expected] == pytest.approx([1.0 / 0.5] * 5, rel=1e-6)
+    for query in ("sum", "sum by x1:0,5,10", "histogram:x0:0,5,10"):
+        prepared = prepare(query, rows, adjacency=adjacency, **options)
+        plan, source = prepared.plan, np.random.default_rng(1)
+        clean = plan.numbers_here()
+        assert clean.shape == (len(prepared.expected),)
+        gaps = np.stack([plan.draw(source)[0] - clean for _ in range(4000)])
+        expected = np.array([one.error for one in prepared.expected])
+        # the error of a standard deviation of n draws is 1/√(2n) of it
+        assert np.abs(gaps.std(axis=0) / expected - 1.0).max() < 5.0 / np.sqrt(2 * 4000)
+        assert plan.errors_here() == pytest.approx(expected, rel=1e-9)

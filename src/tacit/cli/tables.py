@@ -21,7 +21,11 @@ Data = Annotated[
     ),
 ]
 Columns = Annotated[
-    str | None, typer.Option(help="Columns to use, separated by commas; all when left out.")
+    str | None,
+    typer.Option(
+        help="Columns to use, separated by commas; when left out those that a query names, "
+        "else all."
+    ),
 ]
 Missing = Annotated[
     str,

@@ -53,6 +53,23 @@ class Reserved(Protocol):
         ...
 
 
+def check_digest(what: str, now: str, prepared: str) -> None:
+    """Refuse what is no longer as it was prepared.
+
+    Args:
+        what: the argument that named it.
+        now: its digest.
+        prepared: the digest when the release was prepared.
+
+    Raises:
+        ValueError: they differ.
+    """
+    if now != prepared:
+        raise ValueError(
+            f"{what}: expected it as it was prepared, got it changed (SHA-256); nothing was drawn"
+        )
+
+
 def check_same_release(
     reserved: Reserved, published: Mapping[str, Any], names: Sequence[str]
 ) -> None:
@@ -125,7 +142,8 @@ class Prepared(ABC, Generic[Drawn]):
 
     It is drawn once: copies know what became of each other, none of them can be pickled, and a
     process forked from the one that prepared it does not draw. Its arrays are its own, so that
-    what the caller does to theirs afterwards does not change what is drawn.
+    what the caller does to theirs afterwards does not change what is drawn; models and files that
+    it reads are compared with their digest at the draw, and others are refused.
 
     Attributes:
         guarantees: what the release will be certified for, the headline first.
@@ -168,6 +186,7 @@ class Prepared(ABC, Generic[Drawn]):
                 raise ValueError("ledger: expected one beside secret and no_budget, got none")
             with self._once.lock:
                 self._refuse_again()
+                self._check_unchanged()
                 self._once.drawn = True
             return self._drawn()
         if not hasattr(ledger, "reserve"):
@@ -178,6 +197,7 @@ class Prepared(ABC, Generic[Drawn]):
             raise ValueError("ledger: expected a release with a guarantee to count, got none")
         with self._once.lock:
             self._refuse_again()
+            self._check_unchanged()
             reservation = ledger.reserve(
                 secret,
                 self.spends,
@@ -199,6 +219,15 @@ class Prepared(ABC, Generic[Drawn]):
                 "draw: expected the process that prepared the release, as each of several could "
                 "draw it, got one forked from it; prepare it where it is drawn"
             )
+
+    def _check_unchanged(self) -> None:
+        """Refuse to draw from what was prepared and is another by now, where it is not owned.
+
+        Models and files are not copied: a digest of them is taken when the release is prepared.
+
+        Raises:
+            ValueError: the digest is another; nothing is reserved then.
+        """
 
     @abstractmethod
     def _drawn(self) -> Drawn:

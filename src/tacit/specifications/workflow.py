@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,8 @@ from tacit._ground.checks import (
 )
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import shown
-from tacit.releases.prepared import Book, Expected, Prepared
-from tacit.specifications.backbones.backbone import chosen_layers
+from tacit.releases.prepared import Book, Expected, Prepared, check_digest
+from tacit.specifications.backbones.backbone import chosen_layers, digest_of
 from tacit.specifications.backbones.loading import VISION, load_backbone
 from tacit.specifications.coordinates import check_apart
 from tacit.specifications.measured import Asked, Subject, described
@@ -181,7 +182,10 @@ def prepare_specification(
         schedule=schedule,
     )  # fmt: skip
     multiplier = _multiplier(method, epsilon, delta, schedule)
-    subject = Subject(shared.of_tensors(), parts, shares)
+    # what the draw reads is its own, whatever becomes of the caller's
+    subject = Subject(
+        shared.of_tensors(), tuple(part.clone() for part in parts), shares.detach().clone()
+    )
     mu = 1.0 / multiplier if multiplier else math.inf
     guarantees = certified(
         mu, in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True), targets,
@@ -200,8 +204,9 @@ def prepare_specification(
         title=title or f"{kind} on {shared.name}",
         kind=kind,
         space=space,
-        asked=asked,
+        asked=copy.deepcopy(asked),
         subject=subject,
+        network=digest_of(shared.module, None),
         known=known,
         multiplier=multiplier,
         delta=delta,
@@ -261,12 +266,16 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
     space: Space
     asked: Asked = field(repr=False)
     subject: Subject = field(repr=False)
+    network: str = field(repr=False)
     known: NDArray[np.float64] | None = field(repr=False)
     multiplier: float
     delta: float
     targets: str
     seed: int | None
     source: np.random.Generator | None = field(repr=False)
+
+    def _check_unchanged(self) -> None:
+        check_digest("backbone", digest_of(self.subject.backbone.module, None), self.network)
 
     def _drawn(self) -> SpecificationRelease:
         released = self._released()

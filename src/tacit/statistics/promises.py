@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,12 +50,18 @@ class Declared:
         levels: categories of columns by position, ascending.
         adjacency: ``"add-remove"`` or ``"replace"``.
         observed: names of columns whose codes stand for levels that were found in the table.
+        words: what the codes of columns stand for, by position, where that was declared.
     """
 
     bounds: Mapping[int, tuple[float, float]]
     levels: Mapping[int, tuple[float, ...]]
     adjacency: str
     observed: frozenset[str] = frozenset()
+    words: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def columns(self, names: tuple[str, ...], rows: Array | None = None) -> Columns:
+        """Return the columns with what is known of them, and the rows where they may be read."""
+        return Columns(names, rows, bounds=self.bounds, levels=self.levels, words=self.words)
 
     @staticmethod
     def of(
@@ -97,7 +103,13 @@ class Declared:
             for place, given in _by_column("levels", levels, names).items()
         }
         observed = frozenset(name for name, held in categories.items() if not held.declared)
-        return Declared(found, kinds, adjacency, observed)
+        # levels that were found are the table's, and no name of a number tells them
+        words = {
+            names.index(name): held.levels
+            for name, held in categories.items()
+            if held.declared and name in names
+        }
+        return Declared(found, kinds, adjacency, observed, words)
 
 
 def _by_column(name: str, value: Any, columns: tuple[str, ...]) -> dict[int, Any]:
@@ -132,9 +144,10 @@ def prepare_promise(
     choice("method", settings.method, ROW_METHODS)
     adding = None
     if settings.method in ("auto", "sums"):
-        adding = sum_query(query, Columns(columns, rows, levels=declared.levels), target)
+        adding = sum_query(query, declared.columns(columns, rows), target)
     if adding is None:
-        return _callable(query_of(query, columns, rows, target), rows, columns, strength, settings)
+        known = Columns(columns, rows, words=declared.words)
+        return _callable(query_of(query, known, target), rows, columns, strength, settings)
     return prepare_sums(
         adding,
         rows,
@@ -198,8 +211,7 @@ def _table(
 ) -> PreparedNumbers:
     refuse("pairs", settings.pairs, "table")
     refuse("method", None if settings.method == "auto" else settings.method, "table")
-    known = Columns(columns, None, bounds=declared.bounds, levels=declared.levels)
-    adding = sum_query(query, known, target)
+    adding = sum_query(query, declared.columns(columns), target)
     if adding is None:
         raise ValueError(
             f"query: expected one of {', '.join(known_names())} with protect='table', whose sums "
@@ -221,15 +233,15 @@ def _table(
     )
 
 
-def query_of(query: Any, columns: tuple[str, ...], rows: Array, target: str | None) -> Query:
+def query_of(query: Any, columns: Columns, target: str | None) -> Query:
     """Return any query as a function of rows, names of statistics of sums included."""
     if isinstance(query, Query):
         return query
     if not isinstance(query, str) or _adds_up_only(query):
-        adding = sum_query(query, Columns(columns, rows), target)
+        adding = sum_query(query, columns, target)
         if adding is not None:
             return Query(adding, adding.names, adding.description)
-    return resolve_query(query, columns, target)
+    return resolve_query(query, columns.names, target)
 
 
 def refuse(name: str, value: Any, protect: str) -> None:

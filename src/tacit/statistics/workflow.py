@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, RandomSource, array, boolean, choice, in_interval
-from tacit._ground.numbers import LARGEST_EXACT
-from tacit._ground.reprs import shown
+from tacit._ground.checks import RandomSource, boolean, choice, in_interval
 from tacit.releases.prepared import Book
-from tacit.statistics.draws import DrawSettings, PreparedStatistic, listed, prepare_draw
+from tacit.statistics.draws import DrawSettings, PreparedStatistic, prepare_draw
 from tacit.statistics.numbers import NumbersRelease
+from tacit.statistics.pools import check_dropped, checked_pool
 from tacit.statistics.prepared_numbers import PreparedNumbers
 from tacit.statistics.promises import (
     PROMISES,
@@ -27,12 +25,9 @@ from tacit.statistics.queries import Query, RowFunction
 from tacit.statistics.release import StatisticRelease
 from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import SumQuery
-from tacit.statistics.sums.statistic import Statistic
-from tacit.statistics.tables.table import Category, Table
+from tacit.statistics.sums.statistic import Columns, Statistic
 
 AnyQuery: TypeAlias = str | RowFunction | Query | Statistic | SumQuery | Sequence[Statistic]
-
-SMALLEST_POOL = 4
 
 
 class Options(TypedDict, total=False):
@@ -152,7 +147,8 @@ def prepare(
             ``pairs.Pairing``, or (P, k) rows of the pool.
         bounds: for ``"table"``: (lowest, highest) of every column that the query reads, by name or
             as (p, 2); declared, not looked up.
-        levels: for ``"table"``: the categories of columns, by name, declared likewise.
+        levels: for ``"rows"`` and ``"table"``: the categories of columns, by name, declared
+            likewise: numbers, or the words of a column of texts in a data frame.
         adjacency: for ``"table"``: ``"add-remove"`` or ``"replace"`` one row.
         sampling_rate: q; for ``"draw"`` realised to 0.1% as a short fraction, the exact prior of
             every row; for ``"rows"`` 1/k, one row of every group of k.
@@ -191,6 +187,7 @@ def prepare(
             named), is not repeatable, or returns other than finite numbers.
 
     Example:
+        >>> import numpy as np
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
         >>> prepared = prepare("mean", heights, success=0.6, attack=False)
         >>> [entry.name for entry in prepared.expected], prepared.membership.success <= 0.6
@@ -203,7 +200,8 @@ def prepare(
     boolean("attack", attack)
     if progress is not None:
         boolean("progress", progress)
-    rows, labels, categories = checked_pool(pool, columns, protect)
+    known = checked_pool(pool, columns, protect, levels=levels, query=query, target=target)
+    rows, labels = known.rows, known.columns
     strength = Strength(success, mu, epsilon, delta, rho)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if protect != "draw":
@@ -230,7 +228,7 @@ def prepare(
                 method=method,
                 simulations=simulations,
             ),
-            declared=Declared.of(labels, bounds, levels, adjacency, categories),
+            declared=Declared.of(labels, bounds, known.levels, adjacency, known.categories),
         )
     others = {"mu": mu, "epsilon": epsilon, "delta": delta, "rho": rho}
     others |= {"pairs": pairs, "bounds": bounds, "levels": levels}
@@ -251,7 +249,8 @@ def prepare(
         attack=attack,
         attack_trials=attack_trials,
     )
-    return prepare_draw(query_of(query, labels, rows, target), rows, settings)
+    words = Declared.of(labels, None, None, adjacency, known.categories).words
+    return prepare_draw(query_of(query, Columns(labels, rows, words=words), target), rows, settings)
 
 
 @overload
@@ -305,6 +304,7 @@ def privatize(
         ValueError: as ``prepare``, or a refusal of the ledger; nothing is drawn then.
 
     Example:
+        >>> import numpy as np
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
         >>> release = privatize("mean", heights, success=0.6, attack=False)
         >>> release.names, release.membership.success <= 0.6
@@ -316,94 +316,3 @@ def privatize(
     """
     prepared = prepare(query, pool, protect=protect, **options)
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
-
-
-def check_dropped(pool: Any, protect: str, adjacency: str) -> None:
-    """Refuse a table of which rows were dropped where the number of rows is taken as public."""
-    if protect == "table" and adjacency == "replace" and isinstance(pool, Table) and pool.dropped:
-        raise ValueError(
-            "adjacency: expected 'add-remove' for a table of which rows were dropped, as a row "
-            "that is replaced may be one of them, got 'replace'"
-        )
-
-
-def checked_pool(
-    pool: Any, columns: Sequence[str] | None, protect: str
-) -> tuple[Array, tuple[str, ...], Mapping[str, Category]]:
-    """Return the rows, the names of the columns, and what the codes in them mean.
-
-    Raises:
-        ValueError: as ``prepare``.
-    """
-    known = as_pool(pool, columns)
-    # how many rows a hidden table has is hidden too
-    rows = _checked_rows(known, 1 if protect == "table" else SMALLEST_POOL)
-    categories = known.categories if isinstance(known, Table) else {}
-    own = frame_columns(known)
-    if own is None or columns is None:
-        return rows, _column_names(own if columns is None else columns, rows.shape[1]), categories
-    own_labels = _column_names(own, rows.shape[1])
-    labels = _selected(columns, own_labels)
-    rows = np.ascontiguousarray(rows[:, [own_labels.index(name) for name in labels]])
-    rows.flags.writeable = False
-    return rows, labels, {name: kind for name, kind in categories.items() if name in labels}
-
-
-def _selected(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns asked for of those that have names."""
-    wanted = listed(columns)
-    if not all(isinstance(name, str) for name in wanted):
-        raise ValueError(f"columns: expected names of columns, got {shown(columns)}")
-    missing = [name for name in wanted if name not in own]
-    if missing:
-        raise ValueError(f"columns: expected some of {', '.join(own)}, got {missing[0]!r}")
-    if not wanted or len(set(wanted)) != len(wanted):
-        raise ValueError(f"columns: expected different names of columns, got {shown(columns)}")
-    return tuple(wanted)
-
-
-def _checked_rows(pool: Any, fewest: int) -> Array:
-    _check_exact(pool)
-    checked = array("pool", pool, ndim=(1, 2))
-    # a copy: what the caller does to the pool later does not reach what is drawn
-    rows = np.array(checked[:, None] if checked.ndim == 1 else checked, order="C")
-    rows.flags.writeable = False
-    if len(rows) < fewest:
-        raise ValueError(f"pool: expected at least {fewest} rows, got {len(rows)}")
-    return rows
-
-
-def _check_exact(pool: Any) -> None:
-    """Refuse an array of integers that double precision does not hold."""
-    if not isinstance(pool, np.ndarray) or pool.dtype.kind not in "iu" or not pool.size:
-        return
-    if int(pool.max()) > LARGEST_EXACT or int(pool.min()) < -LARGEST_EXACT:
-        raise ValueError(f"pool: expected integers within ±2⁵³ = {LARGEST_EXACT:,}, got others")
-
-
-def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
-    if columns is None:
-        return tuple(f"x{index}" for index in range(width))
-    if isinstance(columns, str) or not all(isinstance(name, str) for name in listed(columns)):
-        raise ValueError(f"columns: expected {width} names, got {shown(columns)}")
-    if len(columns) != width or len(set(columns)) != width:
-        raise ValueError(f"columns: expected {width} different names, got {list(columns)}")
-    return tuple(columns)
-
-
-def as_pool(pool: Any, columns: Sequence[str] | None = None) -> Any:
-    """Return columns of a data frame that exports itself to Arrow as a ``Table``, else the pool."""
-    if not hasattr(pool, "__arrow_c_stream__"):
-        if hasattr(pool, "collect"):
-            kind = type(pool).__name__
-            raise ValueError(f"pool: expected a table, got a {kind}; collect() makes a frame of it")
-        return pool
-    from tacit.statistics.tables.reading import read_table
-
-    return read_table(pool, None if columns is None else listed(columns))
-
-
-def frame_columns(pool: Any) -> list[str] | None:
-    """Return the column names of a data frame, such as one of pandas or polars."""
-    names = getattr(pool, "columns", None)
-    return None if names is None else [str(name) for name in names]

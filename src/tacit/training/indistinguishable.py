@@ -31,6 +31,7 @@ from tacit.training.parameters import (
     write_flat,
     write_gradient,
 )
+from tacit.training.publication import let_out_gradients
 from tacit.training.references import Part, References
 from tacit.training.release import TrainingRelease, released
 from tacit.training.rounds import Round
@@ -328,6 +329,10 @@ class Indistinguishable:
             check_moving(self.model)
             if noise.spread > 0.0:
                 add_isotropic(self.model, noise.spread, self._charges.source())
+            else:
+                # the coefficients are on a grid, so that the sum is the same float of the same
+                # weights whichever input they came from
+                let_out_gradients(self.model)
             before.check()
             self._charges.charge(part.indices)
         except BaseException:

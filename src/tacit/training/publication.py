@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tacit._ground import outlet
 from tacit.covariance.publication import publish_sum
+from tacit.training.parameters import trainable
 
 
 def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
@@ -26,3 +28,10 @@ def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
     drawn = np.ascontiguousarray(noise.detach().double().cpu().numpy())
     spread = deviations.cpu().numpy() if isinstance(deviations, Tensor) else deviations
     return torch.from_numpy(publish_sum(clean, drawn, spread)).to(value.device)
+
+
+def let_out_gradients(model: torch.nn.Module) -> None:
+    """Release the gradients of a model, which hold their noise."""
+    for parameter in trainable(model).values():
+        if parameter.grad is not None:
+            parameter.grad = outlet.let_out(parameter.grad)

@@ -176,7 +176,7 @@ def test_the_best_threshold_parts_two_samples_either_way():
     ("options", "sentence"),
     [
         ({"epsilon": {"Ada": 1.0, "Bob": 1.0}}, "epsilon: expected every source, got none for 1"),
-        ({"epsilon": {"Zoe": 1.0}}, "epsilon: expected sources of the data"),
+        ({"epsilon": {"Zoe": 1.0}}, "epsilon: expected every source, got none for"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
         ({"passes": 0}, "passes: expected"),

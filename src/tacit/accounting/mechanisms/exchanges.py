@@ -13,6 +13,7 @@ from tacit._ground.numbers import EPS
 from tacit.accounting.curves.composition import Sum, tilted
 from tacit.accounting.curves.discretisation import Curve, LossMasses
 from tacit.accounting.mechanisms.averages import NODES, WEIGHTS, spread
+from tacit.accounting.mechanisms.pairwise import expected_gain
 
 NODES_OF_CURVE = 160
 SMALLEST = 1e-14  # of the curve: beyond, another bound is used
@@ -22,7 +23,11 @@ BIN = 1 / 64
 BEYOND = 7.7  # standard deviations of the noise; 7e-15 is lost
 WINDOW = 10.0  # standard deviations of the tilted sum
 NEGLIGIBLE = 1e-4
-HEAVIEST = 1.3  # the largest d, in the noise's standard deviation, whose tail a lattice can hold
+# Distances d, in the noise's standard deviation, whose tail an even lattice holds for any number of
+# steps from 4, for more than a dozen, for none: other sums are added pair by pair, from values at
+# steps of z as wide as this.
+VERY_FEW, LIGHT, FEW, HEAVY, WIDE_BIN = 3, 0.75, 12, 1.1, 1 / 32
+HEAVIEST = 8.0  # beyond, e^{dz} leaves the floats at the ε that matter
 HALVINGS, TRIALS = 40, 400
 
 
@@ -56,10 +61,13 @@ def exchange_curve(distance: float, count: int, loose: Curve) -> Curve:
 
 def _expected(distance: float, count: int, epsilon: float) -> float:
     """E max((1/n) Σ (e^{dz − d²/2} − γ e^{−dz − d²/2}), 0), rounded up."""
-    values, weights = _values(distance, epsilon)
+    lost = float(ndtr(-BEYOND))
+    if _pair_by_pair(distance, count):
+        gain = expected_gain(*_values(distance, epsilon, WIDE_BIN), count)
+        return min(gain / count * (1 + 4 * EPS) + lost, 1.0)
+    values, weights = _values(distance, epsilon, BIN)
     tilt = _saddle(values, weights)
     terms = _terms(values, weights, count)
-    lost = float(ndtr(-BEYOND))
     total = Sum([(terms, count)])
     cumulants = total.cumulants(tilt)
     some = terms.masses > 0
@@ -78,6 +86,10 @@ def _expected(distance: float, count: int, epsilon: float) -> float:
         half *= 4
 
 
+def _pair_by_pair(distance: float, count: int) -> bool:
+    return count <= VERY_FEW or distance > HEAVY or (count <= FEW and distance > LIGHT)
+
+
 def _inside(total: Sum, tilt: float, cumulants: tuple[float, ...], half: int) -> float:
     """E[S; 0 < S <= ``half`` steps], with what wraps round the window, which only adds."""
     size = next_fast_len(2 * half + 1, real=True)
@@ -90,9 +102,10 @@ def _inside(total: Sum, tilt: float, cumulants: tuple[float, ...], half: int) ->
     return value * (1 + 8 * EPS * (8 + abs(cumulant) + tilt * float(sums[-1])))
 
 
-def _values(distance: float, epsilon: float) -> tuple[Array, Array]:
+def _values(distance: float, epsilon: float, width: float) -> tuple[Array, Array]:
     """Values of W at equal steps of z, and mean-preserving masses on them."""
-    edges = np.linspace(-BEYOND - distance, BEYOND + distance, _bins(distance) + 1)
+    bins = math.ceil(2 * (BEYOND + distance) / width)
+    edges = np.linspace(-BEYOND - distance, BEYOND + distance, bins + 1)
     with_record = np.exp(distance * edges - distance * distance / 2)
     with_other = np.exp(epsilon - distance * edges - distance * distance / 2)
     half = np.diff(edges)[:, None] / 2
@@ -112,10 +125,6 @@ def _values(distance: float, epsilon: float) -> tuple[Array, Array]:
     # below the lowest point W is raised to it
     masses[0] += float(ndtr(edges[0]))
     return values, masses * (1 + 64 * EPS * (1 + distance * BEYOND))
-
-
-def _bins(distance: float) -> int:
-    return math.ceil(2 * (BEYOND + distance) / BIN)
 
 
 def _climb(up: Array, down: Array, gap: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit._ground.checks import integer
+from tacit.cli.tables import listed
 
 if TYPE_CHECKING:
     from tacit.statistics import Table
@@ -65,8 +67,9 @@ LevelsOf = Annotated[
     list[str] | None,
     typer.Option(
         "--levels",
-        metavar="NAME=NUMBER,…",
-        help="Categories of a column of numbers, declared. May be repeated.",
+        metavar="NAME=LEVEL,…",
+        help="Categories of a column, declared: numbers, or words of a column of texts. May be "
+        "repeated.",
     ),
 ]
 Adjacency = Annotated[
@@ -203,22 +206,56 @@ def bounds_of(text: str | None) -> dict[str, tuple[float, float]] | None:
     return found
 
 
-def levels_of(texts: Sequence[str] | None) -> dict[str, list[float]] | None:
-    """Return the categories of columns of numbers, as in ``region=1,2,3``."""
+def levels_of(texts: Sequence[str] | None) -> dict[str, list[float] | list[str]] | None:
+    """Return the categories of columns: numbers, as in ``region=1,2,3``, or words."""
     if not texts:
         return None
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[float] | list[str]] = {}
     for text in texts:
-        name, _, numbers = text.rpartition("=")
-        try:
-            values = [float(number) for number in numbers.split(",")]
-        except ValueError:
-            values = []
-        if not name.strip() or not values:
-            raise ValueError(f"--levels: expected NAME=NUMBER,NUMBER, got {text!r}")
+        name, given, levels = text.partition("=")
+        if not name.strip() or not given or not levels.strip():
+            raise ValueError(f"--levels: expected NAME=LEVEL,LEVEL, got {text!r}")
+        words = listed("--levels", levels)
         _once("--levels", name.strip(), found)
-        found[name.strip()] = values
+        try:
+            found[name.strip()] = [float(word) for word in words]
+        except ValueError:
+            found[name.strip()] = words
     return found
+
+
+def coded_by_levels(levels: Any, categories: Sequence[str] | None) -> list[str] | None:
+    """Return the columns to read as codes: of --category, and those whose levels are words."""
+    found = list(categories or ())
+    named = {one.partition("=")[0].strip() for one in found}
+    for name, held in (levels or {}).items():
+        if isinstance(held[0], str):
+            if name in named:
+                raise ValueError(f"--levels: the column {name!r} is named by --category too")
+            line = io.StringIO()
+            csv.writer(line, lineterminator="").writerow(held)
+            found.append(f"{name}={line.getvalue()}")
+    return found or None
+
+
+def columns_of(
+    columns: str | None, query: str, target: str | None, paired_by: str | None = None
+) -> list[str] | None:
+    """Return the columns to read: those named, else those that the query names; None for all."""
+    from tacit.statistics.sums.query import columns_read
+    from tacit.statistics.tables.header import NO_COLUMN
+
+    if columns is not None:
+        names = listed("--columns", columns)
+        wanted: Sequence[str | None] = (target, paired_by)
+    else:
+        read = columns_read(query, target)
+        if read is None:
+            return None
+        names, wanted = list(read), (paired_by,)
+        if not names and paired_by is None:
+            return [*NO_COLUMN]
+    return [*names, *dict.fromkeys(name for name in wanted if name and name not in names)]
 
 
 def _once(flag: str, name: str, found: dict[str, Any]) -> None:

@@ -15,6 +15,8 @@ from tacit.cli.statistic.asked import (
     Query,
     check_dropping,
     check_numbers,
+    coded_by_levels,
+    columns_of,
     found_beside,
     unpaired,
 )
@@ -78,9 +80,10 @@ def statistic(
     options = asked.options()
     check_dropping(asked.protect, missing, asked.adjacency)
     found_beside(query)
-    wanted = _columns(columns, target, asked)
+    wanted = columns_of(columns, query, target, asked.paired_by)
+    coded = coded_by_levels(options["levels"], category)
     try:
-        table = reading.read(data, wanted, missing=missing, categories=category)
+        table = reading.read(data, wanted, missing=missing, categories=coded)
     except ValueError as error:
         check_numbers(asked.paired_by, category, error)
         raise
@@ -114,14 +117,6 @@ def statistic(
 
 
 app.command("compare")(compare)
-
-
-def _columns(columns: str | None, target: str | None, asked: Asked) -> list[str] | None:
-    if columns is None:
-        return None
-    names = listed("--columns", columns)
-    wanted = (target, asked.paired_by)
-    return [*names, *dict.fromkeys(name for name in wanted if name and name not in names)]
 
 
 def _paired(table: Table, columns: str | None, asked: Asked) -> tuple[Table, Any]:

@@ -11,8 +11,17 @@ from tacit._ground.checks import integer
 from tacit.cli.console import command_line, line
 from tacit.cli.options import Attacked, Force, Json, Report, grouped
 from tacit.cli.output import json_output, new_file
-from tacit.cli.statistic.asked import Bounds, LevelsOf, Query, bounds_of, found_beside, levels_of
-from tacit.cli.tables import Category, Columns, Data, Missing, TableFlags, listed
+from tacit.cli.statistic.asked import (
+    Bounds,
+    LevelsOf,
+    Query,
+    bounds_of,
+    coded_by_levels,
+    columns_of,
+    found_beside,
+    levels_of,
+)
+from tacit.cli.tables import Category, Columns, Data, Missing, TableFlags
 
 KEPT_COMPARISON = "this comparison is the holder's: its errors are of the table itself"
 
@@ -62,10 +71,9 @@ def compare(
     page = new_file("--report", report, force)
     declared: dict[str, Any] = {"bounds": bounds_of(bounds), "levels": levels_of(levels)}
     found_beside(query)
-    names = None if columns is None else listed("--columns", columns)
-    if names is not None and target is not None and target not in names:
-        names = [*names, target]
-    table = reading.read(data, names, missing=missing, categories=category)
+    coded = coded_by_levels(declared["levels"], category)
+    names = columns_of(columns, query, target)
+    table = reading.read(data, names, missing=missing, categories=coded)
     found = compared(
         query,
         table,

@@ -9,6 +9,7 @@ import typer
 from tacit.cli.options import grouped
 from tacit.cli.output import new_file
 from tacit.cli.publishing import Destination, tell_prepared, tell_release, tell_table
+from tacit.cli.statistic.asked import Bounds, bounds_of
 from tacit.cli.tables import Category, Data, Missing, TableFlags
 from tacit.cli.training.flags import ShapedFlags
 
@@ -35,6 +36,7 @@ def contribution(
             metavar="SOURCE=EPSILON", help="Another ε than --epsilon for a source. May be repeated."
         ),
     ] = None,
+    bounds: Bounds = None,
     hidden: Annotated[
         int, typer.Option(help="Units of a hidden layer; 0 is logistic regression.")
     ] = 0,
@@ -67,7 +69,11 @@ def contribution(
         flags, data, table, spends=GAUSSIAN_DP, others=flags.written()
     )
     saved = new_file("--save", flags.save, flags.force)
-    problem = problem_of(table, source, label, hidden=hidden, held_out=held_out)
+    problem = problem_of(
+        table, source, label, hidden=hidden, held_out=held_out, bounds=bounds_of(bounds)
+    )
+    if saved is not None:
+        _check_declared(problem.undeclared)
     prepared = prepare_contribution(
         problem.model,
         problem.data,
@@ -102,13 +108,23 @@ def contribution(
     tell_release(destination, release, saved)
 
 
+def _check_declared(undeclared: tuple[str, ...]) -> None:
+    """Refuse to write scales or levels that were found in the rows into a model."""
+    if undeclared:
+        raise ValueError(
+            f"--save: expected --bounds of every column of numbers and --category NAME=LEVEL,… of "
+            f"every other, --source and --label too, since the model holds them; {len(undeclared)} "
+            f"are not declared, such as {undeclared[0]!r}"
+        )
+
+
 def _undeclared(names: tuple[str, ...], category: list[str] | None) -> list[str]:
     declared = {text.partition("=")[0].strip() for text in category or ()}
     return [name for name in dict.fromkeys(names) if name not in declared]
 
 
 def _budgets(budget: list[str] | None, epsilon: float, problem: Problem) -> dict[str, float]:
-    found: dict[str, float] = dict.fromkeys(problem.sources, epsilon)
+    found: dict[str, float] = dict.fromkeys(problem.roster, epsilon)
     named: set[str] = set()
     for text in budget or ():
         name, given, value = text.rpartition("=")

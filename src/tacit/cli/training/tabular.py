@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,22 @@ class Problem:
         model: not trained yet.
         data: (inputs, classes) of the rows to learn from.
         sources: the source of each of them.
+        roster: every source, those declared that have no row too.
         held_out: (inputs, classes) of the others.
         classes: what the outputs mean.
         features: what the inputs mean: its name, what is taken off and what it is divided by.
+        undeclared: the columns whose scales or levels were found in the rows.
         notes: what the reader of a release should know.
     """
 
     model: torch.nn.Module
     data: tuple[torch.Tensor, torch.Tensor]
     sources: tuple[str, ...]
+    roster: tuple[str, ...]
     held_out: tuple[torch.Tensor, torch.Tensor]
     classes: tuple[str, ...]
     features: tuple[tuple[str, float, float], ...]
+    undeclared: tuple[str, ...]
     notes: tuple[str, ...]
 
     @staticmethod
@@ -54,11 +58,27 @@ class Problem:
         return lambda parameters: torch.optim.SGD(parameters, lr=rate)
 
 
-def problem_of(table: Table, source: str, label: str, *, hidden: int, held_out: float) -> Problem:
+def problem_of(
+    table: Table,
+    source: str,
+    label: str,
+    *,
+    hidden: int,
+    held_out: float,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+) -> Problem:
     """Return the problem of predicting a column from all others but the source's.
 
-    Scales are those of the held-out rows, which nothing is learned from: what the references leave
-    out does not move them.
+    Numbers are scaled by their declared bounds; without bounds by the held-out rows, which nothing
+    is learned from: a model with such scales says what those rows are like.
+
+    Args:
+        table: the rows.
+        source: column that says whose a row is.
+        label: column that is predicted.
+        hidden: units of a hidden layer, 0 for none.
+        held_out: share of the rows that nothing is learned from.
+        bounds: (low, high) of columns of numbers; numbers outside are taken as the bounds.
 
     Raises:
         ValueError: a column is missing or no category, a class or source is missing among the rows
@@ -78,7 +98,8 @@ def problem_of(table: Table, source: str, label: str, *, hidden: int, held_out: 
         raise ValueError(f"--held-out: expected 2 rows or more on both sides, got {apart} apart")
     known, learned = np.sort(order[:apart]), np.sort(order[apart:])
     _check_seen(table, rows, learned, (source, label))
-    inputs, features = _inputs(table, rows, known, {source, label})
+    scales = _scales(table, rows, known, {source, label}, bounds or {})
+    inputs, features = _inputs(table, rows, scales, bounds or {})
     codes = rows[:, table.columns.index(label)].astype(np.int64)
     classes = table.categories[label].levels
     if len(classes) < 2:
@@ -96,18 +117,31 @@ def problem_of(table: Table, source: str, label: str, *, hidden: int, held_out: 
         model=model,
         data=(torch.from_numpy(inputs[learned]), torch.from_numpy(codes[learned])),
         sources=tuple(levels[code] for code in whose.tolist()),
+        roster=tuple(levels),
         held_out=(torch.from_numpy(inputs[known]), torch.from_numpy(codes[known])),
         classes=tuple(classes),
         features=features,
+        undeclared=_undeclared(table, bounds or {}),
         notes=(
-            f"Scales come from {apart:,} rows that nothing was learned from, drawn without looking "
-            "at them; those rows, the classes and the categories are taken as known to everybody.",
+            f"{apart:,} rows that nothing was learned from were drawn without looking at them; "
+            "they are taken as known to everybody, and so are the classes, the categories and the "
+            "scales where none were declared.",
         ),
+    )
+
+
+def _undeclared(table: Table, bounds: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name in table.columns
+        if not (table.categories[name].declared if name in table.categories else name in bounds)
     )
 
 
 def _check_seen(table: Table, rows: Array, learned: Any, names: tuple[str, ...]) -> None:
     for flag, name in zip(("--source", "--label"), names, strict=True):
+        if table.categories[name].declared:
+            continue  # whether one is there is for nobody to see
         codes = rows[:, table.columns.index(name)]
         gone = np.setdiff1d(codes, codes[learned]).size
         if gone:
@@ -117,26 +151,54 @@ def _check_seen(table: Table, rows: Array, learned: Any, names: tuple[str, ...])
             )
 
 
-def _inputs(
-    table: Table, rows: Array, known: Any, left_out: set[str]
-) -> tuple[np.ndarray[Any, np.dtype[np.float32]], tuple[tuple[str, float, float], ...]]:
-    parts, features = [], []
+def _scales(
+    table: Table,
+    rows: Array,
+    known: Any,
+    left_out: set[str],
+    bounds: Mapping[str, tuple[float, float]],
+) -> dict[str, tuple[float, float] | None]:
+    """Return the centre and the unit of every input that is a number, None for a category."""
+    unknown = sorted(set(bounds) - set(table.columns) | set(bounds) & {*table.categories})
+    if unknown:
+        raise ValueError(f"--bounds: expected columns of numbers, got {unknown[0]!r}")
+    found: dict[str, tuple[float, float] | None] = {}
     for place, name in enumerate(table.columns):
         if name in left_out:
             continue
-        column = rows[:, place]
         if name in table.categories:
+            found[name] = None
+        elif name in bounds:
+            low, high = bounds[name]
+            if not low < high < np.inf:
+                raise ValueError(f"--bounds: expected LOW below HIGH, got {low:g}:{high:g}")
+            found[name] = ((low + high) / 2, (high - low) / 2)
+        else:
+            column = rows[known, place]
+            spread = float(column.std())
+            # the same in all of them, but for rounding
+            constant = spread <= LEVEL * float(np.abs(column).max())
+            found[name] = (float(column.mean()), 1.0 if constant else spread)
+    if not found:
+        raise ValueError("DATA: expected a column beside --source and --label, got none")
+    return found
+
+
+def _inputs(
+    table: Table, rows: Array, scales: Mapping[str, tuple[float, float] | None], bounded: Any
+) -> tuple[np.ndarray[Any, np.dtype[np.float32]], tuple[tuple[str, float, float], ...]]:
+    parts, features = [], []
+    for name, scale in scales.items():
+        column = rows[:, table.columns.index(name)]
+        if scale is None:
             levels = table.categories[name].levels
             parts.append(np.eye(len(levels))[column.astype(np.int64)])
             features += [(f"{name}={level}", 0.0, 1.0) for level in levels]
             continue
-        mean, spread = float(column[known].mean()), float(column[known].std())
-        if spread <= LEVEL * float(np.abs(column[known]).max()):
-            spread = 1.0  # the same in all of them, but for rounding
-        parts.append(((column - mean) / spread)[:, None])
-        features.append((name, mean, spread))
-    if not parts:
-        raise ValueError("DATA: expected a column beside --source and --label, got none")
+        centre, unit = scale
+        units = (column - centre) / unit
+        parts.append((np.clip(units, -1.0, 1.0) if name in bounded else units)[:, None])
+        features.append((name, centre, unit))
     return np.concatenate(parts, axis=1).astype(np.float32), tuple(features)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from tacit._ground import outlet
 from tacit._ground.checks import integer
 from tacit._ground.files import check_writable
+from tacit._ground.frozen import frozen
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
 from tacit.guarantees.base import Guarantee
@@ -29,7 +30,7 @@ from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
 from tacit.hidden_states.codebooks.response import RandomizedCodes
 from tacit.hidden_states.codebooks.stores import check_suffix, read_certificate, write_rows
 from tacit.hidden_states.codebooks.vectors import Blocks, ParquetRows, Vectors
-from tacit.releases.prepared import Prepared
+from tacit.releases.prepared import Prepared, check_digest
 
 STATES = "states"
 # times a centre of any size in use it is finite in float32
@@ -50,6 +51,8 @@ class PreparedCodes(Prepared[EncodedCodes]):
         releases: T, rows about one prompt at most.
         response: randomises every code, or None.
         out: the file; None keeps the codes in memory.
+        codebook: SHA-256 of ``codec`` when the guarantees were counted on it.
+        stored: the file of states, and the SHA-256 of its rows then; None where codes are known.
     """
 
     codec: Codec = field(repr=False)
@@ -58,6 +61,14 @@ class PreparedCodes(Prepared[EncodedCodes]):
     releases: int
     response: RandomizedCodes | RandomizedParts | None
     out: Path | None
+    codebook: str
+    stored: tuple[Blocks, str] | None = field(repr=False)
+
+    def _check_unchanged(self) -> None:
+        check_digest("codec", self.codec.digest, self.codebook)
+        if self.stored is not None:
+            source, digest = self.stored
+            check_digest("states", sha256_of(source.blocks()), digest)
 
     def _drawn(self) -> EncodedCodes:
         created = datetime.now(UTC).isoformat(timespec="seconds")
@@ -73,7 +84,7 @@ class PreparedCodes(Prepared[EncodedCodes]):
                 near=1 if self.response is None else self.response.near,
                 guarantees=self.guarantees,
                 digest=digest,
-                codebook=self.codec.digest,
+                codebook=self.codebook,
                 method=_words(self.codec, self.response),
                 origin=() if origin is None else origin.public.digests,
                 created=created,
@@ -157,7 +168,8 @@ def prepare_codes(
         response = codec.randomised(epsilon, near=near)
     elif near != 1:
         raise ValueError("near: expected 1 without epsilon, got more")
-    rows, blocks = _blocks(codec, states)
+    digest = codec.digest
+    rows, blocks, stored = _blocks(codec, states)
     leakage = codec.leakage(times) if response is None else response.leakage(times)
     guarantees: tuple[Guarantee, ...] = (leakage, information(codec.sizes, times, epsilon))
     if response is not None:
@@ -174,6 +186,8 @@ def prepare_codes(
         releases=times,
         response=response,
         out=target,
+        codebook=digest,
+        stored=stored,
     )
 
 
@@ -204,14 +218,17 @@ class KnownCodes:
     codes: Codes
 
 
-def _blocks(codec: Codec, states: ArrayLike | Blocks | KnownCodes) -> tuple[int, CodeBlocks]:
+def _blocks(
+    codec: Codec, states: ArrayLike | Blocks | KnownCodes
+) -> tuple[int, CodeBlocks, tuple[Blocks, str] | None]:
+    """Return how many codes there are, what yields them, and the file that they are read from."""
     if isinstance(states, KnownCodes):
-        known = _counted(codec, states.codes)
-        return len(known), lambda: iter([known])
+        known = frozen(_counted(codec, states.codes))
+        return len(known), lambda: iter([known]), None
     if not isinstance(states, Blocks):
         rows = readable(np.asarray(states.detach().cpu() if isinstance(states, Tensor) else states))
-        codes = _counted(codec, codes_of_states(codec, rows))
-        return len(codes), lambda: iter([codes])
+        codes = frozen(_counted(codec, codes_of_states(codec, rows)))
+        return len(codes), lambda: iter([codes]), None
     # a file that says nothing of the length of its rows has as many numbers as the codebook
     source = states.every(codec.width) if isinstance(states, ParquetRows) else states
     if source.width != codec.width:
@@ -220,11 +237,12 @@ def _blocks(codec: Codec, states: ArrayLike | Blocks | KnownCodes) -> tuple[int,
         )
     codes_of_states(codec, np.zeros((1, codec.width), dtype=np.float32))
     # what cannot be read of the file is found before anything is reserved or drawn
-    for _ in source.blocks():
-        pass
-    return source.count, lambda: (
-        codes_of_states(codec, readable(part)) for part in source.blocks()
-    )
+    stored = source, sha256_of(source.blocks())
+
+    def blocks() -> Iterator[Codes]:
+        return (codes_of_states(codec, readable(part)) for part in source.blocks())
+
+    return source.count, blocks, stored
 
 
 def readable(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -28,11 +28,11 @@ from tacit.hidden_states.noise.storage import (
     read_states,
     write_states,
 )
-from tacit.hidden_states.origin import HOLDERS, Origin
+from tacit.hidden_states.origin import HOLDERS, Origin, digest_of
 from tacit.measured import Interval
 from tacit.models.continuation import Continuation
 from tacit.releases.form import Form, Release, Use
-from tacit.releases.prepared import Book, Expected, Prepared
+from tacit.releases.prepared import Book, Expected, Prepared, check_digest
 
 ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0, 64.0)
 CHOSEN_BEFORE = "covariance and listed differences were chosen without the released states"
@@ -236,6 +236,7 @@ def prepare_states(
         clean=clean,
         design=design,
         continuation=continuation,
+        measured_on=None if continuation is None else _digest(continuation),
         predicted=predicted,
         confidence=confidence,
         origin=origin,
@@ -252,6 +253,7 @@ class PreparedStates(Prepared[HiddenRelease]):
         clean: the clean states, (n, d).
         design: the noise.
         continuation: the clean prompts, where utility is measured.
+        measured_on: SHA-256 of these and of their model.
         predicted: ½ tr(FΣ), nats, where F is known.
         confidence: of the intervals of what is measured.
         origin: where the states come from.
@@ -261,10 +263,15 @@ class PreparedStates(Prepared[HiddenRelease]):
     clean: Array = field(repr=False)
     design: Design = field(repr=False)
     continuation: Continuation | None = field(repr=False)
+    measured_on: str | None = field(repr=False)
     predicted: float | None
     confidence: float
     origin: Origin | None = field(repr=False)
     rng: RandomSource = field(repr=False)
+
+    def _check_unchanged(self) -> None:
+        if self.continuation is not None and self.measured_on is not None:
+            check_digest("continuation", _digest(self.continuation), self.measured_on)
 
     def _drawn(self) -> HiddenRelease:
         # Saturating, for an error that depends on the value would tell of it.
@@ -292,6 +299,16 @@ class PreparedStates(Prepared[HiddenRelease]):
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             origin=self.origin,
         )
+
+
+def _digest(continuation: Continuation) -> str:
+    """Return the SHA-256 of clean prompts, of what is kept of them, and of their model."""
+    parts = {"states": continuation.clean_states, "logits": continuation.clean_logits}
+    for name, kept in (("keys", continuation.keys), ("values", continuation.values)):
+        parts |= {f"{name}.{place}": part for place, part in enumerate(kept)}
+    parts |= {f"last.{name}": part for name, part in continuation.last.items()}
+    weights = continuation.anatomy.network.state_dict()
+    return digest_of({**parts, **{f"model.{name}": one for name, one in weights.items()}})
 
 
 def release(

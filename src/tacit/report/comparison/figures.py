@@ -1,4 +1,4 @@
-"""Noise and attacks of several promises: one row each, one figure."""
+"""Errors and attacks of several promises: one row each, one figure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_NOISE = "none"
 
 
 def comparison_figure(found: Comparison, *, width: int) -> Markup:
-    """Draw the noise (logarithmic axis) and what attackers reached beside the bound."""
+    """Draw noise and total error (logarithmic axis) and what attackers reached beside the bound."""
     narrow = width < WIDE
     count = len(found.standings)
     top = 52
@@ -25,7 +25,7 @@ def comparison_figure(found: Comparison, *, width: int) -> Markup:
     noise, success = _scales(found, width)
     bottom = top + step * count
     second = bottom + 90 if narrow else top
-    parts = _frame(noise, "noise, in units of the sampling error", bottom)
+    parts = _frame(noise, "error, in units of the table's sampling error", bottom)
     parts += _noise_ticks(noise, bottom)
     parts += _frame(success, "membership guessed right", second + step * count)
     parts += _success_ticks(success, second + step * count)
@@ -51,7 +51,8 @@ def comparison_figure(found: Comparison, *, width: int) -> Markup:
             parts.append(draw.text(standing.name, success.start, place - 16, "tick"))
         parts += _attacks(standing.attacks, success, place + (4 if narrow else 0))
     title = "Promises compared: " + "; ".join(
-        f"{one.name}: noise {significant(one.noise, 2)} of the sampling error, "
+        f"{one.name}: total error {significant(one.total, 2)} and noise "
+        f"{significant(one.noise, 2)} of the sampling error of the table, "
         + ", ".join(f"{attack.name} {percent(attack.success)}" for attack in one.attacks)
         for one in found.standings
     )
@@ -60,7 +61,7 @@ def comparison_figure(found: Comparison, *, width: int) -> Markup:
 
 
 def _scales(found: Comparison, width: int) -> tuple[Scale, Scale]:
-    levels = [1.0, *(max(one.noise, LEAST_NOISE) for one in found.standings)]
+    levels = [1.0, *(max(size, LEAST_NOISE) for one in found.standings for size in _sizes(one))]
     low, high = draw.decades(min(levels), max(levels))
     ends = [
         end
@@ -103,21 +104,25 @@ def _success_ticks(scale: Scale, y: float) -> list[Markup]:
     return parts
 
 
+def _sizes(standing: Standing) -> tuple[float, float]:
+    return standing.noise, standing.total
+
+
 def _size(standing: Standing) -> str:
-    return significant(standing.noise, 2) if standing.noise > 0.0 else NO_NOISE
+    noise = significant(standing.noise, 2) if standing.noise > 0.0 else NO_NOISE
+    return f"{noise}, total {significant(standing.total, 2)}"
 
 
 def _noise(standing: Standing, scale: Scale, y: float, *, labelled: bool) -> list[Markup]:
-    if standing.noise <= 0.0:
-        return [draw.text(NO_NOISE, scale.start, y + 4, "bound-text")]
-    x = scale(math.log10(max(standing.noise, LEAST_NOISE)))
-    parts = [
-        draw.line("grid", scale.start, y, scale.end, y),
-        draw.circle("noise-point", x, y, 5),
-    ]
+    x, end = (scale(math.log10(max(size, LEAST_NOISE))) for size in _sizes(standing))
+    parts = [draw.line("grid", scale.start, y, scale.end, y)]
+    if standing.noise > 0.0:
+        parts.append(draw.circle("noise-point", x, y, 5))
+    if standing.total > 0.0:
+        parts.append(draw.line("measured", end, y - 6, end, y + 6))
     if labelled:
-        near, anchor = (x + 10, "start") if x + 60 < scale.end else (x - 10, "end")
-        parts.append(draw.text(_size(standing), near, y - 6, "bound-text", anchor))
+        near, anchor = (x + 10, "start") if x + 120 < scale.end else (x - 10, "end")
+        parts.append(draw.text(_size(standing), near, y - 8, "bound-text", anchor))
     return parts
 
 

@@ -44,10 +44,14 @@ def render_comparison(found: Comparison, provenance: Provenance) -> str:
 
 def headline(found: Comparison) -> str:
     """Return what the comparison says in one sentence."""
-    parts = [f"{significant(one.noise, 2)} by {one.name}" for one in found.standings]
+    parts = [
+        f"{significant_up(one.total, 3)} by {one.name} (noise alone {significant(one.noise, 2)})"
+        for one in found.standings
+    ]
     return (
-        f"At a success of guessing membership of at most {percent_up(found.success)}, the noise is "
-        f"{', '.join(parts)}, in units of the sampling error. They hide different things."
+        f"At a success of guessing membership of at most {percent_up(found.success)}, the total "
+        f"error is {', '.join(parts)}, in units of the sampling error of the whole table. They "
+        "hide different things."
     )
 
 
@@ -55,7 +59,10 @@ def comparison_lines(found: Comparison) -> list[tuple[str, str]]:
     """Return a line for each promise, then the notes."""
     lines = []
     for one in found.standings:
-        words = f"noise {significant(one.noise, 2)} of the sampling error, n = {one.rows:,}"
+        words = f"total error {significant_up(one.total, 3)}, noise {significant(one.noise, 2)}"
+        if one.clipped > 0.0:
+            words += f", clipping {significant_up(one.clipped, 3)}"
+        words += f" of the table's sampling error, n = {one.rows:,}"
         for attack in one.attacks:
             words += f"; {attack_words(attack)}"
         lines.append((one.name, words))
@@ -79,6 +86,8 @@ def _row(standing: Standing) -> dict[str, str]:
         "hides": standing.hides,
         "rows": f"{standing.rows:,}",
         "noise": significant(standing.noise, 2),
+        "clipping": significant_up(standing.clipped, 3) if standing.clipped > 0.0 else "none",
+        "total": significant_up(standing.total, 3),
         "evidence": standing.evidence,
         "told": _measured(told[0]) if told else "–",
         "lira": _measured(blind[0]) if blind else "–",

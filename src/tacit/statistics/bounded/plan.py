@@ -60,6 +60,10 @@ class TablePlan:
         sums = self.values.total(np.arange(len(self.values.integers)))
         return _errors(self.added, self.noise, sums, self._drawn)
 
+    def numbers_here(self) -> Array:
+        """Return the numbers (d,) without noise, which the holder alone may see."""
+        return self._finish(self.values.total(np.arange(len(self.values.integers))))
+
     @property
     def _drawn(self) -> float | None:
         """The number of rows, which is public where rows are replaced."""
@@ -140,11 +144,12 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
     of simulated errors about each of several sums that the noisy ones may have come from, and 95%
     of the numbers of many such sums: the true ones are hidden, and among those that rows can have.
     """
-    exact = np.zeros(len(added.query.names))
+    exact = _exact_errors(added, noise, drawn)
+    known = added.query.additive_numbers.copy()
     if drawn is not None:
-        exact = _exact_errors(added, noise, drawn)
-        if added.query.linear:
-            return added.query.told_errors(exact)
+        known |= added.query.linear_numbers
+    if known.all():
+        return added.query.told_errors(exact)
     source = np.random.default_rng(0)
     scales = np.sqrt(np.diagonal(noise.covariance))
     sources = sums + noise.sample(SIMULATED, source)
@@ -157,13 +162,17 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
     for middle, clean in zip(sources[:PLAUSIBLE], numbers, strict=False):
         found.append(deviations(added.finish(middle + simulated, drawn) - clean))
     widest = np.max(found, axis=0)
-    errors = np.where(added.query.linear_numbers & (drawn is not None), exact, widest)
+    errors = np.where(known, exact, widest)
     told = added.query.told_errors(errors)
     return added.query.bracketed(told, sums, drawn, noise.covariance, added.restored)
 
 
-def _exact_errors(added: Contributions, noise: TableNoise, drawn: float) -> Array:
-    """Return standard deviations (d,) of the numbers that are linear in the sums."""
+def _exact_errors(added: Contributions, noise: TableNoise, drawn: float | None) -> Array:
+    """Return standard deviations (d,) of the numbers that are linear in the sums.
+
+    ``√(J Σ Jᵀ)_jj`` with J by differences from sums of zero, exact for what is linear; of a number
+    of rows that is not public counts and sums alone are.
+    """
     origin = np.zeros(len(noise.covariance))
     steps = added.restored(np.eye(len(origin)))
     start = added.query.finish(origin, added.centres, drawn)

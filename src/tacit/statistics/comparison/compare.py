@@ -15,8 +15,11 @@ from tacit.statistics.bounded.plan import TablePlan
 from tacit.statistics.comparison.simulated import simulated
 from tacit.statistics.comparison.standing import Comparison, Standing
 from tacit.statistics.draws import PreparedStatistic
+from tacit.statistics.pools import checked_pool, opened_pool
+from tacit.statistics.promises import Declared, query_of
 from tacit.statistics.rows.plan import SumPlan
-from tacit.statistics.workflow import AnyQuery, as_pool, prepare
+from tacit.statistics.sums.statistic import Columns
+from tacit.statistics.workflow import AnyQuery, prepare
 
 ATTACKED_ROWS = 60
 FARTHEST_SHARE = 2
@@ -57,7 +60,9 @@ def compare(
 
     Rows by matched and by random pairs, the whole draw, and, where bounds are declared, the table.
     Each is attacked by who is told all that its promise allows, and by the same LiRA, which has
-    simulated releases alone.
+    simulated releases alone. Errors are in units of the sampling error of the whole table, and
+    their totals hold the noise, the sampling error of the rows that are used, and what declared
+    bounds clip. Counts and sums of half of the rows are taken for half of the whole table's.
 
     Args:
         query: as for ``prepare``.
@@ -93,7 +98,7 @@ def compare(
     """
     limit = in_interval("success", success, 0.5, 1.0, open_low=True, open_high=True)
     trials = integer("attack_trials", attack_trials, minimum=16)
-    pool = as_pool(pool)
+    pool, levels = opened_pool(pool, columns, levels=levels, query=query, target=target)
     source = generator(rng)
     options: dict[str, Any] = {
         "success": limit,
@@ -107,10 +112,9 @@ def compare(
     simulating = {"simulations": simulations, "workers": workers}
     notes: list[str] = []
     standings: list[Standing] = []
-    spread: Array | None = None
+    unit = share = np.zeros(0)
     described, names = "", ()
     rows = _attacked(pool)
-    count = len(array("pool", pool, ndim=(1, 2)))
     asked = {
         "rows matched": {"protect": "rows", "levels": levels, **simulating},
         "rows random": {"protect": "rows", "pairs": "random", "levels": levels} | simulating,
@@ -128,9 +132,15 @@ def compare(
             continue
         names = tuple(entry.name for entry in prepared.expected)
         described = prepared.description
-        standing = _standing(name, str(more["protect"]), prepared, count, spread)
-        if spread is None:
-            spread = standing.independent
+        if not standings:
+            share = _share(prepared, len(pool))
+            unit = _unit(prepared, len(pool), share)
+        standing = _standing(name, str(more["protect"]), prepared, len(pool), unit, share)
+        if isinstance(prepared.plan, TablePlan):
+            clipping = _clipping(query, pool, prepared.plan, options, table)
+            standing = replace(standing, clipping=clipping)
+            if clipping.any():
+                notes.append(clipped_words(prepared.diagnostics["clamped_rows"], len(pool)))
         found = [] if prepared.attack is None else [prepared.attack]
         if attack and standing.errors.any():
             found.append(_lira(prepared, rows, trials, source))
@@ -183,13 +193,12 @@ def _attacked(pool: Any) -> npt.NDArray[np.intp]:
     return np.unique(np.concatenate([far, spread]))
 
 
-def _standing(name: str, protect: str, prepared: Any, count: int, spread: Array | None) -> Standing:
-    bound = prepared.membership
-    used = count if protect == "table" else count // 2
-    independent = _independent(prepared, count, spread)
-    plan = prepared.plan
-    known = plan.spread.deviations if isinstance(plan, SumPlan) else getattr(plan, "sampling", None)
+def _standing(
+    name: str, protect: str, prepared: Any, count: int, unit: Array, share: Array
+) -> Standing:
+    bound, plan = prepared.membership, prepared.plan
     expected = np.array([entry.error for entry in prepared.expected])
+    whole = isinstance(plan, TablePlan)
     return Standing(
         name=name,
         protect=protect,
@@ -197,24 +206,67 @@ def _standing(name: str, protect: str, prepared: Any, count: int, spread: Array 
         success=bound.success,
         evidence=bound.evidence,
         # those expected of a table are of its bounds alone; this comparison is the holder's
-        errors=plan.errors_here() if isinstance(plan, TablePlan) else expected,
-        sampling=independent if known is None else known,
-        independent=independent,
-        rows=used,
+        errors=plan.errors_here() if isinstance(plan, TablePlan) else expected / share,
+        sampling=unit if whole else _sampling(prepared) / share,
+        clipping=np.zeros(len(expected)),
+        unit=unit,
+        rows=count if whole else count // 2,
     )
 
 
-def _independent(prepared: Any, count: int, spread: Array | None) -> Array:
-    """Return the sampling errors of as many independent rows as the numbers are computed from."""
+def _sampling(prepared: Any) -> Array:
+    """Return the sampling errors of the numbers of the rows that are drawn, (d,)."""
     if isinstance(prepared, PreparedStatistic):
         return prepared.plan.diagnostics.sampling
-    if isinstance(prepared.plan, SumPlan):
-        return prepared.plan.frame.spread
-    if prepared.plan.sampling is not None:
-        return np.asarray(prepared.plan.sampling)
-    # the whole table has twice the rows of a half
-    assert spread is not None
-    return np.asarray(spread * np.sqrt((count // 2) / count))
+    plan = prepared.plan
+    return np.asarray(plan.spread.deviations if isinstance(plan, SumPlan) else plan.sampling)
+
+
+def _share(prepared: Any, count: int) -> Array:
+    """Return the share of the whole table's number that half of the rows have, (d,)."""
+    plan = prepared.plan
+    share = np.ones(len(prepared.expected))
+    if isinstance(plan, SumPlan):
+        share[plan.query.additive_numbers] = (count // 2) / count
+    return share
+
+
+def _unit(prepared: Any, count: int, share: Array) -> Array:
+    """Return the sampling errors of the whole table, (d,), from those of a half of it."""
+    plan = prepared.plan
+    half = plan.frame.spread if isinstance(plan, SumPlan) else _sampling(prepared)
+    # of N independent rows instead of ⌊N/2⌋
+    return np.asarray(half / share * np.sqrt((count // 2) / count))
+
+
+def _clipping(
+    query: AnyQuery, pool: Any, plan: TablePlan, options: dict[str, Any], table: dict[str, Any]
+) -> Array:
+    """Return how far clipping moves each number, (d,).
+
+    |T(clip(x)) − T(x)| of the query T on the rows x as they are, for the numbers of the table
+    promise that are nearer to T(clip(x)): counts in bins are of the rows as they are.
+    """
+    whole = checked_pool(pool, options["columns"], "table")
+    rows, labels = whole.rows, whole.columns
+    known = Declared.of(labels, table["bounds"], table["levels"], "add-remove", whole.categories)
+    clipped = rows.copy()
+    for place, (low, high) in known.bounds.items():
+        np.clip(rows[:, place], low, high, out=clipped[:, place])
+    computed = query_of(query, Columns(labels, rows), options["target"]).function
+    truth, inside = (np.atleast_1d(computed(some)) for some in (rows, clipped))
+    told = plan.numbers_here()
+    if truth.shape != told.shape:
+        return np.zeros(len(told))
+    return np.where(np.abs(told - inside) < np.abs(told - truth), np.abs(inside - truth), 0.0)
+
+
+def clipped_words(clamped: int, count: int) -> str:
+    """Say how many rows lie outside the declared bounds."""
+    return (
+        f"{clamped:,} of {count:,} rows are outside the declared bounds and taken as these: the "
+        "errors of the table promise hold what that changes"
+    )
 
 
 def _lira(

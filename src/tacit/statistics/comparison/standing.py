@@ -12,6 +12,7 @@ from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.attacks import MembershipAttack
 from tacit.documents import Envelope
+from tacit.releases.provenance import KEPT
 
 ENVELOPE = Envelope("tacit.statistic.comparison", 1)
 
@@ -28,9 +29,13 @@ class Standing:
         hides: what is protected, and from whom.
         success: largest success that is certified; infinite evidence is none.
         evidence: ``"theorem"``, ``"numerical"`` or ``"statistical"``.
-        errors: (d,) standard deviations of the noise in the numbers.
+        errors: (d,) standard deviations of the noise in the numbers; as those of ``sampling``,
+            of counts and sums of the whole table where half of the rows are used.
         sampling: (d,) their standard deviations over pools and draws from them.
-        independent: (d,) those over as many independent rows, the unit of ``noise``.
+        clipping: (d,) how far the numbers of the rows within the declared bounds are from those of
+            the rows as they are; 0 where nothing is clipped.
+        unit: (d,) sampling errors of the numbers of the whole table, of ``noise`` and ``total``
+            and the same for all promises.
         rows: how many rows the numbers are computed from.
         attacks: measured on simulated releases.
     """
@@ -42,22 +47,36 @@ class Standing:
     evidence: str
     errors: Array = field(repr=False)
     sampling: Array = field(repr=False)
-    independent: Array = field(repr=False)
+    clipping: Array = field(repr=False)
+    unit: Array = field(repr=False)
     rows: int
     attacks: tuple[MembershipAttack, ...] = field(repr=False, default=())
 
     @property
     def noise(self) -> float:
-        """Root mean square of the noise, in units of the sampling error of independent rows."""
-        live = self.independent > 0.0
-        if not live.any():
-            return 0.0
-        return float(np.sqrt(np.mean(np.square(self.errors[live] / self.independent[live]))))
+        """Root mean square of the noise, in units of the whole table's sampling error."""
+        return self._mean_size(self.errors)
+
+    @property
+    def total(self) -> float:
+        """Root mean square of the totals, in the same units."""
+        return self._mean_size(self.totals)
+
+    @property
+    def clipped(self) -> float:
+        """Root mean square of what clipping adds, in the same units."""
+        return self._mean_size(self.clipping)
 
     @property
     def totals(self) -> Array:
-        """Noise and sampling error together, (d,)."""
-        return np.hypot(self.errors, self.sampling)
+        """Noise, sampling error and clipping together, (d,): roots of sums of squares."""
+        return np.hypot(np.hypot(self.errors, self.sampling), self.clipping)
+
+    def _mean_size(self, errors: Array) -> float:
+        live = self.unit > 0.0
+        if not live.any():
+            return 0.0
+        return float(np.sqrt(np.mean(np.square(errors[live] / self.unit[live]))))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
@@ -69,9 +88,11 @@ class Standing:
             "evidence": self.evidence,
             "errors": self.errors.tolist(),
             "sampling": self.sampling.tolist(),
-            "independent": self.independent.tolist(),
+            "clipping": self.clipping.tolist(),
+            "unit": self.unit.tolist(),
             "rows": self.rows,
             "noise": self.noise,
+            "total": self.total,
             "attacks": [attack.to_dict() for attack in self.attacks],
         }
 
@@ -99,6 +120,7 @@ class Comparison:
         """Return a description for strict JSON."""
         return ENVELOPE.closed(
             {
+                "audience": KEPT.format("comparison"),
                 "query": self.query,
                 "names": list(self.names),
                 "success": self.success,

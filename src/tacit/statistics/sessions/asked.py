@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +16,12 @@ from tacit.statistics.bounded.contributions import contributions
 from tacit.statistics.bounded.plan import table_plan
 from tacit.statistics.pairs import Pairing
 from tacit.statistics.prepared_numbers import Plan
+from tacit.statistics.promises import Declared
 from tacit.statistics.rows import words
 from tacit.statistics.rows.plan import SumPlan, sum_plan
 from tacit.statistics.rows.workflow import METHOD, pairing_notes
 from tacit.statistics.sessions.kept import Kept
 from tacit.statistics.sums.query import SumQuery, known_names, sum_query
-from tacit.statistics.sums.statistic import Columns
 
 # Tries at the price of an error that is not linear in the noise, and how close is close enough.
 MOST_TRIES, CLOSE = 30, 0.99
@@ -119,7 +118,7 @@ class ByPairs(Promise):
         rows: the pool.
         columns: names.
         pairing: the groups.
-        levels: categories of columns by position.
+        declared: what is known of the columns.
         cost: as ``prepare`` takes it.
         progress: whether to show a bar.
     """
@@ -127,7 +126,7 @@ class ByPairs(Promise):
     rows: Array
     columns: tuple[str, ...]
     pairing: Pairing
-    levels: Mapping[int, tuple[float, ...]]
+    declared: Declared
     cost: Any
     progress: bool | None
 
@@ -139,7 +138,7 @@ class ByPairs(Promise):
 
     def ask(self, query: Any, target: str | None, spend: float, kept: Kept) -> Asked:
         """Return the query at μ = ``spend``."""
-        adding = sum_query(query, Columns(self.columns, self.rows, levels=self.levels), target)
+        adding = sum_query(query, self.declared.columns(self.columns, self.rows), target)
         plan = sum_plan(
             _adding(adding, query, "rows"),
             self.rows,
@@ -196,36 +195,32 @@ class OfTable(Promise):
     Attributes:
         rows: the table.
         columns: names.
-        bounds: (lowest, highest) of columns by position.
-        levels: categories of columns by position.
-        observed: names of columns whose codes were found in the table.
-        adjacency: ``"add-remove"`` or ``"replace"``.
+        declared: bounds, levels and adjacency.
         cost: as ``prepare`` takes it.
     """
 
     rows: Array
     columns: tuple[str, ...]
-    bounds: Mapping[int, tuple[float, float]]
-    levels: Mapping[int, tuple[float, ...]]
-    observed: frozenset[str]
-    adjacency: str
+    declared: Declared
     cost: Any
     secret = tables.SECRET
 
     def ask(self, query: Any, target: str | None, spend: float, kept: Kept) -> Asked:
         """Return the query at μ = ``spend``."""
-        known = Columns(self.columns, None, bounds=self.bounds, levels=self.levels)
+        known = self.declared.columns(self.columns)
         adding = _adding(sum_query(query, known, target), query, "table")
-        tables.check_declared(adding, self.columns, self.observed)
-        added = contributions(adding, self.columns, self.bounds)
-        _, held = tables.held(spend, self.adjacency, reproducible=kept.reproducible, together=True)
+        tables.check_declared(adding, self.columns, self.declared.observed)
+        added = contributions(adding, self.columns, self.declared.bounds)
+        _, held = tables.held(
+            spend, self.declared.adjacency, reproducible=kept.reproducible, together=True
+        )
         return Asked(
             description=adding.description,
             names=adding.names,
-            plan=table_plan(added, self.rows, spend, self.adjacency, self.cost),
+            plan=table_plan(added, self.rows, spend, self.declared.adjacency, self.cost),
             guarantee=held,
             method=tables.METHOD,
-            notes=tables.table_notes(added, self.columns, len(self.rows), self.adjacency),
+            notes=tables.table_notes(added, self.columns, len(self.rows), self.declared.adjacency),
             limits=added.limits(),
         )
 
@@ -233,9 +228,9 @@ class OfTable(Promise):
         self, query: Any, target: str | None, error: Array, most: float, kept: Kept
     ) -> Asked:
         """Return the query at the price of an error, where that says nothing of the table."""
-        known = Columns(self.columns, None, bounds=self.bounds, levels=self.levels)
+        known = self.declared.columns(self.columns)
         adding = _adding(sum_query(query, known, target), query, "table")
-        if not (adding.linear and self.adjacency == "replace"):
+        if not (adding.linear and self.declared.adjacency == "replace"):
             raise ValueError(
                 "error: expected spend or share for this query, whose errors depend on the table "
                 "that is hidden, so that a price found by them would tell of it"
@@ -244,7 +239,9 @@ class OfTable(Promise):
 
     def membership(self, budget: float, *, reproducible: bool) -> SuccessBound:
         """Return what all answers together hide."""
-        first, _ = tables.held(budget, self.adjacency, reproducible=reproducible, together=True)
+        first, _ = tables.held(
+            budget, self.declared.adjacency, reproducible=reproducible, together=True
+        )
         return first
 
 

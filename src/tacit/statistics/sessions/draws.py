@@ -23,6 +23,7 @@ from tacit.statistics.sessions.kept import Kept
 from tacit.statistics.sessions.posterior import Posterior
 from tacit.statistics.simulation import simulate
 from tacit.statistics.spread import two_digits_up
+from tacit.statistics.sums.statistic import Columns
 
 KEPT_OUTPUTS = 8
 
@@ -33,7 +34,7 @@ class OfDraw(Promise):
 
     Attributes:
         rows: the pool.
-        columns: names.
+        columns: with their names, and what codes in them mean.
         family: the subsets.
         cost: as ``prepare`` takes it, without matrices.
         workers: processes.
@@ -41,7 +42,7 @@ class OfDraw(Promise):
     """
 
     rows: Array
-    columns: tuple[str, ...]
+    columns: Columns
     family: CandidateFamily
     cost: Any
     workers: int | None
@@ -52,7 +53,7 @@ class OfDraw(Promise):
 
     def ask(self, query: Any, target: str | None, spend: float, kept: Kept) -> Asked:
         """Return the query at ``spend`` nats."""
-        resolved = query_of(query, self.columns, self.rows, target)
+        resolved = query_of(query, self.columns, target)
         outputs = self._run(query, target)
         live = ~check_spread(outputs)
         plan = _OfDraw(
@@ -103,7 +104,7 @@ class OfDraw(Promise):
         key = (query, target) if isinstance(query, str) else None
         if key is None or key not in self._outputs:
             found = simulate(
-                query_of(query, self.columns, self.rows, target),
+                query_of(query, self.columns, target),
                 self.rows,
                 self.family,
                 workers=self.workers,

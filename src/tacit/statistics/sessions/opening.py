@@ -20,6 +20,7 @@ from tacit.statistics.sessions.asked import ByPairs, OfTable, Promise
 from tacit.statistics.sessions.draws import OfDraw
 from tacit.statistics.sessions.kept import Kept
 from tacit.statistics.strength import Strength
+from tacit.statistics.sums.statistic import Columns
 
 FAMILY_SEED_BITS = 128
 
@@ -106,9 +107,7 @@ class Opening:
             method = stored.declared.get("pairing", "")
             pairing = Pairing(stored.members.astype(np.intp), len(self.rows), str(method))
         budget = self.strength.mu_for(1.0 / pairing.group_size)
-        promise = ByPairs(
-            self.rows, self.columns, pairing, self.declared.levels, self.cost, self.progress
-        )
+        promise = ByPairs(self.rows, self.columns, pairing, self.declared, self.cost, self.progress)
         asked = "nearest" if self.pairs is None else self.pairs
         said = {
             "budget": budget,
@@ -124,10 +123,7 @@ class Opening:
         """Take the bounds; nothing is drawn."""
         del stored
         known, budget = self.declared, self.strength.mu_for(0.5)
-        promise = OfTable(
-            self.rows, self.columns, known.bounds, known.levels, known.observed, known.adjacency,
-            self.cost,
-        )  # fmt: skip
+        promise = OfTable(self.rows, self.columns, known, self.cost)
         said = {
             "budget": budget,
             "adjacency": known.adjacency,
@@ -157,7 +153,8 @@ class Opening:
             else int(str(stored.declared.get("family", "0")), 16)
         )
         family = draw_family(len(self.rows), rate, count, np.random.default_rng(seed))
-        promise = OfDraw(self.rows, self.columns, family, self.cost, self.workers, self.progress)
+        columns = Columns(self.columns, self.rows, words=self.declared.words)
+        promise = OfDraw(self.rows, columns, family, self.cost, self.workers, self.progress)
         said = {
             "budget": budget,
             "family": f"{seed:x}",

@@ -30,12 +30,12 @@ from tacit._ground.numbers import rounded_down
 from tacit.guarantees import SuccessBound
 from tacit.releases.prepared import Book
 from tacit.statistics.numbers import NumbersRelease
+from tacit.statistics.pools import check_dropped, checked_pool
 from tacit.statistics.promises import PROMISES, Declared, refuse
 from tacit.statistics.sessions.kept import Kept, read_kept
 from tacit.statistics.sessions.offers import Offer
 from tacit.statistics.sessions.opening import Opening
 from tacit.statistics.strength import Strength, checked_mu
-from tacit.statistics.workflow import check_dropped, checked_pool
 
 
 class Session:
@@ -129,9 +129,10 @@ class Session:
         boolean("no_budget", no_budget)
         if (ledger is None) != (secret is None):
             raise ValueError("ledger: expected it with the name of a secret, got one of them alone")
-        rows, labels, categories = checked_pool(pool, columns, protect)
+        known = checked_pool(pool, columns, protect, levels=levels)
+        rows, labels = known.rows, known.columns
         check_dropped(pool, protect, adjacency)
-        declared = Declared.of(labels, bounds, levels, adjacency, categories)
+        declared = Declared.of(labels, bounds, known.levels, adjacency, known.categories)
         strength = Strength(success, mu, epsilon, delta, rho)
         others = {} if protect == "table" else {"bounds": bounds, "levels": levels}
         others |= {"pairs": pairs} if protect != "rows" else {"mi_budget": mi_budget}

@@ -49,7 +49,7 @@ class BoundCounts(BoundStatistic):
     whole: bool
     suffix: str = ""
 
-    linear = True
+    linear = additive = True
 
     def terms(self) -> tuple[Term, ...]:
         """Return one term for each cell."""
@@ -93,6 +93,10 @@ class Count(Statistic):
 
     whole: bool = False
 
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return ()
+
     def bound(self, columns: Columns) -> BoundCounts:
         """Return the count."""
         del columns
@@ -113,6 +117,10 @@ class Histogram(Statistic):
     column: str
     edges: Sequence[float] | None = None
     whole: bool = False
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return (self.column,)
 
     def bound(self, columns: Columns) -> BoundCounts:
         """Return the counts of the table's column.
@@ -142,6 +150,10 @@ class TwoWayTable(Statistic):
     first_edges: Sequence[float] | None = None
     second_edges: Sequence[float] | None = None
     whole: bool = False
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return (self.first, self.second)
 
     def bound(self, columns: Columns) -> BoundCounts:
         """Return the counts of the table's two columns, row by row.
@@ -173,6 +185,10 @@ class CumulativeCounts(Statistic):
     column: str
     thresholds: Sequence[float]
     whole: bool = False
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return (self.column,)
 
     def bound(self, columns: Columns) -> BoundCumulative:
         """Return the counts of the table's column.
@@ -378,7 +394,7 @@ def bins(columns: Columns, name: str, edges: Sequence[float] | None) -> list[tup
     place = columns.position(name)
     if edges is None:
         levels = columns.categories(place)
-        return [(equals(place, level), f"{name}={text_of(level)}") for level in levels]
+        return [(equals(place, level), f"{name}={columns.told(place, level)}") for level in levels]
     points = increasing("edges", edges)
     if len(points) < 2:
         raise ValueError(f"edges: expected at least two, got {len(points)}")

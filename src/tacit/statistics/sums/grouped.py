@@ -29,6 +29,11 @@ class GroupBy(Statistic):
     column: str
     edges: Sequence[float] | None = None
 
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns of the statistic and that of the groups."""
+        inner = self.statistic.reads()
+        return None if inner is None else tuple(dict.fromkeys((*inner, self.column)))
+
     def bound(self, columns: Columns) -> Several:
         """Return the statistic of every group, one after the other.
 
@@ -77,6 +82,11 @@ class Several(BoundStatistic):
     def linear_numbers(self) -> npt.NDArray[np.bool_]:
         """Which of the numbers are linear in the sums, (d,)."""
         return np.concatenate([part.linear_numbers for part in self.parts])
+
+    @property
+    def additive_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers add up over tables, (d,)."""
+        return np.concatenate([part.additive_numbers for part in self.parts])
 
     def possible(self, totals: Totals, scales: Array) -> Array:
         """Return sums near those given that are possible for all."""

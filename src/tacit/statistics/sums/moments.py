@@ -60,7 +60,12 @@ class BoundMoments(BoundStatistic):
     @property
     def linear(self) -> bool:  # type: ignore[override]
         """Whether the numbers are linear in the sums: ratios of noisy counts are not."""
-        return self.straight and not self.conditions
+        return self.additive or (self.straight and not self.conditions)
+
+    @property
+    def additive(self) -> bool:  # type: ignore[override]
+        """Whether the numbers are sums, which no count divides."""
+        return self.compute is _sums
 
     def terms(self) -> tuple[Term, ...]:
         """Return the count, the sums and the sums of products."""

@@ -87,6 +87,11 @@ class SumQuery:
         """Which of the numbers are, (d,)."""
         return self.statistic.linear_numbers
 
+    @cached_property
+    def additive_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers are counts and sums, which add up over tables, (d,)."""
+        return self.statistic.additive_numbers
+
     def told(self, numbers: Array) -> Array:
         """Return numbers (…, d) as they are told: whole where that was asked for."""
         return np.where(self.statistic.rounded, np.rint(numbers), numbers)
@@ -226,6 +231,30 @@ def sum_query(query: Any, columns: Columns, target: str | None = None) -> SumQue
             f"query: expected at least one number, got none of {description!r}: no column is left"
         )
     return SumQuery(parts, description, len(columns.names))
+
+
+def columns_read(query: Any, target: str | None = None) -> tuple[str, ...] | None:
+    """Return the columns that a query names; None where it reads all that there are.
+
+    Example:
+        >>> columns_read("count"), columns_read("histogram:age:0,30+count by city")
+        ((), ('age', 'city'))
+        >>> columns_read("mean by city") is None
+        True
+    """
+    try:
+        found = _from_text(query, target) if isinstance(query, str) else query
+    except ValueError:
+        # refused when it is prepared
+        return None
+    statistics = found if isinstance(found, (list, tuple)) else [found]
+    names: list[str] = []
+    for one in statistics:
+        read = one.reads() if isinstance(one, Statistic) else None
+        if read is None:
+            return None
+        names += read
+    return tuple(dict.fromkeys(names)) if statistics else None
 
 
 def known_names() -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,7 @@ class Columns:
         rows: the pool where it may be looked at; None where only declared bounds may be.
         bounds: (lowest, highest) of columns by position, where declared.
         levels: categories of columns by position, where declared.
+        words: what the codes 0, 1, … of columns stand for, by position.
         grouped: positions of columns that rows are grouped by, which "all columns" leaves out.
     """
 
@@ -36,7 +37,15 @@ class Columns:
     rows: Array | None = None
     bounds: Mapping[int, tuple[float, float]] | None = None
     levels: Mapping[int, tuple[float, ...]] | None = None
+    words: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     grouped: tuple[int, ...] = ()
+
+    def told(self, column: int, level: float) -> str:
+        """Return a category of a column as it stands in a name: its word, where it is a code."""
+        words = self.words.get(column, ())
+        if float(level).is_integer() and 0 <= level < len(words):
+            return words[int(level)]
+        return text_of(level)
 
     def positions(self, chosen: Sequence[str] | None) -> tuple[int, ...]:
         """Return where the named columns stand; all that rows are not grouped by where None."""
@@ -104,6 +113,10 @@ class Statistic(ABC):
     A frozen value says what it is in words of column names; ``bound`` gives it the table.
     """
 
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the names of the columns that it reads; None for all that there are."""
+        return None
+
     @abstractmethod
     def bound(self, columns: Columns) -> BoundStatistic:
         """Return the statistic of these columns.
@@ -118,6 +131,8 @@ class BoundStatistic(ABC):
 
     #: whether its numbers are linear in the sums
     linear: bool = False
+    #: whether they are, however many rows there are: counts and sums, which add up over tables
+    additive: bool = False
 
     @abstractmethod
     def terms(self) -> tuple[Term, ...]:
@@ -135,6 +150,11 @@ class BoundStatistic(ABC):
     def linear_numbers(self) -> npt.NDArray[np.bool_]:
         """Which of the numbers are linear in the sums, (d,)."""
         return np.full(len(self.names()), self.linear)
+
+    @property
+    def additive_numbers(self) -> npt.NDArray[np.bool_]:
+        """Which of the numbers add up over tables, (d,)."""
+        return np.full(len(self.names()), self.additive)
 
     @property
     def rounded(self) -> npt.NDArray[np.bool_]:
@@ -181,7 +201,8 @@ class BoundStatistic(ABC):
 
 def text_of(value: float) -> str:
     """Return a category or an edge as it stands in a name."""
-    return f"{value:g}"
+    short = f"{value:g}"
+    return short if float(short) == value else repr(float(value))
 
 
 def listed(value: Any) -> tuple[str, ...] | None:

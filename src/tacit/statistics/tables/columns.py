@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,7 +95,7 @@ class Codes:
         used = set(np.unique(provisional[there]).astype(int).tolist())
         # nothing is a level of its own: an empty field is in no list
         kept = [level for level, place in self._place.items() if self._declared or place in used]
-        levels = tuple(sorted(kept, key=_order))
+        levels = ordered(kept)
         code = np.full(len(self._place), np.nan)
         for number, level in enumerate(levels):
             code[self._place[level]] = number
@@ -104,13 +104,18 @@ class Codes:
         return values, Category(levels, self._declared)
 
 
-def declared_levels(name: str, levels: Sequence[str]) -> list[str]:
+def ordered(levels: Iterable[str]) -> tuple[str, ...]:
+    """Return levels in the order of their codes: numbers by size before words."""
+    return tuple(sorted(levels, key=_order))
+
+
+def declared_levels(name: str, levels: Sequence[str], argument: str = "categories") -> list[str]:
     """Return the levels given for a category, each once and with something in it."""
     spelled = [plain_text(str(level)) for level in levels]
     if isinstance(levels, str) or not spelled or not all(spelled):
-        raise ValueError(f"categories: expected levels for {name!r}, got {levels!r}")
+        raise ValueError(f"{argument}: expected levels for {name!r}, got {levels!r}")
     if len(set(spelled)) < len(spelled):
-        raise ValueError(f"categories: expected different levels for {name!r}, got one twice")
+        raise ValueError(f"{argument}: expected different levels for {name!r}, got one twice")
     return spelled
 
 

@@ -17,6 +17,8 @@ from tacit.statistics.tables.typed import TypedTable
 
 # Likeness of a column's name to one that is not there, for "did you mean".
 LIKE = 0.7
+# Asked for where no column is read and rows are counted: no column can have this name.
+NO_COLUMN = ("",)
 Levels = Mapping[str, Sequence[str] | None]
 
 
@@ -62,9 +64,11 @@ class Header:
         listed = request.columns
         if isinstance(listed, str):
             raise ValueError(f"columns: expected a list of names, got {listed!r}")
-        wanted = list(self.names if listed is None else listed)
-        if not wanted:
+        if listed is not None and tuple(listed) == NO_COLUMN:
+            listed = ()
+        elif listed is not None and not len(listed):
             raise ValueError("columns: expected at least one column name, got none")
+        wanted = list(self.names if listed is None else listed)
         self._asked = {plain_text(str(name)) for name in (*(listed or ()), *request.categories)}
         self.chosen = self._positions(wanted)
         self._levels: dict[int, list[str] | None] = {}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit._ground.checks import choice
+from tacit._ground.checks import Array, choice
 from tacit._ground.files import read_bytes
 from tacit.statistics.tables.cells import RowBits, column_cells
 from tacit.statistics.tables.columns import Codes, Numbers
@@ -25,6 +25,8 @@ from tacit.statistics.tables.words import dropped_words, observed_words
 
 STANDARD_INPUT = "-"
 MARKS = (".", ",")
+# The column of zeros of a table of which no column is read.
+UNREAD = "row"
 CONDUCT = ("refuse", "drop", "drop-unreadable")
 
 
@@ -257,6 +259,9 @@ def _finished(
     count: int,
 ) -> Table:
     """Return the table of what was gathered, with the rows that lack something dropped."""
+    if not header.chosen:
+        # rows that are only counted
+        return _table(opened, (UNREAD,), np.zeros((count, 1)), {}, name, 0)
     rows = np.empty((count, len(gathered)))
     categories: dict[str, Category] = {}
     for target, place in enumerate(header.chosen):
@@ -268,18 +273,31 @@ def _finished(
         rows[:, target] = values[:count]
     whole = ~np.isnan(rows).any(axis=1)
     dropped = count - int(np.count_nonzero(whole))
-    notes = list(opened.source.notes)
     if dropped:
         header.refuse_missing(rows)
         rows = rows[whole]
-        notes.append(dropped_words(dropped, count))
     if not len(rows):
         raise ValueError(f"data: every row of {opened.label} lacks one of the columns read")
+    columns = tuple(header.names[place] for place in header.chosen)
+    return _table(opened, columns, rows, categories, name, dropped)
+
+
+def _table(
+    opened: _Opened,
+    columns: tuple[str, ...],
+    rows: Array,
+    categories: dict[str, Category],
+    name: str,
+    dropped: int,
+) -> Table:
+    notes = list(opened.source.notes)
+    if dropped:
+        notes.append(dropped_words(dropped, dropped + len(rows)))
     notes += [
         observed_words(column) for column, category in categories.items() if not category.declared
     ]
     return Table(
-        columns=tuple(header.names[place] for place in header.chosen),
+        columns=columns,
         rows=rows,
         fingerprint=name,
         label=opened.label,

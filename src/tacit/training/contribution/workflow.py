@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from tacit._ground.checks import Array, boolean, integer, positive
-from tacit._ground.reprs import shown
 from tacit.attacks.intervals import proportion_interval
 from tacit.compute.progress import progress_bar
 from tacit.guarantees.base import texts
@@ -69,7 +68,8 @@ def prepare_contribution(
         held_out: (inputs, targets) that nothing is learned from, known to everybody.
         loss: ``loss(model, inputs, targets)`` → −ln p of each example, nats.
         optimizer: makes the optimiser of a list of parameters.
-        epsilon: ε > 0 of every source, or of each by its name.
+        epsilon: ε > 0 of every source there is, or of each by its name, which declares the sources:
+            one without an example is told like the others.
         delta: δ in (0, 1).
         passes: over the data, >= 1.
         batch: B, examples in a round; all of them when left out, which is least noisy.
@@ -107,7 +107,7 @@ def prepare_contribution(
     Source: dsi, Sec. 5.3 and Theorem 3.4.
     """
     inputs, kept_out = _examples("data", data), _examples("held_out", held_out)
-    names, groups = _grouped(sources, len(inputs[0]))
+    names, groups = _grouped(sources, len(inputs[0]), epsilon)
     each = _budgets(epsilon, names)
     schedule = Schedule(
         count=len(inputs[0]),
@@ -196,7 +196,9 @@ def _measured(
         if told:
             use += influences(task, told, range(pairs), advance)
         if trials:
-            loosest = int(np.argmax(each))
+            # of a source without examples there is nothing to tell
+            there = np.isin(np.arange(len(names)), task.groups)
+            loosest = int(np.argmax(np.where(there, each, -1.0)))
             attacks.append(presence(task, loosest, names[loosest], GUESS, range(trials), advance))
     return Measured(use=tuple(use), attacks=tuple(attacks))
 
@@ -284,22 +286,21 @@ def _tensor(name: str, values: ArrayLike) -> torch.Tensor:
         raise ValueError(f"{name}: expected numbers, got {found.dtype}") from None
 
 
-def _grouped(sources: Sequence[str], count: int) -> tuple[tuple[str, ...], Indices]:
+def _grouped(sources: Sequence[str], count: int, declared: Any) -> tuple[tuple[str, ...], Indices]:
     held = texts("sources", list(sources))
     if len(held) != count:
         raise ValueError(f"sources: expected {count} names, one an example, got {len(held)}")
-    names, groups = np.unique(np.array(held, dtype=object), return_inverse=True)
-    if names.size < 2:
+    roster = {*held, *declared} if isinstance(declared, Mapping) else {*held}
+    names = tuple(sorted(map(str, roster)))
+    if len(names) < 2:
         raise ValueError("sources: expected at least 2, got 1")
-    return tuple(map(str, names)), groups.astype(np.intp)
+    place = {name: number for number, name in enumerate(names)}
+    return names, np.array([place[name] for name in held], dtype=np.intp)
 
 
 def _budgets(epsilon: Any, names: tuple[str, ...]) -> Array:
     if not isinstance(epsilon, Mapping):
         return np.full(len(names), positive("epsilon", epsilon))
-    unknown = sorted(set(epsilon) - set(names), key=str)
-    if unknown:
-        raise ValueError(f"epsilon: expected sources of the data, got {shown(unknown[0])}")
     missing = len(set(names) - set(epsilon))
     if missing:
         raise ValueError(f"epsilon: expected every source, got none for {missing} of {len(names)}")
