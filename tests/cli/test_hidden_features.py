@@ -78,7 +78,7 @@ def test_a_study_of_other_kinds_is_refused_by_show_and_gate(
     for name, junk in (("named", 5), ("replaced", {}), ("state", [1]), ("scores", None)):
         told.write_text(json.dumps({**content, name: junk}), "utf-8")
         for command in (("show", told), ("gate", told, "--max-success", "0.5")):
-            refused(tacit(*command), "expected" if junk != {} else "missing or malformed")
+            refused(tacit(*command), "expected" if junk != {} else "malformed")
 
 
 def test_a_file_with_a_scalar_for_a_bias_is_refused(

@@ -7,15 +7,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tacit.attacks.inversion import attack  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     FeatureStudy,
     Transcoder,
+    inversions,
     measure_features,
     score_features,
     surface_edits,
     train_transcoder,
 )
-from tacit.hidden_states.features import codes  # noqa: E402
+from tacit.hidden_states.features import codes, edits, replacing, study  # noqa: E402
 from tacit.hidden_states.features.replacing import conditions  # noqa: E402
 from tacit.hidden_states.features.scored import BACKBONE, SCAFFOLD  # noqa: E402
 from tacit.releases import load  # noqa: E402
@@ -385,3 +387,9 @@ def test_edits_without_a_tokenizer_are_those_of_tokens():
     before, after = found["another end"]
     assert torch.equal(before[:, :-1], after[:, :-1])
     assert bool((before[:, -1] != after[:, -1]).all())
+
+
+def test_the_kinds_that_a_stored_study_knows_are_those_that_are_measured():
+    assert set(study.EDITED) == {*edits.SURFACE, *edits.DEEPER}
+    assert set(study.CONDITIONS) == set(replacing.WORDS)
+    assert set(inversions.BASELINES) == set(attack.BASELINES)

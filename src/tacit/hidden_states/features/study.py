@@ -170,8 +170,14 @@ CONDITIONS = (
     "without scaffold", "without backbone",
 )  # fmt: skip
 EDITED = (
-    "lower case", "upper case", "double space", "no commas", "another word", "another end",
-)  # fmt: skip
+    "title case",
+    "lower case",
+    "upper case",
+    "double space",
+    "no commas",
+    "another word",
+    "another end",
+)
 REPLACED = dict.fromkeys(("words", "active", "error", "unexplained", "kl", "kl_error", "agreed"))
 # what stands in each part whose fields are no arguments
 PARTS: dict[str, dict[str, Any]] = {
