@@ -181,6 +181,7 @@ def test_an_attack_above_the_bound_overrules_it(content: dict[str, Any]) -> None
 
 def test_without_an_attack_the_page_says_so(content: dict[str, Any]) -> None:
     content["attack"] = None
+    content["form"]["attacks"] = []
     page = render_report(content, PROVENANCE)
     assert "No attack was run" in page
     assert "the strongest we ran" not in structure(page).headings[0]
@@ -276,6 +277,7 @@ def test_a_constant_output_has_no_noise_to_draw() -> None:
 def widen(content: dict[str, Any], count: int, covariance: dict[str, Any]) -> None:
     """Let a release hold so many numbers, each with noise of variance 1."""
     content["names"] = [f"out{index}" for index in range(count)]
+    content["intervals"] = [content["intervals"][0]] * count
     content["release"] = [1.0] * count
     content["form"]["numbers"] = [
         {"name": name, "value": 1.0, "error": 1.0} for name in content["names"]
@@ -309,7 +311,7 @@ def test_the_file_is_written_whole_or_not_at_all(
     assert write_report(release, path, PROVENANCE) == path.resolve()
     before = path.read_text(encoding="utf-8")
     del content["guarantee"]
-    with pytest.raises(ValueError, match="'guarantee' is missing"):
+    with pytest.raises(ValueError, match="missing or malformed: no 'guarantee'"):
         write_report(content, path, PROVENANCE)
     assert path.read_text(encoding="utf-8") == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
@@ -332,12 +334,12 @@ def test_unwritable_paths_get_a_sentence(release: StatisticRelease, tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda c: c.pop("names"), "'names' is missing"),
+        (lambda c: c.pop("names"), "missing or malformed: no 'names'"),
         (lambda c: c.update(release=[1.0]), "contradicts itself about 'release'"),
         (lambda c: c.update(reproducible="no"), "contradicts itself about 'reproducible'"),
         (lambda c: c.update(guarantee=c["membership"]), "expected InformationBound"),
-        (lambda c: c["attack"].update(success=1.5), "release.attack.success"),
-        (lambda c: c["attack"].update(interval=[0.6, 0.5]), "release.attack.interval"),
+        (lambda c: c["attack"].update(success=1.5), "attack.success"),
+        (lambda c: c["attack"].update(interval=[0.6, 0.5]), "attack.interval"),
         (lambda c: c["diagnostics"].update(pool_rows=0), "pool_rows"),
         (lambda c: c["diagnostics"].update(subset_rows=10**6), "subset_rows"),
         (lambda c: c["diagnostics"].update(noise_variance=["x"] * 6), "noise_variance"),

@@ -94,9 +94,18 @@ class MembershipAttack:
                 low, high = fields[name]
                 fields[name] = (float(low), float(high))
             fields["compared"] = tuple((str(a), float(s)) for a, s in fields.get("compared", ()))
-            return MembershipAttack(**fields)
+            found = MembershipAttack(**fields)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"attack: expected a membership attack, got {error!r}") from None
+        _check_ends("attack", "", found.success, found.interval)
+        _check_ends("attack", "worst_", found.worst_success, found.worst_interval)
+        return found
+
+
+def _check_ends(name: str, which: str, success: Any, ends: tuple[float, float]) -> None:
+    share = in_interval(f"{name}.{which}success", success, 0.0, 1.0)
+    if not 0.0 <= ends[0] <= share <= ends[1] <= 1.0:
+        raise ValueError(f"{name}.{which}interval: expected 0 <= low <= success <= high <= 1")
 
 
 def membership_attack(
