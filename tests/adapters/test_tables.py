@@ -9,7 +9,7 @@ from tacit.adapters.tables import class_names, read_table
 
 GOOD = b"text,label\nw1 w2,red\nw3,blue\n"
 ROWS = [("w1 w2", "red"), ("w3", "blue")]
-CUT = gzip.compress(GOOD * 50)
+CUT = gzip.compress(GOOD * 50, mtime=0)
 
 
 def table(folder, name, content):
@@ -24,7 +24,7 @@ def table(folder, name, content):
         ("a.csv", b"\xef\xbb\xbf" + GOOD),
         ("a.csv", GOOD.replace(b"\n", b"\r\n")),
         ("a.csv", b'label,"text"\nred,"w1 w2"\n\nblue,w3\n'),
-        ("a.csv.gz", gzip.compress(GOOD)),
+        ("a.csv.gz", gzip.compress(GOOD, mtime=0)),
         ("a.jsonl", b'{"text": "w1 w2", "label": "red"}\n\n{"label": "blue", "text": "w3"}\n'),
     ],
 )

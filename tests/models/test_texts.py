@@ -17,7 +17,7 @@ from tacit.models.texts.prefixes import standing_in  # noqa: E402
 
 def test_files_and_folders_are_read(tmp_path):
     (tmp_path / "b.txt").write_text("zweite\r\n", encoding="utf-8", newline="")
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress("première\n".encode()))
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress("première\n".encode(), mtime=0))
     (tmp_path / "c.csv").write_text("not read", encoding="utf-8")
     assert read_text(tmp_path / "a.txt.gz") == "première\n"
     assert read_text(tmp_path) == "première\n\n\nzweite\r\n"
@@ -25,7 +25,7 @@ def test_files_and_folders_are_read(tmp_path):
 
 def test_unreadable_texts_get_a_sentence(tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"\xe9t\xe9")
-    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"long " * 100)[:20])
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"long " * 100, mtime=0)[:20])
     (tmp_path / "table.csv").write_text("a,b", encoding="utf-8")
     (tmp_path / "empty").mkdir()
     for name, words in (
