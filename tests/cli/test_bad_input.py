@@ -47,8 +47,12 @@ def data(tmp_path: Path) -> Path:
             ["--bounds", "NAME=LOW:HIGH"],
         ),
         (
-            ["--query", "mean", "--protect", "table", "--success", "0.6", "--levels", "a=red"],
-            ["--levels", "NAME=NUMBER"],
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--levels", "a="],
+            ["--levels", "NAME=LEVEL", "'a='"],
+        ),
+        (
+            ["--query", "mean", "--protect", "table", "--success", "0.6", "--levels", "red"],
+            ["--levels", "NAME=LEVEL", "'red'"],
         ),
         (["--query", "mean", "--success", "0.6", "--certificate", "."], ["--certificate"]),
         (
