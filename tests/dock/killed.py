@@ -141,7 +141,7 @@ def check(folder: Path, told: dict[int, str], outcome: Outcome) -> None:
                 break
         named = set()
         for one in held.values():
-            for content in (one.revision, one.history[0].model):
+            for content in (one.revision, one.history[0].model, one.history[0].release):
                 named.add(content)
                 try:
                     store.blobs.read(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,11 @@ from fastapi.testclient import TestClient
 
 from tacit.dock import Settings, Store, create_application, examine
 from tacit.dock.blobs import Upload
-from tacit.guarantees import GaussianDP
+from tacit.documents import dumps
 from tacit.guarantees.base import Guarantee
-from tacit.specifications import Space, Specification
+from tacit.specifications import Space, Specification, SpecificationRelease
+from tacit.specifications.release import BARE, PROTECTED, certified
+from tacit.specifications.schedule import Schedule
 
 SPACE = Space(
     backbone="sha256:0",
@@ -26,9 +29,9 @@ SPACE = Space(
     output="scatter",
 )
 OCTETS = {"Content-Type": "application/octet-stream"}
-PRIVATE = GaussianDP(
-    mu=0.5, adjacency="replace one record", evidence="theorem", assumptions=(), source="test"
-)
+MU = 0.5
+PRIVATE = certified(MU, 1e-5, "labels")
+CREATED = "2026-01-02T03:04:05+00:00"
 
 
 def specification(
@@ -36,11 +39,12 @@ def specification(
     kind: str = "model",
     *,
     space: Space = SPACE,
-    guarantees: tuple[Guarantee, ...] = (PRIVATE,),
+    guarantees: tuple[Guarantee, ...] = PRIVATE,
     noise: float = 0.0,
 ) -> Specification:
     """Return the direction of a seed, with noise where it is asked for."""
     source = np.random.default_rng(seed)
+    notes = (PROTECTED,) if guarantees else (BARE,)
     factors = {
         name: source.normal(size=shape)
         for name, shape in zip(space.layers, space.shapes, strict=True)
@@ -51,10 +55,35 @@ def specification(
         kind=kind,
         space=space,
         factors=factors,
-        method="dp",
+        method="dp" if guarantees else "compact",
         guarantees=guarantees,
-        created="2026-01-02T03:04:05+00:00",
+        created=CREATED,
+        notes=notes,
     )
+
+
+def release(made: Specification, **changes: Any) -> SpecificationRelease:
+    """Return the release that a specification comes with."""
+    bare = not made.guarantees
+    fields = {
+        "title": "A specification",
+        "specification": made,
+        "backbone": "tacit/vision",
+        "records": 100,
+        "classes": 2,
+        "mu": math.inf if bare else MU,
+        "delta": 1e-5,
+        "targets": "labels",
+        "schedule": Schedule(),
+        "guarantees": made.guarantees,
+        "attacks": (),
+        "use": (),
+        "notes": made.notes,
+        "reproducible": False,
+        "seed": None,
+        "created": CREATED,
+    }
+    return SpecificationRelease(**{**fields, **changes})
 
 
 def card(
@@ -83,8 +112,9 @@ def weights(tensors: Mapping[str, tuple[str, tuple[int, ...], bytes]] | None = N
 
 
 def files(made: Specification, **more: bytes) -> dict[str, bytes]:
-    """Return the parts of a submission."""
-    return {"specification": made.to_bytes(), "card": card(), **more}
+    """Return the parts of a submission; with its release where it claims something."""
+    claimed = {"release": dumps(release(made).to_dict()).encode()} if made.guarantees else {}
+    return {"specification": made.to_bytes(), "card": card(), **claimed, **more}
 
 
 def keep(

@@ -30,8 +30,8 @@ def test_a_submission_is_answered_listed_fetched_and_found(dock):
     assert told["revision"] == made.revision
     assert told["developer"] == "me"
     assert told["status"] == "listed"
-    assert told["guarantee"]["type"] == "GaussianDP"
-    assert "claimed by the developer" in told["guarantee"]["checked"]
+    assert told["guarantee"]["type"] == "SuccessBound"
+    assert "noise that its developer claims" in told["guarantee"]["checked"]
     place = answer.headers["location"]
     assert place == f"/v1/learnwares/{told['id']}"
     record = dock.client.get(place).json()

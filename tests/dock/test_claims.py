@@ -1,98 +1,198 @@
-"""What a submission claims is held against its release and the policy, never optimistically."""
+"""What a submission claims is worked out again from its release, then held against the policy."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-from tacit.dock import Policy, RefusedError
-from tacit.dock.claims import DELTA, advantage_of, decide, epsilon_of
-from tacit.guarantees import ApproximateDP, GaussianDP, InformationBound, MaximalLeakage, RenyiDP
-from tacit.releases import Form
-from tests.dock.learnwares import PRIVATE, files, is_problem, specification
+from tacit.dock import Policy, RefusedError, Store
+from tacit.dock.claims import DELTA, decide, headline
+from tacit.guarantees import GaussianDP
+from tacit.specifications import Specification
+from tacit.specifications.release import certified
+from tacit.specifications.schedule import Schedule
+from tests.dock.learnwares import SPACE, card, files, is_problem, keep, release, specification
 
-SHARED = {"evidence": "theorem", "source": "test", "assumptions": ()}
 MADE = specification(1)
-RELEASE = Form(
-    kind="specification",
-    title="A specification",
-    secret="one record",
-    method="dp",
-    guarantees=(PRIVATE,),
-    created="2026-01-02T03:04:05+00:00",
-    reproducible=False,
-    digests=(("specification", MADE.revision),),
-)
 
 
-def written(form: Form) -> bytes:
-    return json.dumps(form.to_dict()).encode()
+def written(held: Any) -> bytes:
+    return json.dumps(held.to_dict()).encode()
+
+
+def changed(made: Specification, **fields: Any) -> Specification:
+    """Return a specification with other fields."""
+    names = ("kind", "space", "factors", "method", "guarantees", "created", "notes")
+    return Specification(**{**{name: getattr(made, name) for name in names}, **fields})
 
 
 def test_a_release_that_agrees_is_taken(dock):
-    assert decide(MADE, written(RELEASE), Policy()).status == "listed"
-    assert dock.submit(files(MADE, release=written(RELEASE))).status_code == 201
+    assert decide(MADE, written(release(MADE)), Policy()).status == "listed"
+    assert dock.submit(files(MADE)).status_code == 201
+
+
+def test_a_guarantee_without_its_release_is_refused(dock):
+    bare = {"specification": MADE.to_bytes(), "card": card()}
+    is_problem(dock.submit(bare), 422, "release", "got none")
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"guarantees": (replace(PRIVATE, mu=1.0),)}, "other guarantees"),
-        ({"guarantees": ()}, "other guarantees"),
-        ({"reproducible": True}, "a seed can repeat"),
-        ({"reproducible": True, "seed": 7}, "a seed can repeat"),
-        ({"digests": (("specification", specification(2).revision),)}, "names another"),
-        ({"digests": ()}, "names another"),
-        ({"assumptions": ("VOID: a seed fixed it",)}, "void"),
+        ({"mu": 0.4}, "what the noise certifies"),
+        ({"mu": math.inf}, "what the noise certifies"),
+        ({"guarantees": certified(0.4, 1e-5, "labels")}, "what the noise certifies"),
+        ({"guarantees": ()}, "what the noise certifies"),
+        ({"guarantees": MADE.guarantees * 2}, "what the noise certifies"),
+        ({"reproducible": True}, "a seed can repeat|guarantees of this release"),
+        ({"reproducible": True, "seed": 7}, "a seed can repeat|guarantees of this release"),
+        ({"specification": specification(2)}, "holds another"),
+        ({"targets": "independent"}, "what the noise certifies"),
+        ({"schedule": Schedule(steps=3)}, "what the noise certifies"),
+        ({"notes": (*MADE.notes, "CHECKED AND CONFIRMED")}, "notes"),
     ],
 )
 @pytest.mark.parametrize("without", ["refuse", "accept", "quarantine"])
 def test_a_release_that_does_not_is_refused_whatever_the_policy(change, said, without):
-    forged = written(replace(RELEASE, **change))
+    forged = written(release(MADE, **change))
     with pytest.raises(RefusedError, match=said) as caught:
         decide(MADE, forged, Policy(without=without))
     assert caught.value.status == 422
 
 
-def test_a_forged_release_is_answered_as_a_problem(dock):
-    forged = written(replace(RELEASE, reproducible=True))
-    is_problem(dock.submit(files(MADE, release=forged)), 422, "seed")
+def replaced(name: str, value: Any) -> tuple[Any, ...]:
+    return (replace(MADE.guarantees[0], **{name: value}), *MADE.guarantees[1:])
 
 
-@pytest.mark.parametrize("mu", [0.0, 1e-6, 0.1, 0.5, 1.0, 3.0, 40.0])
-def test_epsilon_of_a_gaussian_is_never_too_small(mu):
-    held = GaussianDP(mu=mu, adjacency="replace", **SHARED)
-    epsilon = epsilon_of(held)
-    assert held.approximate(epsilon).delta <= DELTA
-    if epsilon > 0.0:
-        # δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is above 1e-5 just below
-        below = epsilon * (1.0 - 1e-6)
-        delta = ndtr(mu / 2 - below / mu) - math.exp(below + log_ndtr(-mu / 2 - below / mu))
-        assert delta > DELTA * (1.0 - 1e-3)
+FORGED = {
+    "task": {"guarantees": replaced("task", "CHECKED AND CONFIRMED BY THE OPERATOR")},
+    "law": {"guarantees": replaced("law", "certified by the dock")},
+    "source": {"guarantees": replaced("source", "a proof")},
+    "assumptions": {"guarantees": replaced("assumptions", ())},
+    "strength": {"guarantees": replaced("success", 0.51)},
+    "method": {"method": "compact"},
+    "other method": {"method": "proven"},
+    "notes": {"notes": (*MADE.notes, "confirmed by the operator")},
+    "of no noise": {
+        "guarantees": (
+            GaussianDP(
+                mu=1e-300, adjacency="r", evidence="theorem", assumptions=(), source="forged"
+            ),
+        )
+    },
+}
 
 
-def test_epsilon_is_infinite_where_none_is_claimed():
-    assert math.isinf(epsilon_of(ApproximateDP(epsilon=1, delta=1e-3, adjacency="r", **SHARED)))
-    assert math.isinf(epsilon_of(InformationBound(nats=0.1, secret="s", **SHARED)))
-    assert epsilon_of(ApproximateDP(epsilon=1, delta=1e-6, adjacency="r", **SHARED)) == 1.0
+@pytest.mark.parametrize("fields", FORGED.values(), ids=FORGED.keys())
+@pytest.mark.parametrize("with_release", [True, False])
+def test_no_word_or_number_of_a_manifest_is_its_developers_own(fields, with_release):
+    forged = changed(MADE, **fields)
+    beside = release(forged, guarantees=forged.guarantees) if with_release else None
+    with pytest.raises(RefusedError, match=r"release|specification") as caught:
+        decide(forged, None if beside is None else written(beside), Policy(without="accept"))
+    assert caught.value.status == 422
+
+
+def test_noise_under_which_nothing_is_described_is_refused():
+    told = certified(1e-300, 1e-5, "labels")
+    forged = changed(MADE, guarantees=told)
+    with pytest.raises(RefusedError, match=r"μ ≥ 0.001"):
+        decide(forged, written(release(forged, mu=1e-300)), Policy())
+
+
+def test_a_manifest_holds_no_more_guarantees_than_a_release_gives():
+    forged = changed(MADE, guarantees=MADE.guarantees * 200)
+    with pytest.raises(RefusedError, match="at most 8 guarantees, got 600"):
+        decide(forged, None, Policy())
+
+
+def test_accounting_that_takes_long_is_not_begun():
+    content = release(MADE).to_dict()
+    content["schedule"] = {"steps": 10**9, "sampling_rate": 1e-4, "step_size": 0.05}
+    with pytest.raises(RefusedError, match="at most 10000 steps"):
+        decide(MADE, json.dumps(content).encode(), Policy())
+
+
+@pytest.mark.parametrize("mu", [0.001, 0.1, 0.5, 1.0, 3.0, 40.0])
+def test_epsilon_told_is_that_of_the_noise_and_never_too_small(mu):
+    made = changed(MADE, guarantees=certified(mu, 1e-7, "labels"))
+    told = headline(release(made, mu=mu, delta=1e-7))
+    epsilon = told["epsilon"]
+
+    def delta(at: float) -> float:
+        # δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)
+        return float(ndtr(mu / 2 - at / mu) - math.exp(at + log_ndtr(-mu / 2 - at / mu)))
+
+    assert delta(epsilon) <= DELTA * (1.0 + 1e-9)
+    assert epsilon == 0.0 or delta(epsilon * (1.0 - 1e-5)) > DELTA * (1.0 - 1e-3)
+    assert told["advantage"] == pytest.approx(2 * ndtr(mu / 2) - 1, rel=1e-9)
+    assert told["advantage"] >= 2 * ndtr(mu / 2) - 1
 
 
 @pytest.mark.parametrize(
-    ("held", "least"),
+    ("policy", "said"),
     [
-        (GaussianDP(mu=1.0, adjacency="r", **SHARED), 2 * ndtr(0.5) - 1),
-        (ApproximateDP(epsilon=1.0, delta=0.0, adjacency="r", **SHARED), math.tanh(0.5)),
-        (MaximalLeakage(secret="s", factor=1.5, **SHARED), 0.5),
-        # Pinsker: an advantage a at even odds takes at least a²/2 nats
-        (InformationBound(nats=0.02, secret="s", **SHARED), 0.19),
-        (RenyiDP(orders=(2.0,), epsilons=(0.0,), adjacency="r", **SHARED), 0.0),
+        (Policy(max_epsilon=1.5), "ε = 1.9"),
+        (Policy(max_advantage=0.1), "advantage of 0.197"),
     ],
 )
-def test_advantage_is_the_largest_that_is_allowed(held, least):
-    found = advantage_of(held)
-    assert found >= least * (1 - 1e-12)
-    assert found <= least + 0.02 if not isinstance(held, RenyiDP) else found < 1.0
+def test_a_policy_is_held_against_what_the_noise_gives(policy, said):
+    with pytest.raises(RefusedError, match=said):
+        decide(MADE, written(release(MADE)), policy)
+
+
+def test_nothing_is_worked_out_when_it_is_read(dock, monkeypatch):
+    found = dock.submit(files(MADE)).json()
+
+    def worked_out(*_: Any) -> Any:
+        raise AssertionError("a reader made the dock work out a guarantee")
+
+    monkeypatch.setattr(Schedule, "profile", worked_out)
+    monkeypatch.setattr(GaussianDP, "approximate", worked_out)
+    told = dock.client.get(f"/v1/learnwares/{found['id']}").json()["guarantee"]
+    assert told == found["guarantee"] == json.loads(json.dumps(headline_of_made))
+    assert dock.client.get("/v1/learnwares").status_code == 200
+    assert dock.client.get("/").status_code == 200
+    assert dock.search(specification(1, "task")).json()["items"][0]["guarantee"] == told
+
+
+headline_of_made = headline(release(MADE))
+
+
+def test_a_copy_under_another_name_is_refused(dock):
+    first = dock.submit(files(MADE)).json()["id"]
+    later = changed(MADE, created="2026-02-02T03:04:05+00:00")
+    twice = changed(MADE, factors={name: 2 * held for name, held in MADE.factors.items()})
+    for copy in (later, twice):
+        again = dock.submit(files(copy), developer="other")
+        is_problem(again, 409, "these very factors")
+        assert again.json()["learnware"] == first
+    opposite = changed(MADE, factors={name: -held for name, held in MADE.factors.items()})
+    assert dock.submit(files(opposite)).status_code == 201
+    dock.client.delete(f"/v1/learnwares/{first}", headers=dock.headers())
+    assert dock.submit(files(later), developer="other").status_code == 201
+
+
+def test_a_database_of_the_schema_before_is_opened(tmp_path):
+    import sqlite3
+
+    with Store(tmp_path) as store:
+        kept = keep(store, files(MADE))
+    with sqlite3.connect(tmp_path / "dock.sqlite") as held:
+        held.execute("DROP INDEX ix_dock_revisions_direction")
+        held.execute("ALTER TABLE dock_revisions DROP COLUMN direction")
+        held.execute("ALTER TABLE dock_revisions DROP COLUMN headline")
+        held.execute("UPDATE dock_meta SET value = '1' WHERE key = 'schema'")
+    for _ in range(2):
+        with Store(tmp_path) as store:
+            found = store.learnware(kept["id"])
+            assert found is not None
+            assert found.guarantee is None
+            assert found.space["layers"] == list(SPACE.layers)
+    with Store(tmp_path) as store:
+        keep(store, files(specification(2)), key="later")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -10,7 +11,7 @@ import pytest
 
 from tacit.dock import DockClient, DockError
 from tests.cli_runner import in_process, refused
-from tests.dock.learnwares import card, files, keep, specification, weights
+from tests.dock.learnwares import card, files, keep, release, specification, weights
 from tests.dock.running import running
 
 
@@ -22,17 +23,19 @@ def served(tmp_path):
 
 def written(folder, seed=1, kind="model"):
     place = folder / f"{kind}-{seed}.safetensors"
-    specification(seed, kind).save(place)
+    made = specification(seed, kind)
+    made.save(place)
+    (folder / "release.json").write_text(json.dumps(release(made).to_dict()))
     (folder / "card.md").write_bytes(card())
     return place
 
 
 def test_a_learnware_is_submitted_found_fetched_and_withdrawn(served, tmp_path):
-    made = written(tmp_path)
+    made, card, signed = written(tmp_path), tmp_path / "card.md", tmp_path / "release.json"
     (tmp_path / "weights").write_bytes(weights())
     with DockClient(served.url, served.token) as dock:
-        told = dock.submit(made, tmp_path / "card.md", model=tmp_path / "weights", key="k")
-        again = dock.submit(made, tmp_path / "card.md", model=tmp_path / "weights", key="k")
+        told = dock.submit(made, card, model=tmp_path / "weights", release=signed, key="k")
+        again = dock.submit(made, card, model=tmp_path / "weights", release=signed, key="k")
         assert again == told
         found = dock.search(specification(1, "task", noise=0.1), tag="mnist")
         assert found["items"][0]["id"] == told["id"]
@@ -137,12 +140,13 @@ def test_what_does_not_answer_is_a_sentence():
 
 def test_commands(served, tmp_path, capsys, monkeypatch):
     tacit = in_process(capsys)
-    made, task = written(tmp_path), written(tmp_path, kind="task")
+    task, made = written(tmp_path, kind="task"), written(tmp_path)
+    signed = tmp_path / "release.json"
     monkeypatch.setenv("TACIT_DOCK_URL", served.url)
     refused(tacit("dock", "submit", made, tmp_path / "card.md"), "401")
     (tmp_path / "token").write_text(served.token + "\n")
     token = ("--token-file", tmp_path / "token")
-    done = tacit("dock", "submit", made, tmp_path / "card.md", *token)
+    done = tacit("dock", "submit", made, tmp_path / "card.md", "--release", signed, *token)
     assert done.code == 0, done
     assert served.token not in done.out + done.err
     identifier = done.out.split("learnwares/")[1].strip()
@@ -161,3 +165,18 @@ def test_a_dock_that_is_not_empty_is_not_seeded(tmp_path, capsys):
     with running(tmp_path / "dock") as found:
         keep(found.store, files(specification(1)))
     refused(in_process(capsys)("dock", "seed", "--folder", tmp_path / "dock"), "not empty")
+
+
+def test_what_may_not_be_published_is_not_sent(served, tmp_path, capsys, monkeypatch):
+    tacit = in_process(capsys)
+    bare = specification(1, "task", guarantees=())
+    bare.save(tmp_path / "bare.safetensors")
+    monkeypatch.setenv("TACIT_DOCK_URL", "http://127.0.0.1:1")
+    # an address where nobody answers: it is refused before anything is sent
+    refused(tacit("dock", "search", tmp_path / "bare.safetensors"), "task", "read back")
+    with DockClient("http://127.0.0.1:1") as dock, pytest.raises(ValueError, match="unprotected"):
+        dock.search(bare)
+    with DockClient(served.url) as dock:
+        assert dock.search(bare, unprotected=True)["items"] == []
+    monkeypatch.setenv("TACIT_DOCK_URL", served.url)
+    assert tacit("dock", "search", tmp_path / "bare.safetensors", "--unprotected").code == 0

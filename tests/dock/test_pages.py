@@ -67,7 +67,7 @@ def test_markdown_makes_no_element_of_its_own(given):
 
 def test_a_claim_is_never_told_smaller_than_it_is():
     for epsilon in (0.99995, 1.00001, 1.9321, 9.9999, 123456.7, 1e-7):
-        told = claim({"type": "GaussianDP", "epsilon": epsilon, "delta": 1e-5, "advantage": 0.1})
+        told = claim({"type": "SuccessBound", "epsilon": epsilon, "delta": 1e-5, "advantage": 0.1})
         shown = float(re.match(r"ε ≤ (\S+) ", told)[1])
         assert epsilon <= shown <= epsilon * 1.0011
 
@@ -133,7 +133,7 @@ def test_a_task_is_searched_with_by_its_file(dock):
 def test_submit_and_withdraw_by_forms(dock):
     key = re.search(r'name="key" value="(\w+)"', text_of(dock, "/submit"))[1]
     data = {"token": dock.tokens["me"], "key": key}
-    parts = {**files(specification(1)), "model": b"", "release": b""}
+    parts = {**files(specification(1)), "model": b""}
 
     def send(path, data, parts):
         return dock.client.post(path, data=data, files=parts, headers=HTML, follow_redirects=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from pathlib import Path
 
@@ -110,7 +111,12 @@ class StoreMachine(RuleBasedStateMachine):
             assert found[name].developer == owner
         for name in self.gone:
             assert self.store.learnware(name).status == "withdrawn"
-        contents = {specification(s).revision for _, seeds in self.live.values() for s in seeds}
+        parts = [files(specification(s)) for _, seeds in self.live.values() for s in seeds]
+        contents = {
+            f"sha256:{hashlib.sha256(held[name]).hexdigest()}"
+            for held in parts
+            for name in ("specification", "release")
+        }
         assert set(self.store.blobs.digests()) == contents
 
     @invariant()

@@ -25,6 +25,12 @@ from tacit.specifications import (
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
+UNPROTECTED = (
+    "task: expected a specification with a guarantee, got one that has none: it is a mean of "
+    "gradients of its records, from which records have been read back, and whoever runs the dock "
+    "sees it. Make it with an epsilon, or, of records that are public, set unprotected"
+)
+
 
 @dataclass(frozen=True)
 class Fetched:
@@ -155,6 +161,7 @@ class DockClient:
         modality: str | None = None,
         developer: str | None = None,
         guarantee: str | None = None,
+        unprotected: bool = False,
     ) -> dict[str, Any]:
         """Find the learnwares whose specifications are most similar to that of a task.
 
@@ -165,15 +172,24 @@ class DockClient:
             modality: of the card.
             developer: who submitted.
             guarantee: ``"any"``, ``"none"`` or its type.
+            unprotected: whether a specification without a guarantee may be sent.
 
         Returns:
             items with rank and raw similarity, and the verdict: whether any is a good match.
 
         Raises:
-            ValueError: the file cannot be read.
+            ValueError: the file cannot be read, or is of no specification; or it has no guarantee
+                and ``unprotected`` is not set. Then nothing is sent.
             DockError: the dock refuses it, such as a space that no learnware is of (409).
         """
-        content = task.to_bytes() if isinstance(task, Specification) else read_bytes("task", task)
+        held = (
+            task
+            if isinstance(task, Specification)
+            else specification_from_bytes(read_bytes("task", task), name="task")
+        )
+        if not held.guarantees and not unprotected:
+            raise ValueError(UNPROTECTED)
+        content = held.to_bytes()
         asked = _given(
             tag=tag, modality=modality, developer=developer, guarantee=guarantee, limit=limit
         )

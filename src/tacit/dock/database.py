@@ -18,7 +18,7 @@ from sqlalchemy.pool import QueuePool
 from tacit._ground.files import absolute, spelled
 from tacit._ground.lazy import install_with
 from tacit.dock.errors import UnavailableError
-from tacit.dock.tables import SCHEMA, meta_table, metadata
+from tacit.dock.tables import ADDED, SCHEMA, meta_table, metadata, revision_table
 
 WAIT_SECONDS = 60
 CONNECT_SECONDS = 10
@@ -120,10 +120,23 @@ class Database:
                 return
             query = sa.select(meta_table.c.value).where(meta_table.c.key == "schema")
             found = connection.execute(query).scalar_one_or_none()
-            if found != SCHEMA:
+            if found in ADDED:
+                _add_columns(connection, found)
+            elif found != SCHEMA:
                 raise ValueError(
                     f"database: {self.label} has schema {found!r}; this version reads {SCHEMA!r}"
                 )
+
+
+def _add_columns(connection: sa.Connection, schema: str) -> None:
+    """Give a database of an older schema the columns that it lacks, empty."""
+    table = revision_table.name
+    for name in ADDED[schema]:
+        connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {name} TEXT")
+        if revision_table.c[name].index:
+            connection.exec_driver_sql(f"CREATE INDEX ix_{table}_{name} ON {table} ({name})")
+    mine = meta_table.c.key == "schema"
+    connection.execute(sa.update(meta_table).where(mine).values(value=SCHEMA))
 
 
 def parse_location(location: str | os.PathLike[str]) -> sa.URL:

@@ -10,7 +10,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from tacit.dock.cards import FENCE
-from tacit.dock.claims import summary
 from tacit.dock.database import CHANGE
 from tacit.dock.errors import RefusedError
 from tacit.dock.records import LISTED, WITHDRAWN, Filters, Learnware, Page, Revision
@@ -22,7 +21,6 @@ from tacit.dock.tables import (
     tag_table,
 )
 from tacit.documents import loads
-from tacit.guarantees import guarantee_from_dict
 
 CURSOR = "after:"
 MOST_FACETS = 50
@@ -198,7 +196,6 @@ def _grouped(
 def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
     newest = history[0]
     manifest = loads(newest.manifest) if newest.manifest is not None else {}
-    guarantees = tuple(guarantee_from_dict(one) for one in manifest.get("guarantees", ()))
     card = newest.card or ""
     found = FENCE.match(card)
     return Learnware(
@@ -214,7 +211,7 @@ def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
         tags=tuple(tags),
         space=manifest.get("space", {}),
         method=manifest.get("method", ""),
-        guarantee=summary(guarantees),
+        guarantee=loads(newest.headline) if newest.headline is not None else None,
         notes=tuple(manifest.get("notes", ())),
         head=loads(newest.head) if newest.head is not None else {},
         text=card[found.end() :] if found else "",

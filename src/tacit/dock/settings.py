@@ -51,7 +51,7 @@ class Settings:
         max_specification: bytes of a specification.
         max_model: bytes of a model.
         max_card: bytes of a card.
-        max_release: bytes of a release's JSON.
+        max_release: bytes of a release's JSON, which holds the specification in base64.
         max_learnwares: learnwares that one developer may hold.
         max_bytes: bytes that one developer may hold.
         requests_per_minute: of one developer, or of one address without a token, in each process.
@@ -72,7 +72,7 @@ class Settings:
     max_specification: int = 8 << 20
     max_model: int = 512 << 20
     max_card: int = 64 << 10
-    max_release: int = 4 << 20
+    max_release: int = 12 << 20
     max_learnwares: int = 1000
     max_bytes: int = 16 << 30
     requests_per_minute: int = 600

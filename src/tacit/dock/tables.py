@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA = "1"
+SCHEMA = "2"
+# columns of revisions that a database of an older schema lacks
+ADDED = {"1": ("headline", "direction")}
 metadata = sa.MetaData()
 
 # "schema", and "change": the number of the newest change, whose row every writer locks first
@@ -73,6 +75,9 @@ revision_table = sa.Table(
     sa.Column("manifest", sa.Text),
     sa.Column("card", sa.Text),
     sa.Column("head", sa.Text),
+    # what the guarantee says, worked out once, and the SHA-256 of the direction of the factors
+    sa.Column("headline", sa.Text),
+    sa.Column("direction", sa.Text, index=True),
 )
 
 space_table = sa.Table(

@@ -27,7 +27,10 @@ from tacit.documents import dumps, loads
 
 # A developer's quota frees up when something is withdrawn.
 QUOTA_SECONDS = 3600
-WITHDRAWN_REVISION = {"specification", "model", "release", "model_size", "manifest", "card", "head"}
+WITHDRAWN_REVISION = {
+    "specification", "model", "release", "model_size", "manifest", "card", "head", "headline",
+    "direction",
+}  # fmt: skip
 
 
 class Writer:
@@ -65,7 +68,7 @@ class Writer:
             answered = _answered(connection, developer, key, submission.body)
             if answered is not None:
                 return answered
-            _check_new(connection, submission.specification.revision)
+            _check_new(connection, submission)
             _check_quota(connection, developer, submission.size, settings, more=1)
             _keep(submission)
             moment, identifier = now(), secrets.token_hex(16)
@@ -119,7 +122,7 @@ class Writer:
                 raise RefusedError(410, "this learnware was withdrawn")
             if row.revision != expected:
                 raise RefusedError(412, f"this learnware is at revision {row.revision} by now")
-            _check_new(connection, submission.specification.revision)
+            _check_new(connection, submission, identifier)
             _check_quota(connection, developer, submission.size, settings, more=0)
             _keep(submission)
             moment = now()
@@ -236,16 +239,28 @@ def _answered(
     return dict(loads(row.answer))
 
 
-def _check_new(connection: sa.Connection, revision: str) -> None:
-    """Refuse a content that is there already, unless it was withdrawn."""
+def _check_new(
+    connection: sa.Connection, submission: Submission, identifier: str | None = None
+) -> None:
+    """Refuse a content that is there already, and factors that another learnware has."""
+    held = learnware_table.c.status != WITHDRAWN
     query = (
         sa.select(learnware_table.c.id)
         .join(revision_table, revision_table.c.learnware == learnware_table.c.number)
-        .where((revision_table.c.revision == revision) & (learnware_table.c.status != WITHDRAWN))
+        .limit(1)
     )
-    found = connection.execute(query).scalars().first()
+    same = held & (revision_table.c.revision == submission.specification.revision)
+    found = connection.execute(query.where(same)).scalars().first()
     if found is not None:
         raise RefusedError(409, "this revision is there already", learnware=found)
+    alike = held & (revision_table.c.direction == submission.direction)
+    if identifier is not None:
+        alike &= learnware_table.c.id != identifier
+    found = connection.execute(query.where(alike)).scalars().first()
+    if found is not None:
+        raise RefusedError(
+            409, "specification: another learnware has these very factors", learnware=found
+        )
 
 
 def _check_quota(
@@ -267,7 +282,7 @@ def _check_quota(
 
 
 def _columns(submission: Submission, change: int, moment: str) -> dict[str, Any]:
-    held = submission.specification.guarantees
+    told = submission.decision.headline
     return {
         "status": submission.decision.status,
         "updated": moment,
@@ -276,12 +291,13 @@ def _columns(submission: Submission, change: int, moment: str) -> dict[str, Any]
         "space": submission.specification.space.digest,
         "title": submission.card.title,
         "modality": submission.card.modality,
-        "guarantee": type(held[0]).__name__ if held else "",
+        "guarantee": "" if told is None else told["type"],
     }
 
 
 def _insert(connection: sa.Connection, number: int, submission: Submission, moment: str) -> None:
     specification, uploads = submission.specification, submission.uploads
+    told = submission.decision.headline
     digests = {name: uploads[name].digest for name in ("model", "release") if name in uploads}
     connection.execute(
         revision_table.insert().values(
@@ -296,6 +312,8 @@ def _insert(connection: sa.Connection, number: int, submission: Submission, mome
             manifest=dumps(specification.manifest(), ascii_only=True),
             card=submission.card.source,
             head=dumps(dict(submission.card.head), ascii_only=True),
+            headline=None if told is None else dumps(dict(told), ascii_only=True),
+            direction=submission.direction,
             **digests,
         )
     )

@@ -53,6 +53,10 @@ BARE = (
     "This specification has no guarantee: neither it nor BA may be published. It is a mean of "
     "gradients, from which records have been read back."
 )
+SCATTER_NOTE = (
+    "Class means are drawn with noise of their own first, and counted: the scatter of a release "
+    "cannot be worked out record by record."
+)
 
 
 @short_repr
@@ -200,6 +204,20 @@ def certified(
     )
 
 
+def notes_of(mu: float, scatter: bool, schedule: Schedule) -> tuple[str, ...]:
+    """Return what a reader should know of a specification: nothing else is said in its file.
+
+    Args:
+        mu: as of ``certified``.
+        scatter: whether class means were drawn first.
+        schedule: of the steps.
+    """
+    bare = math.isinf(mu)
+    means = (SCATTER_NOTE,) if scatter and not bare else ()
+    steps = () if schedule.single else (schedule.sentence,)
+    return (BARE if bare else PROTECTED, *means, *steps)
+
+
 def _read(description: Mapping[str, Any]) -> SpecificationRelease:
     held = {name: value for name, value in description.items() if name not in BESIDE}
     form = Form.from_dict(description["form"])
@@ -256,6 +274,9 @@ def _check(release: SpecificationRelease) -> None:
         raise ValueError(
             "description.specification: expected the guarantees of this release in its manifest"
         )
-    first = BARE if math.isinf(release.mu) else PROTECTED
-    if release.notes[:1] != (first,):
-        raise ValueError("description.notes: expected what may be published first, got another")
+    method = "compact" if math.isinf(release.mu) else "dp"
+    if release.specification.method != method:
+        raise ValueError(f"description.specification: expected one of the method {method!r}")
+    known = {notes_of(release.mu, scatter, release.schedule) for scatter in (False, True)}
+    if release.notes not in known or release.specification.notes != release.notes:
+        raise ValueError("description.notes: expected what follows from the noise, got others")

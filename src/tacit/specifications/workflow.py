@@ -28,11 +28,10 @@ from tacit.specifications.coordinates import check_apart
 from tacit.specifications.measured import Asked, Subject, described
 from tacit.specifications.objectives import OBJECTIVES, class_names, weights_of
 from tacit.specifications.release import (
-    BARE,
-    PROTECTED,
     TARGETS,
     SpecificationRelease,
     certified,
+    notes_of,
 )
 from tacit.specifications.schedule import Schedule
 from tacit.specifications.spaces import PUBLIC, space_of, subspace_of
@@ -43,11 +42,6 @@ METHODS = ("dp", "compact")
 DELTA = 1e-5
 # so that float32 holds what is published
 MOST_CLIP = 1e30
-SCATTER_NOTE = (
-    "Class means are drawn with noise of their own first, and counted: the scatter of a release "
-    "cannot be worked out record by record."
-)
-
 OUTPUTS = (
     "targets: expected 'independent' or 'given-model' beside a model or its outputs: where it was "
     "trained on these records, one of them changes every target, and no noise for one record's "
@@ -280,11 +274,8 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
     def _drawn(self) -> SpecificationRelease:
         released = self._released()
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        notes = [PROTECTED if self.multiplier else BARE]
-        if self.asked.objective == "scatter" and self.multiplier:
-            notes.append(SCATTER_NOTE)
-        if not self.asked.schedule.single:
-            notes.append(self.asked.schedule.sentence)
+        mu = 1.0 / self.multiplier if self.multiplier else math.inf
+        notes = notes_of(mu, self.asked.objective == "scatter", self.asked.schedule)
         specification = Specification(
             kind=self.kind,  # type: ignore[arg-type]
             space=self.space,
@@ -292,7 +283,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
             method="dp" if self.multiplier else "compact",
             guarantees=() if self.reproducible else self.guarantees,
             created=created,
-            notes=tuple(notes),
+            notes=notes,
         )
         return SpecificationRelease(
             title=self.title,
@@ -300,14 +291,14 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
             backbone=self.subject.backbone.name,
             records=self.subject.count,
             classes=len(self.asked.names),
-            mu=1.0 / self.multiplier if self.multiplier else math.inf,
+            mu=mu,
             delta=self.delta,
             targets=self.targets,
             schedule=self.asked.schedule,
             guarantees=self.guarantees,
             attacks=(),
             use=(),
-            notes=tuple(notes),
+            notes=notes,
             reproducible=self.reproducible,
             seed=self.seed,
             created=created,

@@ -60,6 +60,13 @@ def search(
     task: Annotated[str, typer.Argument(help="Specification of the task, safetensors.")],
     *,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=100)] = 10,
+    unprotected: Annotated[
+        bool,
+        typer.Option(
+            "--unprotected",
+            help="Send a specification without a guarantee, from which its records may be read.",
+        ),
+    ] = False,
     narrow: Narrow,
     address: Address,
     force: Force = False,
@@ -67,7 +74,7 @@ def search(
     """Find the models whose specifications are most similar to that of a task."""
     output = json_output(address.json, force, {"TASK": task})
     with address.client() as dock:
-        found = dock.search(task, limit=limit, **vars(narrow))
+        found = dock.search(task, limit=limit, unprotected=unprotected, **vars(narrow))
     verdict = found["verdict"]
     output.console.print(Text(str(verdict["sentence"]), "bold" if verdict["good_match"] else "red"))
     for item in found["items"]:

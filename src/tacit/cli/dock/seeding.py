@@ -74,6 +74,7 @@ def _keep(store: Store, made: SeedLearnware) -> bool:
         "specification": made.specification,
         "card": made.card.encode(),
         "model": made.model,
+        "release": made.release.encode(),
     }
     uploads = {}
     try:
