@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from tacit.attacks import bayes_success
-from tacit.classifiers import ClassifierRelease, prepare_logits, privatize_logits
+from tacit.classifiers import ClassifierRelease, prepare_logits, privatize_logits, workflow
 from tacit.guarantees import InformationBound
 from tacit.ledger import BudgetExceededError, Ledger
 from tacit.releases import ContradictionError
@@ -77,6 +77,12 @@ def test_two_inputs_give_the_closed_form():
     assert bracket[0] <= exact <= bracket[1]
 
 
+@pytest.fixture
+def in_pool_order(monkeypatch):
+    """Rows in the order of their inputs, so that a test can hold each against its own."""
+    monkeypatch.setattr(workflow, "private_order", lambda count, source: np.arange(count))
+
+
 def residual_variance_z(release, logits, scale):
     """Largest z-score of the released residuals' variances in units of the certified noise."""
     residual = release.logits - logits
@@ -86,7 +92,7 @@ def residual_variance_z(release, logits, scale):
     return np.abs(products - np.eye(len(white))).max() * math.sqrt(white.shape[1] / 2)
 
 
-def test_the_noise_drawn_is_the_noise_certified():
+def test_the_noise_drawn_is_the_noise_certified(in_pool_order):
     pool, _ = pool_of(20_000)
     release = privatize_logits(linear, pool, mi_budget=0.5, attack=False)
     assert not release.reproducible
@@ -109,7 +115,7 @@ def test_success_asked_for_is_kept():
     assert release.mi_budget >= release.guarantee.nats
 
 
-def test_only_the_inputs_asked_for_are_released_in_their_order():
+def test_only_the_inputs_asked_for_are_released(in_pool_order):
     pool, labels = pool_of()
     chosen = [7, 3, 250]
     release = privatize_logits(
@@ -120,6 +126,35 @@ def test_only_the_inputs_asked_for_are_released_in_their_order():
     assert (np.abs(release.logits - linear(pool[chosen])) < 8 * noise).all()
     assert release.accuracy_clean == 1.0
     assert release.fano is None
+
+
+def test_the_order_of_the_rows_is_random_and_nobodys():
+    logits = 1e6 * np.arange(6.0)[:, None] * np.ones((1, 2))
+    prepared = prepare_logits(logits, range(6), mi_budget=20.0, attack=False)
+    orders = {tuple(prepared._drawn().logits[:, 0].argsort().tolist()) for _ in range(60)}
+    assert len(orders) > 40
+    given = prepare_logits(logits, range(6), mi_budget=20.0, inputs=[4, 1, 0], attack=False)
+    firsts = {float(given._drawn().logits[0, 0]) for _ in range(40)}
+    assert firsts == {4e6, 1e6, 0.0}
+
+
+def test_who_sees_a_list_of_two_names_a_row_no_more_often_than_is_said():
+    """Of two inputs both are released: the likelier order is right Φ(D/√2) of the time."""
+    logits = np.array([[0.0, 1.0], [1.0, 0.0]])
+    prepared = prepare_logits(logits, range(2), success=0.6, attack=False)
+    release = prepared.draw()
+    said = next(line for line in release.form.all_assumptions if "All 2 rows" in line)
+    bound = float(said.rpartition("at most ")[2].partition("%")[0]) / 100
+    alone = release.identification.success
+    assert release.identification.task == "the queried input from its row alone"
+    precision = np.linalg.inv(release.design.covariance.to_dense())
+    difference = logits[1] - logits[0]
+    exact = stats.norm.cdf(math.sqrt(difference @ precision @ difference / 2))
+    assert alone < exact <= bound
+    # whoever always says that the first row is the first input is right half of the time
+    draws = np.array([prepared._drawn().logits for _ in range(4000)])
+    in_order = (draws[:, 1] - draws[:, 0]) @ precision @ difference > 0
+    assert abs(in_order.mean() - 0.5) < 4 * 0.5 / math.sqrt(4000)
 
 
 def test_without_attack_the_released_accuracy_gives_fano():

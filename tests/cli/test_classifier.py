@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tacit.classifiers import ClassifierRelease
+from tacit.cli.console import command_line
 from tacit.ledger import Ledger
 from tests.cli_runner import Tacit, refused
 
@@ -70,3 +72,47 @@ def test_a_dry_run_draws_and_writes_nothing(data: Path, tmp_path: Path, tacit: T
 )
 def test_bad_flags(data: Path, tacit: Tacit, flags: list[str], words: str) -> None:
     refused(tacit("classifier", data, "--mi-budget", "1", *flags), words)
+
+
+def test_a_certificate_holds_what_is_public(data: Path, tmp_path: Path, tacit: Tacit) -> None:
+    page = tmp_path / "public.html"
+    done = tacit(
+        *("classifier", data, "--labels", "label", "--success", BOUND, "--inputs=3,5"),
+        *("--certificate", page, "--no-attack"),
+    )
+    assert done.code == 0, done.err
+    text = page.read_text(encoding="utf-8")
+    assert "the queried input from its row alone" in text
+    assert "All 2 rows tell at most" in text
+    assert "row 2, logit[2]" in text.replace("<wbr>", "")
+    for word in ("accuracy_", '"fano"', '"seed"', "--inputs", '"design"', '"pool_size"'):
+        assert word not in text, word
+    refused(
+        tacit("classifier", data, "--mi-budget", "1", "--seed", "1", "--certificate", page),
+        "--certificate: expected no --seed",
+    )
+
+
+def test_a_long_list_is_in_the_json_of_its_certificate(
+    data: Path, tmp_path: Path, tacit: Tacit
+) -> None:
+    page = tmp_path / "public.html"
+    source = np.random.default_rng(1)
+    table = np.column_stack([4 * np.eye(3)[np.arange(90) % 3] + source.normal(size=(90, 3))])
+    np.savetxt(data, table, delimiter=",", header="a,b,c", comments="")
+    assert tacit("classifier", data, "--mi-budget", "1", "--certificate", page).code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "They are in the JSON of this page" in text
+    assert text.count("row 1, logit") == 0
+
+
+@pytest.mark.parametrize("given", [["--inputs", "3,5"], ["--inputs=3,5"]])
+def test_which_inputs_stand_in_no_command_that_is_kept(
+    monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tacit", "classifier", "a.csv", *given, "--mi-budget", "1"])
+    told = command_line(("--inputs",))
+    assert "3,5" not in told
+    assert told == f"tacit classifier a.csv {given[0].partition('=')[0]}" + (
+        "=... --mi-budget 1" if "=" in given[0] else " ... --mi-budget 1"
+    )

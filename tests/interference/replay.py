@@ -237,6 +237,17 @@ class Interference:
             lambda door: self._seen(run, {**both, **second}, prepare, door),
         )
 
+    def pair_of(self, first: list[Any], there: Files, second: list[Any], here: Files) -> Pair:
+        """Run a command twice whose arguments are the secret, each beside its files."""
+
+        def run(arguments: list[Any]) -> Callable[[], int]:
+            return lambda: run_command([str(one) for one in arguments])
+
+        return self._pair(
+            lambda: self._seen(run(first), there, None),
+            lambda door: self._seen(run(second), here, None, door),
+        )
+
     def calls(self, function: Callable[[Any], Any], first: Any, second: Any) -> Pair:
         """Call a function with each secret; what it returns, as JSON, is public."""
         return self._pair(

@@ -10,10 +10,20 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.cli import run
-from tacit.hidden_states import EncodedCodes, HiddenRelease, QuotientRelease
+from tacit.hidden_states import (
+    EncodedCodes,
+    FeatureStudy,
+    HiddenRelease,
+    QuotientRelease,
+    measure_features,
+)
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.inversions import InversionEvidence
+from tacit.hidden_states.origin import HOLDERS
 from tests.cli.small_model import CUT, WORDS, write_encoder, write_model, write_texts
+from tests.hidden_states.features.test_study import coder_of
+from tests.hidden_states.features.test_study import prompts as prompts_of
+from tests.hidden_states.networks import random_model
 
 from .registry import tells_nothing_beside
 
@@ -209,3 +219,21 @@ def test_a_planted_public_prompt_and_which_of_two_prompts_it_was_are_not_told(gi
             text = text.replace(one, "")
         headers.add((text, out.stat().st_size))
     assert len(headers) == 1
+
+
+@tells_nothing_beside(FeatureStudy)
+def test_a_study_of_features_publishes_nothing(interference):
+    model, public = random_model("gpt2"), prompts_of(20, seed=1)
+    coder = coder_of(model, 40)
+    first = prompts_of(20, seed=2)
+    second = first.clone()
+    second[PLACE] = 0
+
+    def published(bank):
+        study = measure_features(model, 2, coder, bank, public, edited=2, rng=0)
+        assert HOLDERS in study.form.notes
+        return study.published()
+
+    pair = interference.calls(published, first, second)
+    pair.assert_equal(released=False)
+    assert json.loads(pair.first.returned) == {}

@@ -17,14 +17,6 @@ for path in Path(__file__).parent.glob("test_*.py"):
     if path.stem != Path(__file__).stem:
         importlib.import_module(f"{__package__}.{path.stem}")
 
-# Still without a test of their own.
-PENDING: set[str] = {
-    "ClassifierRelease",
-    "FeatureStudy",
-    "classifier",
-    "statistic compare",
-}
-
 
 def every_kind():
     """Return the classes of the library below ``Release``, read and not imported."""
@@ -47,21 +39,18 @@ KINDS = every_kind()
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_test_of_what_it_tells(command):
-    assert CASES[command] or is_silent(command) or command in PENDING, (
+    assert CASES[command] or is_silent(command), (
         f'mark a test in tests/interference with @tells_nothing_beside("{command}")'
     )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_release_has_a_test_of_what_it_tells(kind):
-    assert CASES[kind] or kind in PENDING, (
-        f"mark a test in tests/interference with @tells_nothing_beside({kind})"
-    )
+    assert CASES[kind], f"mark a test in tests/interference with @tells_nothing_beside({kind})"
 
 
 def test_what_is_entered_exists():
     assert set(CASES) - {name for name, tests in CASES.items() if not tests} <= {*COMMANDS, *KINDS}
-    assert {*COMMANDS, *KINDS} >= PENDING
     for name in SILENT:
         assert any(command.startswith(name) for command in COMMANDS), name
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr
 
-from tacit._ground.checks import array
+from tacit._ground.checks import array, generator
 from tacit._ground.numbers import EPS
 
 
@@ -40,6 +40,16 @@ def released_rows(inputs: Any, count: int) -> npt.NDArray[np.intp]:
             "for another release"
         )
     return indices
+
+
+def private_order(count: int, source: np.random.Generator | None) -> npt.NDArray[np.intp]:
+    """Return a random order of the released rows, all equally likely.
+
+    Args:
+        count: m.
+        source: where it is drawn from; None for the operating system.
+    """
+    return generator(source).permutation(count)
 
 
 def checked_labels(labels: Any, count: int, columns: int) -> Labels | None:

@@ -34,12 +34,13 @@ SOURCE_ENTROPY = "I(X; Y) <= H(Y), the entropy of the logits over the pool"
 SECRET = "which input of the pool was queried"
 INPUT = "the queried input"
 LABEL = "the label of the queried input"
+# Where several rows are released: what one of them tells about its own input.
+ALONE = " from its row alone"
 ASSUMPTIONS = (
     "the queried input is uniform over the declared pool; the attacker may know the pool, the "
     "model, its logits for every input and the law of the noise",
     "that an input is in the pool at all is not hidden",
-    "a released row is judged alone: its place in a list, and that no other row is of the same "
-    "input, say nothing to the attacker",
+    "the released rows stand in a random order that nobody is told",
     "one release of an input; T released rows of the same input tell at most T times as much",
     "only the released logits are published: the clean logits, the accuracies, the attack and the "
     "design stay with the holder of the model",
@@ -94,15 +95,23 @@ def designed(
 
 
 def success_bounds(
-    guarantee: InformationBound, logits: Array, design: Design, classes: Labels | None
+    guarantee: InformationBound,
+    logits: Array,
+    design: Design,
+    classes: Labels | None,
+    released: int,
 ) -> tuple[SuccessBound, SuccessBound | None]:
-    """Bound naming the input and its label; without noise, by counting the logits too."""
+    """Bound naming the input and its label; without noise, by counting the logits too.
+
+    Of several released rows it is what one tells, from that row alone.
+    """
     count = len(logits)
+    alone = ALONE if released > 1 else ""
     law = f"that it is one of {count:,} inputs, all equally likely,"
-    named = guarantee.success(share(1, count), INPUT, law=law)
+    named = guarantee.success(share(1, count), INPUT + alone, law=law)
     labelled = None
     if classes is not None:
-        labelled = guarantee.success(classes.largest_share, LABEL, law=law)
+        labelled = guarantee.success(classes.largest_share, LABEL + alone, law=law)
     if design.rank > 0:
         return named, labelled
     equal = EqualRows.of(logits)

@@ -12,16 +12,19 @@ from tacit._ground.checks import Array
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.attacks import BayesAttack
+from tacit.classifiers.lists import of_a_list
 from tacit.design.base import Design
 from tacit.documents import Envelope
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.guarantees.reading import guarantee_of
 from tacit.measured import Interval
-from tacit.releases.form import Attack, Form, Release, Use
+from tacit.releases.form import Attack, Form, Number, Release, Use
 
 ENVELOPE = Envelope("tacit.classifier", 1)
 # What stands beside the fields in a stored release.
 BESIDE = ("form", "provenance")
+# More released logits than this are in the JSON alone.
+MOST_NUMBERS = 200
 PUBLISHABLE = (
     "logits",
     "guarantee",
@@ -67,7 +70,7 @@ class ClassifierRelease(Release):
     """Noisy logits and everything that may be said about them.
 
     Attributes:
-        logits: (m, c) the numbers to publish, one row per input released.
+        logits: (m, c) the numbers to publish, one row per input released, in a random order.
         guarantee: bound on the information one row carries about which input it belongs to, nats.
         identification: what it means for naming that input.
         label_bound: what it means for naming its label; None without labels.
@@ -87,7 +90,9 @@ class ClassifierRelease(Release):
         seed: the integer seed, when one was given.
         created: time of the draw, ISO 8601, UTC.
 
-    All but ``logits`` and what the guarantees say is computed from the pool, for its holder.
+    ``accuracy_clean``, ``accuracy_noisy``, its interval and ``fano`` are of the inputs that were
+    released, so they tell something of the secret; design, attack and ``output_variance`` follow
+    from the pool. All of it is the holder's: what may be published is ``published()``.
     """
 
     logits: Array
@@ -128,11 +133,30 @@ class ClassifierRelease(Release):
             guarantees=(*bounds, self.guarantee),
             attacks=tuple(_attack(measured, task) for measured, task in attacks),
             use=self._use(),
-            assumptions=(f"the input was drawn uniformly from {self.pool_size:,} known ones",),
+            assumptions=(
+                f"the input was drawn uniformly from {self.pool_size:,} known ones",
+                *of_a_list(self.guarantee, self.identification.prior, rows),
+            ),
             publishable=PUBLISHABLE,
             reproducible=self.reproducible,
             seed=self.seed,
             created=self.created,
+        )
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """Every released logit with the deviation of its noise; none where there are too many."""
+        if self.logits.size > MOST_NUMBERS:
+            return ()
+        errors = np.sqrt(self.design.covariance.diagonal()).tolist() if self.design.rank else None
+        return tuple(
+            Number(
+                name=f"row {row + 1}, logit[{column}]",
+                value=value,
+                error=0.0 if errors is None else errors[column],
+            )
+            for row, values in enumerate(self.logits.tolist())
+            for column, value in enumerate(values)
         )
 
     def _use(self) -> tuple[Use, ...]:

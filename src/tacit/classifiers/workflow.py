@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
 
@@ -23,7 +23,14 @@ from tacit._ground.checks import (
 )
 from tacit._ground.frozen import read_only
 from tacit.attacks.membership.bayes import MOST_TRIALS
-from tacit.classifiers.inputs import Labels, checked_labels, released_rows, share
+from tacit.classifiers.inputs import (
+    Labels,
+    checked_labels,
+    private_order,
+    released_rows,
+    share,
+)
+from tacit.classifiers.lists import together
 from tacit.classifiers.logits import pool_logits, pool_rows
 from tacit.classifiers.plan import (
     LABEL,
@@ -88,8 +95,9 @@ def prepare_logits(
 
     or, with ``method="true-information"``, the upper confidence bound on I(X; Y) itself is within
     β. An attacker names the input with probability s at most, ``kl(s ‖ 1/n) = β``, and its label
-    with ``kl(s ‖ largest share of a label) = β``. The rows released together, about m inputs that
-    are drawn in any way with uniform marginals, tell at most m β about all m inputs.
+    with ``kl(s ‖ largest share of a label) = β``. That is of one row. m rows are released in a
+    random order that nobody is told; together they tell at most m β about all m inputs, so that
+    whoever sees them all names the input of one with s at most, ``kl(s ‖ 1/n) = m β``.
 
     Args:
         predict: callable from a batch of the pool, an array (b, …), to logits (b, c); a torch
@@ -138,7 +146,7 @@ def prepare_logits(
     classes = checked_labels(labels, *logits.shape)
     design, variances = designed(logits, budget, method, cost, level, source, progress)
     guarantee = information_bound(design, reproducible=is_reproducible(rng))
-    identification, label_bound = success_bounds(guarantee, logits, design, classes)
+    identification, label_bound = success_bounds(guarantee, logits, design, classes, rows.size)
     measured = None
     if attack and design.method != "constant":
         measured = attacked(logits, design, classes, trials, level, source)
@@ -147,7 +155,7 @@ def prepare_logits(
         guarantees=(identification, guarantee)
         if label_bound is None
         else (identification, label_bound, guarantee),
-        spends=(_together(guarantee, rows.size),),
+        spends=(together(guarantee, rows.size),),
         expected=tuple(
             Expected(name=f"logit[{place}]", error=math.sqrt(variance))
             for place, variance in enumerate(design.covariance.diagonal().tolist())
@@ -195,9 +203,11 @@ class PreparedLogits(Prepared[ClassifierRelease]):
     source: np.random.Generator | None = field(repr=False)
 
     def _drawn(self) -> ClassifierRelease:
-        clean, classes = self.logits[self.rows], self.classes
+        # the place of a row says nothing: whoever is told the rows is not told their order
+        rows = self.rows[private_order(self.rows.size, self.source)]
+        clean, classes = self.logits[rows], self.classes
         released = self.design.release(clean, rng=self.source)
-        utility = utility_of(clean, released, self.rows, classes, self.confidence)
+        utility = utility_of(clean, released, rows, classes, self.confidence)
         fano = self.fano
         if fano is None and classes is not None and self.rows.size == len(self.logits):
             columns = self.logits.shape[1]
@@ -246,7 +256,8 @@ def privatize_logits(
         options: the other arguments of ``prepare_logits``.
 
     Returns:
-        The ``ClassifierRelease``. It does not say which inputs were released.
+        The ``ClassifierRelease``. It does not say which inputs were released, nor which row is
+        whose: who needs that releases one input a call.
 
     Raises:
         ValueError: as ``prepare_logits``, or a refusal of the ledger; nothing is drawn then.
@@ -265,11 +276,3 @@ def privatize_logits(
     """
     prepared = prepare_logits(predict, pool, **options)
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
-
-
-def _together(guarantee: InformationBound, count: int) -> InformationBound:
-    """Bound what m rows tell together: at most m times what one does."""
-    if count == 1:
-        return guarantee
-    nats = math.nextafter(count * guarantee.nats, math.inf)
-    return replace(guarantee, nats=nats, secret=f"which {count} inputs of the pool were queried")

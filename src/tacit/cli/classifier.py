@@ -35,18 +35,24 @@ def classifier(
     confidence: Annotated[
         float, typer.Option(help="Of intervals, and of a guarantee that rests on simulation.")
     ] = 0.999,
+    certificate: Annotated[
+        str | None,
+        typer.Option(help="HTML to publish beside the logits: nothing of the inputs."),
+    ] = None,
     drawing: Attacking,
 ) -> None:
     """Release a classifier's logits with designed noise, a guarantee and a measured attack.
 
-    The table has a row per input and a logit per class.
+    The table has a row per input and a logit per class. The released rows stand in a random order.
     """
     from tacit.classifiers import prepare_logits
 
     table = reading.read(data)
     from tacit.ledger.notions import INFORMATION
 
-    destination = Destination.checked(drawing, data, table, spends=INFORMATION)
+    destination = Destination.checked(
+        drawing, data, table, spends=INFORMATION, certificate=certificate
+    )
     if labels is not None and labels not in table.columns:
         raise ValueError(f"--labels: expected one of the columns, got {labels!r}")
     kept = [place for place, name in enumerate(table.columns) if name != labels]
@@ -67,7 +73,7 @@ def classifier(
         return
     destination = destination.opened()
     release = destination.draw(prepared)
-    destination.store(release, destination.provenance(table))
+    destination.store(release, destination.provenance(table, untold=("--inputs",)))
     tell_release(destination, release)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from rich.console import Console
@@ -65,6 +66,18 @@ def print_json(content: Any) -> None:
     sys.stdout.flush()
 
 
-def command_line() -> str:
-    """Return the command as it was given, quoted for a shell, without the password of a URL."""
-    return PASSWORD.sub(r"\1***@", shlex.join(["tacit", *sys.argv[1:]]))
+def command_line(untold: Collection[str] = ()) -> str:
+    """Return the command as it was given, quoted for a shell, without the password of a URL.
+
+    Args:
+        untold: flags whose values are the secret: three dots stand for each.
+    """
+    given, hidden = list[str](), False
+    for part in sys.argv[1:]:
+        flag, sign, _ = part.partition("=")
+        if hidden:
+            given.append("...")
+        else:
+            given.append(f"{flag}=..." if sign and flag in untold else part)
+        hidden = not hidden and part in untold
+    return PASSWORD.sub(r"\1***@", shlex.join(["tacit", *given]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -180,12 +180,12 @@ class Destination:
             return prepared.draw()
         return prepared.draw(ledger=self.ledger, secret=self.secret, no_budget=self.no_budget)
 
-    def provenance(self, table: Table) -> Provenance:
-        """Return how a release of the table is made."""
+    def provenance(self, table: Table, *, untold: Collection[str] = ()) -> Provenance:
+        """Return how a release of the table is made; the values of some flags are left out."""
         from tacit.releases import Provenance
 
         return Provenance.capture(
-            command_line(),
+            command_line(untold),
             data_name=table.label,
             data_fingerprint=table.fingerprint,
             data_rows=len(table),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tacit.classifiers import ClassifierRelease
 from tacit.guarantees import InformationBound
 from tacit.releases import Form, Provenance
 from tacit.releases.form import Release
@@ -12,18 +13,21 @@ from tacit.report.rendering import rendered
 from tacit.report.words import verdict
 from tacit.text import percent, percent_up, significant_up
 
-CERTIFIED = ("statistic", *KINDS)
+CLASSIFIER = "classifier"
+CERTIFIED = ("statistic", *KINDS, CLASSIFIER)
+# What the interval of a number holds, where that is no statistic.
+CLEAN = {CLASSIFIER: "logit without noise"}
 
 
 def render_certificate(release: Release, provenance: Provenance) -> str:
-    """Return what may be published of a released statistic as one self-contained HTML page.
+    """Return what may be published of a statistic, or of logits, as one self-contained HTML page.
 
     It holds the values with their 95% intervals, the promise, what is assumed, and the publishable
     fields of the release as JSON; no attack, no diagnostics, no fingerprint, no number of rows, and
     of categories no level that was not declared: it is a cell of the table.
 
     Args:
-        release: of a statistic.
+        release: of a statistic, or of a classifier's logits.
         provenance: how it was made; its version and the codes of categories are taken.
 
     Raises:
@@ -39,11 +43,12 @@ def render_certificate(release: Release, provenance: Provenance) -> str:
     """
     form = release.form
     if form.kind not in CERTIFIED:
-        raise ValueError(f"release: expected one of a statistic, got {form.kind!r}")
+        raise ValueError(f"release: expected one of a statistic or a classifier, got {form.kind!r}")
     found = verdict(form)
     if found.kind != "bounded":
         raise ValueError(f"release: expected one with a guarantee to certify: {found.sentence}")
-    rows = [number_row(number) for number in form.numbers]
+    numbers = release.numbers if isinstance(release, ClassifierRelease) else form.numbers
+    rows = [number_row(number) for number in numbers]
     return rendered(
         "certificate",
         form=form,
@@ -59,6 +64,7 @@ def render_certificate(release: Release, provenance: Provenance) -> str:
         if form.kind == "statistic-table"
         else {name: len(provenance.data_categories[name]) for name in provenance.data_observed},
         rows=rows,
+        clean=CLEAN.get(form.kind, "statistic of the rows that were used"),
         sampled=any(row.sampling for row in rows),
         strength=[*strength_rows(form), *_information(form)],
         assumed=assumed(form),
