@@ -11,6 +11,8 @@ pytest.importorskip("transformers")
 from scipy import stats  # noqa: E402
 
 from tacit.attacks import CodeChannel, GaussianChannel, known_prefix  # noqa: E402
+from tacit.attacks.last_token.attack import attack_continued  # noqa: E402
+from tacit.attacks.last_token.field import field_position, open_field  # noqa: E402
 from tacit.covariance import Dense, Isotropic, LowRank  # noqa: E402
 from tacit.hidden_states import Denoiser  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
@@ -301,3 +303,106 @@ def test_the_table_of_randomised_codes_is_that_of_its_reports():
 def test_a_table_that_is_no_distribution_is_refused(table):
     with pytest.raises(ValueError, match=r"^table"):
         CodeChannel(table=table)
+
+
+def template(count, seed, ends=(3, 5, 11, 17), weights=(0.7, 0.15, 0.1, 0.05)):
+    """Prompts of any stem whose last token is one of a few, one of them much the commonest."""
+    source = torch.Generator().manual_seed(seed)
+    stems = torch.randint(VOCABULARY, (count, LENGTH - 1), generator=source)
+    last = torch.multinomial(torch.tensor(weights), count, replacement=True, generator=source)
+    return torch.cat([stems, torch.tensor(ends)[last][:, None]], dim=1)
+
+
+def parts(states, behaviours):
+    """A code of thirty-two: signs of five entries of the state."""
+    rows = states.double().numpy()
+    return ((rows[:, :5] > 0) * 2 ** np.arange(5)).sum(axis=1)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_last_tokens_of_public_prompts_are_candidates(model, seed):
+    prompts, public = template(80, seed), template(200, seed + 100)[:, -1]
+    channel = CodeChannel(parts)
+    released = channel.held(model.states(prompts, LAYER), None)
+    without = known_prefix(model, LAYER, prompts, released, channel, count=4)
+    found = known_prefix(model, LAYER, prompts, released, channel, count=4, public=public)
+    assert without.covered < 0.6 < found.covered == 1.0
+    assert found.success > without.success + 0.3
+    # guessing blind is at least naming the commonest last token every time
+    common = (prompts[:, -1] == public.mode().values).double().mean()
+    assert found.prior >= common > without.prior
+    # at least as often right as encoding the public last tokens again, by model times frequency
+    counts = torch.bincount(public, minlength=VOCABULARY).double()
+    right = 0
+    for row, prompt in enumerate(prompts):
+        states, _, before = every_token(model, prompt)
+        scores = np.where(
+            (parts(torch.from_numpy(states), None) == released[row]) & (counts > 0).numpy(),
+            before + np.log(np.maximum(counts.numpy(), 1e-9)), -np.inf,
+        )  # fmt: skip
+        right += int(scores.argmax() == prompt[-1])
+    assert found.success >= right / len(prompts) - 1e-9
+    assert "best of 4 laws" in found.attacker
+    assert "public prompts" in found.knows
+
+
+def test_who_knows_the_public_prompts_is_never_told_more_than_one_token_each(model):
+    prompts = template(20, 5)
+    released = np.zeros(20, dtype=np.int64)
+    silent = CodeChannel(lambda states, behaviours: np.zeros(len(states), dtype=np.int64))
+    for count in (1, 2, 23):
+        found = known_prefix(
+            model, LAYER, prompts, released, silent, count=count, public=template(50, 6)[:, -1]
+        )
+        assert found.success == pytest.approx(found.prior)
+        assert found.candidates <= 2 * count
+    with pytest.raises(ValueError, match="public"):
+        known_prefix(model, LAYER, prompts, released, silent, public=[VOCABULARY])
+
+
+def forms(count, seed, field=-4):
+    """Prompts of one template with a field in the middle, of five values, and free ends."""
+    source = torch.Generator().manual_seed(seed)
+    rows = torch.tensor([1, 2, 4, 6, 8, 9]).repeat(count, 1)
+    rows[:, field] = torch.tensor([3, 5, 11, 17, 19])[torch.randint(5, (count,), generator=source)]
+    rows[:, 0] = torch.randint(VOCABULARY, (count,), generator=source)
+    return rows
+
+
+def test_the_field_of_a_template_is_found_and_attacked_by_enumeration(model):
+    prompts, public = forms(40, 1), forms(100, 2)
+    assert field_position(public, 8) == -4
+    assert field_position(torch.arange(5000).reshape(1000, 5), 8) is None
+    field = open_field(model, LAYER, prompts, public, position=-4, count=8)
+    channel = CodeChannel(parts)
+    released = channel.held(model.states(prompts, LAYER), None)
+    found = attack_continued(field.listed, field.rows, released, channel, task="it", knows="all")
+    best = []
+    for row, prompt in enumerate(prompts):
+        whole = prompt.repeat(5, 1)
+        whole[:, -4] = torch.tensor([3, 5, 11, 17, 19])
+        inside = parts(model.states(whole, LAYER), None) == released[row]
+        best.append(inside.sum() == 1)
+        assert inside[(whole[:, -4] == prompt[-4]).numpy()].all()
+        if best[-1]:
+            assert found.better[row] == 0
+    assert found.covered == 1.0
+    # wherever no other value has the code, the token is named
+    assert found.success >= np.mean(best)
+    assert found.candidates == 5
+    assert found.prior < 0.5
+
+
+def test_padded_prompts_have_their_field_counted_from_the_end(model):
+    prompts = forms(12, 3)
+    padded = torch.cat([torch.full((12, 2), -1), prompts], dim=1)
+    channel = GaussianChannel()
+    outcomes = []
+    for rows in (prompts, padded):
+        field = open_field(model, LAYER, rows, forms(50, 4), position=-4, count=8)
+        released = model.states(rows, LAYER).double().numpy()
+        outcomes.append(attack_continued(field.listed, field.rows, released, channel))
+    assert outcomes[0].success == outcomes[1].success == 1.0
+    np.testing.assert_array_equal(outcomes[0].blind, outcomes[1].blind)
+    first = open_field(model, LAYER, prompts, forms(50, 4), position=-6, count=30)
+    assert np.allclose(np.exp(first.listed[0].log_priors).sum(axis=1), 1.0)

@@ -16,6 +16,7 @@ from tacit.hidden_states.audit.guessers import (
     Column,
     Digit,
     KnownPrefix,
+    KnownRest,
     KnownToken,
     Name,
     Token,
@@ -39,6 +40,8 @@ WORDS = {
     "known-prefix": KnownPrefix(),
     "known-prefix(50,64)": KnownPrefix(prompts=50),
     "known-prefix(9,8)": KnownPrefix(9, 8),
+    "known-rest": KnownRest(),
+    "known-rest(9,8,-3)": KnownRest(9, 8, -3),
     "known-token": KnownToken(0),
     "known-token(-1)": KnownToken(-1),
     "token": Token(-1),
@@ -66,7 +69,7 @@ def found(asked):
         kl_budgets=(1.0,), codewords=(16,), sizes=SIZES, rng=2,
         wish=Wish(max_attack=0.2, min_agreement=0.05, max_gain=None),
         guessers=[
-            KnownPrefix(60, 40), KnownToken(0), Token(-1), Topic(4), Column("mood", MOOD, MOOD),
+            KnownPrefix(60, 40), KnownRest(30, 40, -3), KnownToken(0), Token(-1), Topic(4), Column("mood", MOOD, MOOD),
         ],
     )  # fmt: skip
 
@@ -87,7 +90,8 @@ def test_words_of_nothing_are_refused():
 
 def test_every_release_and_the_clean_state_stand_beside_each_other(found):
     titles = [(guess.task, guess.knows) for guess in found.clean]
-    assert len(titles) == 8
+    assert len(titles) == 9
+    assert titles[1][0] == "the last but two token"
     for point in found.points:
         assert [(g.task, g.knows) for g in point.guesses] == titles
     prefix = found.clean[0]

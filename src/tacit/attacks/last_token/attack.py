@@ -35,6 +35,7 @@ def known_prefix(
     candidates: Any = "model",
     count: int = 256,
     token_law: str = "model",
+    public: Any = None,
     leakage_factor: float | None = None,
     confidence: float = 0.95,
 ) -> GuessAttack:
@@ -56,6 +57,10 @@ def known_prefix(
             ``"vocabulary"``; or a list of tokens, (m,).
         count: candidates taken from the model.
         token_law: ``"model"``, what the model predicts after the earlier tokens, or ``"uniform"``.
+        public: last tokens of public prompts, (M,): the ``count`` commonest are candidates too, and
+            the attacker who does best of four weighs them by the model, by how often they occur, by
+            the product or by the mean of both. The blind one is the best of the four without the
+            release.
         leakage_factor: of the release, where one is certified, to stand beside the result.
         confidence: coverage of each interval, in (0, 1).
 
@@ -83,7 +88,9 @@ def known_prefix(
     if not isinstance(channel, Channel):
         raise ValueError(f"channel: expected a Channel, got {type(channel).__name__}")
     level = model.check_layer(integer("layer", layer, minimum=1))
-    listed = list_candidates(model, prompts, candidates, count=count, token_law=token_law)
+    listed = list_candidates(
+        model, prompts, candidates, count=count, token_law=token_law, public=public
+    )
     seen = channel.checked("released", released, released=True)
     if len(seen) != len(listed):
         raise ValueError(f"released: expected {len(listed)} releases, got {len(seen)}")
@@ -101,6 +108,8 @@ def attack_continued(
     *,
     leakage_factor: float | None = None,
     confidence: float = 0.95,
+    task: str = TASK,
+    knows: str = KNOWS,
 ) -> GuessAttack:
     """Attack releases of prompts that were continued by their candidates before.
 
@@ -111,19 +120,29 @@ def attack_continued(
         channel: how a release was drawn.
         leakage_factor: as for ``known_prefix``.
         confidence: coverage of each interval.
+        task: what is guessed.
+        knows: what the attacker knows besides.
     """
     share = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     seen = channel.checked("released", released, released=True)
     found, blind = [], []
     for place, held in enumerate(_held(listed, rows, channel)):
-        truth, logs = np.array([listed[place].truth]), listed[place].log_prior[None]
+        logs = listed[place].log_priors
+        truth = np.full(len(logs), listed[place].truth)
         joint = logs + channel.log_likelihood(seen[place : place + 1], held)
         found.append(standing(joint, truth))
         blind.append(standing(logs, truth)[0])
-    hits, better, tied = (np.concatenate(column) for column in zip(*found, strict=True))
+    # (n, L): one column a law; who attacks and who guesses blind each take the best for them
+    hits, better, tied = (np.stack(column) for column in zip(*found, strict=True))
+    without = np.stack(blind)
+    best = int(hits.mean(axis=0).argmax())
+    laws = hits.shape[1]
     return GuessAttack.of(
-        hits=hits, blind=np.concatenate(blind), better=better, tied=tied, confidence=share,
-        task=TASK, attacker=ATTACKER, knows=KNOWS, leakage_factor=leakage_factor,
+        hits=hits[:, best], blind=without[:, int(without.mean(axis=0).argmax())],
+        better=better[:, best], tied=tied[:, best], confidence=share, task=task,
+        attacker=ATTACKER if laws == 1 else f"{ATTACKER}, by the best of {laws} laws",
+        knows=knows if laws == 1 else f"{knows}, and those of public prompts there",
+        leakage_factor=leakage_factor,
         candidates=max(len(one.tokens) for one in listed),
         covered=float(np.mean([one.truth >= 0 for one in listed])),
     )  # fmt: skip

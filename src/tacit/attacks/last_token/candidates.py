@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +19,8 @@ from tacit.models.next_states import as_tokens, next_states, single_tokens
 from tacit.models.padding import unpadded
 
 LAWS = ("model", "uniform")
+# A candidate that no public prompt ends with counts as this share of a prompt.
+UNSEEN = 1e-3
 PROMPTS_TOGETHER = 64
 ROWS_TOGETHER = 2048
 LOGITS_TOGETHER = 2**25
@@ -31,14 +34,53 @@ class Candidates:
     Attributes:
         prefix: the earlier tokens, (T − 1,).
         tokens: (m,).
-        log_prior: (m,), normalised over the candidates.
+        log_priors: (L, m), each of L laws of the token, normalised over the candidates.
         truth: place of the true token among them, −1 where it is not there.
     """
 
     prefix: Tensor
     tokens: Tensor
-    log_prior: Array
+    log_priors: Array
     truth: int
+
+
+@dataclass(frozen=True, eq=False)
+class PublicTokens:
+    """The last tokens of public prompts, and how often each occurs.
+
+    Attributes:
+        tokens: (k,), each once, the commonest first.
+        counts: (k,).
+    """
+
+    tokens: Tensor
+    counts: Tensor
+
+    @classmethod
+    def of(cls, model: LanguageModel, public: Any) -> PublicTokens:
+        """Count tokens, (M,)."""
+        rows = single_tokens(model, "public", public).cpu()
+        tokens, counts = torch.unique(rows, return_counts=True)
+        order = torch.argsort(counts, descending=True, stable=True)
+        return cls(tokens[order], counts[order])
+
+    def commonest(self, count: int) -> Tensor:
+        """Return at most so many of them."""
+        return self.tokens[:count]
+
+    def laws(self, model: Array, tokens: Tensor) -> Array:
+        """Return four laws of candidates: the model's, the public one, their product and mean.
+
+        Args:
+            model: (m,) ln p(v | earlier tokens), normalised over the candidates.
+            tokens: (m,) candidates.
+        """
+        held = dict(zip(self.tokens.tolist(), self.counts.tolist(), strict=True))
+        counted = np.array([held.get(token, 0) + UNSEEN for token in tokens.tolist()])
+        public = np.log(counted / counted.sum())
+        product = model + public
+        product -= np.logaddexp.reduce(product)
+        return np.stack([model, public, product, np.logaddexp(model, public) - math.log(2.0)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +103,11 @@ def list_candidates(
     *,
     count: int = 256,
     token_law: str = "model",
+    public: Any = None,
 ) -> list[Candidates]:
     """Return the candidates for the last token of every prompt; see ``known_prefix``."""
     rows = as_prompts(model, prompts)
+    seen = None if public is None else PublicTokens.of(model, public)
     law = choice("token_law", token_law, LAWS)
     named = isinstance(candidates, str)
     if named:
@@ -78,13 +122,16 @@ def list_candidates(
             tokens = torch.arange(model.vocabulary)
         else:
             tokens = logs.topk(min(most, len(logs))).indices.sort().values
+            if seen is not None:
+                tokens = torch.unique(torch.cat([tokens, seen.commonest(most)]))
         weights = logs[tokens] if law == "model" else torch.zeros(len(tokens), dtype=torch.float64)
+        laws = weights.log_softmax(dim=-1).numpy()[None]
         place = (tokens == row[-1].cpu()).nonzero()
         found.append(
             Candidates(
                 prefix=row[:-1],
                 tokens=tokens,
-                log_prior=weights.log_softmax(dim=-1).numpy(),
+                log_priors=laws if seen is None else seen.laws(laws[0], tokens),
                 truth=int(place[0, 0]) if len(place) else -1,
             )
         )

@@ -122,7 +122,7 @@ class ReportedCodes(View):
         """As ``View``: codes."""
         if not self.channel.predicts:
             return self.channel.held(states, None)
-        listed = Candidates(prefix, ids, np.zeros(len(ids)), -1)
+        listed = Candidates(prefix, ids, np.zeros((1, len(ids))), -1)
         parts = predicted(self.model, self.layer, [listed], states)
         return np.concatenate([self.channel.held(part.states, part.behaviours) for part in parts])
 

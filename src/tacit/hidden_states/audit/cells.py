@@ -16,6 +16,7 @@ from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
 from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.codebooks.certificates import Law, codes_leakage
 from tacit.hidden_states.spelling import Spelled, read_one
+from tacit.text import significant_up
 
 if TYPE_CHECKING:
     from tacit.hidden_states.audit.cell_points import CodeTrial
@@ -160,9 +161,20 @@ class Codes(Mechanism, ABC):
         """Return how releases about one prompt add up, and for whom the percentage is."""
         return (
             "The factor holds for every prior and all side information; the percentage for one to "
-            "whom the prompts of the bank are equally likely. Releases about one prompt multiply: "
-            f"*T* of them by up to *C*^*T*, and *N* is {point.bank:,}."
+            "whom the prompts of the bank are equally likely. Releases about one prompt multiply, "
+            "and so do rows about one person, however they are worded: *T* of them by up to "
+            f"*C*^*T*, {_of_rows(point.cells or point.rank)}. *N* is {point.bank:,}."
         )
+
+
+def _of_rows(cells: int) -> str:
+    """Say what a few rows about one person come to.
+
+    Example:
+        >>> _of_rows(56)
+        'which is 3,136 for two rows and 3.1e+10 for six'
+    """
+    return f"which is {cells**2:,} for two rows and {significant_up(float(cells) ** 6)} for six"
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ class KnownPrefix(Guesser):
 
     Attributes:
         prompts: of the bank, attacked.
-        candidates: the model's likeliest tokens after the earlier ones.
+        candidates: the model's likeliest tokens after the earlier ones, and as many of the last
+            tokens of public prompts, the commonest.
     """
 
     prompts: int = 100
@@ -102,6 +103,58 @@ class KnownPrefix(Guesser):
             ),
             True,
         )
+
+
+@dataclass(frozen=True)
+class KnownRest(Guesser):
+    """Knows every token but one, such as a field of a template, and runs the model on candidates.
+
+    Attributes:
+        prompts: of the bank, attacked.
+        candidates: the commonest tokens of public prompts at that position.
+        position: negative, from the end; 0 for where public prompts differ most in a token that as
+            few values fill. Where there is none, nothing is attacked.
+    """
+
+    prompts: int = 50
+    candidates: int = 32
+    position: int = 0
+
+    word = "known-rest"
+
+    def __post_init__(self) -> None:
+        integer("prompts", self.prompts, minimum=2)
+        integer("candidates", self.candidates, minimum=2)
+        integer("position", self.position, minimum=None, maximum=0)
+
+    def attacks(self, laboratory: Laboratory, seen: Observed) -> Iterator[tuple[GuessAttack, bool]]:
+        """As ``Guesser``."""
+        from tacit.attacks.last_token.attack import attack_continued
+        from tacit.attacks.last_token.field import field_position, open_field
+
+        public = laboratory.prefixes.calibration
+        place = self.position or field_position(public, self.candidates)
+        if place is None or -place > public.shape[1]:
+            return
+        lengths = prompt_lengths(laboratory.prefixes.bank[: laboratory.sizes.queries])
+        chosen = (lengths >= -place).nonzero()[: self.prompts, 0].numpy()
+        if len(chosen) < 2:
+            return
+        field = laboratory.kept(
+            self.name,
+            lambda: open_field(
+                laboratory.model, laboratory.layer, laboratory.prefixes.bank[chosen], public,
+                position=place, count=self.candidates,
+            ),
+        )  # fmt: skip
+        yield (
+            attack_continued(
+                field.listed, field.rows, seen.released[chosen], seen.channel,
+                confidence=CONFIDENCE, task=f"the {_place(place)} token",
+                knows="all other tokens",
+            ),
+            True,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -298,9 +351,18 @@ class Column(AttributeGuesser):
         return np.asarray(self.bank), public
 
 
-GUESSERS: tuple[type[Guesser], ...] = (KnownPrefix, KnownToken, Token, Topic, Digit, Name)
+GUESSERS: tuple[type[Guesser], ...] = (
+    KnownPrefix,
+    KnownRest,
+    KnownToken,
+    Token,
+    Topic,
+    Digit,
+    Name,
+)
 USUAL_GUESSERS: tuple[Guesser, ...] = (
     KnownPrefix(),
+    KnownRest(),
     KnownToken(0),
     KnownToken(-1),
     Token(-1),

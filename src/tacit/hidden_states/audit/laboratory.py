@@ -188,7 +188,9 @@ class Laboratory:
         prompts, asked = self.prefixes.bank[places], (len(places), candidates)
         listed: list[Candidates] = self.kept(
             ("candidates", *asked),
-            lambda: list_candidates(self.model, prompts, count=candidates),
+            lambda: list_candidates(
+                self.model, prompts, count=candidates, public=self.prefixes.calibration[:, -1]
+            ),
         )
 
         states: Tensor = self.kept(

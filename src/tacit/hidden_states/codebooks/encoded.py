@@ -87,7 +87,8 @@ class EncodedCodes(Release):
             digests=((CODES, self.digest), ("codebook", self.codebook), *self.origin),
             notes=(
                 f"{one}: what T rows or releases about one prompt tell adds up to T times the nats "
-                "of one code, and their factors multiply",
+                "of one code, and their factors multiply; rows about one person count likewise, "
+                "however they are worded",
                 NO_DIGEST_OF_STATES,
             ),
             publishable=("guarantees", "digest", "codebook", "created"),

@@ -9,7 +9,7 @@ from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.guesses import GuessPoint
 from tacit.hidden_states.audit.points import Point
 from tacit.report.hidden.words import READ, setting, share, words
-from tacit.text import percent, significant
+from tacit.text import percent, share_down, significant
 
 
 @dataclass(frozen=True)
@@ -70,4 +70,7 @@ def _head(point: Point) -> str:
 
 def _title(guess: GuessPoint) -> str:
     # what learns from codes is another model than what learns from states
-    return f"{guess.task}, by {guess.knows or 'the posterior over the bank'}"
+    told = f"{guess.task}, by {guess.knows or 'the posterior over the bank'}"
+    if guess.covered == 1.0:
+        return told
+    return f"{told} (among the candidates for {share_down(guess.covered)} of prompts)"
