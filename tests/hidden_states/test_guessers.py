@@ -69,7 +69,8 @@ def found(asked):
         kl_budgets=(1.0,), codewords=(16,), sizes=SIZES, rng=2,
         wish=Wish(max_attack=0.2, min_agreement=0.05, max_gain=None),
         guessers=[
-            KnownPrefix(60, 40), KnownRest(30, 40, -3), KnownToken(0), Token(-1), Topic(4), Column("mood", MOOD, MOOD),
+            KnownPrefix(60, 40), KnownRest(30, 40, -3), KnownToken(0), Token(-1), Topic(4),
+            Column("mood", MOOD, MOOD),
         ],
     )  # fmt: skip
 
