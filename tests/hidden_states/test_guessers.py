@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.hidden_states import Audit, Sizes, Wish, audit_layer, recommend, sweep
+from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.guessers import (
     GUESSERS,
     USUAL_GUESSERS,
@@ -31,7 +32,7 @@ from tacit.releases import Provenance
 from tacit.report.hidden.guesses import guess_table
 from tacit.report.hidden.page import render_audit
 from tacit.text import significant
-from tests.hidden_states.networks import small_network
+from tests.hidden_states.networks import random_model, small_network
 
 SIZES = Sizes(
     geometry=100, pairs=50, prompts=120, generated=0, queries=100, held_out=40, trained=100
@@ -202,3 +203,31 @@ def test_the_page_has_the_table_with_its_controls(found):
     none = replace(found, clean=(), points=plain, recommendation=chosen)
     assert guess_table(none) is None
     assert "who know more, or ask less" not in render_audit(none, Provenance.capture("a test"))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "phi", "phi3"])
+def test_no_family_is_recommended_a_control_and_blind_guesses_are_the_best(family):
+    model = random_model(family)
+    # one token ends most prompts, the fourth from the end is a field of six values
+    source = np.random.default_rng(3)
+    rows = source.integers(61, size=(800, 6))
+    rows[:, -1] = source.choice([7, 9, 30], p=[0.7, 0.2, 0.1], size=800)
+    rows[:, -4] = source.integers(10, 16, size=800)
+    rows = pytest.importorskip("torch").as_tensor(np.unique(rows, axis=0)[source.permutation(700)])
+    prefixes = Prefixes(rows[:300], rows[300:600], rows[600:])
+    sizes = replace(SIZES, prompts=100, generated=10, trained=200)
+    found = audit_layer(
+        model, 2, prefixes=prefixes, codewords=(4, 64), kl_budgets=(1.0,), sizes=sizes, rng=1,
+        wish=Wish(max_attack=0.5, min_agreement=0.0, max_gain=None),
+    )  # fmt: skip
+    chosen = found.recommendation.point
+    assert chosen is not None
+    assert not mechanism_of(chosen).control
+    last, field = found.clean[:2]
+    assert (last.task, field.task) == ("the last token", "the last but three token")
+    common = float((prefixes.bank[:100, -1] == 7).double().mean())
+    for point in found.points:
+        assert point.guesses[0].prior.value >= common
+        assert point.guesses[1].covered == 1.0
+    assert last.success.value > 0.95
+    assert field.success.value > 0.95

@@ -172,7 +172,7 @@ def _of_rows(cells: int) -> str:
 
     Example:
         >>> _of_rows(56)
-        'which is 3,136 for two rows and 3.1e+10 for six'
+        'which is 3,136 for two rows and 3.09 × 10¹⁰ for six'
     """
     return f"which is {cells**2:,} for two rows and {significant_up(float(cells) ** 6)} for six"
 
