@@ -126,3 +126,27 @@ def test_bad_arguments_are_named(changed, words):
     assert rmia(**arguments).shape == (2,)
     with pytest.raises(ValueError, match=f"^{words}: "):
         rmia(**{**arguments, **changed})
+
+
+def test_offline_with_slope_one_stays_in_the_log_domain():
+    """With a = 1, P(x) is the mean of the shadows that did not see x, however small."""
+    shadows = np.array([[-790.0, -1e4], [-812.0, -1e4]])
+    out = np.zeros((2, 2), dtype=bool)
+    population = np.array([-700.0, -820.0, -9000.0])
+    others = np.array([[-705.0, -815.0, -9000.5], [-705.0, -815.0, -9000.5]])
+    found = rmia(
+        [-780.0, -9999.5], shadows, out, population_scores=population,
+        population_shadow_scores=others, variant="offline", slope=1.0, gamma=1.0,
+    )  # fmt: skip
+    ratios = np.array([-780.0 - (np.logaddexp(-790, -812) - np.log(2)), 0.5])
+    expected = [(population - others[0] <= ratio).mean() for ratio in ratios]
+    np.testing.assert_array_equal(found, expected)
+    # elsewhere the line in a is what it says
+    for slope in (0.0, 0.3, 1.0):
+        told = rmia(
+            np.log([0.5]), np.log([[0.4], [0.2]]), out[:, :1], gamma=1.0, slope=slope,
+            population_scores=np.log([0.3, 0.6]), population_shadow_scores=np.log([[0.3, 0.2]] * 2),
+            variant="offline",
+        )  # fmt: skip
+        usual = 0.5 * ((1 + slope) * 0.3 + 1 - slope)
+        assert told[0] == np.mean(np.array([1.0, 3.0]) <= 0.5 / usual)

@@ -44,3 +44,38 @@ def test_bad_input() -> None:
         shadow_attack(np.ones((COUNT, 2)), inside, shadows=100)
     with pytest.raises(ValueError, match="inside"):
         shadow_attack(releases, inside[:5], shadows=100)
+
+
+TABLE = np.random.default_rng(4).normal(size=(40, 3))
+INSIDE = np.random.default_rng(5).random((40, 2)) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("releases", "inside", "shadows", "words"),
+    [
+        (TABLE[:6], INSIDE[:6], 4, "releases: expected at least 8"),
+        (TABLE, True, 20, r"inside: expected shape \(40, n\)"),
+        (TABLE, INSIDE[:, 0], 20, r"inside: expected shape \(40, n\)"),
+        (TABLE, np.zeros((40, 0), dtype=bool), 20, r"inside: expected shape \(40, n\)"),
+        (TABLE, np.ones((40, 2), dtype=bool), 20, "inside: expected every row in two of 20"),
+        (np.ones((40, 3)), INSIDE, 20, "releases: expected some that differ"),
+        (TABLE, INSIDE, 39, "shadows: expected an integer <= 36"),
+    ],
+)
+def test_what_no_attack_can_be_run_on_is_named(releases, inside, shadows, words):
+    with pytest.raises(ValueError, match=words):
+        shadow_attack(releases, inside, shadows=shadows)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e307])
+def test_units_do_not_matter(scale):
+    assert (
+        shadow_attack(scale * TABLE, INSIDE, shadows=20).success
+        == shadow_attack(TABLE, INSIDE, shadows=20).success
+    )
+
+
+def test_one_release_that_is_far_from_all_others_is_attacked_too():
+    rows = TABLE.copy()
+    rows[-1] = 1e300
+    assert 0.0 <= shadow_attack(rows, INSIDE, shadows=20).success <= 1.0

@@ -45,6 +45,7 @@ def test_a_model_with_a_split_state_is_trained_and_loads(tacit, tmp_path, text):
         (("--jacobian", -1), "--jacobian: expected a finite number >= 0"),
         (("--probe-layers", "1"), "--probe-layers: expected --jacobian or --depletion beside it"),
         (("--architecture", "rnn"), "--architecture: expected one of"),
+        (("--precision", "double"), "--precision: expected one of"),
         (("--preset", "phone"), "--preset: expected one of"),
         (("--depletion", 1, "--probe-layers", "9"), "penalties: expected layers 1 … 2, got 9"),
         (("--minutes", 1), "steps: expected either steps or minutes"),
@@ -54,3 +55,25 @@ def test_bad_flags_get_a_sentence_and_write_nothing(tacit, tmp_path, text, flags
     out = tmp_path / "model"
     refused(tacit("model", "train", text, "--out", out, *SIZES, *flags), words)
     assert not out.exists()
+
+
+def test_the_same_command_gives_the_same_model_whatever_the_clock_says(
+    tacit, tmp_path, text, monkeypatch
+):
+    """A clock that jumps decides nothing: neither the precision nor a weight."""
+    import random
+    import time
+
+    digests, source = [], random.Random(1)
+    for name in ("one", "other"):
+        out, told = tmp_path / name, tmp_path / f"{name}.json"
+        assert tacit("model", "train", text, "--out", out, *SIZES, "--json", told).code == 0
+        digests.append((out / "model.safetensors").read_bytes())
+        monkeypatch.setattr(time, "perf_counter", lambda: 1e6 * source.random())
+    assert digests[0] == digests[1]
+    out, told = tmp_path / "float", tmp_path / "float.json"
+    asked = tacit(
+        "model", "train", text, "--out", out, *SIZES, "--precision", "float32", "--json", told
+    )
+    assert asked.code == 0
+    assert json.loads(told.read_text("utf-8"))["precision"] == "float32"

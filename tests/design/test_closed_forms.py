@@ -180,3 +180,16 @@ def test_scale_does_not_matter(scale):
 def test_bad_input_gets_a_sentence(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("exponent", [400.0, -400.0, 1e5, 1e308])
+def test_a_power_beyond_double_precision_is_named(exponent):
+    with pytest.raises(ValueError, match="fisher_diagonal, exponent, kl_budget"):
+        power([1.0, 4.0, 1e-3], exponent, 1.0)
+
+
+@pytest.mark.parametrize("entry", [1e-320, 1e300, 1.7e308])
+@pytest.mark.parametrize("make", [isotropic, ball])
+def test_noise_beyond_double_precision_is_named(make, entry):
+    with pytest.raises(ValueError, match="fisher, kl_budget: expected variances between"):
+        make([entry, entry], 1.0)

@@ -28,6 +28,9 @@ from tacit.covariance import Covariance, Dense, Diagonal, Isotropic, LowRank
 from tacit.design.base import Design
 from tacit.linalg import default_tolerance, eigh_psd, generalized_eigh, inverse_sqrt_psd, sqrt_psd
 
+# What a variance may be so that it, its root and its products keep every digit.
+SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-290, 1e290
+
 
 def isotropic(fisher: ArrayLike, kl_budget: float) -> Design:
     """Same variance in every direction: ``Σ = (2K / tr F) I`` (hidden-state, S.4).
@@ -48,10 +51,12 @@ def isotropic(fisher: ArrayLike, kl_budget: float) -> Design:
     """
     budget = positive("kl_budget", kl_budget)
     matrix, diagonal = _fisher(fisher)
-    trace = float(diagonal.sum())
+    with np.errstate(over="ignore"):
+        trace = float(diagonal.sum())
     if trace == 0.0:
         raise ValueError("fisher: expected a non-zero matrix, got trace 0")
-    return _spend(Isotropic(2 * budget / trace, diagonal.size), matrix, budget, "isotropic")
+    variance = _representable("fisher, kl_budget", 2 * budget / trace)
+    return _spend(Isotropic(float(variance), diagonal.size), matrix, budget, "isotropic")
 
 
 def ball(fisher: ArrayLike, kl_budget: float, *, diagonal: bool = False) -> Design:
@@ -79,7 +84,9 @@ def ball(fisher: ArrayLike, kl_budget: float, *, diagonal: bool = False) -> Desi
     matrix, values = _fisher(fisher)
     if boolean("diagonal", diagonal) or matrix.ndim == 1:
         _require_positive_diagonal(values)
-        covariance: Covariance = Diagonal(2 * budget / (values.size * values))
+        with np.errstate(all="ignore"):
+            variances = 2 * budget / (values.size * values)
+        covariance: Covariance = Diagonal(_representable("fisher, kl_budget", variances))
         return _spend(covariance, matrix, budget, "ball-diagonal")
     root = inverse_sqrt_psd(matrix)
     if root.rank < values.size:
@@ -116,8 +123,10 @@ def power(fisher_diagonal: ArrayLike, exponent: float, kl_budget: float) -> Desi
         raise ValueError(f"exponent: expected a finite number, got {alpha!r}")
     _require_positive_diagonal(diagonal, name="fisher_diagonal")
     # Powers of the ratio to the largest entry: c absorbs the scale.
-    shape = (diagonal / diagonal.max()) ** -alpha
-    covariance = Diagonal(2 * budget / float(diagonal @ shape) * shape)
+    with np.errstate(all="ignore"):
+        shape = (diagonal / diagonal.max()) ** -alpha
+        variances = 2 * budget / float(diagonal @ shape) * shape
+    covariance = Diagonal(_representable("fisher_diagonal, exponent, kl_budget", variances))
     return _spend(covariance, diagonal, budget, f"power({alpha:g})")
 
 
@@ -293,6 +302,21 @@ def _require_positive_diagonal(diagonal: Array, *, name: str = "fisher") -> None
         raise ValueError(
             f"{name}: expected diagonal entries > 0, got {float(diagonal[where])!r} at {where}"
         )
+
+
+def _representable(name: str, variances: Any) -> Any:
+    """Return variances that double precision holds, with every digit.
+
+    Raises:
+        ValueError: one is 0, infinite, or too small for its digits.
+    """
+    least, most = float(np.min(variances)), float(np.max(variances))
+    if not SMALLEST_VARIANCE <= least <= most <= LARGEST_VARIANCE:
+        raise ValueError(
+            f"{name}: expected variances between {SMALLEST_VARIANCE:g} and {LARGEST_VARIANCE:g}, "
+            f"got {least:.3g} to {most:.3g}"
+        )
+    return variances
 
 
 def _spend(

@@ -86,7 +86,9 @@ def rmia(
     if variant == "online":
         usual = np.logaddexp(out, _log_mean(shadows, inside, "in")) - np.log(2.0)
     else:
-        usual = np.log(0.5 * ((1.0 + rise) * np.exp(out) + 1.0 - rise))
+        # ln ½((1 + a) e^out + 1 − a), by logarithms: e^out underflows where a model is sure
+        with np.errstate(divide="ignore"):
+            usual = np.logaddexp(out + np.log1p(rise), np.log1p(-rise)) - np.log(2.0)
     everywhere = special.logsumexp(others, axis=0) - np.log(len(others))
     population = np.sort(seen - everywhere)
     beaten = np.searchsorted(population, target - usual - np.log(level), side="right")

@@ -13,6 +13,9 @@ from tacit.attacks.membership.declared import MembershipAttack, best_attack
 from tacit.attacks.membership.lira import lira
 from tacit.attacks.membership.roc import truth_values
 
+# Shadows to learn from, and releases to attack, at least.
+FEWEST = 4
+FARTHEST = 1e9
 NAME = "LiRA, from simulated releases alone"
 # Ridge of the pooled covariance, relative to its trace: directions that never vary.
 RIDGE = 1e-9
@@ -50,31 +53,57 @@ def shadow_attack(
     Source: Carlini et al., "Membership inference attacks from first principles" (2022), Alg. 1.
     """
     seen = matrix("releases", releases)
-    count = integer("shadows", shadows, minimum=4, maximum=len(seen) - 4)
+    if len(seen) < 2 * FEWEST:
+        raise ValueError(
+            f"releases: expected at least {2 * FEWEST}, {FEWEST} to learn from and {FEWEST} to "
+            f"attack, got {len(seen)}"
+        )
+    if np.ndim(inside) != 2 or np.shape(inside)[-1] == 0:
+        raise ValueError(
+            f"inside: expected shape ({len(seen)}, n), one column a row, got {np.shape(inside)}"
+        )
+    count = integer("shadows", shadows, minimum=FEWEST, maximum=len(seen) - FEWEST)
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     members = truth_values("inside", inside, (len(seen), np.shape(inside)[-1]))
+    present = members[:count].sum(axis=0)
+    if present.min() < 2 or present.max() > count - 2:
+        row = int(np.argmax((present < 2) | (present > count - 2)))
+        raise ValueError(
+            f"inside: expected every row in two of {count} shadows, and out of two, row {row} is "
+            f"in {present[row]}"
+        )
     prior = float(max(members[:count].mean(), 1.0 - members[:count].mean()))
-    directions = _directions(seen[:count], members[:count])
-    scores = seen @ directions
+    units = _in_units(seen, count)
+    scores = units @ _directions(units[:count], members[:count])
     shadow_scores, targets = scores[:count], scores[count:]
     ratios = np.stack([lira(target, shadow_scores, members[:count]) for target in targets])
     right = (ratios > 0.0) == members[count:]
     return best_attack({NAME: right}, prior, level)
 
 
-def _directions(releases: Array, members: Any) -> Array:
-    """Return (d, n): S⁻¹ (m_in − m_out) for every row."""
-    centred = releases - releases.mean(axis=0)
-    scales = centred.std(axis=0)
-    if not scales.any():
+def _in_units(releases: Array, count: int) -> Array:
+    """Return the releases in units in which squares of the first ``count`` are of size 1."""
+    # halves: a difference of two of the largest doubles is one
+    centred = releases / 2.0 - releases[0] / 2.0
+    largest = np.abs(centred[:count]).max(axis=0)
+    if not largest.any():
         raise ValueError("releases: expected some that differ, got the same ones")
+    with np.errstate(over="ignore"):
+        units = centred / np.where(largest > 0.0, largest, 1.0)
+    # one that is farther than this from all that were learnt from is as far as can be
+    return np.asarray(np.where(largest > 0.0, np.clip(units, -FARTHEST, FARTHEST), 0.0))
+
+
+def _directions(units: Array, members: Any) -> Array:
+    """Return (d, n): S⁻¹ (m_in − m_out) for every row."""
+    centred = units - units.mean(axis=0)
+    scales = centred.std(axis=0)
     live = scales > 0.0
-    units = centred[:, live] / scales[live]
-    pooled = units.T @ units / len(units)
+    scaled = centred[:, live] / scales[live]
+    pooled = scaled.T @ scaled / len(scaled)
     weights = members / members.sum(axis=0) - ~members / (~members).sum(axis=0)
-    gaps = units.T @ weights
     ridge = RIDGE * np.trace(pooled) * np.eye(len(pooled))
-    solved = scipy_linalg.solve(pooled + ridge, gaps, assume_a="pos")
-    directions = np.zeros((releases.shape[1], members.shape[1]))
+    solved = scipy_linalg.solve(pooled + ridge, scaled.T @ weights, assume_a="pos")
+    directions = np.zeros((units.shape[1], members.shape[1]))
     directions[live] = solved / scales[live, None]
     return directions

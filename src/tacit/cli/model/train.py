@@ -57,6 +57,13 @@ def train(
         int | None, typer.Option(help="k of the depletion; r, or d/4 of a GPT, when left out.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights and order.")] = 0,
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="Of products: float32, the same on every machine; bfloat16; or auto, bfloat16 "
+            "where the processor has it."
+        ),
+    ] = "auto",
     device: Annotated[str, typer.Option(help="Where it trains: cpu, cuda.")] = "cpu",
     checkpoint: Annotated[
         str | None, typer.Option(help="File from which the same command goes on when interrupted.")
@@ -90,6 +97,7 @@ def train(
         **settings,
         penalties=penalties,
         seed=seed,
+        precision=choice("--precision", precision, ("auto", "float32", "bfloat16")),
         device=device,
         checkpoint=checkpoint,
         out=out,

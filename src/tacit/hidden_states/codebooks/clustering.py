@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.models.behaviours import Behaviours, logarithms
-from tacit.models.small.precision import half_precision_is_faster
+from tacit.models.small.precision import half_precision_is_native
 
 ROWS_TOGETHER = 8192
 ENTRIES_TOGETHER = 2**25
@@ -129,7 +129,7 @@ def kl_cells(
     sketch = _sketch(behaviours, source, decision_cost)
     cells = nearest(sketch, k_means(sketch, size, source, advance))[0]
     table = cell_behaviours(behaviours, cells, size, None, decision_cost)
-    quick = half_precision_is_faster()
+    quick = half_precision_is_native()
     for left in range(rounds, 0, -1):
         moved = _closer(behaviours, table, cells, decision_cost, exactly=not quick)
         changed = float((moved != cells).float().mean())

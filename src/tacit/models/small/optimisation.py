@@ -17,7 +17,7 @@ from tacit.models.anatomy import dissect
 from tacit.models.penalties.step import Penalty, Step, run
 from tacit.models.small.checkpoints import Checkpoint
 from tacit.models.small.muon import Muon
-from tacit.models.small.precision import half_precision_is_faster
+from tacit.models.small.precision import native_precision
 
 WARMUP_SHARE = 0.03
 MATRIX_RATE, OTHER_RATE = 0.02, 0.01
@@ -75,15 +75,15 @@ def fit(
 
     What a checkpoint has kept is taken up: the same steps follow as without the interruption.
     """
-    batches = _windows(stream, context + 1, batch, seed, next(network.parameters()).device)
+    device = next(network.parameters()).device
+    batches = _windows(stream, context + 1, batch, seed, device)
     kept = None if checkpoint is None else checkpoint.read()
     drawn = 0
     if kept is not None:
         precision, drawn = kept["precision"], kept["drawn"]
         for _ in range(drawn):
             next(batches)
-    elif precision == "auto":
-        precision, drawn = faster_precision(network, next(batches)), 1
+    precision = native_precision(precision, device)
     optimizers = _optimizers(network, precision)
     objective = _Objective(network, penalties, precision, seed)
     steps, before = 0, 0.0
@@ -174,25 +174,6 @@ def computing_in(precision: str, device: str) -> AbstractContextManager[Any]:
     if precision == "bfloat16":
         return torch.autocast(device, dtype=torch.bfloat16)
     return nullcontext()
-
-
-def faster_precision(network: Any, windows: Tensor) -> str:
-    """Time a forward and backward pass in float32 and in bfloat16; parameters stay float32.
-
-    Only where half precision multiplies faster at all: elsewhere a single pass takes minutes.
-    """
-    if windows.device.type == "cpu" and not half_precision_is_faster():
-        return "float32"
-
-    def seconds(precision: str) -> float:
-        start = time.perf_counter()
-        _loss(network, windows, precision).backward()  # type: ignore[no-untyped-call]
-        network.zero_grad()
-        return time.perf_counter() - start
-
-    both = ("float32", "bfloat16")
-    times = {name: [seconds(name) for _ in range(3)] for name in both}
-    return min(both, key=lambda name: min(times[name]))
 
 
 def _optimizers(network: nn.Module, precision: str) -> list[torch.optim.Optimizer]:

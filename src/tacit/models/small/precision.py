@@ -1,28 +1,30 @@
-"""Whether this machine multiplies faster in half precision."""
+"""Whether this machine has instructions for half precision."""
 
 from __future__ import annotations
 
-import time
+import platform
 from functools import cache
 
 import torch
-from torch import Tensor
 
-WIDTH, REPEATS = 256, 5
+ARM = ("arm64", "aarch64")
 
 
 @cache
-def half_precision_is_faster() -> bool:
-    """Time a product in bfloat16 beside the same one in float32.
+def half_precision_is_native() -> bool:
+    """Whether the processor multiplies bfloat16 by instructions of its own.
 
-    The product is small: processors without bfloat16 emulate it hundreds of times slower.
+    Others emulate it, hundreds of times slower than float32. It is read and not timed, so that what
+    is computed on one machine is the same whatever else runs there.
     """
-    rows = torch.ones(WIDTH, WIDTH)
-    short = rows.bfloat16()
+    if platform.machine().lower() in ARM:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
-    def seconds(factor: Tensor) -> float:
-        start = time.perf_counter()
-        torch.mm(factor, factor)
-        return time.perf_counter() - start
 
-    return min(seconds(short) for _ in range(REPEATS)) < min(seconds(rows) for _ in range(REPEATS))
+def native_precision(wanted: str, device: torch.device) -> str:
+    """Return what ``"auto"`` stands for on a device; another name as it is."""
+    if wanted != "auto":
+        return wanted
+    native = half_precision_is_native() if device.type == "cpu" else torch.cuda.is_bf16_supported()
+    return "bfloat16" if native else "float32"

@@ -76,8 +76,9 @@ def train(
         vocabulary: V, tokens of the BPE at most, at least 257.
         batch: windows of ``context`` tokens per step.
         seed: of the initial weights and of the order of the text.
-        precision: of the products in training, ``"float32"``, ``"bfloat16"`` or the faster one
-            here; weights and everything after training are float32.
+        precision: of the products in training, ``"float32"``, the same on every machine,
+            ``"bfloat16"``, or ``"auto"``: bfloat16 where the processor has instructions for it.
+            Weights and everything after training are float32.
         architecture: ``"gpt"``, or ``"split-memory"``: states ``(u, v)``, logits read from u.
         trunk_width: r, numbers of u of the ``width`` of a split state; a quarter when left out.
         penalties: what is added to the cross-entropy, such as ``JacobianPenalty``.

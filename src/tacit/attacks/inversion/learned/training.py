@@ -28,7 +28,7 @@ from tacit.compute import progress_bar
 from tacit.models.language import LanguageModel
 from tacit.models.small.muon import Muon
 from tacit.models.small.optimisation import computing_in
-from tacit.models.small.precision import half_precision_is_faster
+from tacit.models.small.precision import native_precision
 
 FORMAT = 1
 EXAMPLES, EVALUATED, STEP_OF_BAR = 4096, 512, 1000
@@ -132,7 +132,7 @@ def learn(
         lesson.everywhere,
     )  # fmt: skip
     network = made.to(lesson.model.device)
-    precision = _precision(schedule.precision, lesson.model.device)
+    precision = native_precision(schedule.precision, lesson.model.device)
     optimizers = _optimizers(network, schedule, precision)
     about = _about(lesson, network, shape, schedule)
     state = Progress()
@@ -237,13 +237,6 @@ class _Watch:
     def seconds(self) -> float:
         """Since the start."""
         return (self._clock() - self._start) / self._threads
-
-
-def _precision(wanted: str, device: torch.device) -> str:
-    if wanted != "auto":
-        return wanted
-    fast = half_precision_is_faster() if device.type == "cpu" else torch.cuda.is_bf16_supported()
-    return "bfloat16" if fast else "float32"
 
 
 def _optimizers(
