@@ -105,7 +105,7 @@ def test_geometry_sweep_and_codebook_speak_json(
     assert asked == [2]
     assert "read by whoever holds the release alone (protocol B)" in swept.err
     # noise is read in three ways, the likeliest token in two
-    assert len(json.loads(swept.out)) == 5
+    assert len(json.loads(swept.out)) == 6
     out = tmp_path / "book.safetensors"
     fitted = tacit(
         "hidden", "codebook", "--layer", "1", "--codewords", "8", "--metric", "euclidean",

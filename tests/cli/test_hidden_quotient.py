@@ -40,6 +40,8 @@ def test_a_quotient_is_fitted_released_counted_shown_and_gated(
     assert done.code == 0, done.err
     assert "by at most 20.1" in done.out
     assert "an estimate from a sample, not a bound" in done.out
+    assert "of 12 public prompts that were not fitted on" in done.out
+    assert "told nothing" in done.out
     found = QuotientRelease.load(released)
     held = PredictiveQuotient.load(out)
     assert found.quotients is not None

@@ -31,7 +31,7 @@ from tacit.models import Prefixes
 from tacit.releases import Provenance
 from tacit.report.hidden.guesses import guess_table
 from tacit.report.hidden.page import render_audit
-from tacit.text import significant
+from tacit.text import percent, significant
 from tests.hidden_states.networks import random_model, small_network
 
 SIZES = Sizes(
@@ -111,6 +111,16 @@ def test_readings_of_one_release_share_their_attacks(found):
         by_draw.setdefault(point.draw, set()).add(point.guesses)
     assert len(by_draw) < len(found.points)
     assert all(len(guesses) == 1 for guesses in by_draw.values())
+
+
+def test_agreement_stands_beside_that_of_the_best_constant(found, asked):
+    model, prefixes = asked
+    public, held = (model.logits(part).argmax(dim=1) for part in (prefixes.calibration,
+                                                                  prefixes.held_out))  # fmt: skip
+    share = float((held == public.mode().values).double().mean())
+    told = [note for note in found.notes if note.startswith("Told nothing")]
+    assert len(told) == 1
+    assert f"for {percent(share)} of" in told[0]
 
 
 def test_a_known_first_token_is_counted_over_the_whole_bank(found, asked):

@@ -24,6 +24,7 @@ from tacit.hidden_states import (
     sweep,
 )
 from tacit.hidden_states.quotient.training import batch_gain, batch_information
+from tacit.hidden_states.quotient.use import measure_use
 from tacit.models import Prefixes
 from tacit.releases import load
 
@@ -320,3 +321,23 @@ def test_the_ball_of_a_number_of_nats_is_found_at_any_scale(noise_std):
 def test_an_estimate_out_of_range_is_refused():
     with pytest.raises(ValueError, match="quotients"):
         estimate_log_det([[1e200], [-1e200]], noise_std=1e-200)
+
+
+def test_use_is_measured_on_other_prompts_beside_a_constant(fitted):
+    states, logits = public_prompts(seed=4, count=700)
+    learnt = public_prompts()[1]
+    found = measure_use(fitted, states, logits, learnt, rng=1)
+    law = logits.double().softmax(1)
+    mean = learnt.double().softmax(1).mean(dim=0)
+    expected = float((law * (law.log() - mean.log())).sum(1).mean())
+    assert found.constant_kl.value == pytest.approx(expected, rel=1e-4)
+    same = float((law.argmax(1) == mean.argmax()).double().mean())
+    assert found.constant_agreement.value == pytest.approx(same)
+    fresh = [measure_use(fitted, states, logits, learnt, rng=seed).kl.value for seed in range(2, 8)]
+    assert found.kl.low < np.mean(fresh) < found.kl.high
+    assert found.kl.high < found.constant_kl.low
+    assert found.agreement.value > found.constant_agreement.value
+    assert "700 public prompts" in found.describe()
+    assert found.to_dict()["kl"]["confidence"] == 0.95
+    with pytest.raises(ValueError, match="behaviours: expected at least 2"):
+        measure_use(fitted, states[:1], logits[:1], learnt)

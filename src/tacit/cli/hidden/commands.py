@@ -108,7 +108,7 @@ def sweep(
     codewords: Codewords = "64,256,1024",
     readings: Annotated[
         str, typer.Option(help="raw, posterior-mean, wiener, trained, posterior-behaviour.")
-    ] = "raw,posterior-mean,posterior-behaviour",
+    ] = "raw,posterior-mean,wiener,posterior-behaviour",
     attackers: Annotated[
         str, typer.Option(help="euclidean, complement, weighted, mahalanobis.")
     ] = "euclidean,mahalanobis",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.hidden_states import Ball, PreparedQuotients
     from tacit.hidden_states.origin import Origin
     from tacit.hidden_states.quotient.quotient import PredictiveQuotient
+    from tacit.hidden_states.quotient.use import QuotientUse
     from tacit.models.passes import Pass
 
 USUAL: dict[str, Any] = {
@@ -28,6 +29,8 @@ USUAL: dict[str, Any] = {
     "--penalty": 0.0, "--adversary": 0.0, "--epochs": 30,
 }  # fmt: skip
 
+# Public prompts on which use is measured, at most.
+MOST_APART = 1000
 OF_THE_BANK = "of the secret prompts, so for the holder alone"
 
 
@@ -105,14 +108,16 @@ def quotient(
     counts = {"bank": bank, "calibration": calibration}
     found, prefixes = source.released(layer, **counts)
     from tacit.hidden_states import PredictiveQuotient, prepare_quotients
+    from tacit.hidden_states.quotient.use import measure_use
     from tacit.models.passes import Pass
 
     secret = Pass.of(found, prefixes.bank, [layer])
+    public = Pass.of(found, prefixes.calibration, [layer])
+    fitting, apart = _divided(public, layer)
     origin = origin_of(source, found, layer, prefixes, **counts)
     if held is None:
-        public = Pass.of(found, prefixes.calibration, [layer])
         held = PredictiveQuotient.fit(
-            public.states[layer], public.behaviours, ball,
+            fitting.states[layer], fitting.behaviours, ball,
             reads=told["--reads"], depth=told["--depth"], penalty=told["--penalty"],
             adversary=told["--adversary"], epochs=told["--epochs"], rng=source.seed,
         ).named(origin)  # fmt: skip
@@ -124,14 +129,32 @@ def quotient(
         tell_prepared(prepared, destination.json)
         line(destination.json.console, "keep", KEPT_OUTPUT)
         return
-    described = _described(held, secret, layer, out or fitted)
+    use = measure_use(
+        held, apart.states[layer], apart.behaviours, fitting.behaviours, rng=source.seed
+    )
+    described = _described(held, secret, layer, out or fitted) | {"use": use.to_dict()}
     if release is None:
         destination.json.write(described)
     else:
         destination = destination.opened()
         _publish(prepared, destination, release)
-    _tell(destination.json.console, held, described, release, len(prefixes.bank))
+    _tell(destination.json.console, held, described, release, len(prefixes.bank), use)
     destination.tell()
+
+
+def _divided(public: Pass, layer: int) -> tuple[Pass, Pass]:
+    """Return the public prompts to fit on, and those to measure use on: a tenth, the last ones."""
+    import torch
+
+    from tacit.models.passes import Pass
+
+    count = len(public.behaviours)
+    first = count - max(2, min(count // 10, MOST_APART))
+    parts = torch.arange(first), torch.arange(first, count)
+    fitting, apart = (
+        Pass({layer: public.states[layer][rows]}, public.behaviours.select(rows)) for rows in parts
+    )
+    return fitting, apart
 
 
 def _training(asked: dict[str, Any], fitted: str | None) -> dict[str, Any]:
@@ -188,7 +211,6 @@ def _described(
         "radius": held.ball.radius,
         "noise_std": held.ball.noise_std,
         "reads": held.reads,
-        "held_out_kl": held.held_out,
         "leakage": leakage.to_dict(),
         "success": success.to_dict(),
         "information": information.to_dict(),
@@ -216,7 +238,7 @@ def _publish(prepared: PreparedQuotients, destination: Destination, path: str) -
 
 def _tell(
     console: Console, held: PredictiveQuotient, described: dict[str, Any], release: str | None,
-    bank: int,
+    bank: int, use: QuotientUse,
 ) -> None:  # fmt: skip
     leakage, success, information = held.certify(candidates=bank)
     console.print(Text(leakage.describe(), "bold"))
@@ -225,7 +247,7 @@ def _tell(
     estimated = described["estimated"]
     told = f"{estimated['nats']:.3g} nats by {estimated['formula']}, {OF_THE_BANK}"
     line(console, "estimate", f"{told}; {estimated['warning']}")
-    line(console, "use", f"KL {held.held_out:.2f} nats on held-out public prompts, by the decoder")
+    line(console, "use", use.describe())
     line(console, "quotient", f"{held.words}, SHA-256 {held.digest[:12]}…, in {described['out']}")
     if release is not None:
         line(console, "released", f"{bank:,} quotients in {release}")

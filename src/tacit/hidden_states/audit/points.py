@@ -29,7 +29,7 @@ PROTOCOLS = {
     "table": "B",
 }
 NOISE_READINGS = ("raw", "posterior-mean", "wiener", "trained", "posterior-behaviour")
-DEFAULT_READINGS = ("raw", "posterior-mean", "posterior-behaviour")
+DEFAULT_READINGS = ("raw", "posterior-mean", "wiener", "posterior-behaviour")
 SCHEMA = 1
 # of the Rényi divergence that a point states
 ORDER = 2.0

@@ -19,6 +19,7 @@ from tacit.hidden_states.audit.guessers import (
     guessed,
     read_guesser,
 )
+from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.mechanisms import Mechanism
 from tacit.hidden_states.audit.points import DEFAULT_READINGS
 from tacit.hidden_states.audit.recommendation import Wish, recommend
@@ -27,6 +28,7 @@ from tacit.hidden_states.audit.sweep import Announce, Bench, sweep
 from tacit.hidden_states.origin import Origin
 from tacit.models.language import LanguageModel
 from tacit.models.texts.prefixes import Prefixes
+from tacit.text import percent
 
 BUDGETS = (1.0, 4.0, 16.0)
 CODEWORDS = (64, 256, 1024)
@@ -119,7 +121,21 @@ def audit_layer(
         guarantees=guarantees,
         fisher_spectrum=tuple(laboratory.geometry.spectrum.tolist()),
         spread_spectrum=tuple(np.maximum(spread, 0.0).tolist()),
-        notes=laboratory.geometry.notes,
+        notes=(*laboratory.geometry.notes, _constant(laboratory)),
         seed=seed,
         origin=Origin.of(model, layer, prefixes).public,
+    )
+
+
+def _constant(laboratory: Laboratory) -> str:
+    """Say how often one token, whatever the prompt, is the model's own: what agreement is beside.
+
+    Which token it is is chosen on public prompts.
+    """
+    public, measured = laboratory.calibration_behaviours, laboratory.measured_behaviours
+    token = int(np.bincount(public.argmax().cpu().numpy()).argmax())
+    share = float((measured.argmax() == token).double().mean())
+    return (
+        f"Told nothing, whoever always says the token that the model predicts most often after "
+        f"public prompts agrees with it for {percent(share)} of held-out prompts."
     )

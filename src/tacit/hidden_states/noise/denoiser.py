@@ -34,6 +34,7 @@ from tacit.hidden_states.noise.posterior import (
 )
 
 HIDDEN, BATCH, RATE = 512, 512, 1e-3
+LEAST_PASSES, LEAST_STEPS = 10, 1500
 
 
 class Denoiser(ABC):
@@ -108,7 +109,7 @@ class Denoiser(ABC):
         calibration: ArrayLike,
         covariance: Covariance,
         *,
-        epochs: int = 10,
+        epochs: int | None = None,
         rng: RandomSource = None,
     ) -> Denoiser:
         """Return the Wiener denoiser plus two layers that learn what it misses.
@@ -119,7 +120,8 @@ class Denoiser(ABC):
             calibration: (M, d) public clean states, M >= 20; a tenth is held out, and the network
                 of the best pass on it is kept, the Wiener denoiser itself included.
             covariance: Σ of the release.
-            epochs: passes over the states.
+            epochs: passes over the states; when left out, those that take 1,500 steps, and at least
+                ten: few states need many passes to be read back as well as can be.
             rng: source of order, weights and noise.
 
         Raises:
@@ -127,7 +129,7 @@ class Denoiser(ABC):
         """
         covariance = as_covariance("covariance", covariance)
         states = public_states(calibration, covariance)
-        passes = integer("epochs", epochs, minimum=1)
+        passes = _passes(len(states)) if epochs is None else integer("epochs", epochs, minimum=1)
         if len(states) < 20:
             raise ValueError(f"calibration: expected at least 20 states, got {len(states)}")
         linear = Denoiser.wiener(states, covariance)
@@ -260,6 +262,12 @@ class _Correction(nn.Module):
         seen = (noisy - self.mean) / self.noisy_scale
         added: Tensor = self.head(self.layers(torch.cat([start, seen], dim=1)))
         return start + added
+
+
+def _passes(count: int) -> int:
+    """Return how often a network reads so many states, a tenth of which is held out."""
+    batches = -(-(count - count // 10) // BATCH)
+    return max(LEAST_PASSES, -(-LEAST_STEPS // batches))
 
 
 def _fit_network(
