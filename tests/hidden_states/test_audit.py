@@ -182,7 +182,10 @@ def test_an_audit_of_several_releases_recommends_and_is_gated_by_all_of_them(ask
     }  # fmt: skip
     one, two = (
         audit_layer(
-            model, 1, **options, wish=Wish(max_attack=1.0, min_agreement=0.0, releases=times)
+            model,
+            1,
+            **options,
+            wish=Wish(max_attack=1.0, min_agreement=0.0, max_gain=1.0, releases=times),
         )
         for times in (1, 2)
     )

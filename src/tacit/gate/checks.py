@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tacit.attacks.inversion.result import ANY_TOKEN
@@ -13,10 +14,12 @@ from tacit.gate.outcome import GateCheck, GateResult
 from tacit.gate.policy import MIN_CONFIDENCE, Policy
 from tacit.guarantees import Guarantee, SuccessBound
 from tacit.guarantees.leakage import factor_words
+from tacit.hidden_states.noise.storage import CLAIMED
 from tacit.releases import Form
 from tacit.releases.contradiction import refuted
 from tacit.text import percent, percent_up, significant, significant_up
 
+UNCHECKED = "claimed, not checked: what it is about is not in the file"
 MEASURES = {"min_agreement": "agreement", "max_kl": "kl"}
 Found = tuple[GateCheck, Guarantee | None]
 
@@ -96,6 +99,8 @@ def judge(form: Form, policy: Policy) -> GateResult:
     found = [CHECKS[name](judged, policy, limit) for name, limit in asked.items()]
     checks = [check for check, _ in found]
     checks += _confidence([held for _, held in found if held is not None], policy.min_confidence)
+    if CLAIMED in form.notes:
+        checks = [replace(one, sentence=f"{one.sentence}; {UNCHECKED}") for one in checks]
     wrong = refuted(form)
     if wrong is not None:
         checks.append(_failed("contradiction", f"something assumed does not hold: {wrong}"))

@@ -12,15 +12,18 @@ import numpy as np
 from tacit._ground.numbers import EPS
 from tacit._ground.reprs import shown
 from tacit.classifiers.release import ClassifierRelease
+from tacit.conversions import success_from_information
 from tacit.documents import dumps, loads
 from tacit.gate.promises import check_promise
-from tacit.guarantees import InformationBound
+from tacit.guarantees import InformationBound, SuccessBound
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.codebooks.counting import code_type
 from tacit.hidden_states.codebooks.encoded import EncodedCodes
 from tacit.hidden_states.codebooks.vectors import open_vectors
 from tacit.hidden_states.noise.storage import FORMAT as STATES
+from tacit.hidden_states.noise.storage import read_states
 from tacit.releases import Form, Release
+from tacit.releases.form import DERIVED
 from tacit.releases.loading import read_form, read_release, reader_of
 from tacit.releases.stores import is_store, uncertified
 from tacit.statistics import NumbersRelease
@@ -56,6 +59,9 @@ def consistent_form(source: Any, *, partial: bool = False) -> Form:
     if reader is None or content.get("format") in UNREAD:
         if not partial:
             _check_format(content)
+        if isinstance(source, (str, Path)) and content.get("format") == STATES:
+            # the Σ of the file, and what stands beside its states
+            read_states(source)
         return form
     design = content.get("design")
     if isinstance(design, Mapping) and design.get("covariance", "") is None:
@@ -76,6 +82,7 @@ def consistent_form(source: Any, *, partial: bool = False) -> Form:
     for name, value in _stored(release.to_dict()).items():
         if name not in ELSEWHERE and value != _stored(content.get(name)):
             raise ValueError(f"release: the file contradicts itself in {name!r}")
+    _check_derived(release)
     _check_numbers(release)
     if isinstance(release, EncodedCodes) and isinstance(source, (str, Path)):
         _check_codes(Path(source), release, decoded="decoded" in content)
@@ -114,6 +121,24 @@ def _check_codes(path: Path, release: EncodedCodes, *, decoded: bool) -> None:
         raise ValueError(
             "release: the file contradicts itself: its codes are not of the cells it certifies"
         )
+
+
+def _check_derived(release: Release) -> None:
+    """Refuse a success below what the information beside it gives, where that is its source.
+
+    Without noise outcomes are counted, which may say less than any information does.
+    """
+    form, design = release.form, getattr(release, "design", None)
+    if form.information is None or design is None or design.rank == 0:
+        return
+    for held in form.guarantees:
+        if isinstance(held, SuccessBound) and DERIVED in held.source:
+            least = success_from_information(form.information, held.prior)
+            if held.success < least * (1.0 - ROUNDING):
+                raise ValueError(
+                    "release: the file contradicts itself, the information beside a success of "
+                    f"{held.success:.6g} gives {least:.6g}"
+                )
 
 
 def _check_void(form: Form) -> None:

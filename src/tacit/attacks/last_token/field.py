@@ -17,6 +17,8 @@ from tacit.models.passes import Pass
 
 # Of public prompts, the least share that the commonest tokens at a field hold.
 OF_A_FIELD = 0.9
+# Of prompts of one template, the least information between a token and its place, nats.
+OF_A_TEMPLATE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,27 +37,48 @@ class Field:
 
 
 def field_position(public: Tensor, candidates: int) -> int | None:
-    """Return where public prompts differ most in a token that few values fill; None if nowhere.
+    """Return where prompts of one template differ most in a token; None where there is none.
 
-    Of the positions but the last, counted from the end, at which the commonest tokens fill at least
-    90% of the public prompts: that of the largest entropy.
+    Prompts are of a template where a token's place says which it is: half a nat of information
+    between both. Then it is the position of the largest entropy but the last, counted from the end,
+    at which the commonest tokens fill at least 90% of the public prompts.
 
     Args:
         public: (M, T) tokens, padded with −1 on the left.
         candidates: how many tokens.
     """
-    best, found = 0.0, None
-    for position in range(-2, -public.shape[1] - 1, -1):
-        there = public[:, position]
-        there = there[there != PADDING]
-        if len(there) < OF_A_FIELD * len(public):
-            break
-        counts = torch.unique(there, return_counts=True)[1].double()
-        shares = counts.sort(descending=True).values / counts.sum()
-        entropy = float(-(shares * shares.log()).sum())
-        if float(shares[:candidates].sum()) >= OF_A_FIELD and entropy > best:
-            best, found = entropy, position
-    return found
+    columns = {
+        position: public[:, position][public[:, position] != PADDING]
+        for position in range(-1, -public.shape[1] - 1, -1)
+    }
+    total = sum(map(len, columns.values()))
+    told = entropy(torch.cat(list(columns.values()))) - sum(
+        len(there) / total * entropy(there) for there in columns.values() if len(there)
+    )
+    if told < OF_A_TEMPLATE:
+        return None
+    fields = {
+        position: entropy(there)
+        for position, there in columns.items()
+        if position < -1
+        and len(there) >= OF_A_FIELD * len(public)
+        and _commonest(there, candidates) >= OF_A_FIELD
+    }
+    found = max(fields, key=lambda position: fields[position], default=None)
+    return found if found is not None and fields[found] > 0.0 else None
+
+
+def entropy(tokens: Tensor) -> float:
+    """Return the entropy of the tokens that occur, nats."""
+    counts = torch.unique(tokens, return_counts=True)[1].double()
+    shares = counts / counts.sum()
+    return float(-(shares * shares.log()).sum())
+
+
+def _commonest(tokens: Tensor, count: int) -> float:
+    """Return the share of the ``count`` commonest tokens."""
+    counts = torch.unique(tokens, return_counts=True)[1].double().sort(descending=True).values
+    return float(counts[:count].sum() / counts.sum())
 
 
 def open_field(

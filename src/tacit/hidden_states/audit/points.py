@@ -238,9 +238,14 @@ class Point:
         values["guesses"] = tuple(GuessPoint.from_dict(entry) for entry in values["guesses"])
         if values["bound"] is not None:
             in_interval("point.bound", values["bound"], 0.0, 1.0)
+        for name in COUNTS:
+            if values.get(name) is not None:
+                integer(f"point.{name}", values[name], minimum=0, maximum=None)
         return cls(**values)
 
 
+# fields of a point that are whole numbers
+COUNTS = ("layer", "codewords", "codes", "rank", "bank", "prompts")
 # how a line that `Table` was writing may begin, so that one cut off is known as its own
 OPENED = b'{"key": "'
 KEYED = re.compile(OPENED.replace(b"{", rb"\{") + rb'([0-9a-f]{0,24}|[0-9a-f]{24}".*)', re.DOTALL)

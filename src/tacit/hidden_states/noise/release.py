@@ -21,6 +21,7 @@ from tacit.design import Design
 from tacit.guarantees import RenyiDP
 from tacit.hidden_states.geometry.utility import Utility, measure_utility
 from tacit.hidden_states.noise.storage import (
+    CLAIMED,
     FORMAT,
     FORMAT_VERSION,
     FROM_SYSTEM,
@@ -93,6 +94,7 @@ class HiddenRelease(Release):
             ),
             notes=(
                 *self.design.notes,
+                *(() if self.guarantee is None else (CLAIMED,)),
                 *(() if self.origin is None or self.origin.bank_digest is None else (HOLDERS,)),
             ),
             publishable=("guarantee", "digest", "reproducible", "created"),

@@ -36,6 +36,13 @@ REPRODUCIBLE = (
     "describes the same release with the operating system's randomness"
 )
 
+CLAIMED = (
+    "Claimed, not checked: the differences that ε is about are not in the file, so that whoever "
+    "reads it cannot work ε out again."
+)
+# between orders of the Rényi divergence of one Gaussian shift, which is linear in the order
+LINEAR = 1e-6
+
 # what is written of every release, and what of a covariance is no tensor
 WRITTEN = ("format", "version", "reproducible", "seed", "created", "tensor", "digest")
 SCALARS = ("type", "variance", "dim", "floor", "lower")
@@ -125,19 +132,50 @@ def check_described(described: Mapping[str, Any]) -> None:
             "origin": None if origin is None else origin.to_dict(),
         },
     )
+    _check_claim(described)
+
+
+def _check_claim(described: Mapping[str, Any]) -> None:
+    """Refuse a guarantee that stands twice, or that no Gaussian noise has."""
+    held = described.get("guarantee")
+    if described["form"]["guarantees"] != ([] if held is None else [held]):
+        raise ValueError("release: the file contradicts itself, its form guarantees other things")
+    if held is None:
+        return
+    guarantee = guarantee_of(RenyiDP, "guarantee", held)
+    told = [
+        nats / order
+        for order, nats in zip(guarantee.orders, guarantee.epsilons, strict=True)
+        if math.isfinite(nats)
+    ]
+    # D_α(N(m, Σ) ‖ N(0, Σ)) = α/2 mᵀ Σ⁻¹ m
+    if told and max(told) > min(told) * (1.0 + LINEAR):
+        raise ValueError("release: the file contradicts itself, no Gaussian noise has these ε")
+    if told and described["covariance"].get("variance", 1.0) == 0.0:
+        raise ValueError(BARE)
+
+
+BARE = "release: the file contradicts itself, it holds no noise and claims a finite ε"
 
 
 def _fields(described: Mapping[str, Any], parts: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    strange = [name for name in parts if name != STATES and not name.startswith(PART)]
+    if strange:
+        raise ValueError(f"path: expected the states and their Σ, got {len(strange)} other tensors")
     arrays = {name.removeprefix(PART): part for name, part in parts.items() if name != STATES}
     kept, held = described["design"], described["guarantee"]
     states = parts[STATES]
     matrix("states", states)
+    design = Design.from_dict(
+        {**UNSAVED, **kept, "covariance": {**described["covariance"], **arrays}}
+    )
+    guarantee = None if held is None else guarantee_of(RenyiDP, "guarantee", held)
+    if guarantee is not None and design.rank == 0 and min(guarantee.epsilons) < math.inf:
+        raise ValueError(BARE)
     return {
         "states": states.astype(np.float32, copy=False),
-        "design": Design.from_dict(
-            {**UNSAVED, **kept, "covariance": {**described["covariance"], **arrays}}
-        ),
-        "guarantee": None if held is None else guarantee_of(RenyiDP, "guarantee", held),
+        "design": design,
+        "guarantee": guarantee,
         "utility": None,
         "reproducible": described["reproducible"],
         "seed": described["seed"],
