@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = sorted((ROOT / "experiments" / "results").glob("pac-*.json"))
@@ -171,3 +172,44 @@ def test_a_study_goes_on_where_it_stopped(
     assert calls == [1, 2, 3]
     other = state.Study("any", {"seed": 2})
     assert other.row("1", lambda: compute(7)) == 7
+
+
+def test_a_fast_run_prints_the_row_of_its_own_budget(load: Any) -> None:
+    """Every third budget is run; what is printed for it is not that of the third row."""
+    page, table = load("page"), load("published").TABLES["iris"]
+    ways = (*page.METHODS, "dp")
+    rows = [{"beta": beta} | {way: {"noise": 1.0} for way in ways} for beta in table["beta"][::3]]
+    lines = page._powers("iris", {"rows": rows})[2:]
+    for line, beta in zip(lines, table["beta"][::3], strict=True):
+        theirs = table["noise_auto"][table["beta"].index(beta)]
+        assert f"{theirs:.4g}" in [cell.strip() for cell in line.split("|")]
+
+
+def test_a_claim_about_backdoors_is_not_told_where_the_interval_holds_zero(load: Any) -> None:
+    page = load("page", "poisoning_shared")
+    assert page.verdict((-0.2, 0.1)) == page.NOT_TOLD
+    assert page.verdict((-0.2, -0.1)) == page.HOLDS
+    assert page.verdict((0.1, 0.2)) == page.FAILS
+
+
+def test_the_interval_of_a_difference_is_that_of_two_samples(load: Any) -> None:
+    """One cell a side is Student's t of equal variances, and one run alone tells no spread."""
+    page = load("page", "poisoning_shared")
+    runs = np.array([[0.1, 0.3, 0.2], [0.6, 0.9, 0.75]])
+    cells = [
+        page.Cell("blended", m, 4.0, {}, {"optimal": [{"success": [one]} for one in found]})
+        for m, found in zip((10, 20), runs, strict=True)
+    ]
+    expected = ttest_ind(runs[1], runs[0]).confidence_interval(0.95)
+    found = page.interval(runs[1].mean() - runs[0].mean(), cells, [3, 3])
+    np.testing.assert_allclose(found, (expected.low, expected.high))
+    single = [page.Cell("blended", 10, 4.0, {}, {"optimal": [{"success": [0.1]}]})]
+    assert page.verdict(page.interval(-0.5, single, [1, 1])) == page.NOT_TOLD
+
+
+def test_printed_rows_that_were_not_run_are_named(load: Any) -> None:
+    page = load("page", "poisoning_shared")
+    cells = [page.Cell("blended", 10, 4.0, {}, {})]
+    assert "14 were not run" in page._not_run(cells)
+    assert "blended, m = 80, ε = 8" in page._not_run(cells)
+    assert "blended, m = 10, ε = 4" not in page._not_run(cells)

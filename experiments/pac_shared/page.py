@@ -158,7 +158,8 @@ def _powers(dataset: str, table: dict[str, Any]) -> list[str]:
         "| printed: Auto | Efficient | SR-PAC | DP |",
         "|" + "---|" * 11,
     ]
-    for number, row in enumerate(table["rows"]):
+    for row in table["rows"]:
+        number = printed["beta"].index(row["beta"])
         own = [f"{row[m]['noise']:.3g}" for m in (*METHODS, "dp")]
         own.append(f"{row['sr']['noise']:.3g}" if "sr" in row else "")
         theirs = [f"{printed[f'noise_{c}'][number]:.4g}" for c in (*published.COLUMNS, "dp")]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+from scipy.special import stdtrit
 
 from hidden_shared.results import section
 from poisoning_shared.published import NUMBERS, TABLES, printed
@@ -13,7 +16,10 @@ from tacit.accounting import gaussian_shift
 from tacit.training import bounded_probability
 
 NAME = "poisoning"
-HOLDS, FAILS = "holds", "does not hold"
+HOLDS, FAILS, NOT_TOLD = "holds", "does not hold", "not told"
+CONFIDENCE = 0.95
+# ε beyond which (ε, δ) allows an attacker at even odds to be right more than 99.99% of the time.
+NEXT_TO_NOTHING = 10.0
 
 
 class Cell(NamedTuple):
@@ -59,6 +65,8 @@ def lines(result: dict[str, Any]) -> list[str]:
         "### Claims",
         "",
         *table(("claim", "printed", "found here", "verdict"), _verdicts(cells)),
+        filled(_how_judged()),
+        "",
         filled(_bounds(result, cells)),
         "",
     ]
@@ -95,7 +103,7 @@ strong ones, so that they work at all in so few steps. Attack success is the sha
 interval of one run over those images (Clopper and Pearson, 95%) is {widest:.1f} points or less on
 either side. There are {runs["optimal"]} runs with the least noise and {runs["references"]} of the
 reference without source 0 under the same noise; in brackets the least and the most. Everything
-else is one run, with the intervals in the JSON. δ = 1e-5.
+else is one run, with the intervals in the JSON. δ = 1e-5. {_not_run(cells)}
 
 Without noise the model is right on {min(clean):.1f} to {max(clean):.1f}% of the clean images, and
 the trigger works on {min(plain):.1f} to {max(plain):.1f}%; trained without source 0 it names
@@ -131,43 +139,120 @@ def _table(trigger: str, cells: list[Cell]) -> list[str]:
     return [f"### Table {NUMBERS[trigger]}: {trigger}, in per cent", "", *table(columns, rows)]
 
 
+def _how_judged() -> str:
+    return f"""
+Differences are in percentage points, with Student's {CONFIDENCE:.0%} intervals: here from the
+spread of the runs with the least noise, which is taken for what ran once too; of the printed pairs
+from row to row, as the paper prints no spread. A claim is not told where the interval holds 0.
+"""
+
+
+def _not_run(cells: list[Cell]) -> str:
+    ran = {(cell.trigger, cell.sources, cell.epsilon) for cell in cells}
+    printed_rows = [(name, r.sources, r.epsilon) for name, rows in TABLES.items() for r in rows]
+    left = [row for row in printed_rows if row not in ran]
+    if not left:
+        return "Every printed row was run."
+    names = "; ".join(f"{name}, m = {m}, ε = {epsilon:g}" for name, m, epsilon in left)
+    return f"Of the {len(printed_rows)} printed rows {len(left)} were not run: {names}."
+
+
 def _verdicts(cells: list[Cell]) -> Iterator[tuple[str, str, str, str]]:
     lower = [cell for cell in cells if cell.success("optimal") < cell.clean["success"][0]]
+    found = against_single_runs(cells, [cell.clean["success"][0] for cell in cells])
     yield (
         "noise makes the attack less successful", "Figures 3 and 4",
-        f"less in {len(lower)} of {len(cells)} cells, on average over runs",
-        _word(len(lower) == len(cells)),
+        f"less in {len(lower)} of {len(cells)} cells; difference {_ends(found)}",
+        verdict(found),
     )  # fmt: skip
-    fewest, most = min(c.sources for c in cells), max(c.sources for c in cells)
-    ends = [
-        100 * statistics.fmean(c.success("optimal") for c in cells if c.sources == m)
-        for m in (fewest, most)
-    ]
+    fewest, most = (pick(c.sources for c in cells) for pick in (min, max))
+    few, many = ([c for c in cells if c.sources == m] for m in (fewest, most))
+    ends = [statistics.fmean(c.success("optimal") for c in part) for part in (few, many)]
+    found = interval(ends[1] - ends[0], cells, [_number_of_runs(few), _number_of_runs(many)])
     yield (
         "attack success drops as m grows", "Figures 3 and 4",
-        f"{ends[0]:.1f}% at m = {fewest}, {ends[1]:.1f}% at m = {most}", _word(ends[1] < ends[0]),
+        f"{100 * ends[0]:.1f}% at m = {fewest}, {100 * ends[1]:.1f}% at m = {most}; "
+        f"difference {_ends(found)}",
+        verdict(found),
     )  # fmt: skip
     for trigger, rows in TABLES.items():
-        theirs = [
-            statistics.fmean(r.optimal for r in rows),
-            statistics.fmean(r.isotropic for r in rows),
+        theirs = paired([(r.optimal - r.isotropic) / 100 for r in rows])
+        means = [
+            statistics.fmean(getattr(r, way) for r in rows) for way in ("optimal", "isotropic")
         ]
+        part = [cell for cell in cells if cell.trigger == trigger]
         own = [
-            100 * statistics.fmean(c.success(way) for c in cells if c.trigger == trigger)
-            for way in ("optimal", "matched")
+            100 * statistics.fmean(c.success(way) for c in part) for way in ("optimal", "matched")
         ]
+        found = against_single_runs(part, [cell.success("matched") for cell in part])
         yield (
             f"at equal accuracy the least noise defends better than isotropic, {trigger}",
-            f"{theirs[0]:.1f}% against {theirs[1]:.1f}%: {_word(theirs[0] < theirs[1])}",
-            f"{own[0]:.1f}% against {own[1]:.1f}%", _word(own[0] < own[1]),
+            f"{means[0]:.1f}% against {means[1]:.1f}%, difference {_ends(theirs)}: "
+            f"{verdict(theirs)}",
+            f"{own[0]:.1f}% against {own[1]:.1f}%, difference {_ends(found)}", verdict(found),
         )  # fmt: skip
-    ratios = [cell.ways["matched"]["epsilon"] / cell.epsilon for cell in cells]
-    printed_ratios = [r.isotropic_epsilon / r.epsilon for rows in TABLES.values() for r in rows]
+    least = min(cell.ways["matched"]["epsilon"] for cell in cells)
+    printed_least = min(r.isotropic_epsilon for rows in TABLES.values() for r in rows)
     yield (
         "at equal accuracy isotropic noise proves next to nothing",
-        f"ε is {min(printed_ratios):.0f} to {max(printed_ratios):.0f} times as large",
-        f"{min(ratios):.0f} to {max(ratios):.0f} times", _word(min(ratios) > 10),
+        f"ε is {printed_least:.0f} or more", f"ε is {least:.0f} or more",
+        HOLDS if least > NEXT_TO_NOTHING else FAILS,
     )  # fmt: skip
+
+
+def against_single_runs(cells: list[Cell], others: Sequence[float]) -> tuple[float, float]:
+    """Return the interval of the mean difference of the least noise from what ran once a cell.
+
+    Cells of one trigger and m may share that one run, so it counts once for them.
+    """
+    difference = statistics.fmean(
+        cell.success("optimal") - other for cell, other in zip(cells, others, strict=True)
+    )
+    single = len({(cell.trigger, cell.sources) for cell in cells})
+    return interval(difference, cells, [_number_of_runs(cells), single])
+
+
+def interval(difference: float, cells: list[Cell], numbers: Sequence[int]) -> tuple[float, float]:
+    """Return Student's interval of a difference of two means of so many runs.
+
+    ± t s √(1/n₁ + 1/n₂), s² the variance of runs with the least noise around their cells' means,
+    which is taken for what ran once too: a single run does not tell its own spread.
+    """
+    runs = [[run["success"][0] for run in cell.ways["optimal"]] for cell in cells]
+    freedom = sum(len(found) - 1 for found in runs)
+    if freedom < 1:
+        return -math.inf, math.inf
+    squares = sum((one - statistics.fmean(found)) ** 2 for found in runs for one in found)
+    error = math.sqrt(squares / freedom * sum(1.0 / number for number in numbers))
+    return _student(difference, error, freedom)
+
+
+def paired(differences: Sequence[float]) -> tuple[float, float]:
+    """Return Student's interval of the mean of differences, one of each printed row."""
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    return _student(statistics.fmean(differences), error, len(differences) - 1)
+
+
+def _student(centre: float, error: float, freedom: int) -> tuple[float, float]:
+    half = error * float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
+    return centre - half, centre + half
+
+
+def verdict(found: tuple[float, float]) -> str:
+    """Return what the interval of a difference, claimed to be negative, says of the claim."""
+    low, high = found
+    if low <= 0.0 <= high:
+        return NOT_TOLD
+    return HOLDS if high < 0.0 else FAILS
+
+
+def _number_of_runs(cells: list[Cell]) -> int:
+    return sum(len(cell.ways["optimal"]) for cell in cells)
+
+
+def _ends(found: tuple[float, float]) -> str:
+    low, high = (100 * end for end in found)
+    return f"{low:+.1f} to {high:+.1f}"
 
 
 def _bounds(result: dict[str, Any], cells: list[Cell]) -> str:
@@ -202,7 +287,3 @@ def _distance(epsilon: float, delta: float) -> float:
             (middle, high) if gaussian_shift(middle).epsilon(delta) < epsilon else (low, middle)
         )
     return high
-
-
-def _word(holds: bool) -> str:
-    return HOLDS if holds else FAILS
