@@ -6,6 +6,8 @@ import pytest
 from scipy.optimize import minimize
 
 from tacit.statistics import Query, built_in_queries, resolve_query
+from tacit.statistics.queries import ROW_FUNCTIONS
+from tacit.statistics.sums.query import known_names
 
 COLUMNS = ("a", "b", "c")
 
@@ -165,7 +167,14 @@ def test_a_function_of_a_module(rows):
     assert query.description == "numpy:mean"
 
 
-@pytest.mark.parametrize("text", built_in_queries())
+def test_every_statistic_that_is_built_in_is_listed():
+    assert set(built_in_queries()) == {
+        *ROW_FUNCTIONS,
+        *(n.partition(":")[0] for n in known_names()),
+    }
+
+
+@pytest.mark.parametrize("text", ROW_FUNCTIONS)
 def test_built_in_queries_can_be_sent_to_workers(text, rows):
     table = logistic_table() if text == "logistic" else rows
     query = pickle.loads(pickle.dumps(resolve_query(text, COLUMNS)))

@@ -11,7 +11,7 @@ import numpy as np
 from tacit._ground.checks import Array, RandomSource, choice, matrix, vector
 from tacit.statistics.bounded.workflow import check_declared, prepare_table
 from tacit.statistics.prepared_numbers import PreparedNumbers
-from tacit.statistics.queries import Query, built_in_queries, resolve_query
+from tacit.statistics.queries import ROW_FUNCTIONS, Query, resolve_query
 from tacit.statistics.rows.workflow import prepare_callable, prepare_sums
 from tacit.statistics.strength import Strength
 from tacit.statistics.sums.query import known_names, sum_query
@@ -255,5 +255,5 @@ def _adds_up_only(text: str) -> bool:
     heads = [piece.partition(" by ")[0].partition(":")[0].strip() for piece in text.split("+")]
     names = [head.lower().replace("_", "-") for head in heads]
     grouped = any(" by " in piece for piece in text.split("+"))
-    plain = all(name in built_in_queries() for name in names) and not grouped
+    plain = all(name in ROW_FUNCTIONS for name in names) and not grouped
     return not plain and all(name in known_names() for name in names)

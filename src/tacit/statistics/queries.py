@@ -22,6 +22,17 @@ SYNONYMS = {
     "ols": "least-squares",
     "k-means": "kmeans",
 }
+# Functions of rows, under every promise.
+ROW_FUNCTIONS = (
+    "mean",
+    "std",
+    "median",
+    "quantiles",
+    "covariance",
+    "least-squares",
+    "logistic",
+    "kmeans",
+)
 # Names that are statistics of sums alone, as ``sums.sum_query`` reads them.
 SUMS_ONLY = (
     "count",
@@ -141,22 +152,13 @@ class Joined:
 
 
 def built_in_queries() -> tuple[str, ...]:
-    """Return the names of the built-in statistics.
+    """Return the names of the built-in statistics, without what follows a colon.
 
     Example:
-        >>> "mean" in built_in_queries()
-        True
+        >>> "mean" in built_in_queries(), "histogram" in built_in_queries()
+        (True, True)
     """
-    return (
-        "mean",
-        "std",
-        "median",
-        "quantiles",
-        "covariance",
-        "least-squares",
-        "logistic",
-        "kmeans",
-    )
+    return (*ROW_FUNCTIONS, *(form.partition(":")[0] for form in SUMS_ONLY))
 
 
 def resolve_query(
@@ -225,7 +227,7 @@ def _built_in(text: str, query: str, width: int, target: int) -> Any:
 
 
 def _unknown(query: str) -> ValueError:
-    known = ", ".join(dict.fromkeys([*built_in_queries(), *SUMS_ONLY]))
+    known = ", ".join([*ROW_FUNCTIONS, *SUMS_ONLY])
     return ValueError(
         f"query: expected one of {known} (joined by '+'), or module:function, got {query!r}"
     )
@@ -233,7 +235,7 @@ def _unknown(query: str) -> ValueError:
 
 def _is_import(query: str) -> bool:
     head = query.partition(":")[0].lower().replace("_", "-")
-    return ":" in query and "+" not in query and SYNONYMS.get(head, head) not in built_in_queries()
+    return ":" in query and "+" not in query and SYNONYMS.get(head, head) not in ROW_FUNCTIONS
 
 
 def _imported(query: str) -> RowFunction:
