@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping
@@ -166,6 +167,8 @@ def _fields(described: Mapping[str, Any], parts: Mapping[str, npt.NDArray[Any]])
     kept, held = described["design"], described["guarantee"]
     states = parts[STATES]
     matrix("states", states)
+    if hashlib.sha256(np.ascontiguousarray(states).tobytes()).hexdigest() != described["digest"]:
+        raise ValueError("path: the rows are not those that were certified (SHA-256)")
     design = Design.from_dict(
         {**UNSAVED, **kept, "covariance": {**described["covariance"], **arrays}}
     )

@@ -1,0 +1,122 @@
+"""A file that was cut off, or of which bits were turned, is a sentence to whoever reads it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tacit import load
+from tacit.gate.consistency import consistent_form
+from tacit.hidden_states import Codebook, HiddenRelease, QuotientRelease, Transcoder
+from tacit.hidden_states.codebooks.codecs import load_codec
+from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.specifications import load_subspace, public_subspace, read_specification
+from tacit.statistics import Session
+from tests.releases.files import MAKERS, ROWS, STATES, codes, quotients, real, specification
+
+Reader = Callable[[Path], Any]
+
+
+def both(path: Path) -> Any:
+    load(path)
+    return consistent_form(path)
+
+
+def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
+    """A small real file of every kind, and what reads it."""
+    found: dict[str, tuple[Path, Reader]] = {}
+    for name in MAKERS:
+        stored = real(name, folder)
+        if name != "states":
+            found[name] = folder / f"{name}.json", both
+            found[name][0].write_text(json.dumps(stored), encoding="utf-8")
+    found["states"] = folder / "states.safetensors", both
+    found["states, read"] = folder / "states.safetensors", HiddenRelease.load
+    book = Codebook.fit(STATES, size=4, rng=0, least_cell=2)
+    book.save(folder / "book.safetensors")
+    found["codebook"] = folder / "book.safetensors", Codebook.load
+    found["codec"] = folder / "book.safetensors", load_codec
+    product = ProductCodebook.fit(STATES, parts=2, size=4, rng=0, least_cell=2)
+    product.save(folder / "product.safetensors")
+    found["product codebook"] = folder / "product.safetensors", ProductCodebook.load
+    coder = Transcoder(encoder=torch.randn(3, 4), encoder_bias=torch.zeros(3),
+                       decoder=torch.randn(3, 4), decoder_bias=torch.zeros(4))  # fmt: skip
+    coder.save(folder / "coder.safetensors")
+    found["transcoder"] = folder / "coder.safetensors", Transcoder.load
+    codes(folder / "codes.safetensors")
+    found["encoded codes, a file"] = folder / "codes.safetensors", both
+    released = quotients()
+    released.save(folder / "quotients.safetensors")
+    found["quotients, a file"] = folder / "quotients.safetensors", both
+    found["quotients, read"] = folder / "quotients.safetensors", QuotientRelease.load
+    specification().specification.save(folder / "specification.safetensors")
+    found["specification, a file"] = folder / "specification.safetensors", read_specification
+    source = np.random.default_rng(0)
+    subspace = public_subspace(
+        torch.nn.Linear(6, 5), source.normal(size=(200, 6)), np.arange(200) % 3, size=6, tasks=20,
+        records=30,
+    )  # fmt: skip
+    subspace.save(folder / "subspace.safetensors")
+    found["subspace"] = folder / "subspace.safetensors", load_subspace
+    session = Session(ROWS, protect="rows", success=0.6, path=folder / "session.json")
+    session.ask("mean", share=0.5)
+    found["session"] = (
+        folder / "session.json",
+        lambda path: Session(ROWS, protect="rows", success=0.6, path=path).ask("mean", share=0.1),
+    )
+    return found
+
+
+def damaged(content: bytes, source: random.Random) -> bytes:
+    """Cut a file off, turn one bit or a few of it, or put other bytes in."""
+    kind, place = source.random(), source.randrange(len(content))
+    if kind < 0.3:
+        return content[:place]
+    if kind < 0.7:
+        # most of the bits that matter stand in the head
+        place = source.randrange(min(len(content), 400)) if kind < 0.5 else place
+        turned = bytearray(content)
+        for _ in range(source.choice([1, 1, 3])):
+            turned[(place + source.randrange(4)) % len(content)] ^= 1 << source.randrange(8)
+        return bytes(turned)
+    strange = source.choice([b"\xff" * 8, b"null", b"NaN", b"1e999", b"[" * 40, b"\x00" * 8, b"-1"])
+    return content[:place] + strange + content[place + len(strange) * source.randrange(2) :]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Reader]]:
+    return made(tmp_path_factory.mktemp("damaged"))
+
+
+def campaign(files: dict[str, tuple[Path, Reader]], count: int, seed: int) -> None:
+    for name, (path, read) in files.items():
+        source, content = random.Random(f"{name} {seed}"), path.read_bytes()
+        place = path.with_name(f"damaged{path.suffix}")
+        for turn in range(count):
+            place.write_bytes(damaged(content, source))
+            try:
+                read(place)
+            except ValueError:
+                pass
+            except Exception as error:
+                raise AssertionError(f"{name}, turn {turn} of seed {seed}: {error!r}") from error
+
+
+def test_a_damaged_file_is_a_sentence(files: dict[str, tuple[Path, Reader]]) -> None:
+    for path, read in files.values():
+        read(path)
+    campaign(files, 25, seed=1)
+
+
+@pytest.mark.thorough
+def test_five_hundred_damaged_files_of_every_kind_are_a_sentence(
+    files: dict[str, tuple[Path, Reader]],
+) -> None:
+    campaign(files, 500, seed=2)
