@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.accounting import gaussian_shift
 from tacit.dock.errors import RefusedError
 from tacit.dock.settings import Policy
 from tacit.dock.texts import check_texts
@@ -110,6 +112,7 @@ def headline(release: SpecificationRelease) -> dict[str, Any]:
         was used at even odds, the sentence of the first guarantee, and all of them.
     """
     profile = release.schedule.profile(release.mu)
+    full = release.schedule.sampling_rate == 1.0
     first = release.guarantees[0]
     return {
         "type": type(first).__name__,
@@ -118,8 +121,32 @@ def headline(release: SpecificationRelease) -> dict[str, Any]:
         "delta": DELTA,
         "advantage": max(2.0 * profile.success().success - 1.0, 0.0),
         "checked": CLAIMED,
+        "shift": release.schedule.distance(release.mu) if full else None,
+        "together": None,
         "all": [held.to_dict() for held in release.guarantees],
     }
+
+
+def together(told: Mapping[str, Any] | None, earlier: Sequence[Mapping[str, Any] | None]) -> Any:
+    """Return a headline that says what all revisions of a learnware tell, if of the same records.
+
+    Gaussian shifts add in squares (Dong, Roth and Su, 2022, Corollary 3.3). Nothing is bounded
+    where one of them has no guarantee, or is of sampled steps.
+
+    Args:
+        told: headline of the newest.
+        earlier: headlines of those before, which are kept and served too.
+    """
+    if told is None or not earlier:
+        return told
+    shifts = [None if held is None else held.get("shift") for held in (told, *earlier)]
+    known = [shift for shift in shifts if shift is not None]
+    epsilon = None
+    if len(known) == len(shifts):
+        # rounded up: every square and the root may be off by half a unit in the last place
+        shift = math.hypot(*known) * (1.0 + len(known) * 2.0**-50)
+        epsilon = gaussian_shift(shift).epsilon(DELTA)
+    return {**told, "together": {"revisions": len(shifts), "epsilon": epsilon, "delta": DELTA}}
 
 
 def _release_of(specification: Specification, release: bytes) -> SpecificationRelease:

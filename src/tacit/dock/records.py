@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 LISTED, QUARANTINED, WITHDRAWN = "listed", "quarantined", "withdrawn"
@@ -21,6 +21,9 @@ class Revision:
         model: SHA-256 of the model, None where there is none.
         model_size: its bytes.
         release: SHA-256 of the release's JSON, None where none was given.
+
+    A content in quarantine is its developer's: others are not told its digests either, which a
+    guess of its records could be held against.
     """
 
     revision: str
@@ -30,6 +33,12 @@ class Revision:
     model: str | None
     model_size: int | None
     release: str | None
+
+    def as_seen_by(self, reader: str | None, developer: str) -> Revision:
+        """Return what somebody may see of it."""
+        if self.status != QUARANTINED or reader == developer:
+            return self
+        return replace(self, revision="", model=None, model_size=None, release=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it JSON-able."""
@@ -95,6 +104,16 @@ class Learnware:
         """What the policy made of the newest content, and why."""
         newest = self.history[0]
         return {"decision": newest.status, "reason": newest.reason}
+
+    def as_seen_by(self, reader: str | None) -> Learnware:
+        """Return what somebody may see of it: of contents in quarantine no digest.
+
+        Args:
+            reader: a developer, or None for anybody.
+        """
+        history = tuple(one.as_seen_by(reader, self.developer) for one in self.history)
+        revision = history[0].revision if history else self.revision
+        return replace(self, history=history, revision=revision)
 
     def summary(self) -> dict[str, Any]:
         """Return what a list tells of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 
 from tacit.dock import reading
 from tacit.dock.blobs import Blobs
+from tacit.dock.claims import together
 from tacit.dock.database import Database
 from tacit.dock.errors import RefusedError
 from tacit.dock.records import LISTED, QUARANTINED, WITHDRAWN, Learnware
@@ -132,7 +134,7 @@ class Writer:
                 .values(_columns(submission, change, moment))
             )
             connection.execute(sa.delete(tag_table).where(tag_table.c.learnware == row.number))
-            _insert(connection, row.number, submission, moment)
+            _insert(connection, row.number, submission, moment, _headlines(connection, row.number))
             return _answer(connection, identifier)
 
     def withdraw(self, identifier: str, developer: str, reason: str) -> list[str]:
@@ -295,9 +297,21 @@ def _columns(submission: Submission, change: int, moment: str) -> dict[str, Any]
     }
 
 
-def _insert(connection: sa.Connection, number: int, submission: Submission, moment: str) -> None:
+def _headlines(connection: sa.Connection, number: int) -> list[Any]:
+    """Return what every revision so far says, None of those without a guarantee."""
+    query = sa.select(revision_table.c.headline).where(revision_table.c.learnware == number)
+    return [None if one is None else loads(one) for one in connection.execute(query).scalars()]
+
+
+def _insert(
+    connection: sa.Connection,
+    number: int,
+    submission: Submission,
+    moment: str,
+    earlier: Sequence[Any] = (),
+) -> None:
     specification, uploads = submission.specification, submission.uploads
-    told = submission.decision.headline
+    told = together(submission.decision.headline, earlier)
     digests = {name: uploads[name].digest for name in ("model", "release") if name in uploads}
     connection.execute(
         revision_table.insert().values(

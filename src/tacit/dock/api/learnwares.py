@@ -143,7 +143,7 @@ async def revise(
 ) -> Response:
     """Give your own learnware a new content; its history keeps the old ones."""
     dock = dock_of(request)
-    found = await run_in_threadpool(known, dock, identifier)
+    found = await run_in_threadpool(known, dock, identifier, developer)
     if found.developer != developer:
         raise RefusedError(403, "this learnware is another developer's")
     if if_match is None:
@@ -190,10 +190,9 @@ def show(
     request: Request, identifier: str, reader: Reader, if_none_match: NoneMatch = None
 ) -> Response:
     """Show a learnware with its card, guarantees and history."""
-    del reader
-    found = present(dock_of(request), identifier)
+    found = present(dock_of(request), identifier, reader)
     # status and card are those of a revision, but for what an operator admits
-    tag = f'"{found.revision}.{found.status}"'
+    tag = f'"{found.revision or found.updated}.{found.status}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if if_none_match is not None and tag in if_none_match:
         return Response(status_code=304, headers=headers)
@@ -233,13 +232,13 @@ def withdraw(
 ) -> Response:
     """Withdraw your own learnware: its content is removed, time and reason stay."""
     dock = dock_of(request)
-    known(dock, identifier)
+    known(dock, identifier, developer)
     dock.store.withdraw(identifier, developer, check_text("reason", reason))
     return Response(status_code=204)
 
 
-def known(dock: Dock, identifier: str) -> Learnware:
-    """Return a learnware, withdrawn or not.
+def known(dock: Dock, identifier: str, reader: str | None) -> Learnware:
+    """Return what a reader may see of a learnware, withdrawn or not.
 
     Raises:
         RefusedError: there is none (404).
@@ -247,16 +246,16 @@ def known(dock: Dock, identifier: str) -> Learnware:
     found = dock.store.learnware(identifier) if IDENTIFIER.fullmatch(identifier) else None
     if found is None:
         raise RefusedError(404, "there is no such learnware")
-    return found
+    return found.as_seen_by(reader)
 
 
-def present(dock: Dock, identifier: str) -> Learnware:
-    """Return a learnware that is not withdrawn.
+def present(dock: Dock, identifier: str, reader: str | None) -> Learnware:
+    """Return what a reader may see of a learnware that is not withdrawn.
 
     Raises:
         RefusedError: there is none (404), or its tombstone (410).
     """
-    found = known(dock, identifier)
+    found = known(dock, identifier, reader)
     if found.status == WITHDRAWN:
         trail = {"time": found.withdrawn, "reason": found.reason}
         raise RefusedError(
@@ -277,12 +276,15 @@ def _file(
     known_tag: str | None,
 ) -> Response:
     dock = dock_of(request)
-    found = present(dock, identifier)
-    if found.status == QUARANTINED and reader != found.developer:
+    found = present(dock, identifier, reader)
+    if revision is None and found.status == QUARANTINED and reader != found.developer:
         raise RefusedError(403, "this learnware is in quarantine: only its developer may fetch it")
     if revision is not None and not REVISION.fullmatch(revision):
         raise RefusedError(422, "revision: expected sha256: and 64 hexadecimal digits")
-    digest = dock.store.content(identifier, name, revision)
+    wanted = found.revision if revision is None else revision
+    # what may be fetched is decided by the status of that content, not of what holds it
+    served = any(one.revision == wanted for one in found.history)
+    digest = dock.store.content(identifier, name, wanted) if served else None
     if digest is None:
         raise RefusedError(404, f"this learnware has no such {name}")
     tag = f'"{digest}"'
@@ -299,7 +301,7 @@ def _file(
         stream = open(dock.store.blobs.path(digest), "rb")  # noqa: SIM115
     except FileNotFoundError:
         # withdrawn since it was looked up
-        present(dock, identifier)
+        present(dock, identifier, reader)
         raise
     headers["Content-Length"] = str(stream.seek(0, 2))
     stream.seek(0)

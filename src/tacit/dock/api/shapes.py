@@ -40,8 +40,19 @@ class Shape(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+class TogetherShape(Shape):
+    """What all revisions that are kept tell, if their records are the same; ε null for no bound."""
+
+    revisions: int
+    epsilon: float | None
+    delta: float
+
+
 class GuaranteeShape(Shape):
-    """The headline of what is claimed: ε and δ, and the advantage over guessing at even odds."""
+    """The headline of what is claimed: ε and δ, and the advantage over guessing at even odds.
+
+    It is of the newest revision alone; ``together`` is of all, where there are several.
+    """
 
     type: str
     sentence: str
@@ -49,6 +60,8 @@ class GuaranteeShape(Shape):
     delta: float | None
     advantage: float | None
     checked: str
+    shift: float | None
+    together: TogetherShape | None
     all: list[dict[str, Any]]
 
 

@@ -94,9 +94,8 @@ async def search(request: Request, reader: Reader) -> Response:
 @router.get("/learnwares/{identifier}")
 def show(request: Request, identifier: str, reader: Reader) -> Response:
     """Show one learnware; of one that is withdrawn, what became of it."""
-    del reader
     dock = dock_of(request)
-    held = known(dock, identifier)
+    held = known(dock, identifier, reader)
     gone = held.status == WITHDRAWN
     return page(
         "learnware",

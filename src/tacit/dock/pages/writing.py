@@ -91,7 +91,7 @@ def _submitted(dock: Dock, given: Form) -> dict[str, Any]:
 def _withdrawn(dock: Dock, identifier: str, given: Form) -> None:
     developer = _developer(dock, given)
     reason = check_text("reason", given.texts.get("reason", "").strip(), longest=LONGEST_REASON)
-    present(dock, identifier)
+    present(dock, identifier, developer)
     dock.store.withdraw(identifier, developer, reason)
 
 
@@ -120,7 +120,7 @@ def _withdraw_page(dock: Dock, identifier: str, error: RefusedError | None = Non
         "withdraw",
         200 if error is None else error.status,
         private=dock.settings.private,
-        held=present(dock, identifier),
+        held=present(dock, identifier, None),
         refusal="" if error is None else error.detail,
         longest=LONGEST_REASON,
     )
