@@ -145,6 +145,10 @@ def test_commands(served, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TACIT_DOCK_URL", served.url)
     refused(tacit("dock", "submit", made, tmp_path / "card.md"), "401")
     (tmp_path / "token").write_text(served.token + "\n")
+    (tmp_path / "token").chmod(0o644)
+    seen = tacit("dock", "submit", made, tmp_path / "card.md", "--token-file", tmp_path / "token")
+    refused(seen, "--token-file", "chmod 600")
+    (tmp_path / "token").chmod(0o600)
     token = ("--token-file", tmp_path / "token")
     done = tacit("dock", "submit", made, tmp_path / "card.md", "--release", signed, *token)
     assert done.code == 0, done

@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +19,8 @@ NAME = re.compile(r"[0-9a-f]{64}")
 PREFIX = "sha256:"
 # An upload that is older has no server any more.
 STALE_SECONDS = 6 * 3600
+# How long a content without a record can be taken back.
+TRASH_SECONDS = 14 * 24 * 3600
 
 
 class Blobs:
@@ -26,9 +29,11 @@ class Blobs:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         root = absolute("folder", folder)
         self.folder, self.incoming = root / "blobs", root / "incoming"
+        self.trash = root / "trash"
         try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
             for made in (self.folder, self.incoming):
-                made.mkdir(parents=True, exist_ok=True, mode=0o700)
+                made.mkdir(exist_ok=True, mode=0o700)
             trial = self.incoming / f"{secrets.token_hex(16)}.trial"
             trial.touch(exist_ok=False)
             trial.unlink()
@@ -61,6 +66,14 @@ class Blobs:
         """Remove a content that no record names."""
         self.path(digest).unlink(missing_ok=True)
 
+    def throw_away(self, digest: str) -> None:
+        """Put a content that no record names into the trash, from which it can be taken back."""
+        path = self.path(digest)
+        self.trash.mkdir(exist_ok=True, mode=0o700)
+        with suppress(FileNotFoundError):
+            os.replace(path, self.trash / path.name)
+            os.utime(self.trash / path.name)
+
     def digests(self) -> Iterator[str]:
         """Yield the digest of every content."""
         for folder in self.folder.iterdir():
@@ -68,15 +81,14 @@ class Blobs:
                 yield from (PREFIX + n for n in os.listdir(folder) if NAME.fullmatch(n))
 
     def sweep(self) -> int:
-        """Remove uploads that ended with their server; return how many."""
-        removed = 0
-        for path in self.incoming.iterdir():
-            try:
-                if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                    path.unlink()
-                    removed += 1
-            except FileNotFoundError:
-                continue
+        """Remove uploads that ended with their server, and old trash; return how many."""
+        removed, now = 0, time.time()
+        for folder, seconds in ((self.incoming, STALE_SECONDS), (self.trash, TRASH_SECONDS)):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                with suppress(FileNotFoundError):
+                    if now - path.stat().st_mtime > seconds:
+                        path.unlink()
+                        removed += 1
         return removed
 
 

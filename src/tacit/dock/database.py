@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,16 @@ class Database:
         except SQLAlchemyError as error:
             raise UnavailableError(f"database: {self.label}: {error}") from error
 
+    def truncate_log(self) -> None:
+        """Have SQLite copy its log into the database and empty it; PostgreSQL keeps its own."""
+        if not self.is_sqlite:
+            return
+        errors = suppress(SQLAlchemyError, UnavailableError)
+        with self._line, errors, self._engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
@@ -172,6 +182,9 @@ def _check_file(path: Path, *, create: bool) -> None:
             raise ValueError(f"database: no such folder: {path.parent}")
         if not os.access(path.parent, os.W_OK):
             raise ValueError(f"database: cannot write in {path.parent}")
+        # SQLite gives its log the permissions of the database
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     elif not path.is_file():
         raise ValueError(f"database: expected a file, got {path}")
     elif not os.access(path, os.W_OK):

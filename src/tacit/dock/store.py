@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tacit.dock import reading
 from tacit.dock.blobs import Blobs
 from tacit.dock.database import CHANGE, Database
+from tacit.dock.identity import check_pair
 from tacit.dock.records import Filters, Learnware, Page
 from tacit.dock.tables import meta_table, revision_table
 from tacit.dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
@@ -19,6 +20,8 @@ from tacit.dock.writing import Writer
 DATABASE = "dock.sqlite"
 CONTENTS = ("specification", "model", "release")
 BATCH = 500
+# So many contents without a record are left by servers that were killed.
+FEW = 20
 
 
 class Store:
@@ -54,6 +57,13 @@ class Store:
         self.blobs = Blobs(folder)
         place = Path(self.blobs.folder.parent, DATABASE) if database is None else database
         self.database = Database(place, create=create)
+        try:
+            check_pair(self.blobs, self.database)
+        except BaseException:
+            self.database.close()
+            raise
+        # what an operator has to look at, told by health
+        self.trouble = ""
         self._writer = Writer(self.database, self.blobs)
         self.submit, self.revise = self._writer.submit, self._writer.revise
         self.replay, self.admit = self._writer.replay, self._writer.admit
@@ -153,6 +163,8 @@ class Store:
         """
         gone = self._writer.withdraw(identifier, developer, reason)
         self.collect(gone)
+        # what was written of it before is gone from the database's log, too
+        self.database.truncate_log()
         found = self.learnware(identifier)
         assert found is not None
         return found
@@ -160,21 +172,34 @@ class Store:
     def collect(self, digests: Iterable[str] | None = None) -> int:
         """Remove contents that no record names; return how many.
 
+        Those of a withdrawal are removed for good. What is found by looking at every one goes to
+        the trash, for some days, and nothing does where most would go: then the database is not
+        the folder's, whatever it says, and ``health`` says so.
+
         Args:
-            digests: those to look at; every one, and uploads that ended with their server, when
-                left out.
+            digests: those to look at, for good; every one, and uploads that ended with their
+                server, when left out.
         """
-        looked = digests
-        if looked is None:
-            self.blobs.sweep()
-            looked = self.blobs.digests()
-        orphans = self._unnamed(looked)
+        if digests is not None:
+            return self._remove(self._unnamed(digests), self.blobs.remove)
+        self.blobs.sweep()
+        held = sum(1 for _ in self.blobs.digests())
+        orphans = self._unnamed(self.blobs.digests())
+        if len(orphans) > max(FEW, held // 2):
+            self.trouble = (
+                f"{len(orphans)} of {held} contents are named by no record: nothing was removed; "
+                "is this the database of this folder?"
+            )
+            return 0
+        return self._remove(orphans, self.blobs.throw_away)
+
+    def _remove(self, orphans: list[str], remove: Callable[[str], None]) -> int:
         for start in range(0, len(orphans), BATCH):
             # nobody can name one meanwhile: submissions wait for this transaction
             with self.database.writing() as (connection, _):
                 part = orphans[start : start + BATCH]
                 for digest in set(part) - _named(connection, part):
-                    self.blobs.remove(digest)
+                    remove(digest)
         return len(orphans)
 
     def create_token(self, developer: str, *, days: int = 365) -> tuple[str, Token]:
@@ -203,7 +228,8 @@ class Store:
             query = sa.select(meta_table.c.value).where(meta_table.c.key == CHANGE)
             change = int(connection.execute(query).scalar_one())
         kind = "SQLite" if self.database.is_sqlite else "PostgreSQL"
-        return {"status": "ok", "database": kind, "change": change}
+        told = {"status": "ok"} if not self.trouble else {"status": "degraded", "why": self.trouble}
+        return {**told, "database": kind, "change": change}
 
     def _unnamed(self, digests: Iterable[str]) -> list[str]:
         found: list[str] = []

@@ -51,6 +51,11 @@ class Address:
         from tacit._ground.files import read_bytes
 
         content = read_bytes("--token-file", self.token_file)
+        if os.name == "posix" and os.stat(self.token_file).st_mode & 0o077:
+            raise ValueError(
+                f"--token-file: expected a file that nobody else can read, got {self.token_file}: "
+                "chmod 600 it"
+            )
         if len(content) > LONGEST or not content.strip().isascii():
             raise ValueError("--token-file: expected a file that holds the token alone")
         return content.decode("ascii").strip()

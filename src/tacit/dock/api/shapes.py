@@ -190,9 +190,10 @@ class SpacesShape(Shape):
 
 
 class HealthShape(Shape):
-    """That the dock answers, its database too."""
+    """That the dock answers, its database too; ``degraded`` where an operator has to look."""
 
     status: str
+    why: str | None = None
     database: str
     change: int
     index: dict[str, Any]

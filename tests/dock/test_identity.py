@@ -1,0 +1,130 @@
+"""A dock deletes only what is its own, and nobody but its owner reads what it keeps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from tacit.dock import Store
+from tacit.dock.blobs import TRASH_SECONDS
+from tests.dock.learnwares import dock, files, keep, specification, weights
+
+MANY = 30
+
+
+def filled(folder: Path, count: int = MANY) -> list[str]:
+    with Store(folder) as store:
+        return [keep(store, files(specification(n)), key=f"k{n}")["id"] for n in range(count)]
+
+
+def contents(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "blobs").rglob("*") if path.is_file()}
+
+
+def test_a_new_database_beside_contents_is_refused_and_nothing_is_deleted(tmp_path: Path) -> None:
+    filled(tmp_path / "dock")
+    before = contents(tmp_path / "dock")
+    with pytest.raises(ValueError, match="holds contents of a dock"):
+        Store(tmp_path / "dock", str(tmp_path / "new.sqlite"))
+    assert contents(tmp_path / "dock") == before
+    with dock(tmp_path / "dock") as found:
+        assert len(found.client.get("/v1/learnwares").json()["items"]) == MANY
+        assert found.client.get("/v1/health").json()["status"] == "ok"
+    assert contents(tmp_path / "dock") == before
+
+
+def test_the_database_of_another_dock_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path / "one", 2)
+    filled(tmp_path / "other", 2)
+    before = contents(tmp_path / "one")
+    with pytest.raises(ValueError, match="of another dock than the folder"):
+        Store(tmp_path / "one", str(tmp_path / "other" / "dock.sqlite"))
+    with pytest.raises(ValueError, match=r"is empty, and .* is of a dock with records"):
+        Store(tmp_path / "nothing", str(tmp_path / "other" / "dock.sqlite"))
+    (tmp_path / "one" / "dock.id").write_text("\x00 nobody")
+    with pytest.raises(ValueError, match="expected the identity of a dock"):
+        Store(tmp_path / "one")
+    assert contents(tmp_path / "one") == before
+
+
+def test_a_dock_from_before_is_given_an_identity_once(tmp_path: Path) -> None:
+    import sqlite3
+
+    filled(tmp_path, 2)
+    (tmp_path / "dock.id").unlink()
+    with sqlite3.connect(tmp_path / "dock.sqlite") as held:
+        held.execute("DELETE FROM dock_meta WHERE key = 'identity'")
+    with Store(tmp_path):
+        pass
+    first = (tmp_path / "dock.id").read_text()
+    with Store(tmp_path) as store:
+        assert len(store.learnwares().items) == 2
+    assert (tmp_path / "dock.id").read_text() == first
+
+
+def test_an_old_backup_removes_nothing_where_most_would_go(tmp_path: Path) -> None:
+    filled(tmp_path, 2)
+    shutil.copy(tmp_path / "dock.sqlite", tmp_path / "backup.sqlite")
+    with Store(tmp_path) as store:
+        for n in range(2, MANY):
+            keep(store, files(specification(n)), key=f"k{n}")
+    before = contents(tmp_path)
+    with dock(tmp_path, database=str(tmp_path / "backup.sqlite")) as found:
+        told = found.client.get("/v1/health").json()
+        assert told["status"] == "degraded"
+        assert "named by no record: nothing was removed" in told["why"]
+    assert contents(tmp_path) == before
+    with dock(tmp_path) as found:
+        assert found.client.get("/v1/health").json()["status"] == "ok"
+
+
+def test_a_few_contents_without_a_record_are_in_the_trash_for_some_days(tmp_path: Path) -> None:
+    filled(tmp_path, 6)
+    with Store(tmp_path) as store:
+        upload = store.blobs.upload("model", 1000)
+        upload.write(weights())
+        digest = upload.digest
+        upload.keep()
+        assert store.collect() == 1
+        assert store.collect() == 0
+        left = store.blobs.trash / digest.removeprefix("sha256:")
+        assert left.read_bytes() == weights()
+        old = time.time() - TRASH_SECONDS - 10
+        os.utime(left, (old, old))
+        store.collect()
+        assert not left.exists()
+
+
+def test_a_withdrawal_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
+    secret = b"a sentence of the card that is nowhere else"
+    with Store(tmp_path / "dock") as store:
+        for n in range(5):
+            keep(store, files(specification(n)), key=f"k{n}")
+        card = b"---\ntitle: " + secret + b"\n---\n" + secret * 20 + b"\n"
+        made = keep(store, {**files(specification(9)), "card": card}, key="last")
+
+        def found() -> list[str]:
+            held = [path for path in (tmp_path / "dock").rglob("*") if path.is_file()]
+            return [path.name for path in held if secret in path.read_bytes()]
+
+        assert found()
+        store.withdraw(made["id"], "me", "why")
+        assert found() == []
+
+
+def test_nobody_else_reads_what_a_dock_keeps(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with Store(tmp_path / "dock") as store:
+            keep(store, files(specification(1), model=weights()))
+            for path in [tmp_path / "dock", *(tmp_path / "dock").rglob("*")]:
+                mode = stat.S_IMODE(path.stat().st_mode)
+                inside = any(part in ("blobs", "incoming") for part in path.parts)
+                assert inside or mode & 0o077 == 0, (path, oct(mode))
+    finally:
+        os.umask(before)
