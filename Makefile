@@ -28,7 +28,7 @@ define INSTALL_TORCH
 $(INSTALL) $(TORCH) --index-url $(TORCH_CPU) --retries 0 || $(INSTALL) $(TORCH)
 endef
 
-.PHONY: demo test test-thorough test-services wheel lint bench docs site experiments torch clean
+.PHONY: demo test test-thorough test-services wheel lint bench docs pictures site experiments torch clean
 
 demo: $(INSTALLED)
 	@$(BIN)/python experiments/demo/run.py
@@ -70,6 +70,10 @@ bench: $(BENCH_INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python -m pytest tests/test_examples.py
 	$(BIN)/python -m pytest --thorough tests/test_examples.py
+
+# The report that README and the home page show, drawn from a release made for it.
+pictures: $(INSTALLED)
+	$(BIN)/python experiments/demo/picture.py
 
 # The pages, the reference and the gallery as one site: build/site/index.html.
 site: $(INSTALLED_SITE)

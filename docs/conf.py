@@ -89,7 +89,6 @@ sphinx_gallery_conf = {
     "min_reported_time": 600,
     "reset_argv": lambda *_: [],
     "within_subsection_order": "FileNameSortKey",
-    "default_thumb_file": str(DOCS / "images" / "report.png"),
 }
 suppress_warnings = ["config.cache"]  # a function in the gallery's settings cannot be pickled
 

@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import ttest_ind
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -213,3 +214,51 @@ def test_printed_rows_that_were_not_run_are_named(load: Any) -> None:
     assert "14 were not run" in page._not_run(cells)
     assert "blended, m = 80, ε = 8" in page._not_run(cells)
     assert "blended, m = 10, ε = 4" not in page._not_run(cells)
+
+
+def test_noise_in_the_shape_of_the_covariance_meets_the_log_det_bound(load: Any) -> None:
+    published = load("published")
+    spread = np.diag([4.0, 1.0, 0.01]) + 0.05
+    for beta in (0.01, 0.7, 6.0):
+        power = published.covariance_shaped(float(np.trace(spread)), 3, beta)
+        noise = spread * power / np.trace(spread)
+        nats = 0.5 * np.linalg.slogdet(np.eye(3) + np.linalg.solve(noise, spread))[1]
+        assert nats == pytest.approx(beta, rel=1e-9)
+
+
+def test_printed_auto_pac_noise_has_the_shape_of_the_covariance(load: Any) -> None:
+    published = load("published")
+    for dataset in ("mnist", "cifar10", "cifar100", "agnews"):
+        low, high = published.fitted(dataset, "auto")
+        assert high / low < 1.0 + 1e-3, dataset
+    low, high = published.fitted("cifar10", "efficient")
+    assert high / low > 3.0
+
+
+def test_printed_efficient_pac_of_cifar10_is_a_log_det_optimum_of_ten_variances(load: Any) -> None:
+    """One variance of 51.9, eight of 126.9 and one of 229.3: v/(e(e + v)) is the same for all."""
+    table = load("published").TABLES["cifar10"]
+    variances = np.array([51.9, *[126.9] * 8, 229.3])
+
+    def noise(scale: float) -> Any:
+        return (np.sqrt(variances**2 + 4.0 * scale * variances) - variances) / 2.0
+
+    for beta, printed in zip(table["beta"], table["noise_efficient"], strict=True):
+        scale = brentq(lambda c: 0.5 * np.log1p(variances / noise(c)).sum() - beta, 1e-6, 1e9)  # noqa: B023
+        assert noise(scale).sum() == pytest.approx(printed, rel=1e-3)
+
+
+def test_eigen_allocation_takes_a_dth_of_the_other_rule_at_least(load: Any) -> None:
+    protocol = load("protocol")
+    rows = np.random.default_rng(5).normal(size=(60, 4)) * [1.0, 9.0, 0.1, 2.0]
+    for auto, efficient in protocol._pool(rows, [2.0, 0.5, 0.01], [1, 2]):
+        assert auto <= 4.0 * efficient * (1.0 + 1e-9)
+
+
+def test_means_were_run_at_the_published_protocol() -> None:
+    tables = _results(RESULTS[[path.stem for path in RESULTS].index("pac-means")])["tables"]
+    for table in tables.values():
+        for column in ("auto", "efficient"):
+            found = np.array(table["protocol"][column])
+            assert found.shape == (len(table["rows"]), 3)
+            assert (np.diff(found, axis=1) >= 0).all()

@@ -59,8 +59,9 @@ def summary(release: StatisticRelease, seconds: float) -> tuple[str, str, str]:
     seen = release.diagnostics
     ratio = np.sqrt(seen.noise_variance / seen.output_variance)
     return (
-        f"An attacker who knows everything but the draw and the noise guesses membership right at "
-        f"most {bound:.1%} of the time ({release.guarantee.nats:.4g} nats).",
+        f"An attacker who knows everything but the noise and which of the declared draws, all "
+        f"equally likely, was made guesses membership of any one row right at most {bound:.1%} of "
+        f"the time ({release.guarantee.nats:.4g} nats).",
         f"The strongest attack we ran got {attack.success:.1%} ± {half:.1%} over {attack.trials} "
         f"simulated releases; on the most exposed flower {attack.worst_success:.1%}.",
         f"{len(release.names)} numbers of {seen.subset_rows} of {seen.pool_rows} flowers, noise "

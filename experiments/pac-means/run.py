@@ -16,7 +16,7 @@ from sklearn.datasets import load_iris
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pac_shared import data, figure, page, published
+from pac_shared import data, figure, page, protocol, published
 from pac_shared.state import RESULTS, Study, write
 from reproductions.page import render
 from tacit.accounting import gaussian
@@ -101,6 +101,7 @@ def study(
         "pool": list(rows.shape),
         "drawn": task.drawn,
         "scalings": powers,
+        "protocol": protocol.powers(dataset, rows, SEED),
     }
 
 

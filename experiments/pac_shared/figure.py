@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from pac_shared import published
+from pac_shared import published, words
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 COLOURS = {
@@ -22,22 +22,24 @@ COLOURS = {
     "ours": "#009E73",
     "sr": "#000000",
     "dp": "#56B4E9",
+    "shape": "#B8860B",
 }
 NAMES = {
-    "linear": "Auto-PAC, linear",
-    "exact": "Auto-PAC, exact",
-    "diagonal": "Efficient-PAC",
+    "linear": "eigen-allocation (Efficient-PAC, printed)",
+    "exact": "log-det optimum",
+    "diagonal": "by coordinates",
+    "shape": "shape of Σ (Auto-PAC, printed)",
     "ours": "true information",
     "sr": "SR-PAC",
     "dp": "DP",
 }
 TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "agnews": "AG-News"}
-PRINTED = {"auto": "linear", "efficient": "diagonal", "sr": "sr"}
+PRINTED = {"auto": "shape", "efficient": "linear", "sr": "sr"}
 GREY = "#6E6E6E"
 
 
 def draw_logits(results: dict[str, Any]) -> None:
-    """Left: noise in units of linear Auto-PAC's. Right: what was reached leaks at least so much."""
+    """Left: noise over eigen-allocation's. Right: what was reached leaks at least so much."""
     dataset = results["dataset"]
     figure = Figure(figsize=(9.6, 4.4), layout="constrained")
     power, leak = figure.subplots(1, 2)
@@ -62,12 +64,21 @@ def _relative_power(axes: Axes, results: dict[str, Any]) -> None:
         axes.annotate(NAMES[method], (beta, height), xytext=offset, ha=side,
                       textcoords="offset points", color=COLOURS[method], fontsize=9)  # fmt: skip
     axes.axhline(1.0, color=COLOURS["linear"], linewidth=1.8)
+    dimension = published.DIMENSIONS[results["dataset"]]
+    shaped = [
+        published.covariance_shaped(results["output_power"], dimension, r["beta"])
+        / r["linear"]["noise"]
+        for r in rows
+    ]
+    axes.loglog([r["beta"] for r in rows], shaped, color=COLOURS["shape"], linewidth=1.8)
+    axes.annotate(NAMES["shape"], (0.02, 0.09), xycoords="axes fraction",
+                  color=COLOURS["shape"], fontsize=9)  # fmt: skip
     axes.annotate(NAMES["linear"], (0.12, 1.0), xycoords=("axes fraction", "data"), xytext=(0, 4),
                   textcoords="offset points", color=COLOURS["linear"], fontsize=9)  # fmt: skip
     played = [r for r in rows if "sr" in r]
     points = [(r["beta"], r["sr"]["noise"] / r["linear"]["noise"]) for r in played]
     axes.plot(*zip(*points, strict=True), "o", color=COLOURS["sr"], markersize=5)
-    ratios = np.array(table["noise_sr"]) / np.array(table["noise_auto"])
+    ratios = np.array(table["noise_sr"]) / np.array(table["noise_efficient"])
     shown = ratios > 0.0
     axes.plot(np.array(table["beta"])[shown], ratios[shown], "o", mfc="none",
               color=COLOURS["sr"], markersize=5)  # fmt: skip
@@ -75,7 +86,7 @@ def _relative_power(axes: Axes, results: dict[str, Any]) -> None:
                   xycoords="axes fraction", color=COLOURS["sr"])  # fmt: skip
     axes.set_ylim(bottom=0.5 * axes.get_ylim()[0])
     _budgets(axes, min(table["beta"]), max(table["beta"]))
-    axes.set_ylabel("noise power / linear Auto-PAC's (log scale)")
+    axes.set_ylabel("noise power / eigen-allocation's (log scale)")
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -104,8 +115,8 @@ def _leak(axes: Axes, results: dict[str, Any]) -> None:
         ("● true information", COLOURS["ours"]),
         ("● SR-PAC, run here", COLOURS["sr"]),
         ("○ SR-PAC, printed", COLOURS["sr"]),
-        ("□ Auto-PAC, printed", COLOURS["linear"]),
-        ("△ Efficient-PAC, printed", COLOURS["diagonal"]),
+        ("□ Auto-PAC, printed", COLOURS["shape"]),
+        ("△ Efficient-PAC, printed", COLOURS["linear"]),
     )
     for line, (text, colour) in enumerate(labels):
         axes.annotate(text, (0.52, 0.27 - 0.055 * line), xycoords="axes fraction",
@@ -139,8 +150,8 @@ def draw_means(results: dict[str, Any]) -> None:
             axes.loglog(betas, powers, color=COLOURS[method], linewidth=1.8)
         axes.loglog(betas, [r["dp"]["noise"] for r in rows], color=COLOURS["dp"], linewidth=1.8)
         for text, index, method, shift in (
-            ("Efficient-PAC", 4, "diagonal", 8),
-            ("Auto-PAC and\ntrue information", 3, "exact", -26),
+            ("by coordinates", 4, "diagonal", 8),
+            ("log-det optimum and\ntrue information", 3, "exact", -26),
             ("DP, same success", 3, "dp", 8),
         ):
             place = betas[index], rows[index][method]["noise"]
@@ -151,7 +162,7 @@ def draw_means(results: dict[str, Any]) -> None:
             marker = {"auto": "s", "efficient": "^", "sr": "o", "dp": "D"}[column]
             axes.plot(table["beta"], table[f"noise_{column}"], marker, mfc="none",
                       color=COLOURS[method], markersize=5)  # fmt: skip
-            axes.annotate(f"{NAMES[method].split(',')[0]}, printed",
+            axes.annotate(f"{words.PRINTED.get(column, 'DP')}, printed",
                           (table["beta"][0], table[f"noise_{column}"][0]), xytext=(6, -3),
                           textcoords="offset points", color=COLOURS[method],
                           fontsize=8)  # fmt: skip

@@ -65,7 +65,7 @@ def logits_table(results: dict[str, Any]) -> list[str]:
         "Run here: noise power / accuracy / certified nats; the last column is what the accuracy "
         "of the release with least noise gives away for certain.",
         "",
-        *_designs(results["rows"]),
+        *_designs(results),
         "",
         "SR-PAC run here: its own estimate of what leaks, beside both bounds on what does.",
         "",
@@ -78,18 +78,20 @@ def logits_table(results: dict[str, Any]) -> list[str]:
     ]
 
 
-def _designs(rows: list[dict[str, Any]]) -> list[str]:
+def _designs(results: dict[str, Any]) -> list[str]:
+    power, dimension = results["output_power"], published.DIMENSIONS[results["dataset"]]
     lines = [
-        "| β | Auto-PAC, linear | Auto-PAC, exact | Efficient-PAC | true information | "
-        "of exact | leaks at least |",
-        "|---|---|---|---|---|---|---|",
+        "| β | shape of Σ, power | eigen-allocation | log-det optimum | by coordinates "
+        "| true information | of log-det | leaks at least |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for row in rows:
+    for row in results["rows"]:
+        shaped = published.covariance_shaped(power, dimension, row["beta"])
         cells = [_cell(row[m], row["beta"]) if m in row else "no noise needed" for m in METHODS]
         mine = row.get("ours")
         share = f"{mine['noise'] / row['exact']['noise']:.3f}" if mine else ""
         lost = rounded_down((mine or row["exact"])["fano"])
-        lines.append(f"| {row['beta']:g} | {' | '.join(cells)} | {share} | {lost} |")
+        lines.append(f"| {row['beta']:g} | {shaped:.4g} | {' | '.join(cells)} | {share} | {lost} |")
     return lines
 
 
@@ -142,6 +144,13 @@ def means_tables(results: dict[str, Any]) -> list[str]:
         lines += [f"{dataset.capitalize()}, Table {published.TABLES[dataset]['table']}b.", ""]
         lines += [*_powers(dataset, table), ""]
         lines += [
+            "At the published protocol, least to largest of "
+            f"{table['protocol']['pools']} pools, beside what is printed.",
+            "",
+            *_protocol(dataset, table["protocol"]),
+            "",
+        ]
+        lines += [
             "Success of the strongest attack on membership, with 99% intervals, at prior ½: over "
             "rows, and on the row that suffers most. The attacker of DP knows all other rows.",
             "",
@@ -154,7 +163,8 @@ def means_tables(results: dict[str, Any]) -> list[str]:
 def _powers(dataset: str, table: dict[str, Any]) -> list[str]:
     printed = published.TABLES[dataset]
     lines = [
-        "| β | linear | exact | Efficient | true information | DP, same success | SR-PAC, run here "
+        "| β | eigen-allocation | log-det | by coordinates | true information "
+        "| DP, same success | SR-PAC, run here "
         "| printed: Auto | Efficient | SR-PAC | DP |",
         "|" + "---|" * 11,
     ]
@@ -167,9 +177,22 @@ def _powers(dataset: str, table: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _protocol(dataset: str, found: dict[str, Any]) -> list[str]:
+    printed = published.TABLES[dataset]
+    lines = ["| β | Auto-PAC | printed | Efficient-PAC | printed |", "|---|---|---|---|---|"]
+    for number, beta in enumerate(printed["beta"]):
+        cells = []
+        for column in ("auto", "efficient"):
+            low, middle, high = found[column][number]
+            cells += [f"{middle:.3g} ({low:.3g} to {high:.3g})"]
+            cells += [f"{printed[f'noise_{column}'][number]:.4g}"]
+        lines.append(f"| {beta:g} | {' | '.join(cells)} |")
+    return lines
+
+
 def _attacks(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "| β | certified | Auto-PAC, exact | one row | true information | one row | DP, one row |",
+        "| β | certified | log-det | one row | true information | one row | DP, one row |",
         "|---|---|---|---|---|---|---|",
     ]
     shown = [(m, name) for m in ("exact", "ours") for name in ("attack", "worst")]

@@ -1,0 +1,89 @@
+"""Draw docs/images/report.svg: the sentence and the figure that lead the report of a release."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from html import escape, unescape
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import statistic
+
+from tacit.releases import Provenance
+from tacit.report import write_report
+from tacit.statistics import privatize
+
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "report.svg"
+WIDTH, MARGIN, LINE, LETTERS = 720, 36, 34, 50
+
+
+def main() -> int:
+    """Write the picture."""
+    PICTURE.write_text(picture(page()), encoding="utf-8")
+    print(PICTURE)
+    return 0
+
+
+def page() -> str:
+    """Return the report of the demo's statistic."""
+    columns, rows = statistic.iris()
+    release = privatize(
+        statistic.QUERY, rows, success=statistic.SUCCESS, simulations=4000, columns=columns,
+        protect="draw",
+    )  # fmt: skip
+    provenance = Provenance.capture("", data_name="iris", data_rows=len(rows), data_columns=columns)
+    with TemporaryDirectory() as folder:
+        path = write_report(release, Path(folder) / "report.html", provenance)
+        return Path(path).read_text(encoding="utf-8")
+
+
+def picture(html: str) -> str:
+    """Return the page's headline above its first figure, in the page's own colours."""
+    lines = textwrap.wrap(headline(html), LETTERS)
+    found = re.search(r"<svg[^>]*viewBox=\"0 0 (\d+) ([\d.]+)\".*?</svg>", html, re.DOTALL)
+    if found is None:
+        raise ValueError("the report has no figure")
+    top = MARGIN + LINE * len(lines) + MARGIN
+    width = WIDTH - 2 * MARGIN
+    tall = width * float(found[2]) / float(found[1])
+    placed = f'<svg x="{MARGIN}" y="{top}" width="{width}" height="{tall:.2f}"'
+    figure = found[0].replace("<svg", placed, 1)
+    height = top + tall + MARGIN
+    words = "\n".join(
+        f'<text class="headline" x="{MARGIN}" y="{MARGIN - 8 + LINE * k}">{escape(line)}</text>'
+        for k, line in enumerate(lines, 1)
+    )
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" \
+font-size="13.5">
+<style>{_style()}</style>
+<rect width="100%" height="100%" style="fill: var(--page)"/>
+{words}
+{figure}
+</svg>
+"""
+
+
+def headline(html: str) -> str:
+    """Return the sentence that leads a page."""
+    found = re.search(r"<h1[^>]*>(.*?)</h1>", html, re.DOTALL)
+    if found is None:
+        raise ValueError("the report has no headline")
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", found[1])).split())
+
+
+def _style() -> str:
+    """The colours and the rules of figures of the page's own style sheet."""
+    css = (resources.files("tacit.report") / "page.css").read_text(encoding="utf-8")
+    root = css[: css.index("}") + 1]
+    rules = [line for line in css.splitlines() if line.startswith("svg .") or "svg text" in line]
+    own = "svg { font-family: var(--sans); } .headline { font: 600 26px var(--serif); }"
+    return "\n".join([root.replace("color-scheme: light dark;", ""), *rules, own])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
