@@ -17,6 +17,7 @@ SUMS = {
     "estimates/stackelberg/decoders.py": "covariances",
     "estimates/stackelberg/game.py": "draws of a game",
     "hidden_states/noise/denoiser.py": "covariances",
+    "hidden_states/quotient/use.py": "draws of public prompts, of which averages alone are told",
     "training/noise.py": "two parts of one noise, published with the value",
 }
 

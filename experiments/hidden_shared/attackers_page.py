@@ -43,12 +43,17 @@ def opening(result: dict[str, Any]) -> str:
     return f"""A bound on naming one of N equally likely prompts says nothing of an attacker who
 knows most of the prompt already, and nothing of one who wants a property of it. Both are usual:
 whoever stores the last state of a chat often shows the chat itself, and whoever reads a log asks
-what it is about. Three such attackers stand in every audit, each with its success *without* the
+what it is about. Such attackers stand in every audit, each with its success *without* the
 release beside it:
 
 * **all earlier tokens known.** The attacker runs the model on the likeliest last tokens, so it has
 the clean state of each, and weighs them by the exact likelihood of what was released
-(`attacks.known_prefix`). No bank is in the game, so no N makes it safe.
+(`attacks.known_prefix`). No bank is in the game, so no N makes it safe. An audit's attacker also
+tries the tokens that public prompts end with, by the best of four laws, with the release and
+without; the tables below are of the model's own candidates alone.
+
+* **all tokens but one known**, such as the field of a form: in an audit where public prompts are of
+one template.
 
 * **an attribute.** The last token or the one before it, the topic of {result["topics"]}, a digit, a
 capitalised word inside a sentence, or a column of the user's own table: learnt from releases of

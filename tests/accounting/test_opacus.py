@@ -25,8 +25,7 @@ def test_accounting_does_not_import_opacus_and_says_what_is_missing():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == (
-        "tacit.accounting.exchange.opacus needs Opacus: "
-        "pip install '.[opacus]' in a clone, else pip install 'tacit[opacus]'"
+        "tacit.accounting.exchange.opacus needs Opacus: pip install '.[opacus]' in a clone of Tacit"
     )
 
 

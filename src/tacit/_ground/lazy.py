@@ -20,8 +20,8 @@ EXTRAS = {
 
 
 def install_with(extra: str) -> str:
-    """Return how Tacit is installed with an extra, from a clone and from the package index."""
-    return f"pip install '.[{extra}]' in a clone, else pip install 'tacit[{extra}]'"
+    """Return how Tacit is installed with an extra: another package has its name on the index."""
+    return f"pip install '.[{extra}]' in a clone of Tacit"
 
 
 def attach(
