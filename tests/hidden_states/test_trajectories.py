@@ -18,7 +18,7 @@ from tacit.hidden_states import (  # noqa: E402
     measure_generation,
 )
 from tacit.hidden_states.codebooks.certificates import codes_leakage  # noqa: E402
-from tacit.models.anatomy import rewritten  # noqa: E402
+from tacit.models.anatomy import cache_argument, rewritten  # noqa: E402
 from tacit.models.padding import pad  # noqa: E402
 
 from .networks import random_model  # noqa: E402
@@ -100,10 +100,11 @@ def test_generation_by_codes_of_a_cache_is_that_of_a_cache_rewritten_by_hand(fam
     coder = CacheCoder.fit(model, prompts(20), size=3, layers=[1, 3], rng=0)
     found = measure_generation(model, coder, tokens, steps=STEPS)
     cache = DynamicCache(config=model.network.config)
+    name = cache_argument(model.anatomy.accepted)
     inputs, chosen, known = tokens[:, :1], [], 0
     for step in range(4 + STEPS - 1):
         with torch.no_grad():
-            logits = model.network(input_ids=inputs, past_key_values=cache).logits[:, -1]
+            logits = model.network(input_ids=inputs, **{name: cache}).logits[:, -1]
         for layer, book in coder.books.items():
             held = cache.layers[layer - 1]
             heads = held.keys.shape[1]

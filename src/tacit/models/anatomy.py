@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +72,7 @@ class Anatomy:
         """Run the network and return the logits of the last position, (n, V), never in half."""
         options: dict[str, Any] = {"use_cache": cache is not None}
         if cache is not None:
-            options["past_key_values"] = cache
+            options[cache_argument(self.accepted)] = cache
         if "logits_to_keep" in self.accepted:
             options["logits_to_keep"] = 1
         return whole(self.network(**inputs, **options).logits[:, -1])
@@ -82,6 +82,17 @@ class Anatomy:
         tokens = torch.zeros(len(states), 1, dtype=torch.int64, device=states.device)
         with entered(self, self.layers, states):
             return self.forward(self.inputs(tokens))
+
+
+def cache_argument(accepted: Collection[str]) -> str:
+    """Return the name under which a forward pass takes its cache: transformers 5.24 renamed it."""
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+
+    for name in ("cache", "past_key_values"):
+        if name in accepted:
+            return name
+    # A forward pass that hands its keywords on takes the name of the library's own networks.
+    return "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
 
 
 def dissect(network: Any, name: str) -> Anatomy:

@@ -36,7 +36,7 @@ class SplitMemoryConfig(PreTrainedConfig):  # type: ignore[misc]
     """
 
     model_type = "tacit-split-memory"
-    keys_to_ignore_at_inference = ("past_key_values",)
+    keys_to_ignore_at_inference = ("cache", "past_key_values")
 
     def __init__(
         self,

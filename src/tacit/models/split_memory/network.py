@@ -16,6 +16,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from tacit.models.anatomy import cache_argument
 from tacit.models.split_memory.configuration import SplitMemoryConfig
 
 INITIAL_DEVIATION = 0.02
@@ -94,6 +95,7 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         output_hidden_states: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         return_dict: bool | None = None,
+        cache: Any = None,
         **_: Any,
     ) -> Any:
         """Predict the next token at every position.
@@ -102,13 +104,14 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
             input_ids: tokens, (n, T).
             attention_mask: 0 where padded, (n, past + T).
             position_ids: (n, T); counted from the cache's length when left out.
-            past_key_values: cache of the earlier positions.
+            past_key_values: ``cache`` under the name it had before transformers 5.24.
             inputs_embeds: states before the first block, in place of tokens, (n, T, d).
             labels: tokens to predict, (n, T), −100 where none; shifted here.
             use_cache: whether a cache is made where none is given.
             output_hidden_states: whether the states are listed, the last after the final norm.
             logits_to_keep: how many positions from the end to predict at, 0 for all; or which.
             return_dict: False for a tuple.
+            cache: keys and values of the earlier positions.
 
         Returns:
             Logits (n, T, V), with cache, states and loss where asked for.
@@ -117,10 +120,11 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
             raise ValueError(
                 "input_ids: expected either input_ids or inputs_embeds, got both or none"
             )
-        if use_cache and past_key_values is None:
-            past_key_values = DynamicCache(config=self.config)
+        cache = past_key_values if cache is None else cache
+        if use_cache and cache is None:
+            cache = DynamicCache(config=self.config)
         hidden, listed = self.transformer(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds
+            input_ids, attention_mask, position_ids, cache, inputs_embeds
         )
         kept: Any = logits_to_keep
         if not isinstance(logits_to_keep, Tensor):
@@ -134,7 +138,7 @@ class SplitMemoryForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[
         output = CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
-            past_key_values=past_key_values,
+            **{cache_argument(CausalLMOutputWithPast.__dataclass_fields__): cache},
             hidden_states=(*listed, hidden) if output_hidden_states else None,
         )
         return output.to_tuple() if return_dict is False else output

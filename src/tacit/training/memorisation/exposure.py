@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from scipy import special
 from tacit._ground.checks import Array, RandomSource, generator, integer
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
+from tacit.models.anatomy import cache_argument
 from tacit.training.memorisation.canaries import SIDES, Canaries
 
 TOKENS_TOGETHER = 8192
@@ -133,8 +135,9 @@ def _digit_laws(
     kept = DynamicCache(config=network.config)
     tokens = torch.from_numpy(symbols)
     given = torch.tensor([prompt])
+    name = cache_argument(inspect.signature(network.forward).parameters)
     for place in range(drawn.shape[1]):
-        logits = network(input_ids=given, past_key_values=kept, use_cache=True).logits[:, -1]
+        logits = network(input_ids=given, use_cache=True, **{name: kept}).logits[:, -1]
         logs = special.log_softmax(logits[:, tokens].double().numpy(), axis=1)
         if place == 0:
             logs = np.repeat(logs, len(drawn), axis=0)
