@@ -141,6 +141,10 @@ def test_released_quotients_are_attacked_and_read(
     refused(tacit("hidden", "attack", out, "--fitted", fitted), "--prompts")
     refused(tacit("hidden", "attack", out, "--fitted", own, "--prompts", own), "--fitted")
     refused(tacit("hidden", "decode", out, "--out", decoded, "--force"), "--codebook", "--fitted")
+    for command in (("hidden", "decode", out, "--codebook", fitted, "--out", decoded, "--force"),
+                    ("attack", "invert", "--layer", "1", "--model", given[3], "--codebook",
+                     fitted)):  # fmt: skip
+        refused(tacit(*command), "--codebook", "hidden attack RELEASED --fitted")
     short = tmp_path / "short.txt"
     short.write_text("w1\n")
     refused(tacit(*asked[:5], "--prompts", short), "--prompts", "42")

@@ -127,7 +127,10 @@ def invert(
     found, prefixes = source.prepare(layer, bank=measured, calibration=calibration)
     secret, public, stream, texts = _divided(source, found, prefixes.bank, prefixes.calibration)
     if positions == "all" and bool((secret < 0).any()):
-        raise ValueError("--positions: expected last for prompts of several lengths, got all")
+        raise ValueError(
+            "--positions: expected prompts of one length in a file beside all, got several; "
+            "last takes them together, or give those of each length in a file of their own"
+        )
     from tacit.hidden_states.inverting import invert_layer
     from tacit.hidden_states.origin import HOLDERS
     from tacit.releases import Provenance

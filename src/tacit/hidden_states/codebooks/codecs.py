@@ -12,8 +12,9 @@ import numpy as np
 from tacit.hidden_states.codebooks.certificates import Codes
 from tacit.hidden_states.codebooks.codebook import Codebook
 from tacit.hidden_states.codebooks.product import ProductCodebook
-from tacit.hidden_states.codebooks.storage import is_product
+from tacit.hidden_states.codebooks.storage import PRODUCT, format_of
 from tacit.hidden_states.codebooks.vectors import Vectors
+from tacit.hidden_states.quotient.storage import FORMAT as QUOTIENT
 
 Codec = Codebook | ProductCodebook
 
@@ -24,7 +25,13 @@ def load_codec(path: str | os.PathLike[str]) -> Codec:
     Raises:
         ValueError: no such file, or neither of the two.
     """
-    return ProductCodebook.load(path) if is_product(path) else Codebook.load(path)
+    held = format_of(path)
+    if held == QUOTIENT:
+        raise ValueError(
+            f"path: {os.fspath(path)} is a quotient, not a codebook; what it released is attacked "
+            "by tacit hidden attack RELEASED --fitted QUOTIENT --prompts FILE"
+        )
+    return ProductCodebook.load(path) if held == PRODUCT else Codebook.load(path)
 
 
 def sha256_of(blocks: Iterable[Vectors]) -> str:

@@ -110,9 +110,9 @@ def malformed(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ValueError(f"path: {os.fspath(path)} is no codebook: {told}") from None
 
 
-def is_product(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds a product of codebooks."""
-    return _tensors(path)[1].get("format") == PRODUCT
+def format_of(path: str | os.PathLike[str]) -> str | None:
+    """Return what a file of tensors says that it holds."""
+    return _tensors(path)[1].get("format")
 
 
 def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
