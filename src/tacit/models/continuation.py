@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,13 +92,10 @@ class Continuation:
 
     def _past(self, rows: slice) -> Any:
         """Return a cache of the earlier positions of some prompts, to be read and thrown away."""
-        past = DynamicCache(config=self.anatomy.network.config)
-        if self.caches:
-            # an update replaces what these copies hold, and not what is kept
-            past.layers = [copy.copy(layer) for layer in self.caches]
-            upper = past.layers[self.layer :]
-            for layer, keys, values in zip(upper, self.keys, self.values, strict=True):
-                layer.keys, layer.values = keys[rows], values[rows]
+        past = resumed(self.anatomy, self.caches)
+        upper = past.layers[self.layer :] if self.caches else ()
+        for layer, keys, values in zip(upper, self.keys, self.values, strict=True):
+            layer.keys, layer.values = keys[rows], values[rows]
         return past
 
     def _warn_of_normed(self, states: Tensor) -> None:
@@ -165,40 +163,70 @@ class Continuation:
 def continue_from(anatomy: Anatomy, tokens: Tensor, layer: int, batch_size: int) -> Continuation:
     """Run the clean prompts once and keep what the layers above ``layer`` need of them."""
     inputs = anatomy.inputs(trimmed(tokens))
+    length = inputs["input_ids"].shape[1] - 1
     kept: list[Tensor] = []
     caches: tuple[Any, ...] = ()
-    for start in range(0, len(tokens), batch_size):
-        rows = slice(start, start + batch_size)
-        parts, caches = _clean_run(anatomy, {k: v[rows] for k, v in inputs.items()}, layer)
+    start = 0
+    for states, logits, earlier in clean_runs(anatomy, tokens, [layer], batch_size):
+        past = [part for held in earlier[layer:] for part in (held.keys, held.values)]
+        parts = [states[layer], logits, *past]
         if not kept:
             kept = [part.new_empty(len(tokens), *part.shape[1:]) for part in parts]
+            caches = tuple(_emptied(held, length) for held in earlier)
         for every, part in zip(kept, parts, strict=True):
-            every[rows] = part
-    states, logits, *past = kept
-    last = last_of(inputs)
+            every[start : start + len(logits)] = part
+        start += len(logits)
+    clean, predicted, *held = kept
     return Continuation(
-        layer, states, logits, tuple(past[::2]), tuple(past[1::2]), last, caches, anatomy
-    )
+        layer, clean, predicted, tuple(held[::2]), tuple(held[1::2]), last_of(inputs), caches,
+        anatomy,
+    )  # fmt: skip
 
 
 @torch.no_grad()
-def _clean_run(
-    anatomy: Anatomy, inputs: dict[str, Tensor], layer: int
-) -> tuple[list[Tensor], tuple[Any, ...]]:
-    """Return clean states, clean logits, each upper layer's keys and values, and emptied caches."""
+def clean_runs(
+    anatomy: Anatomy, tokens: Tensor, layers: Sequence[int], batch_size: int
+) -> Iterator[tuple[dict[int, Tensor], Tensor, list[Any]]]:
+    """Run the clean prompts, their last token after all that is before it.
+
+    What two readers of the same prompts see has the same bits, whichever layers they ask for and
+    whether they keep the cache.
+
+    Yields:
+        For some prompts at a time, the last states (b, d) by layer, the logits (b, V), and the
+        layers of the cache of the positions before the last.
+    """
+    inputs = anatomy.inputs(trimmed(tokens))
+    for start in range(0, len(tokens), batch_size):
+        part = {name: value[start : start + batch_size] for name, value in inputs.items()}
+        earlier = prefilled(anatomy, part)
+        found: dict[int, Tensor] = {}
+
+        def keep(layer: int, states: Tensor, found: dict[int, Tensor] = found) -> None:
+            found[layer] = whole(states[:, -1])
+
+        with watched(anatomy, layers, keep):
+            logits = anatomy.forward(last_of(part), resumed(anatomy, earlier))
+        yield found, logits, earlier
+
+
+def prefilled(anatomy: Anatomy, inputs: dict[str, Tensor]) -> list[Any]:
+    """Run all positions but the last; return the layers of the cache, none for one position."""
+    if inputs["input_ids"].shape[1] == 1:
+        return []
     cache = DynamicCache(config=anatomy.network.config)
-    past: list[Tensor] = []
-    caches: tuple[Any, ...] = ()
-    length = inputs["input_ids"].shape[1] - 1
-    if length:
-        anatomy.forward(before_last(inputs), cache)
-        upper = cache.layers[layer:]
-        past = [part for kept in upper for part in (kept.keys, kept.values)]
-        caches = tuple(_emptied(kept, length) for kept in cache.layers)
-    found: list[Tensor] = []
-    with watched(anatomy, [layer], lambda _, states: found.append(whole(states[:, -1]))):
-        logits = anatomy.forward(last_of(inputs), cache)
-    return [found[0], logits, *past], caches
+    anatomy.forward(before_last(inputs), cache)
+    layers: list[Any] = cache.layers
+    return layers
+
+
+def resumed(anatomy: Anatomy, earlier: Sequence[Any]) -> Any:
+    """Return a cache that goes on from layers of another and leaves them as they are."""
+    cache = DynamicCache(config=anatomy.network.config)
+    if earlier:
+        # an update puts new tensors into these copies, and writes into none that is kept
+        cache.layers = [copy.copy(layer) for layer in earlier]
+    return cache
 
 
 def _emptied(layer: Any, length: int) -> Any:

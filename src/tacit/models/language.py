@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from transformers import DynamicCache
 
 from tacit._ground.checks import boolean, choice, integer
-from tacit.models.anatomy import dissect, last_states, replaced, states_after, whole
-from tacit.models.continuation import Continuation, batch_rows, check_states, continue_from
-from tacit.models.padding import PADDING, followed, is_padded, pad, trimmed
+from tacit.models.anatomy import dissect, last_states, states_after, whole
+from tacit.models.continuation import (
+    Continuation,
+    batch_rows,
+    check_states,
+    clean_runs,
+    continue_from,
+)
+from tacit.models.generation import Prefilled
+from tacit.models.padding import PADDING, is_padded, pad, trimmed
 from tacit.models.pickling import packed, unpacked
 from tacit.models.texts.corpus import block_groups
 from tacit.models.texts.prompts import refuse_halves
@@ -253,6 +258,20 @@ class LanguageModel:
         for batch in self._batches(ids, batch_size):
             yield last_states(self.anatomy, levels, batch)
 
+    def clean_runs(
+        self, tokens: ArrayLike, layers: Iterable[int], *, batch_size: int | None = None
+    ) -> Iterator[tuple[dict[int, Tensor], Tensor]]:
+        """Read what ``passes`` reads, with the bits that a ``continuation`` has.
+
+        Args:
+            tokens: as for ``passes``.
+            layers: likewise.
+            batch_size: likewise.
+        """
+        ids, levels = self.check_tokens(tokens), [self.check_layer(layer) for layer in layers]
+        for states, logits, _ in clean_runs(self.anatomy, ids, levels, self._rows(ids, batch_size)):
+            yield states, logits
+
     def continuation(
         self, tokens: ArrayLike, layer: int, *, batch_size: int | None = None
     ) -> Continuation:
@@ -310,28 +329,27 @@ class LanguageModel:
             like = torch.empty(len(ids), self.width, dtype=self.anatomy.dtype, device=self.device)
             like = whole(like)
             states = check_states("states", states, like)
-        size = self._rows(ids, batch_size)
+        parts = torch.split(ids, self._rows(ids, batch_size))
+        given: Sequence[Tensor | None] = [None] * len(parts)
+        if states is not None:
+            given = torch.split(states, [len(part) for part in parts])
         return torch.cat(
             [
-                self._generate(
-                    ids[at : at + size],
-                    level,
-                    None if states is None else states[at : at + size],
-                    count,
-                )
-                for at in range(0, len(ids), size)
+                Prefilled.of(self.anatomy, part).generate(level, own, count)
+                for part, own in zip(parts, given, strict=True)
             ]
         )
 
-    def _generate(self, ids: Tensor, layer: int, states: Tensor | None, steps: int) -> Tensor:
-        anatomy, cache = self.anatomy, DynamicCache(config=self.network.config)
-        inputs = anatomy.inputs(trimmed(ids))
-        with nullcontext() if states is None else replaced(anatomy, layer, states):
-            chosen = [anatomy.forward(inputs, cache).argmax(dim=-1)]
-        while len(chosen) < steps:
-            inputs = followed(inputs, chosen[-1][:, None])
-            chosen.append(anatomy.forward(inputs, cache).argmax(dim=-1))
-        return torch.stack(chosen, dim=1)
+    def prefilled(self, tokens: ArrayLike, *, batch_size: int | None = None) -> list[Prefilled]:
+        """Run all positions of the prompts but the last, to continue them several times.
+
+        Args:
+            tokens: as for ``generate``.
+            batch_size: prompts run at a time, each batch an entry of its own.
+        """
+        ids = self.check_tokens(tokens)
+        parts = torch.split(ids, self._rows(ids, batch_size))
+        return [Prefilled.of(self.anatomy, part) for part in parts]
 
     def check_tokens(self, tokens: ArrayLike, *, room: int = 0, name: str = "tokens") -> Tensor:
         """Return ``tokens`` as int64 on the model's device, or say what is wrong with them."""

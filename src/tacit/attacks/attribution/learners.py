@@ -94,11 +94,14 @@ class Discriminant(Learner):
             kept = rest = order
         within = _Within(released[rest], truth[rest], classes)
         right = {
-            (share, pull): _correct(within.scores(share, pull)(released[kept]), truth[kept])
+            (share, pull): _correct(scored(pull), truth[kept])
             for share in SHRINKAGES
+            for scored in [within.against(released[kept], share)]
             for pull in PULLS
         }
-        return _Within(released, truth, classes).scores(*max(right, key=lambda key: right[key]))
+        share, pull = max(right, key=lambda key: right[key])
+        last = _Within(released, truth, classes)
+        return lambda fresh: last.against(fresh, share)(pull)
 
 
 class _Within:
@@ -116,19 +119,21 @@ class _Within:
         degrees = max(1.0, len(rows) - float((self.counts > 0).sum()))
         self.values, self.vectors = np.linalg.eigh(inner.T @ inner / degrees)
 
-    def scores(self, share: float, pull: float) -> Scores:
+    def against(self, fresh: Array, share: float) -> Callable[[float], Array]:
+        """Return the scores of fresh rows, (n, L), by how far means are pulled."""
         ridge = share * float(self.values.mean()) + EPS
         root = self.vectors / np.sqrt(np.maximum(self.values, 0.0) + ridge)
-        means = self.sums / (self.counts + pull)[:, None] @ root
+        # m_l = s_l/(c_l + pull): the products with the sums s_l serve every pull
+        sums = self.sums @ root
+        products, norms = (fresh - self.centre) @ root @ sums.T, (sums**2).sum(axis=1)
         prior = np.log((self.counts + 1e-3) / (self.counts + 1e-3).sum())
-        offset = prior - 0.5 * (means**2).sum(axis=1)
-        centre = self.centre
 
-        def score(fresh: Any) -> Array:
-            found: Array = (fresh - centre) @ root @ means.T + offset
+        def pulled(pull: float) -> Array:
+            weight = 1.0 / (self.counts + pull)
+            found: Array = products * weight + (prior - 0.5 * norms * weight**2)
             return found
 
-        return score
+        return pulled
 
 
 @dataclass(frozen=True)

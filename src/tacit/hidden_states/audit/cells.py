@@ -29,7 +29,13 @@ DECISION_COST = 4.0
 
 @dataclass(frozen=True)
 class Cells(Spelled, ABC):
-    """What makes two states share a cell, and what stands for a cell."""
+    """What makes two states share a cell, and what stands for a cell.
+
+    Attributes:
+        continues: whether what stands for a cell is trained through the layers above.
+    """
+
+    continues: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -63,6 +69,7 @@ class Fisher(Cells):
     """Cells of states that are near by the Fisher information, a trained state for each."""
 
     word = "fisher"
+    continues = True
 
     @property
     def words(self) -> str:
@@ -86,6 +93,7 @@ class Behaviour(Cells):
     decision_cost: float = 0.0
 
     word = "behaviour"
+    continues = True
     aliases: ClassVar = {"decision": {"decision_cost": DECISION_COST}}
 
     def __post_init__(self) -> None:
@@ -189,6 +197,11 @@ class CodebookMechanism(Codes):
     cells: Cells
 
     @property
+    def continues(self) -> bool:
+        """Whether codewords are trained."""
+        return self.cells.continues
+
+    @property
     def name(self) -> str:
         """The name of the cells after ``codebook-``."""
         return f"codebook-{self.cells.name}"
@@ -233,6 +246,11 @@ class Argmax(Codes):
 
     word = "argmax"
     control = "releases the likeliest token"
+
+    @property
+    def continues(self) -> bool:
+        """What stands for a token is trained."""
+        return True
 
     def settings(self, asked: Asked) -> tuple[Setting, ...]:
         """Return one setting: there are as many codewords as tokens."""

@@ -37,6 +37,7 @@ from tacit.hidden_states.noise.shapes import Designs
 from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
+from tacit.models.generation import Prefilled
 from tacit.models.language import LanguageModel
 from tacit.models.padding import PADDING, unpadded
 from tacit.models.passes import Pass, Passes
@@ -72,6 +73,7 @@ class Laboratory:
         random: differences of random pairs of the bank, (m, d).
         readers: the layers above, ready for the held-out prompts.
         releases: T, positions of a prompt that are released, the last and those before it.
+        ready: the calibration prompts codewords are trained on, where they were continued already.
     """
 
     model: LanguageModel
@@ -89,6 +91,7 @@ class Laboratory:
     random: Array
     readers: tuple[Continuation, ...] = field(repr=False)
     releases: int = 1
+    ready: Continuation | None = field(default=None, repr=False)
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -114,7 +117,12 @@ class Laboratory:
                 f"generated: expected prompts of at most {model.context - STEPS + 1} tokens to "
                 f"continue, got {longest}"
             )
-        read = Passes.of(model, prefixes, [level]) if passes is None else passes
+        read = Passes.of(model, prefixes, [level], kept.trained) if passes is None else passes
+        readers = tuple(
+            model.continuation(part, level)
+            for part in torch.split(prefixes.held_out[: kept.prompts], PROMPTS_TOGETHER)
+        )
+        use = Pass.continued(model, readers)
         bank = read.bank.states[level]
         source = np.random.default_rng([seed, level])
         measured = measure_geometry(
@@ -128,18 +136,16 @@ class Laboratory:
             sizes=kept,
             bank=bank,
             bank_behaviours=read.bank.behaviours,
-            measured=read.held_out.states[level][: kept.prompts],
-            measured_behaviours=read.held_out.behaviours.select(torch.arange(kept.prompts)),
+            measured=use.states[level],
+            measured_behaviours=use.behaviours,
             calibration=read.calibration.states[level],
             calibration_behaviours=read.calibration.behaviours,
             geometry=measured,
             nearest=adjacency_differences(rows, kept.pairs, kind="nearest", rng=source),
             random=adjacency_differences(rows, kept.pairs, kind="random", rng=source),
-            readers=tuple(
-                model.continuation(part, level)
-                for part in torch.split(prefixes.held_out[: kept.prompts], PROMPTS_TOGETHER)
-            ),
+            readers=readers,
             releases=releases,
+            ready=read.learnt,
         )
 
     @cached_property
@@ -155,6 +161,8 @@ class Laboratory:
     @cached_property
     def learnt(self) -> Continuation:
         """The layers above, ready for the calibration prompts codewords are trained on."""
+        if self.ready is not None:
+            return self.ready
         tokens = self.prefixes.calibration[: self.sizes.trained]
         return self.model.continuation(tokens, self.layer)
 
@@ -216,11 +224,12 @@ class Laboratory:
     @cached_property
     def clean_text(self) -> Tensor:
         """What the model itself generates after the first held-out prompts, (n, 8)."""
-        return self.model.generate(self._continued, self.layer, None, STEPS)
+        return torch.cat([run.generate(self.layer, None, STEPS) for run in self._prefilled])
 
-    @property
-    def _continued(self) -> Tensor:
-        return self.prefixes.held_out[: self.sizes.generated]
+    @cached_property
+    def _prefilled(self) -> list[Prefilled]:
+        """The held-out prompts to be continued, read once but for their last token."""
+        return self.model.prefilled(self.prefixes.held_out[: self.sizes.generated])
 
     @property
     def attacked(self) -> slice:
@@ -269,7 +278,13 @@ class Laboratory:
         count = self.sizes.generated
         if not count:
             return None
-        text = self.model.generate(self._continued, self.layer, states[:count], STEPS)
+        parts = torch.split(states[:count], [len(run) for run in self._prefilled])
+        text = torch.cat(
+            [
+                run.generate(self.layer, own, STEPS)
+                for run, own in zip(self._prefilled, parts, strict=True)
+            ]
+        )
         shares = (text == self.clean_text).double().mean(dim=1).cpu().numpy()
         low, high = mean_interval(shares, CONFIDENCE)
         return Interval(float(shares.mean()), low, high)

@@ -125,6 +125,11 @@ class Mechanism(Spelled, ABC):
     proof: ClassVar[str] = "a theorem"
     takes_attackers: ClassVar[bool] = False
 
+    @property
+    def continues(self) -> bool:
+        """Whether it is fitted through the layers above, on calibration prompts."""
+        return False
+
     def settings(self, asked: Asked) -> tuple[Setting, ...]:
         """Return what it is fitted at: once, for a mechanism with numbers of its own.
 

@@ -186,7 +186,8 @@ def sweep(
     missing = list({job.key: job for job in jobs if job.key not in table}.values())
     wished = tuple(dict.fromkeys(job.settings["layer"] for job in missing))
     alone = workers is None and not goes_elsewhere(engine)
-    place = Bench(model, prefixes, kept, seed, wished, times) if bench is None else bench
+    goes_on = any(job.mechanism.continues for job in missing)
+    place = Bench(model, prefixes, kept, seed, wished, times, goes_on) if bench is None else bench
     # here a release stays at the bench from point to point, and an interruption loses one point
     items = [(job,) for job in missing] if alone else _by_release(missing)
 
@@ -238,7 +239,8 @@ def _jobs(
 class Bench:
     """Keeps what neighbouring points share, so that each is computed once.
 
-    Prompts are read at all of ``layers`` in one pass, when the first of them is asked for.
+    Prompts are read at all of ``layers`` in one pass, when the first of them is asked for; where
+    ``continues`` and it is one layer, calibration prompts are made ready to be continued in it.
     """
 
     model: LanguageModel
@@ -247,6 +249,7 @@ class Bench:
     seed: int
     layers: Sequence[int] = ()
     releases: int = 1
+    continues: bool = False
     _passes: Passes | None = field(default=None, repr=False)
     _laboratory: Laboratory | None = None
     _trial: tuple[int, Trial] | None = field(default=None, repr=False)
@@ -257,7 +260,10 @@ class Bench:
 
     def emptied(self) -> Bench:
         """Return a bench for the same points that keeps nothing yet."""
-        return Bench(self.model, self.prefixes, self.sizes, self.seed, self.layers, self.releases)
+        return Bench(
+            self.model, self.prefixes, self.sizes, self.seed, self.layers, self.releases,
+            self.continues,
+        )  # fmt: skip
 
     def measure(self, job: Job) -> Point:
         """Measure one point."""
@@ -322,7 +328,9 @@ class Bench:
             self._trial = self._laboratory = None
             if self._passes is None or layer not in self._passes.bank.states:
                 layers = {layer, *self.layers}
-                self._passes = Passes.of(self.model, self.prefixes, layers)
+                self._passes = Passes.of(
+                    self.model, self.prefixes, layers, self.sizes.trained, continues=self.continues
+                )
             self._laboratory = Laboratory.prepare(
                 self.model, layer, self.prefixes, self.sizes, seed=self.seed,
                 passes=self._passes, releases=self.releases,

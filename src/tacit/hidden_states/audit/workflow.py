@@ -83,8 +83,9 @@ def audit_layer(
     seed = rng if isinstance(rng, int) else int(generator(rng).integers(2**53))
     integer("rng", seed, minimum=0)
     times = integer("releases", wished.releases, minimum=1, maximum=int(prefixes.bank.shape[1]))
-    bench = Bench(model, prefixes, kept, seed, releases=times)
     values = [read_mechanism(mechanism) for mechanism in mechanisms]
+    goes_on = any(value.continues for value in values)
+    bench = Bench(model, prefixes, kept, seed, releases=times, continues=goes_on)
     guessing = tuple(read_guesser(guesser) for guesser in guessers)
     points = sweep(
         model,
