@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -13,6 +13,9 @@ from tacit.models.behaviours import Behaviours
 from tacit.models.continuation import Continuation
 from tacit.models.language import LanguageModel
 from tacit.models.texts.prefixes import Prefixes
+
+# predictions of a bank that are stored, half a gigabyte of them
+KEPT_ENTRIES = 2**28
 
 Runs = Iterable[tuple[Mapping[int, Tensor], Tensor]]
 
@@ -32,49 +35,94 @@ class Pass:
     behaviours: Behaviours
 
     @classmethod
-    def of(cls, model: LanguageModel, tokens: Tensor, layers: Iterable[int]) -> Pass:
-        """Run every prompt once."""
+    def of(
+        cls, model: LanguageModel, tokens: Tensor, layers: Iterable[int], *, most: int | None = None
+    ) -> Pass:
+        """Run every prompt once.
+
+        Args:
+            model: the language model.
+            tokens: prompts, (n, T).
+            layers: each 1 … L.
+            most: entries n·V up to which predictions are stored; beyond it they are made anew
+                where they are read. None for no end.
+        """
         levels = sorted(set(layers))
-        return cls._stored(model, len(tokens), levels, model.passes(tokens, levels))
+        parts = model.passes(tokens, levels)
+        if most is None or len(tokens) * model.vocabulary <= most:
+            return cls.stored(model, len(tokens), levels, parts)
+        states = _empty(model, len(tokens), levels)
+        likeliest = torch.empty(len(tokens), dtype=torch.int64)
+        for rows, found, logits in _numbered(parts):
+            likeliest[rows] = logits.log_softmax(dim=-1).half().argmax(dim=1).cpu()
+            for layer in levels:
+                states[layer][rows] = found[layer]
+        return cls(_placed(model, states), Rerun(model, tokens, likeliest))
 
     @classmethod
-    def continued(
-        cls, model: LanguageModel, runs: Sequence[Continuation], others: Tensor | None = None
-    ) -> Pass:
-        """Take what prompts that are ready to be continued showed, and run the others once."""
-        level, count = runs[0].layer, sum(map(len, runs))
-        seen = (({level: run.clean_states}, run.clean_logits) for run in runs)
-        return cls._of_both(model, count, [level], seen, others)
-
-    @classmethod
-    def _of_both(cls, model: LanguageModel, count: int, levels: Sequence[int], seen: Runs,
-                 others: Tensor | None) -> Pass:  # fmt: skip
-        """Store what was seen of some prompts, and run the others once."""
-        if others is None or len(others) == 0:
-            return cls._stored(model, count, levels, seen)
-        whole = count + len(others)
-        return cls._stored(model, whole, levels, chain(seen, model.passes(others, levels)))
-
-    @classmethod
-    def _stored(
-        cls,
-        model: LanguageModel,
-        count: int,
-        levels: Sequence[int],
-        parts: Runs,
-    ) -> Pass:
+    def stored(cls, model: LanguageModel, count: int, levels: Sequence[int], parts: Runs) -> Pass:
         """Store states and logits that come some prompts at a time."""
-        states = {layer: torch.empty(count, model.width) for layer in levels}
+        states = _empty(model, count, levels)
         logs = torch.empty(count, model.vocabulary, dtype=torch.float16)
-        start = 0
-        for found, logits in parts:
-            rows = slice(start, start + len(logits))
+        for rows, found, logits in _numbered(parts):
             logs[rows] = logits.log_softmax(dim=-1)
             for layer in levels:
                 states[layer][rows] = found[layer]
-            start = rows.stop
-        return cls({layer: rows.to(model.device) for layer, rows in states.items()},
-                   Behaviours(logs))  # fmt: skip
+        return cls(_placed(model, states), Behaviours(logs))
+
+
+class Rerun(Behaviours):
+    """What a model predicts after n prompts, run again for the rows that are read.
+
+    Memory does not grow with n·V, and the numbers are those that are stored of fewer prompts.
+
+    Args:
+        model: the language model.
+        tokens: prompts, (n, T).
+        likeliest: the likeliest token after each, (n,).
+    """
+
+    def __init__(self, model: LanguageModel, tokens: Tensor, likeliest: Tensor) -> None:
+        self.model, self.tokens, self.tops = model, tokens, likeliest
+        self.count, self.vocabulary = len(tokens), model.vocabulary
+
+    def probabilities(self, rows: slice | Tensor) -> Tensor:
+        """As ``Behaviours``."""
+        parts = [
+            logits.log_softmax(dim=-1).half().cpu()
+            for _, logits in self.model.passes(self.tokens[rows], [self.model.layers])
+        ]
+        return torch.softmax(torch.cat(parts).float(), dim=1)
+
+    def argmax(self) -> Tensor:
+        """As ``Behaviours``."""
+        return self.tops.clone()
+
+    def select(self, rows: Tensor) -> Behaviours:
+        """As ``Behaviours``."""
+        return Rerun(self.model, self.tokens[rows], self.tops[rows])
+
+
+def seen(runs: Iterable[Continuation]) -> Runs:
+    """Yield what prompts that are ready to be continued showed."""
+    return (({run.layer: run.clean_states}, run.clean_logits) for run in runs)
+
+
+def _empty(model: LanguageModel, count: int, levels: Iterable[int]) -> dict[int, Tensor]:
+    return {layer: torch.empty(count, model.width) for layer in levels}
+
+
+def _placed(model: LanguageModel, states: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    return {layer: rows.to(model.device) for layer, rows in states.items()}
+
+
+def _numbered(parts: Runs) -> Iterator[tuple[slice, Mapping[int, Tensor], Tensor]]:
+    """Yield which rows the parts are, and the parts."""
+    start = 0
+    for found, logits in parts:
+        rows = slice(start, start + len(logits))
+        yield rows, found, logits
+        start = rows.stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +160,13 @@ class Passes:
             continues: whether these are kept ready, where it is one layer; the bits that are read
                 are the same.
         """
-        levels = sorted(set(layers))
-        bank, public = Pass.of(model, prefixes.bank, levels), prefixes.calibration
+        levels, public = sorted(set(layers)), prefixes.calibration
         first, others = public[:trained], public[trained:]
+        learnt = None
         if continues and len(levels) == 1:
             learnt = model.continuation(first, levels[0])
-            return cls(bank, Pass.continued(model, [learnt], others), learnt)
-        seen = model.clean_runs(first, levels)
-        return cls(bank, Pass._of_both(model, len(first), levels, seen, others))
+        parts = model.clean_runs(first, levels) if learnt is None else seen([learnt])
+        if len(others):
+            parts = chain(parts, model.passes(others, levels))
+        bank = Pass.of(model, prefixes.bank, levels, most=KEPT_ENTRIES)
+        return cls(bank, Pass.stored(model, len(public), levels, parts), learnt)

@@ -40,14 +40,12 @@ from tacit.models.continuation import Continuation
 from tacit.models.generation import Prefilled
 from tacit.models.language import LanguageModel
 from tacit.models.padding import PADDING, unpadded
-from tacit.models.passes import Pass, Passes
+from tacit.models.passes import KEPT_ENTRIES, Pass, Passes, seen
 from tacit.models.texts.prefixes import Prefixes
 
 PROMPTS_TOGETHER = 1000
 STEPS = 8
 CONFIDENCE = 0.95
-# predictions of candidates that a layer keeps, half a gigabyte of them
-KEPT_ENTRIES = 2**28
 CURVE = (2, 10, 100, 1000, 10_000, 100_000)
 
 Reader = Callable[[Continuation, slice], Tensor]
@@ -122,7 +120,7 @@ class Laboratory:
             model.continuation(part, level)
             for part in torch.split(prefixes.held_out[: kept.prompts], PROMPTS_TOGETHER)
         )
-        use = Pass.continued(model, readers)
+        use = Pass.stored(model, kept.prompts, [level], seen(readers))
         bank = read.bank.states[level]
         source = np.random.default_rng([seed, level])
         measured = measure_geometry(
@@ -154,7 +152,9 @@ class Laboratory:
         # a causal model is at position t after a prompt what it is after its first t tokens
         length = self.prefixes.bank.shape[1]
         return tuple(
-            Pass.of(self.model, self.prefixes.bank[:, : length - back], [self.layer])
+            Pass.of(
+                self.model, self.prefixes.bank[:, : length - back], [self.layer], most=KEPT_ENTRIES
+            )
             for back in range(1, self.releases)
         )
 

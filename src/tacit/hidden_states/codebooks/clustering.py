@@ -13,6 +13,7 @@ from tacit.models.small.precision import half_precision_is_native
 
 ROWS_TOGETHER = 8192
 ENTRIES_TOGETHER = 2**25
+PREDICTIONS_TOGETHER = 2**26
 SEEDING_ROUNDS = 64
 ROWS_PER_CELL_FIRST = 16
 SKETCH_WIDTH = 256
@@ -148,7 +149,7 @@ def _sketch(behaviours: Behaviours, source: np.random.Generator, decision_cost: 
     projection = _projection(shape, source)
     decided = (0.5 * decision_cost) ** 0.5 * _projection(shape, source) if decision_cost else None
     tokens, parts = behaviours.argmax(), []
-    for part in _parts(len(behaviours)):
+    for part in _parts(behaviours):
         rows = behaviours.probabilities(part).sqrt() @ projection
         parts.append(rows if decided is None else torch.cat([rows, decided[tokens[part]]], dim=1))
     return torch.cat(parts)
@@ -167,7 +168,7 @@ def assign_behaviours(
     """
     cells, costs = [], []
     decisions, tokens = table.argmax(dim=1), behaviours.argmax()
-    for part in _parts(len(behaviours)):
+    for part in _parts(behaviours):
         rows = behaviours.probabilities(part)
         best = _scores(rows, tokens[part], table, decisions, decision_cost).max(dim=1)
         cells.append(best.indices)
@@ -193,7 +194,7 @@ def _closer(
         return assign_behaviours(behaviours, table, decision_cost)[0]
     decisions, tokens = table.argmax(dim=1), behaviours.argmax()
     short, moved = table.bfloat16(), cells.clone()
-    for part in _parts(len(behaviours)):
+    for part in _parts(behaviours):
         rows, own, token = behaviours.probabilities(part), cells[part], tokens[part]
         scores = _scores(rows.bfloat16(), token, short, decisions, decision_cost)
         found = scores.max(dim=1).indices
@@ -211,7 +212,7 @@ def likeliest_codes(
     """Return the ``count`` codes of least cost for every row, (n, count)."""
     decisions, tokens = table.argmax(dim=1), behaviours.argmax()
     parts = []
-    for part in _parts(len(behaviours)):
+    for part in _parts(behaviours):
         rows = behaviours.probabilities(part)
         scores = _scores(rows, tokens[part], table, decisions, decision_cost)
         parts.append(scores.topk(count, dim=1).indices)
@@ -231,7 +232,7 @@ def cell_behaviours(
     makes that dearer, the distribution nearest to the mean among those that decide so.
     """
     sums = torch.zeros(size, behaviours.vocabulary)
-    for part in _parts(len(behaviours)):
+    for part in _parts(behaviours):
         sums.index_add_(0, cells[part], behaviours.probabilities(part))
     counts = torch.bincount(cells, minlength=size)
     overall = sums.sum(dim=0) / len(behaviours)
@@ -288,5 +289,6 @@ def _raised(rows: Tensor, tokens: Tensor) -> Tensor:
     return raised / raised.sum(dim=1, keepdim=True)
 
 
-def _parts(count: int) -> list[slice]:
-    return [slice(low, low + ROWS_TOGETHER) for low in range(0, count, ROWS_TOGETHER)]
+def _parts(behaviours: Behaviours) -> list[slice]:
+    size = max(1, min(ROWS_TOGETHER, PREDICTIONS_TOGETHER // behaviours.vocabulary))
+    return [slice(low, low + size) for low in range(0, len(behaviours), size)]
