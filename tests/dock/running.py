@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
-
 from tacit.dock import Settings, Store, create_application, listen
+from tacit.dock.serving import server_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ def running(folder: Path, settings: Settings | None = None) -> Iterator[Running]
     """Serve a dock until the block ends."""
     with Store(folder) as store, listen("127.0.0.1", 0) as listening:
         app = create_application(store, settings)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", lifespan="on"))
+        server = server_of(app, settings or Settings())
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import httpx
 import pytest
@@ -37,7 +38,30 @@ def test_a_body_that_is_too_slow(store):
     is_problem(answer, 408)
 
 
-def test_what_comes_beside_too_many_is_told_to_come_again(store):
+def test_what_comes_beside_too_many_is_told_to_come_again(store, monkeypatch):
+    working, finished = threading.Event(), threading.Event()
+
+    def spaces():
+        working.set()
+        assert finished.wait(30)
+        return []
+
+    monkeypatch.setattr(store, "spaces", spaces)
+
+    async def ask(client):
+        slow = asyncio.create_task(client.get("/v1/spaces"))
+        await asyncio.to_thread(working.wait, 30)
+        beside = await client.get("/v1/health")
+        finished.set()
+        return beside, await slow, await client.get("/v1/health")
+
+    beside, slow, after = asked(store, Settings(concurrency=1), ask)
+    is_problem(beside, 503)
+    assert beside.headers["retry-after"] == "1"
+    assert (slow.status_code, after.status_code) == (200, 200)
+
+
+def test_a_body_on_its_way_keeps_nobody_waiting(store):
     async def ask(client):
         arrived, finished = asyncio.Event(), asyncio.Event()
 
@@ -52,12 +76,65 @@ def test_what_comes_beside_too_many_is_told_to_come_again(store):
         await arrived.wait()
         beside = await client.get("/v1/health")
         finished.set()
-        return beside, await slow, await client.get("/v1/health")
+        return beside, await slow
 
-    beside, slow, after = asked(store, Settings(concurrency=1), ask)
-    is_problem(beside, 503)
-    assert beside.headers["retry-after"] == "1"
-    assert (slow.status_code, after.status_code) == (200, 200)
+    beside, slow = asked(store, Settings(concurrency=1), ask)
+    assert (beside.status_code, slow.status_code) == (200, 200)
+
+
+@pytest.mark.parametrize("limits", [{"max_arriving_of_one": 2}, {"max_arriving": 2}])
+def test_bodies_under_way_are_counted(store, limits):
+    async def ask(client):
+        finished = asyncio.Event()
+        arrived = [asyncio.Event(), asyncio.Event()]
+
+        async def body(sign):
+            content = specification(1, "task").to_bytes()
+            yield content[:10]
+            sign.set()
+            await finished.wait()
+            yield content[10:]
+
+        slow = [
+            asyncio.create_task(client.post("/v1/search", content=body(sign), headers=OCTETS))
+            for sign in arrived
+        ]
+        for sign in arrived:
+            await sign.wait()
+        content = specification(1, "task").to_bytes()
+        third = await client.post("/v1/search", content=content, headers=OCTETS)
+        reads = await client.get("/v1/health")
+        finished.set()
+        ended = await asyncio.gather(*slow)
+        again = await client.post("/v1/search", content=content, headers=OCTETS)
+        return third, [reads, *ended, again]
+
+    third, others = asked(store, Settings(**limits), ask)
+    is_problem(third, 503)
+    assert third.headers["retry-after"] == "5"
+    assert [one.status_code for one in others] == [200] * 4
+
+
+def test_bytes_under_way_are_counted(store):
+    content = specification(1, "task").to_bytes()
+
+    async def ask(client):
+        return [await client.post("/v1/search", content=content, headers=OCTETS) for _ in "abc"]
+
+    for most, status in ((2 * len(content), 200), (2 * len(content) - 2, 503)):
+        for answer in asked(store, Settings(max_arriving_bytes=most), ask):
+            assert answer.status_code == status
+
+
+def test_a_host_that_is_another(store):
+    async def ask(client):
+        hosts = ("dock", "DOCK:8765", "dock.example", "other", "dock.", "")
+        return [await client.get("/v1/health", headers={"Host": host}) for host in hosts]
+
+    found = asked(store, Settings(hosts=("dock", "dock.example")), ask)
+    assert [one.status_code for one in found] == [200, 200, 200, 421, 421, 421]
+    is_problem(found[3], 421)
+    assert {one.status_code for one in asked(store, Settings(), ask)} == {200}
 
 
 def test_a_bucket_fills_again():
@@ -77,7 +154,17 @@ def test_a_bucket_fills_again():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("max_model", 0), ("max_card", 1.5), ("body_seconds", 0), ("index", "best"), ("private", 1)],
+    [
+        ("max_model", 0),
+        ("max_card", 1.5),
+        ("body_seconds", 0),
+        ("index", "best"),
+        ("private", 1),
+        ("hosts", "dock"),
+        ("hosts", ("a b",)),
+        ("proxies", ("",)),
+        ("header_seconds", 0.0),
+    ],
 )
 def test_settings_that_are_none(name, value):
     with pytest.raises(ValueError, match=name):

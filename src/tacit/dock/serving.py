@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -13,9 +14,13 @@ from tacit.dock.store import Store
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from uvicorn import Server
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "yaml", "markdown_it")
 BACKLOG = 512
+# Of all kinds, idle ones too; what comes beside them is told to come again.
+MOST_CONNECTIONS = 8192
+LONGEST_HEAD = 64 << 10
 STOP_SECONDS = 30
 
 
@@ -92,24 +97,33 @@ def serve(store: Store, settings: Settings, listening: socket.socket) -> None:
         listening: socket that `listen` returned.
     """
     app = create_application(store, settings)
-    import uvicorn
-
     from tacit.dock.api.guard import log_to_stderr
 
     log_to_stderr()
-    server = uvicorn.Server(
+    server_of(app, settings).run(sockets=[listening])
+
+
+def server_of(app: FastAPI, settings: Settings) -> Server:
+    """Return the server of an application, which closes what does not keep to its times."""
+    import uvicorn
+
+    from tacit.dock.api.protocol import protocol_of
+
+    return uvicorn.Server(
         uvicorn.Config(
             app,
+            http=protocol_of(settings.header_seconds, settings.least_speed),
             log_config=None,
             access_log=False,
             server_header=False,
-            # the application refuses with a problem before the server does
-            limit_concurrency=settings.concurrency + BACKLOG,
-            timeout_keep_alive=15,
+            # who sends for others is told by the operator, not believed
+            proxy_headers=bool(settings.proxies),
+            forwarded_allow_ips=list(settings.proxies),
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=math.ceil(settings.header_seconds),
             timeout_graceful_shutdown=STOP_SECONDS,
-            h11_max_incomplete_event_size=64 << 10,
+            h11_max_incomplete_event_size=LONGEST_HEAD,
             ws="none",
             lifespan="on",
         )
     )
-    server.run(sockets=[listening])

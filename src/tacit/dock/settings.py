@@ -57,6 +57,13 @@ class Settings:
         requests_per_minute: of one developer, or of one address without a token, in each process.
         concurrency: requests answered at a time; what comes beside them is told to come again.
         body_seconds: in which the body of a request must have arrived.
+        header_seconds: in which the head of a request must have arrived.
+        least_speed: bytes a second, on average, below which a body or a reader is too slow.
+        max_arriving: bodies under way at a time.
+        max_arriving_of_one: bodies under way at a time from one address.
+        max_arriving_bytes: bytes of bodies under way, half of them from one address.
+        hosts: names that a request may be for; empty for any.
+        proxies: addresses whose X-Forwarded-For and X-Forwarded-Proto are believed.
         index: ``"exact"``, ``"quantised"`` with exact re-ranking, or ``"auto"``: by size.
 
     Raises:
@@ -78,6 +85,13 @@ class Settings:
     requests_per_minute: int = 600
     concurrency: int = 64
     body_seconds: float = 600.0
+    header_seconds: float = 15.0
+    least_speed: int = 8192
+    max_arriving: int = 512
+    max_arriving_of_one: int = 128
+    max_arriving_bytes: int = 4 << 30
+    hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
     index: IndexKind = "auto"
 
     def __post_init__(self) -> None:
@@ -93,7 +107,20 @@ class Settings:
             "max_bytes",
             "requests_per_minute",
             "concurrency",
+            "least_speed",
+            "max_arriving",
+            "max_arriving_of_one",
+            "max_arriving_bytes",
         ):
             integer(name, getattr(self, name), minimum=1, maximum=None)
         positive("body_seconds", self.body_seconds)
+        positive("header_seconds", self.header_seconds)
+        for name in ("hosts", "proxies"):
+            _check_words(name, getattr(self, name))
         choice("index", self.index, INDEX_KINDS)
+
+
+def _check_words(name: str, words: object) -> None:
+    fine = isinstance(words, tuple) and all(isinstance(word, str) for word in words)
+    if not fine or any(not word or set(word) & set(" /,@") for word in words):  # type: ignore[attr-defined]
+        raise ValueError(f"{name}: expected a tuple of names or addresses, got {words!r}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from tacit._ground.checks import integer
+from tacit._ground.memory import keep_freed_memory
 from tacit.cli.hidden.prompts import some_prompts, whole_prompts, windows
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Source:
     def _model(self, layers: Iterable[int]) -> LanguageModel:
         from tacit.models import load
 
+        keep_freed_memory()
         found = load(self.model, dtype=self.dtype)
         for layer in layers:
             integer("--layer", layer, minimum=1, maximum=found.layers)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit._ground.checks import choice, non_negative
+from tacit._ground.memory import keep_freed_memory
 from tacit.cli.console import line
 from tacit.cli.hidden.inputs import listed, llm_extra
 from tacit.cli.options import Force, Json
@@ -82,6 +83,7 @@ def train(
     with llm_extra():
         from tacit.models import docstring_corpus, training_preset
         from tacit.models import train as train_model
+    keep_freed_memory()
     choice("--architecture", architecture, ("gpt", "split-memory"))
     settings: dict[str, Any] = {"architecture": architecture}
     if preset is not None:

@@ -62,7 +62,7 @@ def application(store: Store, settings: Settings) -> FastAPI:
     app.include_router(searching)
     mount(app)
     _describe(app)
-    app.add_middleware(Guard, concurrency=settings.concurrency)
+    app.add_middleware(Guard, settings=settings)
     return app
 
 

@@ -7,7 +7,7 @@ import base64
 import contextlib
 import hashlib
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.concurrency import run_in_threadpool
 
+from tacit.dock.api.arriving import NAME
 from tacit.dock.blobs import Blobs, Upload
 from tacit.dock.errors import RefusedError
 from tacit.dock.settings import Settings
@@ -26,6 +28,8 @@ LONGEST_HEADERS = 8 << 10
 LONGEST_BOUNDARY = 70
 # Of a body that is refused this much is still read, so that its sender hears why.
 DRAINED_BYTES, DRAINED_SECONDS = 16 << 20, 5.0
+# A body may pause for so long before its speed counts.
+GRACE_SECONDS = 15.0
 PLAIN = ("", "identity", "7bit", "8bit", "binary")
 DIGEST = re.compile(r"(?:^|,)\s*sha-256\s*=\s*:([A-Za-z0-9+/=]+):")
 
@@ -47,7 +51,13 @@ class Form:
 
 @asynccontextmanager
 async def received_form(
-    request: Request, blobs: Blobs, settings: Settings, texts: Mapping[str, int] | None = None
+    request: Request,
+    blobs: Blobs,
+    settings: Settings,
+    *,
+    names: Sequence[str] = (*FILES, *DIGESTS),
+    texts: Mapping[str, int] | None = None,
+    admit: Callable[[Mapping[str, str]], object] | None = None,
 ) -> AsyncIterator[Form]:
     """Give the parts of a multipart body; files that are not kept are gone afterwards.
 
@@ -55,7 +65,10 @@ async def received_form(
         request: whose body is read.
         blobs: where the files arrive.
         settings: how large they may be.
+        names: the files that are taken, and digests of them.
         texts: the fields that a page's form has beside them, and bytes each may have.
+        admit: called in a thread with the texts that stand before the first file, before that is
+            kept; refuses those who may not send one. None where they were seen to before.
 
     Raises:
         RefusedError: it is no multipart body (415), compressed (415), too large (413), too slow
@@ -65,16 +78,20 @@ async def received_form(
     boundary = options.get(b"boundary", b"")
     if kind != b"multipart/form-data" or not 0 < len(boundary) <= LONGEST_BOUNDARY:
         raise RefusedError(415, "expected multipart/form-data with a boundary")
-    limits = {**limits_of(settings), **(texts or {})}
+    known = limits_of(settings)
+    limits = {**{name: known[name] for name in names}, **(texts or {})}
     parts = _Parts(blobs, limits)
     try:
         parser = MultipartParser(boundary, parts.callbacks())
         largest = sum(limits.values()) + len(limits) * (LONGEST_HEADERS + 2 * LONGEST_BOUNDARY)
-        async for chunk in _chunks(request, largest, settings.body_seconds):
+        async for chunk in _chunks(request, largest, settings):
             try:
                 parser.write(chunk)
             except FormParserError:
                 raise RefusedError(422, "the multipart body is malformed") from None
+            if admit is not None and parts.has_file:
+                await run_in_threadpool(admit, parts.before)
+                admit = None
         if not parts.ended:
             raise RefusedError(422, "the multipart body is truncated")
         yield parts.form()
@@ -82,7 +99,7 @@ async def received_form(
         parts.discard()
 
 
-async def received_bytes(request: Request, limit: int, seconds: float) -> bytes:
+async def received_bytes(request: Request, limit: int, settings: Settings) -> bytes:
     """Return a whole body of one file.
 
     Raises:
@@ -90,12 +107,12 @@ async def received_bytes(request: Request, limit: int, seconds: float) -> bytes:
             digest says (400).
     """
     found = bytearray()
-    async for chunk in _chunks(request, limit, seconds):
+    async for chunk in _chunks(request, limit, settings):
         found += chunk
     return bytes(found)
 
 
-async def _chunks(request: Request, limit: int, seconds: float) -> AsyncIterator[bytes]:
+async def _chunks(request: Request, limit: int, settings: Settings) -> AsyncIterator[bytes]:
     if request.headers.get("content-encoding", "").strip().lower() not in PLAIN[:2]:
         raise RefusedError(415, "expected a body that is not compressed")
     told = _told_digest(request)
@@ -103,10 +120,14 @@ async def _chunks(request: Request, limit: int, seconds: float) -> AsyncIterator
     try:
         if _declared(request) > limit:
             raise RefusedError(413, f"expected a body of at most {limit} bytes")
-        size, hashed = 0, hashlib.sha256()
-        async with asyncio.timeout(seconds):
+        size, hashed, began = 0, hashlib.sha256(), asyncio.get_running_loop().time()
+        body, most = request.scope.get(NAME), settings.body_seconds
+        async with asyncio.timeout(min(most, GRACE_SECONDS)) as patience:
             async for chunk in stream:
                 size += len(chunk)
+                patience.reschedule(began + min(most, GRACE_SECONDS + size / settings.least_speed))
+                if body is not None:
+                    body.grow(len(chunk))
                 if size > limit:
                     raise RefusedError(413, f"expected a body of at most {limit} bytes")
                 if told is not None:
@@ -115,7 +136,10 @@ async def _chunks(request: Request, limit: int, seconds: float) -> AsyncIterator
         if told is not None and hashed.digest() != told:
             raise RefusedError(400, "Content-Digest: what arrived does not have this digest")
     except TimeoutError:
-        raise RefusedError(408, f"expected the body within {seconds:g} seconds") from None
+        raise RefusedError(
+            408,
+            f"expected the body within {most:g} seconds, at {settings.least_speed} bytes a second",
+        ) from None
     except RefusedError:
         await _drain(stream)
         raise
@@ -159,6 +183,7 @@ class _Parts:
         self._header, self._value, self._length = bytearray(), bytearray(), 0
         self._name = ""
         self.ended = False
+        self.before: dict[str, str] = {}
 
     def callbacks(self) -> Any:
         """Return the functions by the names that the parser has for them."""
@@ -171,6 +196,11 @@ class _Parts:
             "on_part_data": lambda data, start, end: self._take(data[start:end]),
             "on_end": self._end,
         }
+
+    @property
+    def has_file(self) -> bool:
+        """Whether a file has begun."""
+        return bool(self._uploads)
 
     def form(self) -> Form:
         """Return all parts, which have arrived."""
@@ -213,6 +243,8 @@ class _Parts:
                 raise RefusedError(415, f"{name}: expected a file that is not compressed")
         self._name = name
         if name in FILES:
+            if not self._uploads:
+                self.before = {k: v.decode("utf-8", "replace") for k, v in self._texts.items()}
             self._uploads[name] = self._blobs.upload(name, self._limits[name])
         else:
             self._texts[name] = bytearray()

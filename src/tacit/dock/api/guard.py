@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import secrets
@@ -14,11 +15,16 @@ from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tacit.dock.api.arriving import Arriving, address_of
 from tacit.dock.api.problems import problem
+from tacit.dock.errors import RefusedError
+from tacit.dock.settings import Settings
 from tacit.dock.tokens import now
 
 LOGGER = logging.getLogger("tacit.dock")
 BUSY_SECONDS = 1
+# How long a request whose body has arrived waits for a place, and a reader may pause.
+PLACE_SECONDS, GRACE_SECONDS = 10.0, 15.0
 GONE = 499
 HEADERS = {
     "content-security-policy": (
@@ -38,13 +44,19 @@ HEADERS = {
 class Guard:
     """The outermost layer of an application.
 
+    A request has one of the places while it is worked on: from when its body is there until its
+    answer begins. One that still sends, or still reads, keeps nobody else waiting.
+
     Args:
         app: what is surrounded.
-        concurrency: requests answered at a time.
+        settings: how much may be under way, and for whom.
     """
 
-    def __init__(self, app: ASGIApp, concurrency: int) -> None:
-        self._app, self._most, self._now = app, concurrency, 0
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        self._places = asyncio.Semaphore(settings.concurrency)
+        self._arriving = Arriving(settings)
+        self._hosts = {name.lower() for name in settings.hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -54,14 +66,24 @@ class Guard:
             await self._request(scope, receive, send)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(scope, send)
-        self._now += 1
+        exchange = _Exchange(scope, send, _Place(self._places), self._settings.least_speed)
         try:
-            if self._now > self._most:
-                headers = {"Retry-After": str(BUSY_SECONDS)}
-                await exchange.answer(problem(503, "too many at a time", headers=headers), receive)
-            else:
+            self._check(scope)
+            if not has_body(scope):
+                await exchange.place.take(0.0)
                 await self._app(scope, receive, exchange.send)
+            else:
+                with self._arriving.body(scope):
+                    await self._app(scope, exchange.received(receive), exchange.send)
+        except RefusedError as error:
+            if not exchange.started:
+                wait = error.retry_after
+                headers = {} if wait is None else {"Retry-After": str(wait)}
+                answer = problem(
+                    error.status, error.detail, instance=scope["path"],
+                    headers={**headers, "Connection": "close"},
+                )  # fmt: skip
+                await exchange.answer(answer, receive)
         except ClientDisconnect:
             exchange.status = GONE
         except Exception as error:
@@ -70,23 +92,86 @@ class Guard:
                 detail = f"the dock failed; its log says more under {exchange.name}"
                 await exchange.answer(problem(500, detail, instance=scope["path"]), receive)
         finally:
-            self._now -= 1
+            exchange.place.leave()
             exchange.log()
+
+    def _check(self, scope: Scope) -> None:
+        """Refuse a request for another host, and one whose length is told twice."""
+        names = [name for name, _ in scope["headers"]]
+        if b"transfer-encoding" in names and b"content-length" in names:
+            raise RefusedError(400, "expected Content-Length or Transfer-Encoding, got both")
+        if self._hosts and host_of(scope) not in self._hosts:
+            raise RefusedError(421, "this dock does not answer for this host")
+
+
+def has_body(scope: Scope) -> bool:
+    """Whether a body follows the head of a request."""
+    told = dict(scope["headers"])
+    return b"transfer-encoding" in told or told.get(b"content-length", b"0").strip(b" 0") != b""
+
+
+def host_of(scope: Scope) -> str:
+    """Return the host that a request is for, without its port."""
+    told: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
+    name, colon, port = told.rpartition(":")
+    return name if colon and port.isdigit() else told
+
+
+class _Place:
+    """One of the places for requests that are worked on."""
+
+    def __init__(self, places: asyncio.Semaphore) -> None:
+        self._places, self._held = places, False
+
+    async def take(self, seconds: float) -> None:
+        """Take a place, or wait for one.
+
+        Raises:
+            RefusedError: none became free (503).
+        """
+        if self._held:
+            return
+        try:
+            if self._places.locked() and not seconds:
+                raise TimeoutError
+            async with asyncio.timeout(seconds or None):
+                await self._places.acquire()
+        except TimeoutError:
+            raise RefusedError(503, "too many at a time", retry_after=BUSY_SECONDS) from None
+        self._held = True
+
+    def leave(self) -> None:
+        """Give it back."""
+        if self._held:
+            self._held = False
+            self._places.release()
 
 
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope, self._send = scope, send
+    def __init__(self, scope: Scope, send: Send, place: _Place, least_speed: int) -> None:
+        self._scope, self._send, self.place, self._least = scope, send, place, least_speed
         self.name, self._began = secrets.token_hex(8), time.perf_counter()
         self.started, self.status, self.error = False, 0, ""
 
     async def answer(self, response: Response, receive: Receive) -> None:
         await response(self._scope, receive, self.send)
 
+    def received(self, receive: Receive) -> Receive:
+        """Return what gives the body; with its last byte a place is taken."""
+
+        async def next_part() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                await self.place.take(PLACE_SECONDS)
+            return message
+
+        return next_part
+
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.place.leave()
             self.started, self.status = True, message["status"]
             given = {key.lower() for key, _ in message["headers"]}
             more = [
@@ -95,18 +180,22 @@ class _Exchange:
                 if key.encode() not in given
             ]
             message = {**message, "headers": [*message["headers"], *more]}
-        await self._send(message)
+        # whoever does not read is not waited for
+        try:
+            async with asyncio.timeout(GRACE_SECONDS + len(message.get("body", b"")) / self._least):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientDisconnect from None
 
     def log(self) -> None:
         """Write one line: no header, no query, no body, where a secret could be."""
-        client = self._scope.get("client")
         told = {
             "request": self.name,
             "method": self._scope["method"],
             "path": self._scope["path"][:200],
             "status": self.status,
             "seconds": round(time.perf_counter() - self._began, 4),
-            "address": client[0] if client else "",
+            "address": address_of(self._scope),
         }
         write("request", **told, **({"error": self.error} if self.error else {}))
 

@@ -56,7 +56,7 @@ async def search(
         raise RefusedError(415, f"expected {MEDIA}")
     filters = filters_of(tag, modality, developer, guarantee)
     settings = dock.settings
-    content = await received_bytes(request, settings.max_specification, settings.body_seconds)
+    content = await received_bytes(request, settings.max_specification, settings)
     return Json(await run_in_threadpool(lambda: found(dock, content, limit, filters)))
 
 

@@ -81,7 +81,10 @@ async def search(request: Request, reader: Reader) -> Response:
     del reader
     dock = dock_of(request)
     texts = dict.fromkeys(NAMES, LONGEST_TEXT)
-    async with received_form(request, dock.store.blobs, dock.settings, texts) as form:
+    asked = received_form(
+        request, dock.store.blobs, dock.settings, names=("specification",), texts=texts
+    )
+    async with asked as form:
         filters = filters_of(*(form.texts.get(name) for name in _ORDER))
         upload = form.uploads.get("specification")
         if upload is None or not upload.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -38,7 +39,11 @@ async def submit(request: Request, reader: Reader) -> Response:
     dock = dock_of(request)
     texts = {"token": LONGEST_TEXT, "key": LONGEST_TEXT}
     try:
-        async with received_form(request, dock.store.blobs, dock.settings, texts) as given:
+        arriving = received_form(
+            request, dock.store.blobs, dock.settings, texts=texts,
+            admit=lambda before: _developer(dock, before),
+        )  # fmt: skip
+        async with arriving as given:
             answer = await run_in_threadpool(_submitted, dock, given)
     except RefusedError as error:
         if error.status not in AGAIN:
@@ -62,7 +67,8 @@ async def withdraw(request: Request, identifier: str, reader: Reader) -> Respons
     # a character has at most four bytes
     texts = {"token": LONGEST_TEXT, "reason": 4 * LONGEST_REASON}
     try:
-        async with received_form(request, dock.store.blobs, dock.settings, texts) as given:
+        arriving = received_form(request, dock.store.blobs, dock.settings, names=(), texts=texts)
+        async with arriving as given:
             await run_in_threadpool(_withdrawn, dock, identifier, given)
     except RefusedError as error:
         if error.status not in AGAIN:
@@ -72,9 +78,10 @@ async def withdraw(request: Request, identifier: str, reader: Reader) -> Respons
 
 
 def _submitted(dock: Dock, given: Form) -> dict[str, Any]:
-    developer = _developer(dock, given)
+    developer = _developer(dock, given.texts)
     # a browser sends a file that nobody chose as an empty one
     uploads = {k: v for k, v in given.uploads.items() if v.size or k in REQUIRED}
+    dock.rates.take(f"developer {developer}")
     for name in REQUIRED:
         if name not in uploads or not uploads[name].size:
             raise RefusedError(422, f"{name}: expected a file, none was chosen")
@@ -89,17 +96,17 @@ def _submitted(dock: Dock, given: Form) -> dict[str, Any]:
 
 
 def _withdrawn(dock: Dock, identifier: str, given: Form) -> None:
-    developer = _developer(dock, given)
+    developer = _developer(dock, given.texts)
+    dock.rates.take(f"developer {developer}")
     reason = check_text("reason", given.texts.get("reason", "").strip(), longest=LONGEST_REASON)
     present(dock, identifier, developer)
     dock.store.withdraw(identifier, developer, reason)
 
 
-def _developer(dock: Dock, given: Form) -> str:
-    token = dock.store.find_token(given.texts.get("token", "").strip())
+def _developer(dock: Dock, texts: Mapping[str, str]) -> str:
+    token = dock.store.find_token(texts.get("token", "").strip())
     if token is None or not token.holds:
         raise RefusedError(401, "token: expected one that this dock made and that still holds")
-    dock.rates.take(f"developer {token.developer}")
     return token.developer
 
 
