@@ -12,6 +12,7 @@ from tacit.cli.console import consoles, line
 from tacit.cli.dock.place import FOLDER, Database, Folder, open_store
 
 MEBIBYTE = 1 << 20
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
 def serve(
@@ -38,6 +39,20 @@ def serve(
     max_bytes: Annotated[int, typer.Option(help="MiB of one developer.")] = 16384,
     requests: Annotated[int, typer.Option(help="Requests a minute of one developer.")] = 600,
     concurrency: Annotated[int, typer.Option(help="Requests answered at a time.")] = 64,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name that requests may be for, several times for several; when left out, any, "
+            "or those of this machine where it listens to itself alone."
+        ),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of a proxy in front, whose X-Forwarded-For and X-Forwarded-Proto are "
+            "believed; several times for several."
+        ),
+    ] = None,
     index: Annotated[
         str, typer.Option(help="How it searches: auto (by size), exact, quantised.")
     ] = "auto",
@@ -59,6 +74,8 @@ def serve(
         max_bytes=max_bytes * MEBIBYTE,
         requests_per_minute=requests,
         concurrency=concurrency,
+        hosts=_hosts(host, host_name),
+        proxies=_words("--proxy", proxy),
         index=index,  # type: ignore[arg-type]
     )
     try:
@@ -74,3 +91,17 @@ def serve(
         line(console, "database", store.database.label)
         line(console, "stop it", "Ctrl-C")
         run(store, settings, listening)
+
+
+def _hosts(host: str, names: list[str] | None) -> tuple[str, ...]:
+    """Return the names that are answered for: a page elsewhere may give this machine another."""
+    if names:
+        return _words("--host-name", names)
+    return (*LOOPBACK, host) if host in LOOPBACK else ()
+
+
+def _words(flag: str, words: list[str] | None) -> tuple[str, ...]:
+    for word in words or ():
+        if not word or set(word) & set(" /,@"):
+            raise ValueError(f"{flag}: expected a name or an address, got {word!r}")
+    return tuple(words or ())

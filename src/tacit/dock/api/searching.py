@@ -69,13 +69,14 @@ def found(dock: Dock, content: bytes, limit: int, filters: Filters) -> dict[str,
     query = read_submitted(content)
     if not query.vector.any():
         raise RefusedError(422, "specification: expected one that is not zero: it has no direction")
-    _check_space(dock, query)
     match = dock.index.search(query, limit, filters)
-    held = dock.store.named(one.id for one in match.found)
+    if not match.compared:
+        _check_space(dock, query)
+    held = dock.index.summaries(one.id for one in match.found)
     shown = [(one, held[one.id]) for one in match.found if one.id in held]
     items = [
-        {"rank": rank, "similarity": one.similarity, **learnware.summary()}
-        for rank, (one, learnware) in enumerate(shown, 1)
+        {"rank": rank, "similarity": one.similarity, **summary}
+        for rank, (one, summary) in enumerate(shown, 1)
     ]
     best = shown[0][0].similarity if shown else None
     verdict = judge_match(best, match.compared, query.space.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from tacit.specifications import Space, Specification
 LENGTH = 8
 # From this many rows on, bits are compared first.
 MANY = 20_000
+MOST_SUMMARIES = 10_000
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Index:
         self._spaces: dict[str, VectorStore] = {}
         self._space_of: dict[str, str] = {}
         self._damaged: set[str] = set()
+        self._summaries: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
@@ -111,6 +113,25 @@ class Index:
         compared = len(vectors) if allowed is None else len(allowed)
         return Match(compared, tuple(vectors.exact(row, count, allowed)[0]), True)
 
+    def summaries(self, identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return what a list tells of those of these ids that are listed, by id.
+
+        As of the last `refresh`, or later: what changes is forgotten there.
+        """
+        wanted, seen = tuple(identifiers), self._seen
+        known = {name: held for name in wanted if (held := self._summaries.get(name)) is not None}
+        missing = [name for name in wanted if name not in known]
+        if not missing:
+            return known
+        read = {name: held.summary() for name, held in self._store.named(missing).items()}
+        with self._lock:
+            # what was read before a change that was taken over meanwhile is not kept
+            if self._seen == seen:
+                if len(self._summaries) + len(read) > MOST_SUMMARIES:
+                    self._summaries.clear()
+                self._summaries.update(read)
+        return {**known, **read}
+
     def status(self) -> dict[str, Any]:
         """Return how many vectors are held, their bytes and the contents that could not be read."""
         held, codes = list(self._spaces.values()), list(self._quantised.values())
@@ -132,6 +153,7 @@ class Index:
     def _forget(self, identifier: str) -> None:
         space = self._space_of.pop(identifier, None)
         self._damaged.discard(identifier)
+        self._summaries.pop(identifier, None)
         if space is not None:
             self._spaces[space].remove(identifier)
 

@@ -118,9 +118,14 @@ class VectorStore:
             block = self._blocks[start // self.block_rows][: rows - start]
             np.matmul(block, queries.T, out=scores[start : start + len(block)])
 
+        starts = range(0, rows, self.block_rows)
         # a product of one query waits for memory: BLAS's own threads spin for each other there
-        with one_thread(), ThreadPoolExecutor(available_workers()) as pool:
-            list(pool.map(score, range(0, rows, self.block_rows)))
+        with one_thread():
+            if len(starts) == 1:
+                score(0)
+            else:
+                with ThreadPoolExecutor(available_workers()) as pool:
+                    list(pool.map(score, starts))
         if places is not None:
             others = np.ones(rows, dtype=bool)
             others[places] = False

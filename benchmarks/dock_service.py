@@ -1,0 +1,243 @@
+"""Time a dock that runs: clients that search, browse and submit, alone and beside some that dawdle.
+
+    python -m benchmarks.dock_service [--learnwares 1000] [--clients 32] [--seconds 15]
+
+Prints one JSON object. A process serves a dock of ``--learnwares`` specifications of 4,096 numbers;
+clients keep their connections. ``search``, ``browse`` and ``submit`` are milliseconds by the clock
+(median, 99 %), requests a second, and the server's processor time a request. ``index_share`` is the
+index's own time, measured in this process on the same vectors, over the server's time of a search.
+``dawdling`` is eight clients that ask for a page alone, and beside 700 connections that send half a
+head and 66 that drip a body; each dawdler that is closed comes again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tacit.dock import Settings, Store, examine
+from tacit.dock.records import Filters
+from tacit.dock.search.index import Index
+from tacit.specifications import Space, Specification, SpecificationRelease
+from tacit.specifications.release import PROTECTED, certified
+from tacit.specifications.schedule import Schedule
+
+MU = 0.5
+HALF, DRIPS, HONEST = 700, 66, 8
+SPACE = Space(
+    backbone="sha256:0", layers=("fc",), shapes=((512, 8),), factor="seed:7", subspace="none",
+    output="scatter",
+)  # fmt: skip
+GUARANTEES = certified(MU, 1e-5, "labels")
+
+
+def specification(seed: int, kind: str = "model") -> Specification:
+    factors = {"fc": np.random.default_rng(seed).normal(size=(512, 8))}
+    return Specification(
+        kind=kind, space=SPACE, factors=factors, method="dp", guarantees=GUARANTEES,
+        created="2026-01-02T03:04:05+00:00", notes=(PROTECTED,),
+    )  # fmt: skip
+
+
+def parts(seed: int) -> dict[str, bytes]:
+    made = specification(seed)
+    release = SpecificationRelease(
+        title="A specification", specification=made, backbone="tacit/vision", records=100,
+        classes=2, mu=MU, delta=1e-5, targets="labels", schedule=Schedule(),
+        guarantees=GUARANTEES, attacks=(), use=(), notes=made.notes, reproducible=False, seed=None,
+        created=made.created,
+    )  # fmt: skip
+    card = f"---\ntitle: Model {seed}\nmodality: image\ntags: [t{seed % 40}]\n---\nText.\n"
+    text = json.dumps(release.to_dict()).encode()
+    return {"specification": made.to_bytes(), "card": card.encode(), "release": text}
+
+
+def fill(folder: Path, count: int) -> str:
+    with Store(folder) as store:
+        for seed in range(count):
+            with contextlib.ExitStack() as stack:
+                uploads = {}
+                for name, content in parts(seed).items():
+                    uploads[name] = stack.enter_context(store.blobs.upload(name, 1 << 30))
+                    uploads[name].write(content)
+                settings = Settings(max_learnwares=10**9)
+                store.submit(examine(uploads, {}, settings), "me", f"k{seed}", settings)
+        return str(store.create_token("me")[0])
+
+
+@contextlib.contextmanager
+def serving(folder: Path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tacit", "dock", "serve", "--folder", str(folder), "--port",
+               str(port), "--requests", "10000000", "--max-learnwares", "10000000"]  # fmt: skip
+    began = time.perf_counter()
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as server:
+        try:
+            while True:
+                with contextlib.suppress(OSError):
+                    if ask(connection(port), "GET", "/v1/health")[0] == 200:
+                        break
+                time.sleep(0.02)
+            yield port, server.pid, time.perf_counter() - began
+        finally:
+            server.terminate()
+
+
+def connection(port: int) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+
+
+def ask(line: http.client.HTTPConnection, method: str, path: str, body=None, headers=None):
+    line.request(method, path, body, headers or {})
+    answer = line.getresponse()
+    return answer.status, answer.read()
+
+
+def spent(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(port: int, pid: int, clients: int, seconds: float, work) -> dict[str, float]:
+    times, stop, started = [], time.perf_counter() + seconds, spent(pid)
+
+    def run(number: int) -> None:
+        line, turn = connection(port), 0
+        while time.perf_counter() < stop:
+            began = time.perf_counter()
+            status, answer = ask(line, *work(number, turn))
+            assert status in (200, 201), answer
+            times.append(time.perf_counter() - began)
+            turn += 1
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(clients)]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wall = time.perf_counter() - began
+    middle, high = np.quantile(times, [0.5, 0.99]) * 1e3
+    return {
+        "median_ms": round(middle, 1),
+        "p99_ms": round(high, 1),
+        "per_second": round(len(times) / wall, 1),
+        "cpu_ms": round(1e3 * (spent(pid) - started) / len(times), 2),
+    }
+
+
+def search_of(bodies):
+    kind = {"Content-Type": "application/octet-stream"}
+    return lambda number, turn: (
+        "POST", "/v1/search", bodies[(7 * number + turn) % len(bodies)], kind
+    )  # fmt: skip
+
+
+def submit_of(token: str, first: int):
+    def work(number: int, turn: int):
+        seed, body = first + 10**5 * number + turn, b""
+        for name, content in parts(seed).items():
+            head = f'--b\r\nContent-Disposition: form-data; name="{name}"; filename="{name}"\r\n'
+            body += head.encode() + b"\r\n" + content + b"\r\n"
+        headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": f"n{seed}",
+                   "Content-Type": "multipart/form-data; boundary=b"}  # fmt: skip
+        return "POST", "/v1/learnwares", body + b"--b--\r\n", headers
+
+    return work
+
+
+def index_seconds(folder: Path, queries) -> float:
+    """Return the processor time of the index's own search, a query."""
+    with Store(folder) as store:
+        index = Index(store)
+        index.refresh()
+        began = time.process_time()
+        for query in queries:
+            index.search(query, 10, Filters())
+        return (time.process_time() - began) / len(queries)
+
+
+class Dawdlers:
+    """Connections that send half a head or drip a body, and come again when they are closed."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._stop = port, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._lines = [self._line(number) for number in range(HALF + DRIPS)]
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+        for line in self._lines:
+            line.close()
+
+    def _line(self, number: int) -> socket.socket:
+        line = socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        head = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n"
+        kind = b"Content-Type: application/octet-stream\r\nContent-Length: 9000\r\n\r\n"
+        line.sendall(head + (kind if number < DRIPS else b"X: "))
+        return line
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.5):
+            for number, line in enumerate(self._lines):
+                try:
+                    line.sendall(b"y")
+                except OSError:
+                    line.close()
+                    with contextlib.suppress(OSError):
+                        self._lines[number] = self._line(number)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--learnwares", type=int, default=1000)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    asked = parser.parse_args()
+    found: dict[str, object] = {"learnwares": asked.learnwares, "clients": asked.clients}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        began = time.perf_counter()
+        token = fill(folder, asked.learnwares)
+        found["fill_seconds"] = round(time.perf_counter() - began, 1)
+        tasks = [specification(seed + 10**6, "task") for seed in range(64)]
+        bodies = [task.to_bytes() for task in tasks]
+        with serving(folder) as (port, pid, start):
+            found["start_seconds"] = round(start, 2)
+            search = timed(port, pid, asked.clients, asked.seconds, search_of(bodies))
+            found["search"] = search
+            found["index_share"] = round(1e3 * index_seconds(folder, tasks) / search["cpu_ms"], 2)
+            found["search_alone"] = timed(port, pid, 1, asked.seconds / 3, search_of(bodies))
+            found["browse"] = timed(port, pid, 1, asked.seconds / 3, lambda *_: ("GET", "/"))
+            honest = ("GET", "/v1/learnwares?limit=10")
+            plain = timed(port, pid, HONEST, asked.seconds, lambda *_: honest)
+            with Dawdlers(port):
+                beside = timed(port, pid, HONEST, asked.seconds, lambda *_: honest)
+            ratio = round(beside["p99_ms"] / plain["p99_ms"], 2)
+            found["dawdling"] = {"alone": plain, "beside": beside, "p99_ratio": ratio}
+            found["submit"] = timed(port, pid, 4, asked.seconds, submit_of(token, 10**7))
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""What a search tells of what it found is what the records say, whenever they change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.dock import Settings, Store, examine
+from tacit.dock.records import Filters
+from tacit.dock.search import index as indexing
+from tacit.dock.search.index import Index
+from tests.dock.learnwares import card, files, keep, specification
+
+
+def revised(store: Store, identifier: str, seed: int, title: str) -> None:
+    found = store.learnware(identifier)
+    parts = files(specification(seed), card=card(title))
+    uploads = {name: store.blobs.upload(name, 1 << 20) for name in parts}
+    try:
+        for name, content in parts.items():
+            uploads[name].write(content)
+        settings = Settings()
+        made = examine(uploads, {}, settings)
+        store.revise(identifier, found.revision, made, "me", settings)
+    finally:
+        for upload in uploads.values():
+            upload.discard()
+
+
+def told(index: Index) -> list[str]:
+    match = index.search(specification(1, "task"), 10, Filters())
+    held = index.summaries(one.id for one in match.found)
+    return [held[one.id]["title"] for one in match.found if one.id in held]
+
+
+def test_a_change_by_another_process_is_told_at_the_next_search(tmp_path: Path) -> None:
+    with Store(tmp_path) as store, Store(tmp_path) as other:
+        index = Index(store)
+        first = keep(store, files(specification(1), card=card("Old")), key="a")["id"]
+        keep(store, files(specification(2), card=card("Beside")), key="b")
+        assert told(index) == told(index) == ["Old", "Beside"]
+        revised(other, first, 3, "New")
+        assert sorted(told(index)) == ["Beside", "New"]
+        other.withdraw(first, "me", "")
+        assert told(index) == ["Beside"]
+
+
+def test_what_was_read_before_a_change_is_not_kept(tmp_path: Path, monkeypatch) -> None:
+    with Store(tmp_path) as store:
+        index = Index(store)
+        first = keep(store, files(specification(1), card=card("Old")))["id"]
+        plain = store.named
+
+        def named(identifiers):
+            found = plain(identifiers)
+            monkeypatch.setattr(store, "named", plain)
+            # another request takes a change over before this one goes on
+            revised(store, first, 3, "New")
+            index.refresh()
+            return found
+
+        monkeypatch.setattr(store, "named", named)
+        told(index)
+        assert told(index) == ["New"]
+
+
+def test_summaries_do_not_grow_without_end(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(indexing, "MOST_SUMMARIES", 3)
+    with Store(tmp_path) as store:
+        index = Index(store)
+        for seed in range(8):
+            keep(store, files(specification(seed), card=card(f"T{seed}")), key=f"k{seed}")
+        names = [found["id"] for found in (held.summary() for held in store.learnwares().items)]
+        index.refresh()
+        for at in range(8):
+            assert set(index.summaries(names[at:])) == set(names[at:])
+            assert len(index._summaries) <= 8
