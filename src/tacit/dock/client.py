@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -258,9 +257,10 @@ class DockClient:
     def fetch(
         self, identifier: str, folder: str | os.PathLike[str], *, revision: str | None = None
     ) -> Fetched:
-        """Write a learnware to a folder: its specification, its card, its model where it has one.
+        """Write a learnware to a folder: specification, card, and model and release where it has.
 
-        A file gets its name only when its bytes have the digest of the record.
+        A file gets its name only when its bytes have the digest of the record. All are of one
+        revision; ``release.json`` is what ``tacit gate`` works the guarantee out from again.
 
         Args:
             identifier: of the learnware.
@@ -277,10 +277,12 @@ class DockClient:
         if found is None or not DIGEST.fullmatch(str(wanted)):
             raise DockError("revision: expected one of the learnware's history", 404)
         place = Path(folder)
-        names = ["specification.safetensors", "card.md"]
+        digests = {"specification.safetensors": wanted}
         if found["model"] is not None:
-            names.append("model.safetensors")
-        for name in names:
+            digests["model.safetensors"] = found["model"]["digest"]
+        if found.get("release") is not None:
+            digests["release.json"] = found["release"]
+        for name in (*digests, "card.md"):
             if (place / name).exists():
                 raise ValueError(f"folder: {place / name} exists already")
         try:
@@ -288,13 +290,14 @@ class DockClient:
         except OSError as error:
             raise ValueError(f"folder: cannot make {place} ({error.strerror})") from None
         start = f"/v1/learnwares/{identifier}"
-        path = place / names[0]
-        model = None if found["model"] is None else place / names[2]
-        if model is not None:
-            self._connection.download(f"{start}/model", wanted, found["model"]["digest"], model)
-        self._connection.download(f"{start}/specification", wanted, wanted, path)
-        write_text_atomic("card", place / names[1], _card_text(record["card"]))
-        specification = specification_from_bytes(path.read_bytes())
+        card = self._connection.send("GET", f"{start}/card", params={"revision": wanted})
+        # the specification last: whoever sees it sees what belongs to it
+        for name, digest in reversed(digests.items()):
+            what = name.partition(".")[0]
+            self._connection.download(f"{start}/{what}", wanted, digest, place / name)
+        write_text_atomic("card", place / "card.md", card.text)
+        specification = specification_from_bytes((place / "specification.safetensors").read_bytes())
+        model = place / "model.safetensors" if "model.safetensors" in digests else None
         return Fetched(record, specification, place, model)
 
     def withdraw(self, identifier: str, reason: str = "") -> None:
@@ -330,12 +333,3 @@ def _digest(content: bytes) -> str:
 
 def _given(**asked: Any) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value is not None}
-
-
-def _card_text(card: Mapping[str, Any]) -> str:
-    """Return the Markdown of a card below its head, which is JSON and thereby YAML."""
-    head = "\n".join(
-        f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}"
-        for name, value in card["head"].items()
-    )
-    return f"---\n{head}\n---\n{card['text']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -12,6 +13,7 @@ class RefusedError(ValueError):
         status: of the HTTP answer.
         detail: a sentence.
         retry_after: seconds after which the same request may be done, None where never.
+        headers: of the answer.
         more: further members of the answer, such as the fields in which two spaces differ.
 
     Example:
@@ -20,10 +22,17 @@ class RefusedError(ValueError):
     """
 
     def __init__(
-        self, status: int, detail: str, *, retry_after: int | None = None, **more: Any
+        self,
+        status: int,
+        detail: str,
+        *,
+        retry_after: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> None:
         super().__init__(detail)
         self.status, self.detail, self.retry_after, self.more = status, detail, retry_after, more
+        self.headers = dict(headers or {})
 
 
 class UnavailableError(RuntimeError):

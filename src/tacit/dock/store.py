@@ -135,11 +135,11 @@ class Store:
             return reading.changes(connection, seen)
 
     def content(self, identifier: str, name: str, revision: str | None = None) -> str | None:
-        """Return the digest of a content of a learnware; None where there is none.
+        """Return the digest of a content of a learnware, of a card its text; None without one.
 
         Args:
             identifier: of the learnware.
-            name: ``"specification"``, ``"model"`` or ``"release"``.
+            name: ``"specification"``, ``"model"``, ``"release"`` or ``"card"``.
             revision: which; the newest when left out.
         """
         with self.database.reading() as connection:

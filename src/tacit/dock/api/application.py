@@ -11,9 +11,11 @@ from starlette.concurrency import run_in_threadpool
 
 from tacit import __version__
 from tacit.dock.api import problems
+from tacit.dock.api.contents import router as contents
 from tacit.dock.api.guard import Guard, write
 from tacit.dock.api.learnwares import router as learnwares
 from tacit.dock.api.rates import Rates
+from tacit.dock.api.routes import check_routes, describe_security
 from tacit.dock.api.searching import router as searching
 from tacit.dock.api.shapes import ProblemShape
 from tacit.dock.api.state import Dock
@@ -58,9 +60,9 @@ def application(store: Store, settings: Settings) -> FastAPI:
     )
     app.state.dock = Dock(store, settings, index, Rates(settings.requests_per_minute))
     problems.install(app)
-    app.include_router(learnwares)
-    app.include_router(searching)
-    mount(app)
+    for router in (learnwares, contents, searching):
+        app.include_router(router)
+    check_routes((learnwares, contents, searching, *mount(app)))
     _describe(app)
     app.add_middleware(Guard, settings=settings)
     return app
@@ -74,6 +76,7 @@ def _describe(app: FastAPI) -> None:
         told = described()
         schemas = told.setdefault("components", {}).setdefault("schemas", {})
         schemas["Problem"] = ProblemShape.model_json_schema()
+        describe_security(told)
         return told
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.dock.api.arriving import Arriving, address_of
 from tacit.dock.api.problems import problem
+from tacit.dock.api.routes import HEAD, is_head
 from tacit.dock.errors import RefusedError
 from tacit.dock.settings import Settings
 from tacit.dock.tokens import now
@@ -66,6 +67,7 @@ class Guard:
             await self._request(scope, receive, send)
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope = normal(scope)
         exchange = _Exchange(scope, send, _Place(self._places), self._settings.least_speed)
         try:
             self._check(scope)
@@ -102,6 +104,13 @@ class Guard:
             raise RefusedError(400, "expected Content-Length or Transfer-Encoding, got both")
         if self._hosts and host_of(scope) not in self._hosts:
             raise RefusedError(421, "this dock does not answer for this host")
+
+
+def normal(scope: Scope) -> Scope:
+    """Return a request as the routes know it: HEAD is GET, and a path has no slash at its end."""
+    head = scope["method"] == "HEAD"
+    path = scope["path"].rstrip("/") or "/"
+    return {**scope, "path": path, "method": "GET" if head else scope["method"], HEAD: head}
 
 
 def has_body(scope: Scope) -> bool:
@@ -180,6 +189,8 @@ class _Exchange:
                 if key.encode() not in given
             ]
             message = {**message, "headers": [*message["headers"], *more]}
+        elif is_head(self._scope):
+            message = {**message, "body": b""}
         # whoever does not read is not waited for
         try:
             async with asyncio.timeout(GRACE_SECONDS + len(message.get("body", b"")) / self._least):
@@ -191,7 +202,7 @@ class _Exchange:
         """Write one line: no header, no query, no body, where a secret could be."""
         told = {
             "request": self.name,
-            "method": self._scope["method"],
+            "method": "HEAD" if is_head(self._scope) else self._scope["method"],
             "path": self._scope["path"][:200],
             "status": self.status,
             "seconds": round(time.perf_counter() - self._began, 4),

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from tacit.dock.api.access import Developer, Reader
 from tacit.dock.api.bodies import received_form
+from tacit.dock.api.conditions import matches, none_matches
 from tacit.dock.api.problems import Json
 from tacit.dock.api.shapes import ListShape, RecordShape, SubmissionShape, problems
 from tacit.dock.api.state import Dock, dock_of
 from tacit.dock.errors import RefusedError
-from tacit.dock.records import QUARANTINED, WITHDRAWN, Filters, Learnware
+from tacit.dock.records import WITHDRAWN, Filters, Learnware
 from tacit.dock.submissions import DIGESTS, Submission, body_digest, examine
 from tacit.dock.texts import check_text
 
 router = APIRouter(prefix="/v1/learnwares", tags=["learnwares"])
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
-REVISION = re.compile(r"sha256:[0-9a-f]{64}")
 KEY = re.compile(r"[\x21-\x7e]{1,200}")
-CHUNK = 1 << 20
 LONGEST_REASON, LONGEST_FILTER = 500, 100
 FORM: dict[str, Any] = {
     "requestBody": {
@@ -72,16 +69,11 @@ FORM: dict[str, Any] = {
         },
     }
 }
-BYTES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The file; its ETag is its SHA-256.",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    },
-    304: {"description": "The file is the one that is known."},
-}
 Filter = Annotated[str | None, Query(max_length=LONGEST_FILTER)]
-Wanted = Annotated[str | None, Query(description="A revision of its history.", max_length=100)]
 NoneMatch = Annotated[str | None, Header()]
+Match = Annotated[
+    str | None, Header(description="The ETag that you have seen last, of the record or its answer.")
+]
 
 
 def filters_of(
@@ -137,9 +129,7 @@ async def revise(
     request: Request,
     identifier: str,
     developer: Developer,
-    if_match: Annotated[
-        str | None, Header(description="The revision that you have seen last, in quotes.")
-    ] = None,
+    if_match: Match = None,
 ) -> Response:
     """Give your own learnware a new content; its history keeps the old ones."""
     dock = dock_of(request)
@@ -148,12 +138,12 @@ async def revise(
         raise RefusedError(403, "this learnware is another developer's")
     if if_match is None:
         raise RefusedError(428, "If-Match: expected the revision that you have seen last")
-    expected = if_match.strip().strip('"')
+    _check_match(if_match, found)
     async with received_form(request, dock.store.blobs, dock.settings) as form:
 
         def work() -> dict[str, Any]:
             made: Submission = examine(form.uploads, form.digests, dock.settings)
-            return dock.store.revise(identifier, expected, made, developer, dock.settings)
+            return dock.store.revise(identifier, found.revision, made, developer, dock.settings)
 
         answer = await run_in_threadpool(work)
     return Json(answer, 200, headers=_places(answer))
@@ -191,48 +181,26 @@ def show(
 ) -> Response:
     """Show a learnware with its card, guarantees and history."""
     found = present(dock_of(request), identifier, reader)
-    # status and card are those of a revision, but for what an operator admits
-    tag = f'"{found.revision or found.updated}.{found.status}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    if if_none_match is not None and tag in if_none_match:
+    tag = _tag(found.revision or found.updated, found.status)
+    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Authorization"}
+    if none_matches(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     return Json(found.to_dict(), headers=headers)
 
 
-@router.get("/{identifier}/specification", responses={**BYTES, **problems(403, 404, 410)})
-def specification(
-    request: Request,
-    identifier: str,
-    reader: Reader,
-    revision: Wanted = None,
-    if_none_match: NoneMatch = None,
-) -> Response:
-    """Fetch a specification, the newest or one of the history."""
-    return _file(request, identifier, "specification", revision, reader, if_none_match)
-
-
-@router.get("/{identifier}/model", responses={**BYTES, **problems(403, 404, 410)})
-def model(
-    request: Request,
-    identifier: str,
-    reader: Reader,
-    revision: Wanted = None,
-    if_none_match: NoneMatch = None,
-) -> Response:
-    """Fetch a model, the newest or one of the history; the dock never ran it."""
-    return _file(request, identifier, "model", revision, reader, if_none_match)
-
-
-@router.delete("/{identifier}", status_code=204, responses=problems(403, 404))
+@router.delete("/{identifier}", status_code=204, responses=problems(403, 404, 412))
 def withdraw(
     request: Request,
     identifier: str,
     developer: Developer,
     reason: Annotated[str, Query(max_length=LONGEST_REASON)] = "",
+    if_match: Match = None,
 ) -> Response:
     """Withdraw your own learnware: its content is removed, time and reason stay."""
     dock = dock_of(request)
-    known(dock, identifier, developer)
+    found = known(dock, identifier, developer)
+    if if_match is not None and found.developer == developer:
+        _check_match(if_match, found)
     dock.store.withdraw(identifier, developer, check_text("reason", reason))
     return Response(status_code=204)
 
@@ -267,54 +235,17 @@ def present(dock: Dock, identifier: str, reader: str | None) -> Learnware:
     return found
 
 
-def _file(
-    request: Request,
-    identifier: str,
-    name: str,
-    revision: str | None,
-    reader: str | None,
-    known_tag: str | None,
-) -> Response:
-    dock = dock_of(request)
-    found = present(dock, identifier, reader)
-    if revision is None and found.status == QUARANTINED and reader != found.developer:
-        raise RefusedError(403, "this learnware is in quarantine: only its developer may fetch it")
-    if revision is not None and not REVISION.fullmatch(revision):
-        raise RefusedError(422, "revision: expected sha256: and 64 hexadecimal digits")
-    wanted = found.revision if revision is None else revision
-    # what may be fetched is decided by the status of that content, not of what holds it
-    served = any(one.revision == wanted for one in found.history)
-    digest = dock.store.content(identifier, name, wanted) if served else None
-    if digest is None:
-        raise RefusedError(404, f"this learnware has no such {name}")
-    tag = f'"{digest}"'
-    plain = base64.b64encode(bytes.fromhex(digest.removeprefix("sha256:"))).decode()
-    headers = {
-        "ETag": tag,
-        "Repr-Digest": f"sha-256=:{plain}:",
-        "Cache-Control": "no-cache",
-        "Content-Disposition": f'attachment; filename="{identifier}.{name}.safetensors"',
-    }
-    if known_tag is not None and tag in known_tag:
-        return Response(status_code=304, headers=headers)
-    try:
-        stream = open(dock.store.blobs.path(digest), "rb")  # noqa: SIM115
-    except FileNotFoundError:
-        # withdrawn since it was looked up
-        present(dock, identifier, reader)
-        raise
-    headers["Content-Length"] = str(stream.seek(0, 2))
-    stream.seek(0)
-    return StreamingResponse(
-        _chunks(stream), media_type="application/octet-stream", headers=headers
-    )
-
-
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    with stream:
-        while chunk := stream.read(CHUNK):
-            yield chunk
-
-
 def _places(answer: dict[str, Any]) -> dict[str, str]:
-    return {"Location": f"/v1/learnwares/{answer['id']}", "ETag": f'"{answer["revision"]}"'}
+    tag = _tag(answer["revision"], answer["status"])
+    return {"Location": f"/v1/learnwares/{answer['id']}", "ETag": tag}
+
+
+def _tag(revision: str, status: str) -> str:
+    """Return the tag of a record: its content, and what an operator admits."""
+    return f'"{revision}.{status}"'
+
+
+def _check_match(header: str, found: Learnware) -> None:
+    """Refuse what was meant for another state of a learnware than the one that is there."""
+    if not matches(header, (_tag(found.revision, found.status), f'"{found.revision}"')):
+        raise RefusedError(412, f"this learnware is at revision {found.revision} by now")

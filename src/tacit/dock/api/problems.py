@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from tacit.dock.api.routes import methods_of
 from tacit.dock.errors import RefusedError, UnavailableError
 
 PROBLEM = "application/problem+json"
@@ -62,7 +63,9 @@ def problem(
 
 def refused(request: Request, error: RefusedError) -> Response:
     """Return the answer to a request that a dock refuses."""
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    headers = dict(error.headers)
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
     if error.status == 401:
         sign = ', error="invalid_token"' if "authorization" in request.headers else ""
         headers["WWW-Authenticate"] = f'Bearer realm="tacit dock"{sign}'
@@ -93,14 +96,16 @@ async def _unavailable(request: Request, error: Exception) -> Response:
 
 async def _framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = str(error.detail)
+    detail, headers = str(error.detail), dict(error.headers or {})
     if error.status_code == 404:
         detail = "there is nothing at this path"
     elif error.status_code == 405:
+        # the framework names the methods of one of the routes at a path
+        headers = {"Allow": ", ".join(methods_of(request.scope["path"]))}
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=headers)
         detail = f"{request.method} is not done here"
-    return problem(
-        error.status_code, detail, instance=request.url.path, headers=error.headers or {}
-    )
+    return problem(error.status_code, detail, instance=request.url.path, headers=headers)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

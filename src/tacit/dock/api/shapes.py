@@ -232,6 +232,7 @@ REASONS = {
     410: "Withdrawn",
     412: "Revised meanwhile",
     413: "Too large",
+    416: "No such part of it",
     415: "Not the format that is taken, or compressed",
     422: "Not as it must be",
     428: "The header that is required is missing",

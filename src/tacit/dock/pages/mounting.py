@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -32,13 +32,18 @@ ADVICE = {
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
-def mount(app: FastAPI) -> None:
-    """Add the pages to an application; what is refused below ``/v1`` stays a problem."""
+def mount(app: FastAPI) -> tuple[APIRouter, ...]:
+    """Add the pages to an application; what is refused below ``/v1`` stays a problem.
+
+    Returns:
+        Their routes.
+    """
     app.include_router(router)
     app.include_router(writing)
     app.mount("/static", StaticFiles(directory=FILES), name="static")
     for kind in KINDS:
         app.add_exception_handler(kind, _as_page(cast(Handler, app.exception_handlers[kind])))
+    return router, writing
 
 
 def _as_page(handler: Handler) -> Handler:
