@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from types import TracebackType
 
 from tacit._ground.files import absolute
 from tacit.dock.errors import RefusedError
+from tacit.dock.reserve import FullError, told_when_full
 
 NAME = re.compile(r"[0-9a-f]{64}")
 PREFIX = "sha256:"
@@ -39,6 +41,15 @@ class Blobs:
             trial.unlink()
         except OSError as error:
             raise ValueError(f"folder: cannot write in {root} ({error.strerror})") from None
+
+    def check_room(self, least: int) -> None:
+        """Refuse to take more while there is little room.
+
+        Raises:
+            FullError: fewer bytes than ``least`` are free.
+        """
+        if shutil.disk_usage(self.folder).free < least:
+            raise FullError
 
     def upload(self, name: str, limit: int) -> Upload:
         """Return where a content is written as it arrives, refused from ``limit`` bytes on."""
@@ -99,7 +110,8 @@ class Upload:
         self._blobs, self.name, self._limit = blobs, name, limit
         self.size, self._hash = 0, hashlib.sha256()
         self.path = blobs.incoming / secrets.token_hex(16)
-        self._stream = open(self.path, "xb", buffering=0)  # noqa: SIM115
+        with told_when_full():
+            self._stream = open(self.path, "xb", buffering=0)  # noqa: SIM115
         self._synced = False
 
     def __enter__(self) -> Upload:
@@ -122,15 +134,16 @@ class Upload:
         """Take the next bytes.
 
         Raises:
-            RefusedError: they are more than the limit (413).
+            RefusedError: they are more than the limit (413), or the disk is full (507).
         """
         self.size += len(chunk)
         if self.size > self._limit:
             raise RefusedError(413, f"{self.name}: expected at most {self._limit} bytes, got more")
         self._hash.update(chunk)
         view = memoryview(chunk)
-        while view:
-            view = view[self._stream.write(view) :]
+        with told_when_full():
+            while view:
+                view = view[self._stream.write(view) :]
 
     def content(self) -> bytes:
         """Return all that has arrived."""
@@ -138,8 +151,9 @@ class Upload:
 
     def sync(self) -> None:
         """Have the bytes on the disk before anything names them."""
-        os.fsync(self._stream.fileno())
-        self._stream.close()
+        with told_when_full():
+            os.fsync(self._stream.fileno())
+            self._stream.close()
         self._synced = True
 
     def keep(self) -> None:
@@ -147,12 +161,13 @@ class Upload:
         if not self._synced:
             self.sync()
         target = self._blobs.path(self.digest)
-        if not target.parent.is_dir():
-            target.parent.mkdir(exist_ok=True, mode=0o700)
-            _sync_folder(target.parent.parent)
-        # a content that is there already is the same, or damaged and thereby mended
-        os.replace(self.path, target)
-        _sync_folder(target.parent)
+        with told_when_full():
+            if not target.parent.is_dir():
+                target.parent.mkdir(exist_ok=True, mode=0o700)
+                _sync_folder(target.parent.parent)
+            # a content that is there already is the same, or damaged and thereby mended
+            os.replace(self.path, target)
+            _sync_folder(target.parent)
 
     def discard(self) -> None:
         """Forget what was not kept."""

@@ -18,6 +18,7 @@ from sqlalchemy.pool import QueuePool
 from tacit._ground.files import absolute, spelled
 from tacit._ground.lazy import install_with
 from tacit.dock.errors import UnavailableError
+from tacit.dock.reserve import FullError, is_full
 from tacit.dock.tables import ADDED, SCHEMA, meta_table, metadata, revision_table
 
 WAIT_SECONDS = 60
@@ -77,6 +78,7 @@ class Database:
 
         Raises:
             UnavailableError: the database does not answer.
+            FullError: its disk is full.
         """
         # threads of this process queue here: SQLite would have them poll
         line = self._line if self.is_sqlite else nullcontext()
@@ -96,6 +98,8 @@ class Database:
                 with opened.begin():
                     yield opened
         except DBAPIError as error:
+            if is_full(error.orig):
+                raise FullError from error
             raise UnavailableError(f"database: {self.label}: {_reason(error)}") from error
         except SQLAlchemyError as error:
             raise UnavailableError(f"database: {self.label}: {error}") from error

@@ -52,6 +52,8 @@ class Settings:
         max_model: bytes of a model.
         max_card: bytes of a card.
         max_release: bytes of a release's JSON, which holds the specification in base64.
+        min_free: bytes that a submission leaves free on the disk.
+        reserve: bytes that are kept free by a file, and given back where a withdrawal needs them.
         max_learnwares: learnwares that one developer may hold.
         max_bytes: bytes that one developer may hold.
         requests_per_minute: of one developer, or of one address without a token, in each process.
@@ -80,6 +82,8 @@ class Settings:
     max_model: int = 512 << 20
     max_card: int = 64 << 10
     max_release: int = 12 << 20
+    min_free: int = 64 << 20
+    reserve: int = 16 << 20
     max_learnwares: int = 1000
     max_bytes: int = 16 << 30
     requests_per_minute: int = 600
@@ -103,6 +107,8 @@ class Settings:
             "max_model",
             "max_card",
             "max_release",
+            "min_free",
+            "reserve",
             "max_learnwares",
             "max_bytes",
             "requests_per_minute",

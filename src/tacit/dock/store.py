@@ -13,6 +13,7 @@ from tacit.dock.blobs import Blobs
 from tacit.dock.database import CHANGE, Database
 from tacit.dock.identity import check_pair
 from tacit.dock.records import Filters, Learnware, Page
+from tacit.dock.reserve import FullError, Reserve
 from tacit.dock.tables import meta_table, revision_table
 from tacit.dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
 from tacit.dock.writing import Writer
@@ -56,7 +57,14 @@ class Store:
     ) -> None:
         self.blobs = Blobs(folder)
         place = Path(self.blobs.folder.parent, DATABASE) if database is None else database
-        self.database = Database(place, create=create)
+        self.reserve = Reserve(self.blobs.folder.parent)
+        try:
+            self.database = Database(place, create=create)
+        except FullError:
+            # SQLite needs some room to be opened at all
+            if not self.reserve.give():
+                raise
+            self.database = Database(place, create=create)
         try:
             check_pair(self.blobs, self.database)
         except BaseException:
@@ -161,7 +169,13 @@ class Store:
         Raises:
             RefusedError: there is none (404), or it is another developer's (403).
         """
-        gone = self._writer.withdraw(identifier, developer, reason)
+        try:
+            gone = self._writer.withdraw(identifier, developer, reason)
+        except FullError:
+            # the reserve is there for what makes room
+            if not self.reserve.give():
+                raise
+            gone = self._writer.withdraw(identifier, developer, reason)
         self.collect(gone)
         # what was written of it before is gone from the database's log, too
         self.database.truncate_log()

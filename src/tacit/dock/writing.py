@@ -238,7 +238,15 @@ def _answered(
         return None
     if row.body != body:
         raise RefusedError(422, "Idempotency-Key: this key was used for another submission")
-    return dict(loads(row.answer))
+    answer: dict[str, Any] = loads(row.answer)
+    held = reading.row(connection, answer["id"])
+    if held is not None and held.status == WITHDRAWN:
+        raise RefusedError(
+            410,
+            "Idempotency-Key: what was submitted under this key was withdrawn since",
+            learnware=answer["id"],
+        )
+    return answer
 
 
 def _check_new(

@@ -43,6 +43,7 @@ def application(store: Store, settings: Settings) -> FastAPI:
         del app
         removed = await run_in_threadpool(store.collect)
         await run_in_threadpool(index.refresh)
+        await run_in_threadpool(store.reserve.fill, settings.reserve)
         write("started", orphans_removed=removed, index=index.status())
         yield
         write("stopped")

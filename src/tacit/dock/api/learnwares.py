@@ -93,7 +93,7 @@ def filters_of(
     "",
     status_code=201,
     response_model=SubmissionShape,
-    responses=problems(400, 408, 409, 413, 415),
+    responses=problems(400, 408, 409, 410, 413, 415, 507),
     openapi_extra=FORM,
 )
 async def submit(
@@ -106,6 +106,7 @@ async def submit(
     key = idempotency_key or ""
     if not KEY.fullmatch(key):
         raise RefusedError(400, "Idempotency-Key: expected 1 to 200 printable ASCII characters")
+    dock.store.blobs.check_room(dock.settings.min_free)
     async with received_form(request, dock.store.blobs, dock.settings) as form:
 
         def work() -> dict[str, Any]:
@@ -122,7 +123,7 @@ async def submit(
 @router.put(
     "/{identifier}",
     response_model=SubmissionShape,
-    responses=problems(403, 404, 408, 409, 410, 412, 413, 415, 428),
+    responses=problems(403, 404, 408, 409, 410, 412, 413, 415, 428, 507),
     openapi_extra=FORM,
 )
 async def revise(
@@ -139,6 +140,7 @@ async def revise(
     if if_match is None:
         raise RefusedError(428, "If-Match: expected the revision that you have seen last")
     _check_match(if_match, found)
+    dock.store.blobs.check_room(dock.settings.min_free)
     async with received_form(request, dock.store.blobs, dock.settings) as form:
 
         def work() -> dict[str, Any]:
@@ -202,6 +204,7 @@ def withdraw(
     if if_match is not None and found.developer == developer:
         _check_match(if_match, found)
     dock.store.withdraw(identifier, developer, check_text("reason", reason))
+    dock.store.reserve.fill(dock.settings.reserve)
     return Response(status_code=204)
 
 

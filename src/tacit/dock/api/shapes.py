@@ -237,6 +237,7 @@ REASONS = {
     422: "Not as it must be",
     428: "The header that is required is missing",
     429: "Too many requests or the quota is used up",
+    507: "The disk is full; a withdrawal is still done",
     503: "Too busy, or the database does not answer",
 }
 

@@ -22,7 +22,7 @@ from tacit.dock.texts import check_text
 router = APIRouter(include_in_schema=False)
 
 LONGEST_TEXT = 400
-AGAIN = (401, 403, 409, 413, 415, 422)
+AGAIN = (401, 403, 409, 410, 413, 415, 422, 507)
 
 
 @router.get("/submit")
@@ -39,6 +39,7 @@ async def submit(request: Request, reader: Reader) -> Response:
     dock = dock_of(request)
     texts = {"token": LONGEST_TEXT, "key": LONGEST_TEXT}
     try:
+        dock.store.blobs.check_room(dock.settings.min_free)
         arriving = received_form(
             request, dock.store.blobs, dock.settings, texts=texts,
             admit=lambda before: _developer(dock, before),
@@ -101,6 +102,7 @@ def _withdrawn(dock: Dock, identifier: str, given: Form) -> None:
     reason = check_text("reason", given.texts.get("reason", "").strip(), longest=LONGEST_REASON)
     present(dock, identifier, developer)
     dock.store.withdraw(identifier, developer, reason)
+    dock.store.reserve.fill(dock.settings.reserve)
 
 
 def _developer(dock: Dock, texts: Mapping[str, str]) -> str:
