@@ -52,11 +52,13 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(seed=SEEDS, developer=DEVELOPERS, key=KEYS)
     def submit(self, seed, developer, key):
         known = self.answers.get((developer, key))
-        refused = known[0] != seed if known is not None else self.taken(seed)
+        ended = known is not None and known[1]["id"] in self.gone
+        refused = known[0] != seed or ended if known is not None else self.taken(seed)
         if refused:
             with pytest.raises(RefusedError) as caught:
                 keep(self.store, files(specification(seed)), developer, key)
-            assert caught.value.status == (422 if known is not None else 409)
+            expected = 409 if known is None else 422 if known[0] != seed else 410
+            assert caught.value.status == expected
             return
         answer = keep(self.store, files(specification(seed)), developer, key)
         if known is not None:
