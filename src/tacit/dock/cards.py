@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,12 @@ from tacit.documents import dumps
 
 FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 MOST_EVENTS, DEEPEST = 2000, 8
-LONGEST_TITLE, LONGEST_WORD, MOST_TAGS = 200, 40, 20
-WORD = re.compile(r"[\w][\w .+-]*")
+LONGEST_TITLE, LONGEST_WORD, MOST_TAGS = 200, 100, 64
+WORD = re.compile(r"[\w][\w .+:/-]*")
+HEADING = re.compile(r"^#\s+(.+?)\s*#*\s*$", re.M)
+# What a card says beside its tags, kept among them as NAME=VALUE, which no tag is.
+MARKS, MARK = ("license", "language", "task"), "="
+MODALITIES = ("image", "text", "audio", "video", "tabular")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Card:
         title: one line.
         modality: such as ``"image"`` or ``"text"``; empty where the head says none.
         tags: words to filter by.
+        marks: license, languages and task, each as NAME=VALUE.
         head: the whole YAML head, JSON-able.
         text: the Markdown below it.
         source: all of it, as it came.
@@ -35,6 +40,7 @@ class Card:
     title: str
     modality: str
     tags: tuple[str, ...]
+    marks: tuple[str, ...]
     head: Mapping[str, Any]
     text: str
     source: str
@@ -44,7 +50,9 @@ def read_card(content: bytes) -> Card:
     """Return the card of a file's bytes.
 
     Args:
-        content: UTF-8 text: a head between two lines ``---`` with a ``title``, and Markdown.
+        content: UTF-8 text: a head between two lines ``---``, and Markdown. A card of Hugging Face
+            is one: where there is no ``title``, that is the name in its ``model-index`` or its
+            first heading; ``modality`` is then that of its ``pipeline_tag``.
 
     Raises:
         RefusedError: it is no such text, or the head holds aliases, tags of YAML, more than 8
@@ -64,19 +72,61 @@ def read_card(content: bytes) -> Card:
         raise RefusedError(422, "card: expected a YAML head between two lines of ---, got none")
     head = _head(found[1])
     check_texts("card", head)
-    title = _line("title", head.get("title"), LONGEST_TITLE)
-    modality = head.get("modality", "")
-    tags = head.get("tags", [])
+    text = source[found.end() :]
+    title = _line("title", head.get("title", _named(head, text)), LONGEST_TITLE)
+    task = head.get("task", head.get("pipeline_tag")) or ""
+    modality = head.get("modality", _modality_of(task))
+    tags = head.get("tags") or []
     if not isinstance(tags, list) or len(tags) > MOST_TAGS:
         raise RefusedError(422, f"card: expected tags as a list of at most {MOST_TAGS} words")
     return Card(
         title=title,
         modality=_word("modality", modality) if modality else "",
         tags=tuple(dict.fromkeys(_word("tags", tag) for tag in tags)),
+        marks=tuple(dict.fromkeys(_marks(head, task))),
         head=head,
-        text=source[found.end() :],
+        text=text,
         source=source,
     )
+
+
+def mark(kind: str, value: str) -> str:
+    """Return a license, language or task as it is kept among the tags."""
+    return f"{kind}{MARK}{value.lower()}"
+
+
+def unmarked(kind: str, tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the values of one kind among tags and marks."""
+    start = mark(kind, "")
+    return tuple(tag.removeprefix(start) for tag in tags if tag.startswith(start))
+
+
+def _marks(head: Mapping[str, Any], task: Any) -> Iterator[str]:
+    for kind, value in (("license", head.get("license")), ("language", head.get("language")),
+                        ("task", task)):  # fmt: skip
+        values = value if isinstance(value, list) else [value]
+        if len(values) > MOST_TAGS:
+            raise RefusedError(422, f"card: expected {kind} as at most {MOST_TAGS} words")
+        # YAML reads the language no as a truth value
+        words = ["no" if one is False and kind == "language" else one for one in values]
+        yield from (mark(kind, _word(kind, word)) for word in words if word)
+
+
+def _named(head: Mapping[str, Any], text: str) -> Any:
+    """Return the name of the first model in a head of Hugging Face, or the first heading."""
+    index = head.get("model-index")
+    first = index[0] if isinstance(index, list) and index else None
+    name = first.get("name") if isinstance(first, Mapping) else None
+    if name:
+        return name
+    heading = HEADING.search(text)
+    return None if heading is None else heading[1][:LONGEST_TITLE]
+
+
+def _modality_of(task: Any) -> str:
+    """Return the modality that a task begins with, such as that of image-classification."""
+    words = str(task).lower().split("-")
+    return next((word for word in words if word in MODALITIES), "")
 
 
 def _head(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from tacit._ground.files import read_bytes, write_text_atomic
 from tacit.dock.connection import Connection, DockError, json_object
@@ -29,6 +29,20 @@ UNPROTECTED = (
     "gradients of its records, from which records have been read back, and whoever runs the dock "
     "sees it. Make it with an epsilon, or, of records that are public, set unprotected"
 )
+
+
+class Narrow(TypedDict, total=False):
+    """What a list or a search is narrowed to: as `tacit.dock.Filters`, its task as ``for_task``."""
+
+    tag: str | None
+    modality: str | None
+    developer: str | None
+    guarantee: str | None
+    license: str | None
+    language: str | None
+    for_task: str | None
+    words: str | None
+    max_epsilon: float | None
 
 
 @dataclass(frozen=True)
@@ -156,22 +170,16 @@ class DockClient:
         task: str | os.PathLike[str] | Specification,
         *,
         limit: int = 10,
-        tag: str | None = None,
-        modality: str | None = None,
-        developer: str | None = None,
-        guarantee: str | None = None,
         unprotected: bool = False,
+        **narrow: Unpack[Narrow],
     ) -> dict[str, Any]:
         """Find the learnwares whose specifications are most similar to that of a task.
 
         Args:
             task: the specification of the task, or its file.
             limit: how many at most.
-            tag: of the card.
-            modality: of the card.
-            developer: who submitted.
-            guarantee: ``"any"``, ``"none"`` or its type.
             unprotected: whether a specification without a guarantee may be sent.
+            **narrow: to what the search is narrowed, as of ``Narrow``.
 
         Returns:
             items with rank and raw similarity, and the verdict: whether any is a good match.
@@ -189,9 +197,7 @@ class DockClient:
         if not held.guarantees and not unprotected:
             raise ValueError(UNPROTECTED)
         content = held.to_bytes()
-        asked = _given(
-            tag=tag, modality=modality, developer=developer, guarantee=guarantee, limit=limit
-        )
+        asked = _given(limit=limit, **_filters(narrow))
         headers = {"Content-Type": "application/octet-stream"}
         return json_object(
             self._connection.send(
@@ -201,21 +207,14 @@ class DockClient:
 
     def list(
         self,
-        *,
-        tag: str | None = None,
-        modality: str | None = None,
-        developer: str | None = None,
-        guarantee: str | None = None,
+        **narrow: Unpack[Narrow],
     ) -> Iterator[dict[str, Any]]:
         """Yield what is told of every learnware, the newest first; pages are asked for as needed.
 
         Args:
-            tag: of the card.
-            modality: of the card.
-            developer: who submitted.
-            guarantee: ``"any"``, ``"none"`` or its type.
+            **narrow: to what the list is narrowed, as of ``Narrow``.
         """
-        asked = _given(tag=tag, modality=modality, developer=developer, guarantee=guarantee)
+        asked = _given(**_filters(narrow))
         cursor: str | None = None
         while True:
             page = json_object(
@@ -329,6 +328,14 @@ def _identifier(identifier: str) -> str:
 
 def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _filters(narrow: Narrow) -> dict[str, Any]:
+    """Return what a dock calls them; `search` has a task of its own."""
+    known = Narrow.__annotations__
+    if unknown := [name for name in narrow if name not in known]:
+        raise ValueError(f"{unknown[0]}: expected one of {', '.join(known)}")
+    return {name.removeprefix("for_"): value for name, value in narrow.items()}
 
 
 def _given(**asked: Any) -> dict[str, Any]:

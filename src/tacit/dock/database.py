@@ -136,6 +136,11 @@ class Database:
             found = connection.execute(query).scalar_one_or_none()
             if found in ADDED:
                 _add_columns(connection, found)
+                metadata.create_all(connection)
+                # which reads and writes records, and is needed once in a database's life
+                from tacit.dock.upgrading import fill_in
+
+                fill_in(connection)
             elif found != SCHEMA:
                 raise ValueError(
                     f"database: {self.label} has schema {found!r}; this version reads {SCHEMA!r}"
@@ -145,7 +150,8 @@ class Database:
 def _add_columns(connection: sa.Connection, schema: str) -> None:
     """Give a database of an older schema the columns that it lacks, empty."""
     table = revision_table.name
-    for name in ADDED[schema]:
+    there = {column["name"] for column in sa.inspect(connection).get_columns(table)}
+    for name in sorted(set(ADDED[schema]) - there):
         connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {name} TEXT")
         if revision_table.c[name].index:
             connection.exec_driver_sql(f"CREATE INDEX ix_{table}_{name} ON {table} ({name})")

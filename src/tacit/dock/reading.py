@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tacit.dock.cards import FENCE
+from tacit.dock.cards import FENCE, MARK, MARKS, mark, unmarked
 from tacit.dock.database import CHANGE
 from tacit.dock.errors import RefusedError
 from tacit.dock.records import LISTED, WITHDRAWN, Filters, Learnware, Page, Revision
@@ -20,6 +20,7 @@ from tacit.dock.tables import (
     space_table,
     tag_table,
 )
+from tacit.dock.words import having_words
 from tacit.documents import loads
 
 CURSOR = "after:"
@@ -86,7 +87,7 @@ def spaces(connection: sa.Connection) -> list[dict[str, object]]:
 
 
 def facets(connection: sa.Connection) -> dict[str, list[tuple[str, int]]]:
-    """Return the tags, modalities and developers of listed learnwares with their counts."""
+    """Return what lists are narrowed to, by the name of the filter, with counts."""
     listed = learnware_table.c.status == LISTED
     join = tag_table.join(learnware_table, tag_table.c.learnware == learnware_table.c.number)
     sources = {
@@ -94,19 +95,25 @@ def facets(connection: sa.Connection) -> dict[str, list[tuple[str, int]]]:
         "modality": (learnware_table.c.modality, learnware_table),
         "developer": (learnware_table.c.developer, learnware_table),
         "guarantee": (learnware_table.c.guarantee, learnware_table),
+        **dict.fromkeys(MARKS, (tag_table.c.tag, join)),
     }
     found = {}
     for name, (column, source) in sources.items():
         count = sa.func.count()
+        if name in MARKS:
+            wanted = column.startswith(mark(name, ""), autoescape=True)
+        else:
+            wanted = column.notlike(f"%{MARK}%") if name == "tag" else column != ""
         query = (
             sa.select(column, count)
             .select_from(source)
-            .where(listed, column != "")
+            .where(listed, wanted)
             .group_by(column)
             .order_by(count.desc(), column)
             .limit(MOST_FACETS)
         )
-        found[name] = [(str(value), int(many)) for value, many in connection.execute(query)]
+        start = len(mark(name, "")) if name in MARKS else 0
+        found[name] = [(str(value)[start:], int(many)) for value, many in connection.execute(query)]
     return found
 
 
@@ -162,6 +169,22 @@ def _where(filters: Filters) -> list[Any]:
         found.append(table.modality == filters.modality.lower())
     if filters.developer is not None:
         found.append(table.developer == filters.developer)
+    for kind in MARKS:
+        value = getattr(filters, kind)
+        if value is not None:
+            marked = sa.select(tag_table.c.learnware).where(tag_table.c.tag == mark(kind, value))
+            found.append(table.number.in_(marked))
+    if filters.words is not None:
+        found += having_words(filters.words)
+    if filters.max_epsilon is not None:
+        held = revision_table.c
+        within = sa.select(held.learnware).where(
+            held.learnware == table.number,
+            held.revision == table.revision,
+            held.epsilon != "",
+            sa.cast(held.epsilon, sa.Float) <= filters.max_epsilon,
+        )
+        found.append(sa.exists(within))
     if filters.guarantee == "any":
         found.append(table.guarantee != "")
     elif filters.guarantee == "none":
@@ -198,6 +221,7 @@ def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
     manifest = loads(newest.manifest) if newest.manifest is not None else {}
     card = newest.card or ""
     found = FENCE.match(card)
+    marked = {kind: unmarked(kind, tags) for kind in MARKS}
     return Learnware(
         id=held.id,
         number=held.number,
@@ -208,7 +232,10 @@ def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
         revision=held.revision,
         title=held.title,
         modality=held.modality,
-        tags=tuple(tags),
+        tags=tuple(tag for tag in tags if MARK not in tag),
+        license=next(iter(marked["license"]), ""),
+        languages=marked["language"],
+        task=next(iter(marked["task"]), ""),
         space=manifest.get("space", {}),
         method=manifest.get("method", ""),
         guarantee=loads(newest.headline) if newest.headline is not None else None,

@@ -68,6 +68,9 @@ class Learnware:
         title: of its card.
         modality: of its card, empty where it says none.
         tags: of its card.
+        license: of its card, empty where it names none.
+        languages: of its card.
+        task: of its card, empty where it names none.
         space: the fields of the space of its specification; empty once withdrawn.
         method: how its specification was made.
         guarantee: the headline with its sentence; None where nothing is claimed.
@@ -89,6 +92,9 @@ class Learnware:
     title: str
     modality: str
     tags: tuple[str, ...] = ()
+    license: str = ""
+    languages: tuple[str, ...] = ()
+    task: str = ""
     space: Mapping[str, Any] = field(default_factory=dict)
     method: str = ""
     guarantee: Mapping[str, Any] | None = None
@@ -124,6 +130,9 @@ class Learnware:
             "status": self.status,
             "modality": self.modality,
             "tags": list(self.tags),
+            "license": self.license,
+            "languages": list(self.languages),
+            "task": self.task,
             "created": self.created,
             "updated": self.updated,
             "revision": self.revision,
@@ -169,12 +178,22 @@ class Filters:
         modality: of the card.
         developer: who submitted.
         guarantee: ``"any"``, ``"none"`` or the type of the headline, such as ``"GaussianDP"``.
+        license: of the card, as Hugging Face names it.
+        language: of the card, likewise.
+        task: of the card, such as ``"image-classification"``.
+        words: that title, tags or card have, or words that begin so.
+        max_epsilon: the largest ε at δ = 1e-5 of all its revisions together.
     """
 
     tag: str | None = None
     modality: str | None = None
     developer: str | None = None
     guarantee: str | None = None
+    license: str | None = None
+    language: str | None = None
+    task: str | None = None
+    words: str | None = None
+    max_epsilon: float | None = None
 
     def __bool__(self) -> bool:
-        return any((self.tag, self.modality, self.developer, self.guarantee))
+        return any(value is not None for value in vars(self).values())

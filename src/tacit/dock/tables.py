@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA = "2"
+SCHEMA = "3"
 # columns of revisions that a database of an older schema lacks
-ADDED = {"1": ("headline", "direction")}
+ADDED = {"1": ("headline", "direction", "epsilon"), "2": ("epsilon",)}
 metadata = sa.MetaData()
 
 # "schema", and "change": the number of the newest change, whose row every writer locks first
@@ -57,6 +57,14 @@ tag_table = sa.Table(
     sa.Column("tag", sa.Text, primary_key=True, index=True),
 )
 
+# of title, tags and card of the newest revision
+word_table = sa.Table(
+    "dock_words",
+    metadata,
+    sa.Column("word", sa.Text, primary_key=True),
+    sa.Column("learnware", sa.ForeignKey("dock_learnwares.number"), primary_key=True, index=True),
+)
+
 # append-only until a withdrawal empties the columns of content
 revision_table = sa.Table(
     "dock_revisions",
@@ -78,6 +86,8 @@ revision_table = sa.Table(
     # what the guarantee says, worked out once, and the SHA-256 of the direction of the factors
     sa.Column("headline", sa.Text),
     sa.Column("direction", sa.Text, index=True),
+    # the least ε at δ = 1e-5 that all revisions so far are within, empty for no bound
+    sa.Column("epsilon", sa.Text),
 )
 
 space_table = sa.Table(

@@ -8,8 +8,9 @@ from typing import Any
 
 from tacit.dock.errors import RefusedError
 
-# Control characters but tab and ends of lines, and halves of characters, which UTF-8 has not.
-BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# Control characters but tab and ends of lines, signs that turn or break what is shown, and halves
+# of characters, which UTF-8 has not.
+BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 CLIMBING = re.compile(r"(^|[/\\])\.\.([/\\]|$)")
 DEEPEST = 32
 

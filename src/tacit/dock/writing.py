@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from tacit.dock import reading
 from tacit.dock.blobs import Blobs
+from tacit.dock.cards import Card
 from tacit.dock.claims import together
 from tacit.dock.database import Database
 from tacit.dock.errors import RefusedError
@@ -25,13 +26,14 @@ from tacit.dock.tables import (
     tag_table,
 )
 from tacit.dock.tokens import now
+from tacit.dock.words import keep_words
 from tacit.documents import dumps, loads
 
 # A developer's quota frees up when something is withdrawn.
 QUOTA_SECONDS = 3600
 WITHDRAWN_REVISION = {
     "specification", "model", "release", "model_size", "manifest", "card", "head", "headline",
-    "direction",
+    "direction", "epsilon",
 }  # fmt: skip
 
 
@@ -133,7 +135,6 @@ class Writer:
                 .where(learnware_table.c.number == row.number)
                 .values(_columns(submission, change, moment))
             )
-            connection.execute(sa.delete(tag_table).where(tag_table.c.learnware == row.number))
             _insert(connection, row.number, submission, moment, _headlines(connection, row.number))
             return _answer(connection, identifier)
 
@@ -159,6 +160,7 @@ class Writer:
                 .values(**dict.fromkeys(WITHDRAWN_REVISION), size=0)
             )
             connection.execute(sa.delete(tag_table).where(tag_table.c.learnware == row.number))
+            keep_words(connection, row.number, "")
             moment = now()
             connection.execute(
                 sa.update(learnware_table)
@@ -206,6 +208,22 @@ class Writer:
             found = reading.learnware(connection, identifier)
         assert found is not None
         return found
+
+
+def keep_card(connection: sa.Connection, number: int, card: Card) -> None:
+    """Have a learnware found by what its card says, and by nothing that it said before."""
+    connection.execute(sa.delete(tag_table).where(tag_table.c.learnware == number))
+    if card.marks or card.tags:
+        rows = [{"learnware": number, "tag": tag} for tag in (*card.tags, *card.marks)]
+        connection.execute(tag_table.insert(), rows)
+    keep_words(connection, number, " ".join((card.title, card.modality, *card.tags, card.source)))
+
+
+def epsilon_of(headline: Mapping[str, Any] | None) -> str:
+    """Return ε of all revisions together as text, empty where there is no bound."""
+    told = {} if headline is None else headline.get("together") or headline
+    epsilon = told.get("epsilon")
+    return "" if epsilon is None else repr(float(epsilon))
 
 
 def _sync(submission: Submission) -> None:
@@ -335,13 +353,12 @@ def _insert(
             card=submission.card.source,
             head=dumps(dict(submission.card.head), ascii_only=True),
             headline=None if told is None else dumps(dict(told), ascii_only=True),
+            epsilon=epsilon_of(told),
             direction=submission.direction,
             **digests,
         )
     )
-    if submission.card.tags:
-        rows = [{"learnware": number, "tag": tag} for tag in submission.card.tags]
-        connection.execute(tag_table.insert(), rows)
+    keep_card(connection, number, submission.card)
     space = specification.space
     known = sa.select(space_table.c.digest).where(space_table.c.digest == space.digest)
     if connection.execute(known).scalar_one_or_none() is None:

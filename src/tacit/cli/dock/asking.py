@@ -27,6 +27,18 @@ class Narrow:
     guarantee: Annotated[
         str | None, typer.Option(help="any, none or a type, such as GaussianDP.")
     ] = None
+    license: Annotated[str | None, typer.Option(help="Of the card, such as mit.")] = None
+    language: Annotated[str | None, typer.Option(help="Of the card, such as en.")] = None
+    for_task: Annotated[
+        str | None,
+        typer.Option(help="Of the card, such as image-classification."),
+    ] = None
+    words: Annotated[
+        str | None, typer.Option(help="That title, tags or card have, or that begin so.")
+    ] = None
+    max_epsilon: Annotated[
+        float | None, typer.Option(help="Largest ε at δ = 1e-5 of all its revisions.")
+    ] = None
 
 
 @grouped

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
@@ -24,7 +25,7 @@ router = APIRouter(prefix="/v1/learnwares", tags=["learnwares"])
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 KEY = re.compile(r"[\x21-\x7e]{1,200}")
-LONGEST_REASON, LONGEST_FILTER = 500, 100
+LONGEST_REASON, LONGEST_FILTER, LONGEST_NUMBER = 500, 100, 40
 FORM: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -77,16 +78,39 @@ Match = Annotated[
 
 
 def filters_of(
-    tag: str | None, modality: str | None, developer: str | None, guarantee: str | None
+    tag: Filter = None,
+    modality: Filter = None,
+    developer: Filter = None,
+    guarantee: Filter = None,
+    license: Filter = None,
+    language: Filter = None,
+    task: Filter = None,
+    words: Filter = None,
+    max_epsilon: Annotated[str | None, Query(max_length=LONGEST_NUMBER)] = None,
 ) -> Filters:
     """Return what a request is narrowed to.
 
     Raises:
-        RefusedError: a filter holds what no text of a record holds (422).
+        RefusedError: a filter holds what no text of a record holds, or no number (422).
     """
-    given = {"tag": tag, "modality": modality, "developer": developer, "guarantee": guarantee}
+    given = {"tag": tag, "modality": modality, "developer": developer, "guarantee": guarantee,
+             "license": license, "language": language, "task": task, "words": words}  # fmt: skip
     # a field of a form that is left empty asks for nothing
-    return Filters(**{k: check_text(k, v) if v else None for k, v in given.items()})
+    checked = {name: check_text(name, text) for name, text in given.items() if text}
+    return Filters(**checked, max_epsilon=_number("max_epsilon", max_epsilon))
+
+
+Narrowed = Annotated[Filters, Depends(filters_of)]
+
+
+def _number(name: str, text: str | None) -> float | None:
+    try:
+        found = float(text) if text else None
+    except ValueError:
+        found = math.nan
+    if found is not None and not found >= 0.0:
+        raise RefusedError(422, f"{name}: expected a number of at least 0")
+    return found
 
 
 @router.post(
@@ -155,16 +179,12 @@ async def revise(
 def listing(
     request: Request,
     reader: Reader,
+    filters: Narrowed,
     cursor: Annotated[str | None, Query(max_length=100)] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 50,
-    tag: Filter = None,
-    modality: Filter = None,
-    developer: Filter = None,
-    guarantee: Filter = None,
 ) -> Response:
     """List learnwares, the newest first; `next` is the cursor of the page after."""
     del reader
-    filters = filters_of(tag, modality, developer, guarantee)
     page = dock_of(request).store.learnwares(filters, cursor=cursor, limit=limit)
     items = [held.summary() for held in page.items]
     return Json({"items": items, "next": page.next})

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tacit.dock.api.access import Reader
 from tacit.dock.api.bodies import received_bytes
-from tacit.dock.api.learnwares import Filter, filters_of
+from tacit.dock.api.learnwares import Narrowed
 from tacit.dock.api.problems import Json
 from tacit.dock.api.shapes import HealthShape, SearchShape, SpacesShape, problems
 from tacit.dock.api.state import Dock, dock_of
@@ -42,11 +42,8 @@ BODY: dict[str, Any] = {
 async def search(
     request: Request,
     reader: Reader,
+    filters: Narrowed,
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
-    tag: Filter = None,
-    modality: Filter = None,
-    developer: Filter = None,
-    guarantee: Filter = None,
 ) -> Response:
     """Find the learnwares whose specifications are most similar to that of a task."""
     del reader
@@ -54,7 +51,6 @@ async def search(
     media = request.headers.get("content-type", MEDIA).partition(";")[0].strip().lower()
     if media != MEDIA:
         raise RefusedError(415, f"expected {MEDIA}")
-    filters = filters_of(tag, modality, developer, guarantee)
     settings = dock.settings
     content = await received_bytes(request, settings.max_specification, settings)
     return Json(await run_in_threadpool(lambda: found(dock, content, limit, filters)))

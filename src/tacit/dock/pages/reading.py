@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from importlib import resources
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tacit.dock.api.access import Reader
 from tacit.dock.api.bodies import received_form
-from tacit.dock.api.learnwares import Filter, filters_of, known
+from tacit.dock.api.learnwares import Narrowed, filters_of, known
 from tacit.dock.api.searching import found
 from tacit.dock.api.state import Dock, dock_of
 from tacit.dock.errors import RefusedError
@@ -23,7 +24,7 @@ router = APIRouter(include_in_schema=False)
 
 FILES = str(resources.files("tacit.dock.pages") / "static")
 SHOWN, FOUND = 24, 10
-NAMES = ("modality", "tag", "guarantee", "developer")
+NAMES = tuple(field.name for field in fields(Filters))
 LONGEST_TEXT = 400
 
 
@@ -31,16 +32,12 @@ LONGEST_TEXT = 400
 def browse(
     request: Request,
     reader: Reader,
+    filters: Narrowed,
     cursor: Annotated[str | None, Query(max_length=100)] = None,
-    tag: Filter = None,
-    modality: Filter = None,
-    developer: Filter = None,
-    guarantee: Filter = None,
 ) -> Response:
     """Show the learnwares, the newest first, narrowed by what was chosen."""
     del reader
     dock = dock_of(request)
-    filters = filters_of(tag, modality, developer, guarantee)
     held = dock.store.learnwares(filters, cursor=cursor, limit=SHOWN)
     return page(
         "browse",
@@ -57,16 +54,12 @@ def browse(
 def ask(
     request: Request,
     reader: Reader,
+    filters: Narrowed,
     example: Annotated[str | None, Query(max_length=200)] = None,
-    tag: Filter = None,
-    modality: Filter = None,
-    developer: Filter = None,
-    guarantee: Filter = None,
 ) -> Response:
     """Show the form of a search, or what is found for an example task."""
     del reader
     dock = dock_of(request)
-    filters = filters_of(tag, modality, developer, guarantee)
     if not example:
         return _search_page(dock, filters)
     held = find_example(dock.store, example)
@@ -85,7 +78,7 @@ async def search(request: Request, reader: Reader) -> Response:
         request, dock.store.blobs, dock.settings, names=("specification",), texts=texts
     )
     async with asked as form:
-        filters = filters_of(*(form.texts.get(name) for name in _ORDER))
+        filters = filters_of(**form.texts)
         upload = form.uploads.get("specification")
         if upload is None or not upload.size:
             wanted = "Choose the file of a task's specification first."
@@ -109,9 +102,6 @@ def show(request: Request, identifier: str, reader: Reader) -> Response:
         address=str(request.base_url).rstrip("/"),
         head={k: v for k, v in held.head.items() if k not in ("title", "modality", "tags")},
     )
-
-
-_ORDER = ("tag", "modality", "developer", "guarantee")
 
 
 def _answer(
@@ -150,5 +140,5 @@ def _search_page(
 
 def _narrowing(dock: Dock, filters: Filters) -> dict[str, Any]:
     """Return what every page with filters needs."""
-    chosen = {name: getattr(filters, name) for name in NAMES if getattr(filters, name)}
+    chosen = {name: getattr(filters, name) for name in NAMES if getattr(filters, name) is not None}
     return {"facets": dock.store.facets(), "chosen": chosen, "private": dock.settings.private}
