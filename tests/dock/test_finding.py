@@ -70,8 +70,6 @@ def test_a_card_of_the_hub_is_taken_as_it_is():
     assert (plain.title, plain.marks) == ("The heading", ("license=mit", "language=no"))
     head = b"---\ntitle: Own\npipeline_tag: text-generation\nmodality: image\n---\n"
     own = read_card(head + b"# Other\n")
-        b"---\ntitle: Own\npipeline_tag: text-generation\nmodality: image\n---\n# Other\n"
-    )
     assert (own.title, own.modality) == ("Own", "image")
 
 
