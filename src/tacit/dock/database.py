@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,14 @@ KNOWN = {
 class Database:
     """One database with the tables of a dock; every write transaction waits for the one before."""
 
-    def __init__(self, location: str | os.PathLike[str], *, create: bool = True) -> None:
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        fill_in: Callable[[sa.Connection], None] = lambda _: None,
+    ) -> None:
+        self._fill_in = fill_in
         self.url = parse_location(location)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.label = (
@@ -137,10 +144,7 @@ class Database:
             if found in ADDED:
                 _add_columns(connection, found)
                 metadata.create_all(connection)
-                # which reads and writes records, and is needed once in a database's life
-                from tacit.dock.upgrading import fill_in
-
-                fill_in(connection)
+                self._fill_in(connection)
             elif found != SCHEMA:
                 raise ValueError(
                     f"database: {self.label} has schema {found!r}; this version reads {SCHEMA!r}"

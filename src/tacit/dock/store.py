@@ -16,6 +16,7 @@ from tacit.dock.records import Filters, Learnware, Page
 from tacit.dock.reserve import FullError, Reserve
 from tacit.dock.tables import meta_table, revision_table
 from tacit.dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
+from tacit.dock.upgrading import fill_in
 from tacit.dock.writing import Writer
 
 DATABASE = "dock.sqlite"
@@ -59,12 +60,12 @@ class Store:
         place = Path(self.blobs.folder.parent, DATABASE) if database is None else database
         self.reserve = Reserve(self.blobs.folder.parent)
         try:
-            self.database = Database(place, create=create)
+            self.database = Database(place, create=create, fill_in=fill_in)
         except FullError:
             # SQLite needs some room to be opened at all
             if not self.reserve.give():
                 raise
-            self.database = Database(place, create=create)
+            self.database = Database(place, create=create, fill_in=fill_in)
         try:
             check_pair(self.blobs, self.database)
         except BaseException:
