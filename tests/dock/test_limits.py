@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
+import time
 
 import httpx
 import pytest
 
 from tacit.dock import RefusedError, Settings, Store, create_application
 from tacit.dock.api.rates import Rates
-from tests.dock.learnwares import OCTETS, dock, files, is_problem, specification
+from tacit.dock.records import Filters
+from tacit.dock.search import index as indexing
+from tacit.specifications import Space
+from tests.dock.learnwares import OCTETS, files, is_problem, keep, specification, weights
+from tests.dock.learnwares import dock as started
 
 
 def asked(store, settings, ask):
@@ -183,11 +191,56 @@ def test_contents_that_no_record_names_are_collected(tmp_path):
 
 
 def test_a_content_that_is_damaged_is_left_out_and_counted(tmp_path):
-    with dock(tmp_path) as found:
+    with started(tmp_path) as found:
         for seed in (1, 2):
             found.submit(files(specification(seed)))
         broken = found.store.blobs.path(specification(1).revision)
         broken.write_bytes(broken.read_bytes()[:-1] + b"\x00")
-    with dock(tmp_path) as found:
+    with started(tmp_path) as found:
         assert len(found.search(specification(1, "task")).json()["items"]) == 1
         assert found.client.get("/v1/health").json()["index"]["unreadable"] == 1
+
+
+def test_uploads_of_a_server_that_is_gone_are_removed_at_once(tmp_path):
+    program = (
+        "import sys; from tacit.dock import Store; "
+        "upload = Store(sys.argv[1]).blobs.upload('model', 10**6); upload.write(b'x' * 1000); "
+        "print('there', flush=True); sys.stdin.readline()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "there\n"
+    (path,) = (tmp_path / "incoming").iterdir()
+    os.utime(path, (time.time() - 60,) * 2)
+    with Store(tmp_path) as store:
+        # another server's, which is alive
+        assert store.blobs.sweep() == 0
+        process.kill()
+        process.communicate()
+        assert store.blobs.sweep() == 1
+        assert list(store.blobs.incoming.iterdir()) == []
+
+
+def test_few_numbers_are_compared_exactly(monkeypatch, store):
+    monkeypatch.setattr(indexing, "MANY", 3)
+    for seed in range(5):
+        keep(store, files(specification(seed)), key=f"k{seed}")
+    task = specification(1, "task")
+    assert indexing.Index(store).search(task, 3, Filters()).exact
+    monkeypatch.setattr(indexing, "MANY_NUMBERS", 5 * task.vector.size)
+    assert not indexing.Index(store).search(task, 3, Filters()).exact
+
+
+def test_heads_that_cost_too_much_are_refused(dock):
+    many = {f"t{i}": ("U8", (0,), b"") for i in range(20_001)}
+    is_problem(dock.submit(files(specification(1), model=weights(many))), 422, "20000 tensors")
+    long = (2 << 20).to_bytes(8, "little") + b"{" + bytes(2 << 20)
+    is_problem(dock.search(long), 422, "head of at most")
+    layers = tuple(f"l{i}" for i in range(1001))
+    space = Space(
+        backbone="b", layers=layers, shapes=((1, 1),) * 1001, factor="seed:7", subspace="none",
+        output="scatter",
+    )  # fmt: skip
+    is_problem(dock.search(specification(1, "task", space=space)), 422, "1000 layers")

@@ -97,7 +97,9 @@ class Blobs:
         for folder, seconds in ((self.incoming, STALE_SECONDS), (self.trash, TRASH_SECONDS)):
             for path in folder.iterdir() if folder.is_dir() else ():
                 with suppress(FileNotFoundError):
-                    if now - path.stat().st_mtime > seconds:
+                    age = now - path.stat().st_mtime
+                    ended = folder == self.incoming and age > 1.0 and _is_nobodys(path)
+                    if age > seconds or ended:
                         path.unlink()
                         removed += 1
         return removed
@@ -112,6 +114,8 @@ class Upload:
         self.path = blobs.incoming / secrets.token_hex(16)
         with told_when_full():
             self._stream = open(self.path, "xb", buffering=0)  # noqa: SIM115
+        # held until the server is done with it, or dead
+        _lock(self._stream.fileno())
         self._synced = False
 
     def __enter__(self) -> Upload:
@@ -153,7 +157,6 @@ class Upload:
         """Have the bytes on the disk before anything names them."""
         with told_when_full():
             os.fsync(self._stream.fileno())
-            self._stream.close()
         self._synced = True
 
     def keep(self) -> None:
@@ -173,6 +176,29 @@ class Upload:
         """Forget what was not kept."""
         self._stream.close()
         self.path.unlink(missing_ok=True)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file for this process; return whether nobody else had."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        # a system or a disk without such locks: uploads are then told by their age
+        return False
+    return True
+
+
+def _is_nobodys(path: Path) -> bool:
+    """Whether no process holds an upload any more."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        return _lock(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -14,13 +14,14 @@ from tacit.dock.claims import Decision, decide
 from tacit.dock.errors import RefusedError
 from tacit.dock.settings import Settings
 from tacit.dock.texts import check_texts
-from tacit.dock.weights import check_format, check_weights
+from tacit.dock.weights import LENGTH, check_format, check_weights
 from tacit.specifications import Specification, specification_from_bytes
 
 REQUIRED = ("specification", "card")
 FILES = (*REQUIRED, "model", "release")
 # texts beside the files: the SHA-256 that the sender computed
 DIGESTS = ("specification_digest", "model_digest")
+LONGEST_HEADER, MOST_LAYERS = 1 << 20, 1000
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,15 @@ def read_submitted(content: bytes) -> Specification:
             manifest says (422).
     """
     check_format("specification", content[:16])
+    # what is read costs what its head is long
+    if int.from_bytes(content[:LENGTH], "little") > LONGEST_HEADER:
+        raise RefusedError(422, f"specification: expected a head of at most {LONGEST_HEADER} bytes")
     try:
         found = specification_from_bytes(content, name="specification")
     except (ValueError, MemoryError, RecursionError) as error:
         text = str(error) or "specification: it cannot be read"
         raise RefusedError(422, text) from None
+    if len(found.space.layers) > MOST_LAYERS:
+        raise RefusedError(422, f"specification: expected at most {MOST_LAYERS} layers")
     check_texts("specification", found.manifest())
     return found

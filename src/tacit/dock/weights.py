@@ -11,7 +11,7 @@ from tacit.dock.texts import check_texts
 from tacit.documents import loads
 
 LENGTH = 8
-LONGEST_HEADER = 16 << 20
+LONGEST_HEADER, MOST_TENSORS = 4 << 20, 20_000
 # bits of a number
 BITS = {
     "BOOL": 8,
@@ -84,6 +84,8 @@ def check_weights(path: Path, *, name: str = "model") -> None:
         raise RefusedError(422, str(error)) from None
     if not isinstance(header, dict):
         raise RefusedError(422, f"{name}: expected a header of names and tensors")
+    if len(header) > MOST_TENSORS:
+        raise RefusedError(422, f"{name}: expected at most {MOST_TENSORS} tensors")
     check_texts(name, header)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
