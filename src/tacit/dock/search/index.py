@@ -44,8 +44,8 @@ class Index:
 
     Args:
         store: whose records it is made of.
-        kind: how it searches; ``"auto"`` compares exactly up to 20,000 learnwares, or 2²³ numbers, of a
-            space.
+        kind: how it searches; ``"auto"`` compares exactly up to 20,000 learnwares or 2²³ numbers of
+            a space.
         unreadable: told the id and the error of a content that cannot be read; it is left out.
     """
 
