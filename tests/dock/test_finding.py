@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tacit.dock import DockClient, Filters, Policy, Settings, Store
 from tacit.dock.cards import read_card
-from tests.dock.learnwares import card, dock, files, is_problem, keep, specification
+from tacit.specifications import specification_from_bytes
+from tests.dock.learnwares import SPACE, card, dock, files, is_problem, keep, specification
 from tests.dock.running import running
 
 # Of the shape of cards on the hub: no title, a model index, tags with colons and slashes.
@@ -183,3 +185,47 @@ def test_the_client_narrows_as_the_dock_does(tmp_path):
             assert [one["title"] for one in found["items"]] == ["vit-mnist"]
             with pytest.raises(ValueError, match="colour"):
                 list(asks.list(colour="red"))
+
+
+def named(seed, kind, classes, output="labels", direction=None):
+    space = replace(SPACE, output=output)
+    made = specification(seed if direction is None else direction, kind, space=space)
+    return replace(made, classes=classes)
+
+
+def test_classes_are_told_and_names_that_differ_are_said(dock):
+    digits = tuple(str(number) for number in range(10))
+    dock.submit(files(named(1, "model", digits), card=card("Digits")))
+    dock.submit(files(named(2, "model", ("cat", "dog")), card=card("Pets")))
+    dock.submit(files(named(3, "model", ()), card=card("Untold")))
+    found = dock.search(named(1, "task", ("3", "8"))).json()
+    best = found["items"][0]
+    assert (best["title"], best["shared"], best["classes"]) == ("Digits", ["3", "8"], [*digits])
+    assert (found["classes"], found["notes"]) == (["3", "8"], [])
+    assert {item["title"]: item["shared"] for item in found["items"]} == {
+        "Digits": ["3", "8"], "Pets": [], "Untold": None
+    }  # fmt: skip
+    some = dock.search(named(1, "task", ("3", "eight"))).json()
+    assert some["notes"] == ["The most similar model has no class of these names: eight."]
+    (note,) = dock.search(named(1, "task", ("three", "eight"))).json()["notes"]
+    assert "such as 0, 1, 2, 3, 4" in note
+    assert dock.search(named(1, "task", ())).json()["notes"] == []
+    body = {"specification": ("t", named(1, "task", ("three", "eight")).to_bytes())}
+    assert "such as 0, 1, 2, 3, 4" in dock.client.post("/search", files=body).text
+    body = {"specification": ("t", named(1, "task", ("3", "x")).to_bytes())}
+    assert "1 of your 2 classes as you do: 3" in dock.client.post("/search", files=body).text
+
+
+def test_names_do_not_matter_where_classes_are_pulled_apart(dock):
+    dock.submit(files(named(1, "model", ("a", "b"), output="scatter")))
+    found = dock.search(named(1, "task", ("x", "y"), output="scatter")).json()
+    assert (found["items"][0]["shared"], found["notes"]) == (None, [])
+
+
+def test_a_file_without_names_is_read_as_before():
+    held = specification(1)
+    assert "classes" not in held.manifest()
+    with pytest.raises(ValueError, match="classes: expected every name once"):
+        replace(held, classes=("a", "a"))
+    again = specification_from_bytes(replace(held, classes=("b", "a")).to_bytes())
+    assert again.classes == ("b", "a")

@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tacit.specifications import load_backbone, specify  # noqa: E402
+from tacit.specifications.backbones.vision import pictures  # noqa: E402
 from tacit.specifications.coordinates import Frame, coordinates, full_factor  # noqa: E402
 from tacit.specifications.gradients import width  # noqa: E402
 
@@ -170,3 +171,31 @@ def test_other_texts_are_refused(data):
 def test_what_is_no_backbone_is_refused(name):
     with pytest.raises(ValueError, match=r"backbone: expected|name_or_path: "):
         load_backbone(name)
+
+
+def test_a_small_picture_is_enlarged_by_its_shape_alone():
+    rows = np.zeros((2, 8, 8))
+    rows[0] = 1.0
+    found = pictures(rows)
+    # 20 of 32, in the middle, and no picture by what another shows
+    assert found.shape == (2, 3, 32, 32)
+    assert float(found[0, 0, 6:26, 6:26].min()) == 1.0
+    assert float(found[0].sum()) == 3 * 20 * 20
+    assert float(found[1].sum()) == 0.0
+    torch.testing.assert_close(pictures(rows[:1])[0], found[0])
+    # from half the side on nothing is enlarged
+    assert float(pictures(np.ones((1, 16, 16))).sum()) == 3 * 16 * 16
+    assert float(pictures(np.ones((1, 4, 8))).sum()) == 3 * 10 * 20
+
+
+def test_digits_of_eight_pixels_are_like_digits_of_twenty_in_a_frame():
+    datasets = pytest.importorskip("sklearn.datasets")
+    digits = datasets.load_digits()
+    small, labels = digits.images / 16.0, digits.target
+    large = torch.nn.functional.interpolate(torch.tensor(small)[:, None], (20, 20), mode="bicubic")
+    framed = torch.nn.functional.pad(large, (4, 4, 4, 4)).clamp(0, 1)[:, 0].numpy()
+    one, other = (
+        specify(labels[part], rows[part], classes=10, method="compact", kind=kind)
+        for rows, part, kind in ((framed, slice(900), "model"), (small, slice(900, None), "task"))
+    )
+    assert one.specification.cosine(other.specification) > 0.8

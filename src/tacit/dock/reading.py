@@ -238,6 +238,7 @@ def _one(held: Any, tags: list[str], history: Rows) -> Learnware:
         task=next(iter(marked["task"]), ""),
         space=manifest.get("space", {}),
         method=manifest.get("method", ""),
+        classes=tuple(manifest.get("classes", ())),
         guarantee=loads(newest.headline) if newest.headline is not None else None,
         notes=tuple(manifest.get("notes", ())),
         head=loads(newest.head) if newest.head is not None else {},

@@ -73,6 +73,7 @@ class Learnware:
         task: of its card, empty where it names none.
         space: the fields of the space of its specification; empty once withdrawn.
         method: how its specification was made.
+        classes: what its specification calls its classes; none where that is not told.
         guarantee: the headline with its sentence; None where nothing is claimed.
         notes: of its specification.
         head: the YAML head of its card.
@@ -97,6 +98,7 @@ class Learnware:
     task: str = ""
     space: Mapping[str, Any] = field(default_factory=dict)
     method: str = ""
+    classes: tuple[str, ...] = ()
     guarantee: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     head: Mapping[str, Any] = field(default_factory=dict)
@@ -133,6 +135,7 @@ class Learnware:
             "license": self.license,
             "languages": list(self.languages),
             "task": self.task,
+            "classes": list(self.classes),
             "created": self.created,
             "updated": self.updated,
             "revision": self.revision,

@@ -101,6 +101,7 @@ class Specification:
         guarantees: what is certified, the headline first; none where nothing is.
         notes: what a reader should know, such as why nothing is certified.
         created: time of the draw, ISO 8601, UTC.
+        classes: what the classes are called; none where that is not told.
 
     Source: pave, Eq. 1 to 6.
     """
@@ -112,6 +113,7 @@ class Specification:
     guarantees: tuple[Guarantee, ...]
     created: str
     notes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     _bytes: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +123,9 @@ class Specification:
         if not isinstance(self.space, Space):
             raise ValueError(f"space: expected a Space, got {shown(self.space)}")
         notes = tuple(_text("notes", line) for line in _listed("notes", self.notes))
+        classes = tuple(_text("classes", name) for name in _listed("classes", self.classes))
+        if len(set(classes)) < len(classes):
+            raise ValueError("classes: expected every name once")
         for held in _listed("guarantees", self.guarantees):
             if not isinstance(held, Guarantee):
                 raise ValueError(f"guarantees: expected guarantees, got {shown(held)}")
@@ -134,6 +139,7 @@ class Specification:
             for name, shape in zip(self.space.layers, self.space.shapes, strict=True)
         }
         object.__setattr__(self, "notes", notes)
+        object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "guarantees", tuple(self.guarantees))
         object.__setattr__(self, "factors", MappingProxyType(factors))
         object.__setattr__(self, "_bytes", _written(self))
@@ -178,6 +184,8 @@ class Specification:
                 "guarantees": [held.to_dict() for held in self.guarantees],
                 "notes": list(self.notes),
                 "created": self.created,
+                # left out where there are none, as files of before have it
+                **({"classes": list(self.classes)} if self.classes else {}),
             }
         )
 

@@ -284,6 +284,7 @@ class PreparedSpecification(Prepared[SpecificationRelease]):
             guarantees=() if self.reproducible else self.guarantees,
             created=created,
             notes=notes,
+            classes=self.asked.names,
         )
         return SpecificationRelease(
             title=self.title,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -24,6 +25,9 @@ from tacit.specifications.identification import judge_match
 router = APIRouter(prefix="/v1", tags=["search"])
 
 MEDIA = "application/octet-stream"
+# The objective under which a class is known by its name.
+BY_NAME = "labels"
+SHOWN_NAMES = 5
 BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -71,7 +75,12 @@ def found(dock: Dock, content: bytes, limit: int, filters: Filters) -> dict[str,
     held = dock.index.summaries(one.id for one in match.found)
     shown = [(one, held[one.id]) for one in match.found if one.id in held]
     items = [
-        {"rank": rank, "similarity": one.similarity, **summary}
+        {
+            "rank": rank,
+            "similarity": one.similarity,
+            **summary,
+            "shared": shared_names(query, summary["classes"]),
+        }
         for rank, (one, summary) in enumerate(shown, 1)
     ]
     best = shown[0][0].similarity if shown else None
@@ -87,7 +96,38 @@ def found(dock: Dock, content: bytes, limit: int, filters: Filters) -> dict[str,
             "threshold": verdict.threshold,
             "sentence": verdict.sentence,
         },
+        "classes": list(query.classes),
+        "notes": notes_of(query, items),
     }
+
+
+def shared_names(query: Specification, classes: Sequence[str]) -> list[str] | None:
+    """Return the classes that a model calls as the task does, in the task's order.
+
+    None where names do not matter, or one of the two does not tell them.
+    """
+    if query.space.output != BY_NAME or not query.classes or not classes:
+        return None
+    return [name for name in query.classes if name in classes]
+
+
+def notes_of(query: Specification, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say where names keep a model from being found, or the best match from being one."""
+    told = [item for item in items if item["shared"] is not None]
+    if not told:
+        return []
+    if not any(item["shared"] for item in told):
+        others = ", ".join(told[0]["classes"][:SHOWN_NAMES])
+        return [
+            "None of these models calls a class as your task does, and a class is known by its "
+            f"name: name yours as a developer does, such as {others}, or make task and models with "
+            "--objective scatter."
+        ]
+    missing = [name for name in query.classes if name not in told[0]["shared"]]
+    if told[0] is items[0] and missing:
+        names = ", ".join(missing[:SHOWN_NAMES])
+        return [f"The most similar model has no class of these names: {names}."]
+    return []
 
 
 @router.get("/spaces", response_model=SpacesShape, responses=problems())

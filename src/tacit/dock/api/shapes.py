@@ -142,6 +142,8 @@ class FoundShape(Shape):
     id: str
     title: str
     guarantee: GuaranteeShape | None
+    classes: list[str] = []
+    shared: list[str] | None = None
 
 
 class VerdictShape(Shape):
@@ -161,6 +163,8 @@ class SearchShape(Shape):
     exact: bool
     items: list[FoundShape]
     verdict: VerdictShape
+    classes: list[str] = []
+    notes: list[str] = []
 
     model_config = ConfigDict(
         extra="allow",

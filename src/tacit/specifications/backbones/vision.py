@@ -16,6 +16,9 @@ STORED = Path(__file__).parent / "stored"
 WEIGHTS = "vision.safetensors"
 SIDE, CHANNELS, FEATURES = 32, 3, 128
 WIDTHS = (32, 64, 96)
+# Eighths of the side that a small picture is enlarged to: what it shows is then as large as what
+# larger pictures show within their margins, as a digit within 28 pixels.
+ENLARGED = 5
 
 
 def network() -> nn.Module:
@@ -54,7 +57,8 @@ def stored_network() -> nn.Module:
 def pictures(data: Any, side: int = SIDE, channels: int = CHANNELS) -> Tensor:
     """Return pictures as (n, channels, side, side) float32 in [0, 1].
 
-    Smaller ones are put in the middle of black, larger ones are shrunk; grey becomes colour.
+    Smaller ones are put in the middle of black, those of less than half the side enlarged before,
+    larger ones are shrunk; grey becomes colour.
 
     Args:
         data: (n, height, width), (n, 1 or 3, height, width) or (n, height, width, 1 or 3), of
@@ -119,8 +123,10 @@ def _picture(one: Any) -> Any:
 def _fitted(values: Tensor, side: int) -> Tensor:
     height, across = values.shape[2:]
     largest = max(height, across)
-    if largest > side:
-        shape = [max(1, round(length * side / largest)) for length in (height, across)]
+    # the shape decides, which is public and the same for all pictures
+    wanted = side if largest > side else ENLARGED * side // 8 if 2 * largest < side else largest
+    if wanted != largest:
+        shape = [max(1, round(length * wanted / largest)) for length in (height, across)]
         values = functional.interpolate(values, shape, mode="bilinear", antialias=True)
         height, across = values.shape[2:]
     top, left = (side - height) // 2, (side - across) // 2
