@@ -171,6 +171,7 @@ class Upload:
             # a content that is there already is the same, or damaged and thereby mended
             os.replace(self.path, target)
             _sync_folder(target.parent)
+        self._stream.close()
 
     def discard(self) -> None:
         """Forget what was not kept."""
