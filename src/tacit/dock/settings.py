@@ -47,6 +47,7 @@ class Settings:
 
     Args:
         policy: for submissions without a guarantee that holds.
+        metrics: whether ``/metrics`` tells counts and times to anybody who asks.
         private: whether reading and searching need a token too.
         max_specification: bytes of a specification.
         max_model: bytes of a model.
@@ -78,6 +79,7 @@ class Settings:
 
     policy: Policy = field(default_factory=Policy)
     private: bool = False
+    metrics: bool = False
     max_specification: int = 8 << 20
     max_model: int = 512 << 20
     max_card: int = 64 << 10
@@ -102,6 +104,7 @@ class Settings:
         if not isinstance(self.policy, Policy):
             raise ValueError(f"policy: expected a Policy, got {type(self.policy).__name__}")
         boolean("private", self.private)
+        boolean("metrics", self.metrics)
         for name in (
             "max_specification",
             "max_model",

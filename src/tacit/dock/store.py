@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tacit.dock import reading
 from tacit.dock.blobs import Blobs
 from tacit.dock.database import CHANGE, Database
+from tacit.dock.deeds import OPERATOR, Deed, deeds, note
 from tacit.dock.identity import check_pair
 from tacit.dock.records import Filters, Learnware, Page
 from tacit.dock.reserve import FullError, Reserve
@@ -219,7 +220,9 @@ class Store:
 
     def create_token(self, developer: str, *, days: int = 365) -> tuple[str, Token]:
         """Make a token: as `tacit.dock.tokens.create_token`."""
-        return create_token(self.database, developer, days=days)
+        token, made = create_token(self.database, developer, days=days)
+        self._note("token", f"{made.number} of {made.developer}")
+        return token, made
 
     def tokens(self) -> tuple[Token, ...]:
         """Return what is known of every token, the oldest first."""
@@ -231,7 +234,18 @@ class Store:
         Raises:
             ValueError: there is none of this number.
         """
-        return revoke_token(self.database, number)
+        ended = revoke_token(self.database, number)
+        self._note("revoke", f"{ended.number} of {ended.developer}")
+        return ended
+
+    def deeds(self, limit: int = 50) -> tuple[Deed, ...]:
+        """Return who changed what, the newest first."""
+        with self.database.reading() as connection:
+            return deeds(connection, limit)
+
+    def _note(self, what: str, detail: str) -> None:
+        with self.database.writing() as (connection, _):
+            note(connection, OPERATOR, what, detail=detail)
 
     def find_token(self, token: str) -> Token | None:
         """Return what is known of a token; None where the dock never made it."""

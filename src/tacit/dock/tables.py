@@ -90,6 +90,18 @@ revision_table = sa.Table(
     sa.Column("epsilon", sa.Text),
 )
 
+# append-only: who changed what, and when; no token and no text of a card
+deed_table = sa.Table(
+    "dock_deeds",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("time", sa.Text, nullable=False),
+    sa.Column("who", sa.Text, nullable=False, index=True),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("learnware", sa.Text, nullable=False, index=True),
+    sa.Column("detail", sa.Text, nullable=False),
+)
+
 space_table = sa.Table(
     "dock_spaces",
     metadata,

@@ -14,6 +14,7 @@ from tacit.dock.blobs import Blobs
 from tacit.dock.cards import Card
 from tacit.dock.claims import together
 from tacit.dock.database import Database
+from tacit.dock.deeds import OPERATOR, note
 from tacit.dock.errors import RefusedError
 from tacit.dock.records import LISTED, QUARANTINED, WITHDRAWN, Learnware
 from tacit.dock.settings import Settings
@@ -86,6 +87,7 @@ class Writer:
             assert made is not None
             _insert(connection, made[0], submission, moment)
             answer = _answer(connection, identifier)
+            note(connection, developer, "submit", learnware=identifier, detail=answer["revision"])
             connection.execute(
                 answer_table.insert().values(
                     developer=developer,
@@ -136,7 +138,9 @@ class Writer:
                 .values(_columns(submission, change, moment))
             )
             _insert(connection, row.number, submission, moment, _headlines(connection, row.number))
-            return _answer(connection, identifier)
+            revised = _answer(connection, identifier)
+            note(connection, developer, "revise", learnware=identifier, detail=revised["revision"])
+            return revised
 
     def withdraw(self, identifier: str, developer: str, reason: str) -> list[str]:
         """Empty a learnware and leave a tombstone; return the digests that it named.
@@ -176,6 +180,7 @@ class Writer:
                     guarantee="",
                 )
             )
+            note(connection, developer, "withdraw", learnware=identifier, detail=row.revision)
         return [digest for one in held for digest in one if digest is not None]
 
     def admit(self, identifier: str) -> Learnware:
@@ -205,6 +210,7 @@ class Writer:
                     status=LISTED, reason=revision_table.c.reason + "; admitted by the operator"
                 )
             )
+            note(connection, OPERATOR, "admit", learnware=identifier, detail=row.revision)
             found = reading.learnware(connection, identifier)
         assert found is not None
         return found

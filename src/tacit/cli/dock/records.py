@@ -1,13 +1,16 @@
-"""``tacit dock admit``: what an operator decides about a record."""
+"""``tacit dock admit | log``: what an operator decides about a record, and sees of all."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from tacit.cli.console import consoles, line
 from tacit.cli.dock.place import FOLDER, Database, Folder, open_store
+from tacit.cli.options import Force, Json
+from tacit.cli.output import json_output
 
 
 def admit(
@@ -20,3 +23,22 @@ def admit(
     with open_store(folder, database, create=False) as store:
         found = store.admit(identifier)
     line(consoles(False), "listed", f"{found.id} {found.title}")
+
+
+def log(
+    *,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 50,
+    json: Json = None,
+    force: Force = False,
+    folder: Folder = FOLDER,
+    database: Database = None,
+) -> None:
+    """List who changed what and when, the newest first; no token stands there."""
+    output = json_output(json, force)
+    with open_store(folder, database, create=False) as store:
+        deeds = store.deeds(limit)
+    for held in deeds:
+        what = f"{held.what:<9} {held.learnware or held.detail}"
+        output.console.print(Text(f"{held.time[:19]}  {held.who:<24}  {what}"))
+    output.write({"deeds": [vars(held) for held in deeds]})
+    output.tell()

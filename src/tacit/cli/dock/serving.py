@@ -34,6 +34,9 @@ def serve(
     private: Annotated[
         bool, typer.Option("--private", help="Ask for a token to read and to search, too.")
     ] = False,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Tell counts and times at /metrics, for Prometheus.")
+    ] = False,
     max_model: Annotated[int, typer.Option(help="Largest model, in MiB.")] = 512,
     max_learnwares: Annotated[int, typer.Option(help="Learnwares of one developer.")] = 1000,
     max_bytes: Annotated[int, typer.Option(help="MiB of one developer.")] = 16384,
@@ -69,6 +72,7 @@ def serve(
             max_advantage=max_advantage,
         ),
         private=private,
+        metrics=metrics,
         max_model=max_model * MEBIBYTE,
         max_learnwares=max_learnwares,
         max_bytes=max_bytes * MEBIBYTE,

@@ -12,13 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from tacit import __version__
 from tacit.dock.api import problems
 from tacit.dock.api.contents import router as contents
-from tacit.dock.api.guard import Guard, write
+from tacit.dock.api.guard import Guard, Watched, write
 from tacit.dock.api.learnwares import router as learnwares
 from tacit.dock.api.rates import Rates
 from tacit.dock.api.routes import check_routes, describe_security
 from tacit.dock.api.searching import router as searching
 from tacit.dock.api.shapes import ProblemShape
 from tacit.dock.api.state import Dock
+from tacit.dock.api.watching import router as watching
 from tacit.dock.pages.mounting import mount
 from tacit.dock.search.index import Index
 from tacit.dock.settings import Settings
@@ -40,12 +41,13 @@ def application(store: Store, settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        del app
         removed = await run_in_threadpool(store.collect)
         await run_in_threadpool(index.refresh)
         await run_in_threadpool(store.reserve.fill, settings.reserve)
+        app.state.ready = True
         write("started", orphans_removed=removed, index=index.status())
         yield
+        app.state.ready = False
         write("stopped")
 
     app = FastAPI(
@@ -61,11 +63,13 @@ def application(store: Store, settings: Settings) -> FastAPI:
     )
     app.state.dock = Dock(store, settings, index, Rates(settings.requests_per_minute))
     problems.install(app)
-    for router in (learnwares, contents, searching):
+    app.state.ready, app.state.watched = False, Watched(settings)
+    routers = (learnwares, contents, searching, watching)
+    for router in routers:
         app.include_router(router)
-    check_routes((learnwares, contents, searching, *mount(app)))
+    check_routes((*routers, *mount(app)))
     _describe(app)
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(Guard, settings=settings, watched=app.state.watched)
     return app
 
 

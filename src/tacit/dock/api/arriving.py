@@ -27,6 +27,16 @@ class Arriving:
         self._bodies: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
 
+    @property
+    def bodies(self) -> int:
+        """How many are under way."""
+        return self._bodies.total()
+
+    @property
+    def size(self) -> int:
+        """Bytes of them that arrived."""
+        return self._bytes.total()
+
     @contextmanager
     def body(self, scope: Scope) -> Iterator[None]:
         """Have one more under way.

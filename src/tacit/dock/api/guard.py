@@ -16,8 +16,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.dock.api.arriving import Arriving, address_of
+from tacit.dock.api.metrics import OTHER, Metrics
 from tacit.dock.api.problems import problem
-from tacit.dock.api.routes import HEAD, is_head
+from tacit.dock.api.routes import HEAD, is_head, place_of
 from tacit.dock.errors import RefusedError
 from tacit.dock.settings import Settings
 from tacit.dock.tokens import now
@@ -42,6 +43,28 @@ HEADERS = {
 }
 
 
+class Watched:
+    """What is counted of an application, by its guard.
+
+    Args:
+        settings: how much may be under way.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.places = asyncio.Semaphore(settings.concurrency)
+        self.arriving, self.metrics = Arriving(settings), Metrics()
+        self._most = settings.concurrency
+
+    def now(self) -> dict[str, float]:
+        """Return what is under way."""
+        return {
+            "places": self._most,
+            "places_taken": self._most - self.places._value,
+            "arriving": self.arriving.bodies,
+            "arriving_bytes": self.arriving.size,
+        }
+
+
 class Guard:
     """The outermost layer of an application.
 
@@ -51,12 +74,12 @@ class Guard:
     Args:
         app: what is surrounded.
         settings: how much may be under way, and for whom.
+        watched: counts for whoever runs the dock.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app, self._settings = app, settings
-        self._places = asyncio.Semaphore(settings.concurrency)
-        self._arriving = Arriving(settings)
+    def __init__(self, app: ASGIApp, settings: Settings, watched: Watched) -> None:
+        self._app, self._settings, self._watched = app, settings, watched
+        self._places, self._arriving = watched.places, watched.arriving
         self._hosts = {name.lower() for name in settings.hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +91,9 @@ class Guard:
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope = normal(scope)
-        exchange = _Exchange(scope, send, _Place(self._places), self._settings.least_speed)
+        exchange = _Exchange(
+            scope, send, _Place(self._places), self._settings.least_speed, self._watched.metrics
+        )
         try:
             self._check(scope)
             if not has_body(scope):
@@ -159,8 +184,11 @@ class _Place:
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, scope: Scope, send: Send, place: _Place, least_speed: int) -> None:
+    def __init__(
+        self, scope: Scope, send: Send, place: _Place, least_speed: int, metrics: Metrics
+    ) -> None:
         self._scope, self._send, self.place, self._least = scope, send, place, least_speed
+        self._metrics = metrics
         self.name, self._began = secrets.token_hex(8), time.perf_counter()
         self.started, self.status, self.error = False, 0, ""
 
@@ -172,6 +200,7 @@ class _Exchange:
 
         async def next_part() -> Message:
             message = await receive()
+            self._metrics.received += len(message.get("body", b""))
             if message["type"] == "http.request" and not message.get("more_body", False):
                 await self.place.take(PLACE_SECONDS)
             return message
@@ -191,6 +220,7 @@ class _Exchange:
             message = {**message, "headers": [*message["headers"], *more]}
         elif is_head(self._scope):
             message = {**message, "body": b""}
+        self._metrics.sent += len(message.get("body", b""))
         # whoever does not read is not waited for
         try:
             async with asyncio.timeout(GRACE_SECONDS + len(message.get("body", b"")) / self._least):
@@ -200,12 +230,16 @@ class _Exchange:
 
     def log(self) -> None:
         """Write one line: no header, no query, no body, where a secret could be."""
+        seconds, path = time.perf_counter() - self._began, self._scope["path"]
+        method = "HEAD" if is_head(self._scope) else self._scope["method"]
+        known = place_of(path)
+        self._metrics.answered(method, known or OTHER, self.status, seconds)
         told = {
             "request": self.name,
-            "method": "HEAD" if is_head(self._scope) else self._scope["method"],
-            "path": self._scope["path"][:200],
+            "method": method,
+            "path": path[:200],
             "status": self.status,
-            "seconds": round(time.perf_counter() - self._began, 4),
+            "seconds": round(seconds, 4),
             "address": address_of(self._scope),
         }
         write("request", **told, **({"error": self.error} if self.error else {}))

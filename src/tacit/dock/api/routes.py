@@ -41,6 +41,8 @@ class Rule:
 SUBMITTED = ("specification", "card", "model", "release")
 RULES = (
     Rule("GET", "/v1/health", "anybody"),
+    Rule("GET", "/v1/ready", "anybody"),
+    Rule("GET", "/metrics", "anybody"),
     Rule("GET", "/v1/spaces", "reader"),
     Rule("POST", "/v1/search", "reader", ("specification",)),
     Rule("GET", "/v1/learnwares", "reader"),
@@ -61,6 +63,7 @@ RULES = (
     Rule("GET", "/learnwares/{identifier}/withdraw", "reader"),
     Rule("POST", "/learnwares/{identifier}/withdraw", "form"),
 )
+PATTERNS = tuple((path, compile_path(path)[0]) for path in dict.fromkeys(r.path for r in RULES))
 BY_PLACE = {(rule.method, rule.path): rule for rule in RULES}
 ASKS: dict[Who, set[Any]] = {
     "developer": {developer}, "form": {reader}, "reader": {reader}, "anybody": set()
@@ -111,10 +114,21 @@ def methods_of(path: str) -> list[str]:
         >>> methods_of("/v1/health"), methods_of("/v1/nothing")
         (['GET', 'HEAD', 'OPTIONS'], [])
     """
-    found = {rule.method for rule in RULES if compile_path(rule.path)[0].fullmatch(path)}
+    known = {path_of for path_of, pattern in PATTERNS if pattern.fullmatch(path)}
+    found = {rule.method for rule in RULES if rule.path in known}
     if "GET" in found:
         found.add("HEAD")
     return sorted({*found, "OPTIONS"}) if found else []
+
+
+def place_of(path: str) -> str | None:
+    """Return the path of the rules that a request's path is of, None where nothing is there.
+
+    Example:
+        >>> place_of("/v1/learnwares/0123/card"), place_of("/etc/passwd")
+        ('/v1/learnwares/{identifier}/card', None)
+    """
+    return next((path_of for path_of, pattern in PATTERNS if pattern.fullmatch(path)), None)
 
 
 def is_head(scope: Scope) -> bool:

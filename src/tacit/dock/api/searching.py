@@ -1,4 +1,4 @@
-"""Search by a task's specification; spaces and health."""
+"""Search by a task's specification, and the spaces in which that is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.dock.api.access import Reader
 from tacit.dock.api.bodies import received_bytes
 from tacit.dock.api.learnwares import Narrowed
 from tacit.dock.api.problems import Json
-from tacit.dock.api.shapes import HealthShape, SearchShape, SpacesShape, problems
+from tacit.dock.api.shapes import SearchShape, SpacesShape, problems
 from tacit.dock.api.state import Dock, dock_of
 from tacit.dock.errors import RefusedError
 from tacit.dock.records import Filters
@@ -135,13 +135,6 @@ def spaces(request: Request, reader: Reader) -> Response:
     """List the spaces of listed learnwares, and how many are in each."""
     del reader
     return Json({"items": dock_of(request).store.spaces()})
-
-
-@router.get("/health", response_model=HealthShape, responses=problems())
-def health(request: Request) -> Response:
-    """Say that the dock answers, its database too."""
-    dock = dock_of(request)
-    return Json({**dock.store.health(), "index": dock.index.status()})
 
 
 def _check_space(dock: Dock, query: Specification) -> None:

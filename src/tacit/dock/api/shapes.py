@@ -203,6 +203,12 @@ class HealthShape(Shape):
     index: dict[str, Any]
 
 
+class ReadyShape(Shape):
+    """That requests may be sent to this server."""
+
+    status: str
+
+
 class ProblemShape(Shape):
     """A refusal, as RFC 9457 has it."""
 
