@@ -18,6 +18,7 @@ from . import information as information
 from . import ledger as ledger
 from . import measured as measured
 from . import models as models
+from . import pages as pages
 from . import releases as releases
 from . import report as report
 from . import specifications as specifications
@@ -29,6 +30,10 @@ from .gate import GateResult as GateResult
 from .gate import check_release as check_release
 from .ledger.ledger import Ledger as Ledger
 from .releases.loading import load as load
+from .releases.promises import Draw as Draw
+from .releases.promises import Effort as Effort
+from .releases.promises import Rows as Rows
+from .releases.promises import Table as Table
 from .statistics.workflow import prepare as prepare
 from .statistics.workflow import privatize as privatize
 

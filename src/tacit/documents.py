@@ -154,6 +154,23 @@ class Envelope:
         """Return the fields below format and version."""
         return {"format": self.format, "version": self.version, **fields}
 
+    def fields(self, name: str, document: Any) -> dict[str, Any]:
+        """Return the fields of a document of this format and version.
+
+        Raises:
+            ValueError: it is of another format or version.
+        """
+        if not isinstance(document, Mapping) or document.get("format") != self.format:
+            found = document.get("format") if isinstance(document, Mapping) else document
+            raise ValueError(
+                f"{name}: expected a document of format {self.format!r}, got {shown(found)}"
+            )
+        version = document.get("version")
+        if isinstance(version, bool) or version != self.version:
+            raise ValueError(f"{name}: expected version {self.version}, got {shown(version)}")
+        header = ("format", "version")
+        return {key: value for key, value in document.items() if key not in header}
+
     def opened(self, name: str, document: Any, make: Callable[[dict[str, Any]], Read]) -> Read:
         """Return what ``make`` makes of the fields of a document of this format and version.
 
@@ -164,16 +181,8 @@ class Envelope:
             ValueError: it is of another format or version, or a field is missing, unknown or
                 malformed.
         """
-        if not isinstance(document, Mapping) or document.get("format") != self.format:
-            found = document.get("format") if isinstance(document, Mapping) else document
-            raise ValueError(
-                f"{name}: expected a release of format {self.format!r}, got {shown(found)}"
-            )
-        version = document.get("version")
-        if isinstance(version, bool) or version != self.version:
-            raise ValueError(f"{name}: expected version {self.version}, got {shown(version)}")
-        header = ("format", "version")
-        found = checked(name, lambda: make({k: v for k, v in document.items() if k not in header}))
+        given = self.fields(name, document)
+        found = checked(name, lambda: make(given))
         if (written := getattr(found, "to_dict", None)) is not None:
             check_known(name, document, checked(name, written), beside=("provenance",))
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -185,8 +185,18 @@ def choice(name: str, value: Any, options: Sequence[str]) -> str:
     """Return ``value`` when it is one of ``options``."""
     if not isinstance(value, str) or value not in options:
         listed = ", ".join(repr(option) for option in options)
-        raise ValueError(f"{name}: expected one of {listed}, got {shown(value)}")
+        raise ValueError(
+            f"{name}: expected one of {listed}, got {shown(value)}{did_you_mean(value, options)}"
+        )
     return value
+
+
+def did_you_mean(value: Any, options: Iterable[str]) -> str:
+    """Return the end of a sentence that names the option nearest to a mistyped word, or nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(value, list(options), n=1) if isinstance(value, str) else []
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def generator(rng: RandomSource) -> np.random.Generator:

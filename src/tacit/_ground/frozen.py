@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeVar
@@ -10,7 +11,35 @@ import numpy as np
 import numpy.typing as npt
 
 Kind = TypeVar("Kind")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 Entry = TypeVar("Entry", bound=np.generic)
+
+
+class FrozenMapping(Mapping[Key, Value]):
+    """A copy of a mapping that nobody can change; it pickles, and is equal to what it copies.
+
+    Example:
+        >>> FrozenMapping({"age": (0, 120)})["age"], FrozenMapping({}) == {}
+        ((0, 120), True)
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: Mapping[Key, Value]) -> None:
+        self._held = dict(held)
+
+    def __getitem__(self, key: Key) -> Value:
+        return self._held[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __repr__(self) -> str:
+        return repr(self._held)
 
 
 def frozen(values: npt.NDArray[Entry]) -> npt.NDArray[Entry]:

@@ -7,27 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tacit._ground.checks import (
-    Array,
-)
+from tacit._ground.checks import Array
 from tacit.attacks import BayesAttack, bayes
 from tacit.classifiers.inputs import Labels, share
 from tacit.classifiers.logits import check_spread
-from tacit.classifiers.release import (
-    ClassifierAttack,
-)
+from tacit.classifiers.release import ASSUMPTIONS
 from tacit.design.base import Design, no_noise
 from tacit.design.cost import cost_matrix
 from tacit.design.information.exact import NO_NOISE, entropy_sentence, true_information
 from tacit.design.information.gaussian import gaussian_information
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.information.distinct import EqualRows, entropy
+from tacit.releases import Draw, Effort
 from tacit.releases.contradiction import Named
 from tacit.releases.outputs import described_covariance, output_covariance
 
-METHODS = ("exact", "linear", "diagonal", "true-information")
 SOURCE = "residual-pac, Thm 1, Eq. 17"
 SOURCE_TRUE = "residual-pac, Eq. 17, with the exact likelihood of the mixture over the pool"
 SOURCE_ENTROPY = "I(X; Y) <= H(Y), the entropy of the logits over the pool"
@@ -36,32 +31,17 @@ INPUT = "the queried input"
 LABEL = "the label of the queried input"
 # Where several rows are released: what one of them tells about its own input.
 ALONE = " from its row alone"
-ASSUMPTIONS = (
-    "the queried input is uniform over the declared pool; the attacker may know the pool, the "
-    "model, its logits for every input and the law of the noise",
-    "that an input is in the pool at all is not hidden",
-    "the released rows stand in a random order that nobody is told",
-    "one release of an input; T released rows of the same input tell at most T times as much",
-    "only the released logits are published: the clean logits, the accuracies, the attack and the "
-    "design stay with the holder of the model",
-)
 WITH_NOISE = "the noise is independent of all else, computed in double precision"
 WITHOUT_NOISE = "the logits are published as they are, without noise, as double-precision numbers"
-FROM_SYSTEM = "the randomness is the operating system's"
-REPRODUCIBLE = (
-    "VOID: a seed or generator was given, so whoever knows it can repeat the draw; the bound "
-    "describes the same release with the operating system's randomness"
-)
 
 
 def designed(
     logits: Array,
     budget: float,
-    method: str,
+    promise: Draw,
     cost: Any,
-    confidence: float,
     source: np.random.Generator,
-    progress: bool | None,
+    progress: bool,
 ) -> tuple[Design, Array]:
     """Return the noise of one row and the variance of each logit."""
     size, equal = logits.shape[1], EqualRows.of(logits)
@@ -79,18 +59,19 @@ def designed(
     points = logits[equal.first]
     _, covariance, slack = output_covariance(points, shares)
     variances = np.diagonal(covariance).copy()
-    if method == "true-information":
+    if promise.method == "true-information":
         design = true_information(
             points,
             budget,
             weights=shares,
             cost=cost,
-            confidence=confidence,
+            confidence=promise.confidence,
             rng=source,
             progress=progress,
         )
         return design, variances
     upper = covariance + slack * np.diag(variances)
+    method = "exact" if promise.method == "auto" else promise.method
     return gaussian_information(upper, budget, cost=cost, method=method), variances
 
 
@@ -100,8 +81,8 @@ def success_bounds(
     design: Design,
     classes: Labels | None,
     released: int,
-) -> tuple[SuccessBound, SuccessBound | None]:
-    """Bound naming the input and its label; without noise, by counting the logits too.
+) -> tuple[SuccessBound, ...]:
+    """Bound naming the input, and its label where it is known; without noise, by counting too.
 
     Of several released rows it is what one tells, from that row alone.
     """
@@ -113,7 +94,7 @@ def success_bounds(
     if classes is not None:
         labelled = guarantee.success(classes.largest_share, LABEL + alone, law=law)
     if design.rank > 0:
-        return named, labelled
+        return (named,) if labelled is None else (named, labelled)
     equal = EqualRows.of(logits)
     named = _at_most(named, share(len(equal), count))
     if classes is not None and labelled is not None:
@@ -122,64 +103,57 @@ def success_bounds(
         right = np.zeros(len(equal), dtype=np.int64)
         np.maximum.at(right, found // (int(classes.values.max()) + 1), sizes)
         labelled = _at_most(labelled, share(int(right.sum()), count))
-    return named, labelled
+    return (named,) if labelled is None else (named, labelled)
 
 
 def _at_most(bound: SuccessBound, success: float) -> SuccessBound:
     return replace(bound, success=max(bound.prior, min(bound.success, success)))
 
 
-def information_bound(design: Design, *, reproducible: bool) -> InformationBound:
+def information_bound(design: Design) -> InformationBound:
     """Return what the noise of one row certifies."""
     statistical, silent = design.confidence is not None, design.rank == 0
     return InformationBound(
         nats=math.inf if design.information is None else design.information,
         secret=SECRET,
         evidence="statistical" if statistical else "numerical",
-        assumptions=(
-            *ASSUMPTIONS,
-            WITHOUT_NOISE if silent else WITH_NOISE,
-            REPRODUCIBLE if reproducible else FROM_SYSTEM,
-        ),
+        assumptions=(*ASSUMPTIONS, WITHOUT_NOISE if silent else WITH_NOISE),
         source=SOURCE_TRUE if statistical else SOURCE_ENTROPY if silent else SOURCE,
         confidence=design.confidence,
     )
 
 
-def attacked(
+def attacks_on(
     logits: Array,
     design: Design,
     classes: Labels | None,
-    trials: int,
+    effort: Effort,
     confidence: float,
     source: np.random.Generator,
-) -> ClassifierAttack:
-    """Run the best possible attackers on simulated releases."""
+) -> tuple[BayesAttack, ...]:
+    """Run the best possible attackers on simulated releases: naming the input, and its label."""
     noise = design.covariance if design.rank > 0 else None
-
-    def best(task: npt.NDArray[np.intp]) -> BayesAttack:
-        return bayes(logits, noise, task, trials=trials, confidence=confidence, rng=source)
-
-    return ClassifierAttack(
-        identification=best(np.arange(len(logits))),
-        label=None if classes is None else best(classes.values),
+    tasks = [np.arange(len(logits)), *([] if classes is None else [classes.values])]
+    return tuple(
+        bayes(logits, noise, task, trials=effort.trials, confidence=confidence, rng=source)
+        for task in tasks
     )
 
 
-def fano_of_attack(
-    measured: ClassifierAttack,
+def fano_of_attacks(
+    measured: tuple[BayesAttack, ...],
     classes: Labels | None,
     guarantee: InformationBound,
     confidence: float,
 ) -> float | None:
-    """Hold both attacks against the guarantee; return what the label attack's success implies."""
-    inputs = measured.identification.classes
-    Named.by(measured.identification, INPUT, _rounded_down_log(inputs)).information(
-        guarantee, confidence
-    )
-    if measured.label is None or classes is None:
+    """Hold the attacks against the guarantee; return what the label attack's success implies."""
+    if not measured:
         return None
-    return Named.by(measured.label, LABEL, classes.entropy).information(guarantee, confidence)
+    entropy_of_input = _rounded_down_log(measured[0].classes)
+    Named.by(measured[0], INPUT, entropy_of_input).information(guarantee, confidence)
+    if len(measured) == 1 or classes is None:
+        return None
+    return Named.by(measured[1], LABEL, classes.entropy).information(guarantee, confidence)
 
 
 def _rounded_down_log(count: int) -> float:

@@ -2,88 +2,52 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, TypedDict, Unpack
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import (
-    Array,
-    RandomSource,
-    boolean,
-    choice,
-    generator,
-    in_interval,
-    integer,
-    is_reproducible,
-)
+from tacit._ground.checks import Array, RandomSource, generator, is_reproducible
 from tacit._ground.frozen import read_only
-from tacit.attacks.membership.bayes import MOST_TRIALS
-from tacit.classifiers.inputs import (
-    Labels,
-    checked_labels,
-    private_order,
-    released_rows,
-    share,
-)
-from tacit.classifiers.lists import together
+from tacit.attacks import BayesAttack
+from tacit.classifiers.inputs import Labels, checked_labels, private_order, released_rows, share
+from tacit.classifiers.lists import of_a_list, together
 from tacit.classifiers.logits import pool_logits, pool_rows
 from tacit.classifiers.plan import (
     LABEL,
-    METHODS,
-    attacked,
+    attacks_on,
     designed,
-    fano_of_attack,
+    fano_of_attacks,
     information_bound,
     success_bounds,
 )
-from tacit.classifiers.release import (
-    ClassifierAttack,
-    ClassifierRelease,
-)
+from tacit.classifiers.release import KIND, Logits, attack_of
 from tacit.classifiers.utility import utility_of
-from tacit.design.base import Design
-from tacit.guarantees import InformationBound, SuccessBound
+from tacit.guarantees import InformationBound
+from tacit.measured import Interval
+from tacit.releases import Draw, Effort, Expected, Numbers, Prepared, Release, Use
 from tacit.releases.contradiction import Named
-from tacit.releases.prepared import Book, Expected, Prepared
+from tacit.releases.prepared import Book
+from tacit.releases.promises import check_promise
 from tacit.releases.publication import allowed_nats
 
-
-class Options(TypedDict, total=False):
-    """The options of ``prepare_logits``."""
-
-    mi_budget: float | None
-    success: float | None
-    inputs: Any
-    labels: Any
-    method: str
-    cost: Any
-    confidence: float
-    attack: bool
-    attack_trials: int
-    rng: RandomSource
-    progress: bool | None
+# More released logits than this are told in the details alone.
+MOST_NUMBERS = 200
+EFFORT = Effort()
 
 
 def prepare_logits(
     predict: Any,
     pool: Any,
+    promise: Draw,
+    effort: Effort = EFFORT,
     *,
-    mi_budget: float | None = None,
-    success: float | None = None,
     inputs: ArrayLike | None = None,
     labels: ArrayLike | None = None,
-    method: str = "exact",
     cost: ArrayLike | None = None,
-    confidence: float = 0.999,
-    attack: bool = True,
-    attack_trials: int = 2000,
     rng: RandomSource = None,
-    progress: bool | None = None,
 ) -> PreparedLogits:
     """Certify noisy logits, one row per queried input, before anything is drawn.
 
@@ -104,19 +68,14 @@ def prepare_logits(
             module, which is run in evaluation mode without gradients; or the logits themselves,
             (n, c). What it returns is released, be it logits, log odds or scores.
         pool: the n >= 2 inputs, an array (n, …) or a list.
-        mi_budget: β > 0 in nats; or
-        success: s in (1/n, 1) for naming the input, converted to the largest budget that allows it.
+        promise: β in nats, or s in (1/n, 1) for naming the input, converted to the largest budget
+            that allows it; ``method`` as in ``gaussian_information`` or ``true_information``.
+        effort: simulated releases to attack, each of an input drawn uniformly from the pool.
         inputs: indices of the inputs to release, none twice; all when None.
         labels: (n,) class numbers 0 … c − 1, for utility and for what the release tells about them.
-        method: ``"exact"``, ``"linear"``, ``"diagonal"`` as in ``gaussian_information``, or
-            ``"true-information"`` as in ``design.true_information``.
         cost: F, what noise costs, as in ``gaussian_information``; None for squared error.
-        confidence: of a statistical guarantee, of every interval and of ``fano``, each alone.
-        attack: whether to run the best possible attackers on simulated releases.
-        attack_trials: simulated releases, each of an input drawn uniformly from the pool.
         rng: None draws from the operating system. A seed or generator makes the release
             reproducible, which voids the guarantee and is recorded.
-        progress: whether to show a bar on a terminal; None and True do.
 
     Returns:
         The ``PreparedLogits``: the guarantees, the error of every logit, and ``draw``.
@@ -127,128 +86,128 @@ def prepare_logits(
             information than was certified, by more than chance does once in a billion.
 
     Example:
-        >>> prepared = prepare_logits(np.eye(3)[[0, 1, 2] * 20], np.arange(60), mi_budget=0.5)
-        >>> [entry.name for entry in prepared.expected], prepared.guarantee.nats <= 0.5
+        >>> logits = np.eye(3)[[0, 1, 2] * 20]
+        >>> prepared = prepare_logits(logits, np.arange(60), Draw(nats=0.5))
+        >>> [entry.name for entry in prepared.expected], prepared.guarantees[-1].nats <= 0.5
         (['logit[0]', 'logit[1]', 'logit[2]'], True)
 
     Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise), Sec. 6 (logits).
     """
-    choice("method", method, METHODS)
-    level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    trials = integer("attack_trials", attack_trials, minimum=2, maximum=MOST_TRIALS)
+    check_promise(promise, Draw)
     source = generator(rng)
-    boolean("attack", attack)
     candidates = pool_rows(pool)
     rows = released_rows(inputs, len(candidates))
     prior = share(1, len(candidates))
-    budget = allowed_nats(mi_budget, success, prior)
-    logits = pool_logits(predict, candidates, progress)
+    budget = allowed_nats(promise.nats, promise.success, prior)
+    logits = pool_logits(predict, candidates, effort.progress)
     classes = checked_labels(labels, *logits.shape)
-    design, variances = designed(logits, budget, method, cost, level, source, progress)
-    guarantee = information_bound(design, reproducible=is_reproducible(rng))
-    identification, label_bound = success_bounds(guarantee, logits, design, classes, rows.size)
-    measured = None
-    if attack and design.method != "constant":
-        measured = attacked(logits, design, classes, trials, level, source)
-    fano = None if measured is None else fano_of_attack(measured, classes, guarantee, level)
+    design, variances = designed(logits, budget, promise, cost, source, effort.progress)
+    guarantee = information_bound(design)
+    bounds = success_bounds(guarantee, logits, design, classes, rows.size)
+    measured: tuple[BayesAttack, ...] = ()
+    if effort.trials and design.method != "constant":
+        measured = attacks_on(logits, design, classes, effort, promise.confidence, source)
+    fano = fano_of_attacks(measured, classes, guarantee, promise.confidence)
+    errors = np.sqrt(design.covariance.diagonal()).tolist()
     return PreparedLogits(
-        guarantees=(identification, guarantee)
-        if label_bound is None
-        else (identification, label_bound, guarantee),
+        guarantees=(*bounds, guarantee),
         spends=(together(guarantee, rows.size),),
         expected=tuple(
-            Expected(name=f"logit[{place}]", error=math.sqrt(variance))
-            for place, variance in enumerate(design.covariance.diagonal().tolist())
+            Expected(name=f"logit[{place}]", error=error) for place, error in enumerate(errors)
         ),
         description=f"logits of {rows.size} inputs of {len(logits)}",
         reproducible=is_reproducible(rng),
         logits=logits,
         rows=rows,
         classes=classes,
-        design=design,
-        guarantee=guarantee,
-        identification=identification,
-        label_bound=label_bound,
-        attack=measured,
-        fano=fano,
-        confidence=level,
-        mi_budget=budget,
-        output_variance=variances,
-        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
         source=None if rng is None else source,
+        planned=Release(
+            kind=KIND,
+            title=f"logits of {rows.size:,} inputs in {logits.shape[1]:,} classes",
+            secret=guarantee.secret,
+            method=design.method,
+            guarantees=(*bounds, guarantee),
+            reproducible=is_reproducible(rng),
+            seed=int(rng) if isinstance(rng, int | np.integer) else None,
+            assumptions=(
+                f"the input was drawn uniformly from {len(logits):,} known ones",
+                *of_a_list(guarantee, bounds[0].prior, rows.size),
+            ),
+            attacks=tuple(
+                attack_of(held, bound.task) for held, bound in zip(measured, bounds, strict=False)
+            ),
+            details=Logits(
+                logits=np.zeros((0, 0)),
+                pool_size=len(logits),
+                mi_budget=budget,
+                confidence=promise.confidence,
+                design=design,
+                fano=fano,
+                output_variance=variances,
+            ),
+        ),
     )
 
 
 @read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedLogits(Prepared[ClassifierRelease]):
+class PreparedLogits(Prepared[Logits]):
     """Logits that are certified and not yet drawn; for the holder of the pool.
 
-    Attributes are those of ``ClassifierRelease`` that are known before the draw.
+    Attributes:
+        logits: (n, c) of the pool, without noise.
+        rows: (m,) which of them are released.
+        classes: their labels, where they are known.
+        planned: the release but for what is drawn.
+        source: the generator that the draw uses; None for the operating system's.
     """
 
     logits: Array = field(repr=False)
     rows: npt.NDArray[np.intp] = field(repr=False)
     classes: Labels | None = field(repr=False)
-    design: Design = field(repr=False)
-    guarantee: InformationBound
-    identification: SuccessBound
-    label_bound: SuccessBound | None
-    attack: ClassifierAttack | None = field(repr=False)
-    fano: float | None
-    confidence: float
-    mi_budget: float
-    output_variance: Array = field(repr=False)
-    seed: int | None
+    planned: Release[Logits] = field(repr=False)
     source: np.random.Generator | None = field(repr=False)
 
-    def _drawn(self) -> ClassifierRelease:
+    def _drawn(self) -> Release[Logits]:
+        planned, details = self.planned, self.planned.details
+        assert details.design is not None
         # the place of a row says nothing: whoever is told the rows is not told their order
         rows = self.rows[private_order(self.rows.size, self.source)]
         clean, classes = self.logits[rows], self.classes
-        released = self.design.release(clean, rng=self.source)
-        utility = utility_of(clean, released, rows, classes, self.confidence)
-        fano = self.fano
-        if fano is None and classes is not None and self.rows.size == len(self.logits):
-            columns = self.logits.shape[1]
-            named = Named(LABEL, utility.right, self.rows.size, columns, classes.entropy)
-            fano = named.information(self.guarantee, self.confidence)
-        return ClassifierRelease(
-            logits=released,
-            guarantee=self.guarantee,
-            identification=self.identification,
-            label_bound=self.label_bound,
-            design=self.design,
-            attack=self.attack,
-            accuracy_clean=utility.clean,
-            accuracy_noisy=utility.noisy,
-            accuracy_interval=utility.interval,
-            fano=fano,
-            confidence=self.confidence,
-            pool_size=len(self.logits),
-            mi_budget=self.mi_budget,
-            output_variance=self.output_variance,
-            method=self.design.method,
-            reproducible=self.reproducible,
-            seed=self.seed,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        released = details.design.release(clean, rng=self.source)
+        utility = utility_of(clean, released, rows, classes, details.confidence)
+        fano = details.fano
+        if fano is None and classes is not None and rows.size == len(self.logits):
+            named = Named(LABEL, utility.right, rows.size, clean.shape[1], classes.entropy)
+            guarantee = planned.guarantees[-1]
+            assert isinstance(guarantee, InformationBound)
+            fano = named.information(guarantee, details.confidence)
+        return replace(
+            planned,
+            details=replace(details, logits=released, accuracy_clean=utility.clean, fano=fano),
+            numbers=_numbers(released, [entry.error for entry in self.expected]),
+            use=_use(utility.noisy, utility.interval, details.confidence),
         )
 
 
 def privatize_logits(
     predict: Any,
     pool: Any,
+    promise: Draw,
+    effort: Effort = EFFORT,
     *,
     ledger: Book | None = None,
     secret: str | None = None,
     no_budget: bool = False,
-    **options: Unpack[Options],
-) -> ClassifierRelease:
+    **options: Any,
+) -> Release[Logits]:
     """Release noisy logits: ``prepare_logits(...).draw(...)`` in one call.
 
     Args:
         predict: as for ``prepare_logits``.
         pool: as for ``prepare_logits``.
+        promise: as for ``prepare_logits``.
+        effort: as for ``prepare_logits``.
         ledger: what the release spends from, a ``tacit.Ledger``; None for none. The m rows that
             are released together spend m β.
         secret: name of the secret in the ledger.
@@ -256,8 +215,8 @@ def privatize_logits(
         options: the other arguments of ``prepare_logits``.
 
     Returns:
-        The ``ClassifierRelease``. It does not say which inputs were released, nor which row is
-        whose: who needs that releases one input a call.
+        The release. It does not say which inputs were released, nor which row is whose: who needs
+        that releases one input a call.
 
     Raises:
         ValueError: as ``prepare_logits``, or a refusal of the ledger; nothing is drawn then.
@@ -268,11 +227,37 @@ def privatize_logits(
         >>> source = np.random.default_rng(0)
         >>> digits = np.arange(300) % 3
         >>> images = np.eye(3)[digits] + 0.1 * source.normal(size=(300, 3))
-        >>> release = privatize_logits(lambda rows: 5 * rows, images, mi_budget=0.5, labels=digits)
-        >>> release.guarantee.nats <= 0.5, release.fano <= 0.5, release.accuracy_clean
+        >>> promise = Draw(nats=0.5)
+        >>> release = privatize_logits(lambda rows: 5 * rows, images, promise, labels=digits)
+        >>> release.information <= 0.5, release.details.fano <= 0.5, release.details.accuracy_clean
         (True, True, 1.0)
 
     Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise), Sec. 6 (logits).
     """
-    prepared = prepare_logits(predict, pool, **options)
+    prepared = prepare_logits(predict, pool, promise, effort, **options)
     return prepared.draw(ledger=ledger, secret=secret, no_budget=no_budget)
+
+
+def _numbers(released: Array, errors: list[float]) -> Numbers | None:
+    """Return every released logit with the deviation of its noise; None where they are many."""
+    if released.size > MOST_NUMBERS:
+        return None
+    rows, columns = released.shape
+    return Numbers(
+        names=tuple(
+            f"row {row + 1}, logit[{column}]" for row in range(rows) for column in range(columns)
+        ),
+        values=released.ravel(),
+        errors=np.array(errors * rows),
+        truth="logit without noise",
+    )
+
+
+def _use(
+    noisy: float | None, interval: tuple[float, float] | None, confidence: float
+) -> tuple[Use, ...]:
+    if noisy is None or interval is None:
+        return ()
+    low, high = interval
+    measured = Interval(value=noisy, low=low, high=high, confidence=confidence)
+    return (Use(name="accuracy", unit="share", better="higher", measured=measured),)

@@ -7,24 +7,16 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tacit import __version__
-from tacit.cli import classifier, gate, ledger, show
-from tacit.cli.account import commands as account
-from tacit.cli.adapter import group as adapter
-from tacit.cli.attack import group as attack
 from tacit.cli.console import harmless
-from tacit.cli.dock import group as dock
-from tacit.cli.hidden import audit
-from tacit.cli.hidden import commands as hidden
-from tacit.cli.model import group as model
 from tacit.cli.output import ARGUMENTS
-from tacit.cli.specification import group as specification
-from tacit.cli.statistic import commands as statistic
-from tacit.cli.training import group as training
 from tacit.statistics.user_code import QueryError, QueryWarning
 
 # UsageError's base: what every wrong flag, value or file raises, whichever parser typer brings
@@ -38,27 +30,51 @@ ELSEWHERE = {
     for flag in ("--epsilon", "--delta", "--mu", "--rho")
 }
 
+# The group of entry points under which a distribution names its commands.
+GROUP = "tacit.commands"
+
+
+class Commands(TyperGroup):
+    """Commands of every installed distribution, each imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return their names."""
+        del ctx
+        return sorted(_places())
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Return a command; None where there is none of the name."""
+        del ctx
+        place = _places().get(name)
+        if place is None:
+            return None
+        found = place.load()
+        if isinstance(found, typer.Typer):
+            return _named(typer.main.get_group(found), name)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(name, context_settings=CONTEXT)(found)
+        return _named(typer.main.get_command(alone), name)
+
+
+def _named(command: Any, name: str) -> Any:
+    command.name = name
+    return command
+
+
+@cache
+def _places() -> dict[str, EntryPoint]:
+    return {place.name: place for place in entry_points(group=GROUP)}
+
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="tacit",
+    cls=Commands,
     help="Decide what a release says, prove it, attack it before you ship it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
-app.command("classifier")(classifier.classifier)
-app.command("gate")(gate.gate)
-app.command("show")(show.show)
-app.add_typer(account.app, name="account")
-app.add_typer(adapter.app, name="adapter")
-app.add_typer(attack.app, name="attack")
-app.add_typer(audit.app, name="audit")
-app.add_typer(dock.app, name="dock")
-app.add_typer(hidden.app, name="hidden")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(model.app, name="model")
-app.add_typer(specification.app, name="specification")
-app.add_typer(statistic.app, name="statistic")
-app.add_typer(training.app, name="training")
 
 
 def _version(asked: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_text
-from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import typer
@@ -11,66 +10,7 @@ from rich.text import Text
 
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output, new_file
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """The thresholds of the command line."""
-
-    max_factor: Annotated[
-        float | None,
-        typer.Option(help="Largest factor on any attacker's chance, for every prior, >= 1."),
-    ] = None
-    max_nats: Annotated[
-        float | None, typer.Option(help="Largest maximal leakage in nats: ln of that factor.")
-    ] = None
-    max_success: Annotated[
-        float | None,
-        typer.Option(help="Largest success bound under the law it names, in (0, 1]."),
-    ] = None
-    candidates: Annotated[
-        int | None,
-        typer.Option(help="N: judge --max-success at naming one of N equally likely secrets."),
-    ] = None
-    max_information: Annotated[
-        float | None, typer.Option(help="Largest information bound allowed, in nats.")
-    ] = None
-    max_attack: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest measured attack allowed (upper end of its interval), in (0, 1]."
-        ),
-    ] = None
-    max_inversion: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest share of tokens read back by an inverter (upper end of its interval), "
-            "in (0, 1]."
-        ),
-    ] = None
-    min_agreement: Annotated[
-        float | None,
-        typer.Option(
-            help="Least agreement an audit's release keeps (lower end of its interval), in (0, 1]."
-        ),
-    ] = None
-    max_kl: Annotated[
-        float | None,
-        typer.Option(help="Largest KL of an audit's release (upper end of its interval), in nats."),
-    ] = None
-    min_confidence: Annotated[
-        float | None,
-        typer.Option(help="Least confidence of guarantees that rest on samples; 0.99."),
-    ] = None
-    releases: Annotated[
-        int | None, typer.Option(help="T: releases about one secret in all; 1.")
-    ] = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """Those that were given."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+from tacit.gate.policy import Policy
 
 
 @grouped
@@ -90,7 +30,7 @@ def gate(
     json: Json = None,
     force: Force = False,
     *,
-    thresholds: Thresholds,
+    thresholds: Policy,
 ) -> None:
     """Exit 0 when every release holds every threshold, 1 when one does not, 2 on bad input."""
     given = {"--policy": policy, "--junit": junit, "--sarif": sarif}
@@ -99,12 +39,11 @@ def gate(
     reports = new_file("--junit", junit, force), new_file("--sarif", sarif, force)
     from tacit._ground.files import write_text_atomic
     from tacit.gate import PolicyFile, check_releases, junit_xml, read_policy, sarif_log
-    from tacit.gate.policy import Policy
 
-    Policy(**thresholds.given)
-    kept = (PolicyFile() if policy is None else read_policy(policy)).given(thresholds.given)
+    given_here = thresholds.given
+    kept = (PolicyFile() if policy is None else read_policy(policy)).given(given_here)
     if policy is None:
-        Policy(**thresholds.given).required()
+        thresholds.required()
     verdicts = check_releases(stored, kept)
     if len(verdicts) == 1 and verdicts[0].result is None and junit is sarif is None:
         raise ValueError(verdicts[0].refusal)

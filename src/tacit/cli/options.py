@@ -1,14 +1,17 @@
-"""Flags that several commands share: a dataclass that a command takes as one argument."""
+"""Flags that several commands share, and one for every field of the values a command takes."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+
+from tacit._ground.values import Flag, Spelled, Within, field_kinds, is_value, told, words_of
 
 Json = Annotated[
     str | None,
@@ -26,6 +29,10 @@ Seed = Annotated[
 ]
 Attacked = Annotated[bool, typer.Option(help="Attack simulated releases and measure.")]
 Report = Annotated[str | None, typer.Option(help="HTML report to write.")]
+Certificate = Annotated[
+    str | None,
+    typer.Option(help="HTML to publish beside the release: nothing for its holder alone."),
+]
 LedgerFile = Annotated[
     str | None, typer.Option(help="Ledger to spend from: a file or a database URL.")
 ]
@@ -40,40 +47,244 @@ NoBudget = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """Beside an argument that is one of several values: the flag that says which by its ``word``.
+
+    Attributes:
+        flag: its name.
+        default: the word when it is left out.
+        help: what it chooses; the first line of every value follows.
+    """
+
+    flag: str
+    default: str
+    help: str
+
+
+class Only(tuple[str, ...]):
+    """Beside an argument that is a value: the fields of it that the command has."""
+
+    __slots__ = ()
+
+    def __new__(cls, *names: str) -> Only:
+        """Return the names given."""
+        return super().__new__(cls, names)
+
+
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for every field of the dataclasses among its arguments."""
+    """Give a command one flag for every field of the values and dataclasses among its arguments.
+
+    The help of a value's field is its line in the ``Args:`` of the value, its range and its default
+    are the value's own, and a refusal of the value names the flag.
+    """
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {}
-    flags = []
+    takers: dict[str, _Taker] = {}
+    flags: dict[str, inspect.Parameter] = {}
     for parameter in inspect.signature(command).parameters.values():
-        kind = hints[parameter.name]
-        if is_dataclass(kind):
-            groups[parameter.name] = kind
-            flags += _flags(kind)
-        else:
-            flags.append(_flag(parameter.name, parameter.default, kind))
+        taker = _taker(hints[parameter.name])
+        if taker is None:
+            flags[parameter.name] = _flag(parameter.name, parameter.default, hints[parameter.name])
+            continue
+        takers[parameter.name] = taker
+        for flag in taker.flags():
+            if flag.name in flags:
+                raise TypeError(f"{command.__name__}: --{flag.name} is taken twice")
+            flags[flag.name] = flag
 
     @wraps(command)
     def whole(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        for name, taker in takers.items():
+            given[name] = taker.made({flag.name: given.pop(flag.name) for flag in taker.flags()})
         command(**given)
 
-    whole.__annotations__ = {flag.name: flag.annotation for flag in flags}
-    whole.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
+    whole.__annotations__ = {flag.name: flag.annotation for flag in flags.values()}
+    whole.__signature__ = inspect.Signature(list(flags.values()))  # type: ignore[attr-defined]
     return whole
 
 
-def _flags(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        _flag(
-            field.name,
-            inspect.Parameter.empty if field.default is MISSING else field.default,
-            hints[field.name],
+def flag_of(name: str, notes: Sequence[Any] = ()) -> str:
+    """Return how a field is spelled on the command line."""
+    own = next((note.name for note in notes if isinstance(note, Flag)), None)
+    return own or f"--{name.replace('_', '-')}"
+
+
+class _Taker:
+    """What takes the flags of one argument of a command and makes its value."""
+
+    def flags(self) -> list[inspect.Parameter]:
+        raise NotImplementedError
+
+    def made(self, given: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Plain(_Taker):
+    """A dataclass whose annotations are options already."""
+
+    kind: Any
+
+    def flags(self) -> list[inspect.Parameter]:
+        hints = get_type_hints(self.kind, include_extras=True)
+        return [
+            _flag(
+                field.name,
+                inspect.Parameter.empty if field.default is MISSING else field.default,
+                self._panelled(hints[field.name]),
+            )
+            for field in fields(self.kind)
+        ]
+
+    def _panelled(self, hint: Any) -> Any:
+        """Return an annotation whose option stands in the group's own part of the help."""
+        panel = getattr(self.kind, "panel", None)
+        if panel is None:
+            return hint
+        notes = [copy(note) for note in hint.__metadata__]
+        for note in notes:
+            note.rich_help_panel = panel
+        return Annotated[hint.__origin__, *notes]
+
+    def made(self, given: Mapping[str, Any]) -> Any:
+        return self.kind(**given)
+
+
+@dataclass(frozen=True)
+class _Valued(_Taker):
+    """One value, or one of several that a flag chooses; what several share is one flag."""
+
+    kinds: tuple[Any, ...]
+    chosen: Chosen | None
+    only: Only
+
+    def flags(self) -> list[inspect.Parameter]:
+        found = {} if self.chosen is None else {"chosen": self._chooser(self.chosen)}
+        for kind in self.kinds:
+            for name in self.only or field_kinds(kind):
+                found.setdefault(name, self._field(kind, name))
+        return [flag.replace(name=_name(key, self.chosen)) for key, flag in found.items()]
+
+    def made(self, given: Mapping[str, Any]) -> Any:
+        kind = self._kind(given)
+        known = field_kinds(kind)
+        some = {
+            name: value
+            for name, value in given.items()
+            if value not in (None, [], ()) and name != _name("chosen", self.chosen)
+        }
+        for name in some:
+            if name not in known:
+                raise ValueError(self._stray(kind, name))
+        for name in some:
+            spelled = _note(known[name][1], Spelled)
+            if spelled is not None:
+                try:
+                    some[name] = spelled.read(some[name])
+                except ValueError as error:
+                    raise ValueError(f"{flag_of(name, known[name][1])}: {error}") from None
+        try:
+            return kind(**some)
+        except ValueError as error:
+            name, _, rest = str(error).partition(":")
+            if name in known:
+                raise ValueError(f"{flag_of(name, known[name][1])}:{rest}") from None
+            raise
+
+    def _kind(self, given: Mapping[str, Any]) -> Any:
+        if self.chosen is None:
+            return self.kinds[0]
+        word = given[_name("chosen", self.chosen)]
+        named = {kind.word: kind for kind in self.kinds}
+        if word not in named:
+            raise ValueError(f"{self.chosen.flag}: expected {', '.join(named)}, got {word!r}")
+        return named[word]
+
+    def _stray(self, kind: Any, name: str) -> str:
+        owner = next(one for one in self.kinds if name in field_kinds(one))
+        has = ", ".join(flag_of(one, notes) for one, (_, notes) in field_kinds(kind).items())
+        where = "" if self.chosen is None else f"{self.chosen.flag} {kind.word} "
+        flag = flag_of(name, field_kinds(owner)[name][1])
+        return f"{flag}: {where}has none ({_first_line(kind)}); it has {has}"
+
+    def _chooser(self, chosen: Chosen) -> inspect.Parameter:
+        each = "; ".join(f"{kind.word}: {_first_line(kind)}" for kind in self.kinds)
+        words = [kind.word for kind in self.kinds]
+        option = typer.Option(
+            chosen.flag,
+            help=f"{chosen.help} {each}.",
+            metavar="|".join(words),
+            autocompletion=lambda: words,
+            rich_help_panel=self.panel,
         )
-        for field in fields(group)
-    ]
+        return _flag("chosen", chosen.default, Annotated[str, option])
+
+    def _field(self, kind: Any, name: str) -> inspect.Parameter:
+        base, notes = field_kinds(kind)[name]
+        default = next(field.default for field in fields(kind) if field.name == name)
+        owners = [one.word for one in self.kinds if name in field_kinds(one)] if self.chosen else []
+        whose = "" if len(owners) in (0, len(self.kinds)) else f"{' and '.join(owners)}: "
+        within, spelled = _note(notes, Within), _note(notes, Spelled)
+        words = words_of(base)
+        every = _words_of_all(self.kinds, name) if words else ()
+        text = f"{whose}{told(kind)[name]}"
+        text += f" In {within}." if within is not None else ""
+        shown = default not in (None, MISSING) and base is not bool
+        text += f" {default} when left out." if shown else ""
+        metavar = "|".join(every) if every else None if spelled is None else spelled.metavar
+        option = typer.Option(
+            *([flag_of(name, notes)] if base is not bool else []),
+            help=text,
+            show_default=False,
+            metavar=metavar,
+            autocompletion=(lambda: list(every)) if every else None,
+            rich_help_panel=self.panel,
+        )
+        kind_of_flag: Any = base if base in (int, float, bool) and spelled is None else str
+        if spelled is not None and spelled.repeated:
+            return _flag(name, None, Annotated[list[str] | None, option])
+        return _flag(name, None, Annotated[kind_of_flag | None, option])
+
+    @property
+    def panel(self) -> str | None:
+        """The group of help in which the flags stand."""
+        return getattr(self.kinds[0], "panel", None) or (
+            "Promise" if self.chosen is not None else self.kinds[0].__name__
+        )
+
+
+def _taker(kind: Any) -> _Taker | None:
+    notes: tuple[Any, ...] = ()
+    if get_origin(kind) is Annotated:
+        kind, notes = kind.__origin__, kind.__metadata__
+    chosen = _note(notes, Chosen)
+    parts = get_args(kind) if chosen is not None else (kind,)
+    if parts and all(is_value(part) for part in parts):
+        return _Valued(tuple(parts), chosen, _note(notes, Only) or Only())
+    return _Plain(kind) if is_dataclass(kind) else None
+
+
+def _name(key: str, chosen: Chosen | None) -> str:
+    if key != "chosen" or chosen is None:
+        return key
+    return chosen.flag.removeprefix("--").replace("-", "_")
+
+
+def _note(notes: Sequence[Any], kind: type[Any]) -> Any:
+    return next((note for note in notes if isinstance(note, kind)), None)
+
+
+def _words_of_all(kinds: Sequence[Any], name: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for kind in kinds:
+        if name in field_kinds(kind):
+            found |= dict.fromkeys(words_of(field_kinds(kind)[name][0]) or ())
+    return tuple(found)
+
+
+def _first_line(kind: Any) -> str:
+    line = (inspect.getdoc(kind) or "").splitlines()[0].rstrip(".")
+    return line[0].lower() + line[1:]
 
 
 def _flag(name: str, default: Any, kind: Any) -> inspect.Parameter:

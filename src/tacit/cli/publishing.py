@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tacit._ground.checks import integer
 from tacit.cli.console import command_line, line
 from tacit.cli.options import (
     Attacked,
+    Certificate,
     DryRun,
     Force,
     Json,
@@ -33,10 +34,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tacit.ledger import Budget, Ledger
-    from tacit.releases import Prepared, Provenance, Release
-    from tacit.statistics import Table
-
-Drawn = TypeVar("Drawn", bound="Release")
+    from tacit.releases import Prepared, Release
+    from tacit.statistics import DataTable
 
 KEPT_OUTPUT = "this output is the holder's: what may be published is the certificate"
 
@@ -44,6 +43,8 @@ KEPT_OUTPUT = "this output is the holder's: what may be published is the certifi
 @dataclass(frozen=True, kw_only=True)
 class Outlet:
     """The flags of where a result goes."""
+
+    panel: ClassVar[str] = "Output"
 
     json: Json = None
     force: Force = False
@@ -81,7 +82,9 @@ class Telling(Outlet):
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing(Telling, Paying):
-    """The flags of a release that is drawn, paid for, and has a page."""
+    """The flags of a release that is drawn, paid for, and has a page and a certificate."""
+
+    certificate: Certificate = None
 
     def __post_init__(self) -> None:
         Telling.__post_init__(self)
@@ -95,10 +98,54 @@ class Attacking(Drawing):
     attack: Attacked = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a release is computed from, as the ledger and its provenance name it.
+
+    Attributes:
+        path: the file that is read; None for none, ``-`` for standard input.
+        name: of the data.
+        fingerprint: their digest, which names the secret where ``--secret`` does not.
+        file_digest: that of the whole file, by which earlier versions named it.
+        rows: how many records there are.
+        columns: their columns.
+        categories: the levels that codes stand for.
+        observed: those of them whose levels were read and not declared.
+        notes: what was said when it was read.
+    """
+
+    path: str | None
+    name: str
+    fingerprint: str | None = None
+    file_digest: str | None = None
+    rows: int | None = None
+    columns: tuple[str, ...] = ()
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    observed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(table: DataTable, path: str | None) -> Source:
+        """Return a table that was read from a path."""
+        kinds = table.categories.items()
+        return Source(
+            path=path,
+            name=table.label,
+            fingerprint=table.fingerprint,
+            file_digest=table.file_digest,
+            rows=len(table),
+            columns=table.columns,
+            categories={name: kind.levels for name, kind in kinds},
+            observed=tuple(name for name, kind in kinds if not kind.declared),
+            notes=table.notes,
+        )
+
+
 @dataclass(frozen=True)
 class Destination:
     """Where a release goes; every path is checked before the draw."""
 
+    source: Source
     report: Path | None
     certificate: Path | None
     json: JsonOutput
@@ -110,26 +157,21 @@ class Destination:
     @staticmethod
     def checked(
         flags: Outlet,
-        data: str | None,
-        table: Table | None,
+        source: Source,
         *,
         spends: str,
-        certificate: str | None = None,
         others: Mapping[str, str | None] | None = None,
     ) -> Destination:
         """Refuse now what could not be written, or paid for, after the work.
 
-        Without a table whose rows name the secret, ``--secret`` names it.
-
         Args:
             flags: what was asked for.
-            data: the file that is read; - for standard input.
-            table: what was read.
+            source: what is read.
             spends: what a ledger will count the release as, a notion of ``tacit.ledger.notions``.
-            certificate: the page to publish, where one was asked for.
             others: files and folders that the command writes beside, by flag.
         """
         report, seed = (flags.report, flags.seed) if isinstance(flags, Telling) else (None, None)
+        certificate = flags.certificate if isinstance(flags, Drawing) else None
         location = flags.ledger if isinstance(flags, Paying) else None
         if certificate is not None and seed is not None:
             raise ValueError(
@@ -141,7 +183,7 @@ class Destination:
                 raise ValueError(f"{flag}: expected a path, got -, which is for --json alone")
         check_distinct(
             {
-                "DATA": None if data == "-" else absolute_path(data),
+                "DATA": None if source.path == "-" else absolute_path(source.path),
                 "--report": absolute_path(report),
                 "--certificate": absolute_path(certificate),
                 "--json": None if flags.json == "-" else absolute_path(flags.json),
@@ -152,19 +194,20 @@ class Destination:
         page = new_file("--report", report, flags.force)
         public = new_file("--certificate", certificate, flags.force)
         output = json_output(flags.json, flags.force)
+        here = Destination(source, page, public, output, location, None, None, False)
         if location is None or not isinstance(flags, Paying):
-            return Destination(page, public, output, None, None, None, False)
+            return here
         from tacit._ground.files import check_writable
         from tacit.ledger import Ledger
 
         path = ledger_file(location)
         if path is not None and not check_writable("--ledger", path).exists():
             # A ledger is made when there is something to write into it.
-            name = flags.secret if table is None else flags.secret or table.fingerprint
-            return Destination(page, public, output, location, None, name, flags.no_budget)
+            name = flags.secret or source.fingerprint
+            return replace(here, secret=name, no_budget=flags.no_budget)
         book = Ledger(location)
-        name = _checked_secret(book, flags, table, spends, seeded=seed is not None)
-        return Destination(page, public, output, location, book, name, flags.no_budget)
+        name = _checked_secret(book, flags, source, spends, seeded=seed is not None)
+        return replace(here, ledger=book, secret=name, no_budget=flags.no_budget)
 
     def opened(self) -> Destination:
         """Return the same with its ledger made, where there was none yet."""
@@ -174,61 +217,50 @@ class Destination:
 
         return replace(self, ledger=Ledger(self.location))
 
-    def draw(self, prepared: Prepared[Drawn]) -> Drawn:
-        """Reserve, draw and commit."""
-        if self.ledger is None:
-            return prepared.draw()
-        return prepared.draw(ledger=self.ledger, secret=self.secret, no_budget=self.no_budget)
-
-    def provenance(self, table: Table, *, untold: Collection[str] = ()) -> Provenance:
-        """Return how a release of the table is made; the values of some flags are left out."""
-        from tacit.releases import Provenance
-
-        return Provenance.capture(
-            command_line(untold),
-            data_name=table.label,
-            data_fingerprint=table.fingerprint,
-            data_rows=len(table),
-            data_columns=table.columns,
-            data_notes=table.notes,
-            data_categories={name: kind.levels for name, kind in table.categories.items()},
-            data_observed=tuple(
-                name for name, kind in table.categories.items() if not kind.declared
-            ),
-            secret=self.secret,
-            ledger=None if self.ledger is None else self.ledger.location,
-        )
-
-    def provenance_of(self, name: str, *, fingerprint: str, rows: int) -> Provenance:
-        """Return how a release of records that are no table is made.
+    def draw(self, prepared: Prepared[Any], untold: Collection[str] = ()) -> Release[Any]:
+        """Reserve, draw and commit; the release says where it comes from.
 
         Args:
-            name: of the data.
-            fingerprint: their digest.
-            rows: how many there are.
+            prepared: what is drawn.
+            untold: flags whose values are the secret.
         """
+        if self.ledger is None:
+            release = prepared.draw()
+        else:
+            release = prepared.draw(
+                ledger=self.ledger, secret=self.secret, no_budget=self.no_budget
+            )
+        return self.stated(release, untold)
+
+    def stated(self, release: Release[Any], untold: Collection[str] = ()) -> Release[Any]:
+        """Return a release that says how it was made, from what."""
         from tacit.releases import Provenance
 
-        return Provenance.capture(
-            command_line(),
-            data_name=name,
-            data_fingerprint=fingerprint,
-            data_rows=rows,
+        provenance = Provenance(
+            command=command_line(untold),
+            data_name=self.source.name,
+            data_fingerprint=self.source.fingerprint,
+            data_rows=self.source.rows,
+            data_columns=self.source.columns,
+            data_categories=self.source.categories,
+            data_observed=self.source.observed,
+            data_notes=self.source.notes,
             secret=self.secret,
             ledger=None if self.ledger is None else self.ledger.location,
         )
+        return replace(release, provenance=provenance)
 
-    def store(self, release: Release, provenance: Provenance) -> None:
+    def store(self, release: Release[Any]) -> None:
         """Write what the ledger has by now: if a file cannot be written, nothing is lost."""
-        self.json.write({**release.to_dict(), "provenance": provenance.to_dict()})
+        self.json.write(release.to_dict())
         if self.report is not None:
             from tacit.report import write_report
 
-            write_report(release, self.report, provenance)
+            write_report(release, self.report)
         if self.certificate is not None:
             from tacit.report import write_certificate
 
-            write_certificate(release, self.certificate, provenance)
+            write_certificate(release, self.certificate)
 
     def tell(self) -> None:
         """Say what was spent and which files were written."""
@@ -243,23 +275,53 @@ class Destination:
         line(console, "keep", KEPT_OUTPUT)
 
 
-def tell_release(destination: Destination, release: Release, saved: Path | None = None) -> None:
+def publish(
+    prepare: Callable[[], Prepared[Any]],
+    flags: Drawing,
+    source: Source,
+    *,
+    spends: str,
+    others: Mapping[str, str | None] | None = None,
+    untold: Collection[str] = (),
+    tell: Callable[[Destination, Release[Any]], None] | None = None,
+) -> None:
+    """Check where a release goes and whether it can be paid, draw it, store it and tell of it.
+
+    Args:
+        prepare: returns the release that is to be drawn; called once all else can be done.
+        flags: what was asked for.
+        source: what is read.
+        spends: what a ledger will count it as.
+        others: files and folders that are written beside, by flag.
+        untold: flags whose values are the secret, and stand nowhere.
+        tell: prints what came of it; ``tell_release`` when left out.
+    """
+    destination = Destination.checked(flags, source, spends=spends, others=others)
+    prepared = prepare()
+    if flags.dry_run:
+        tell_prepared(prepared, destination.json)
+        return
+    destination = destination.opened()
+    release = destination.draw(prepared, untold)
+    destination.store(release)
+    (tell or tell_release)(destination, release)
+
+
+def tell_release(destination: Destination, release: Release[Any]) -> None:
     """Print the verdict, ten lines, and which files were written."""
     from rich.text import Text
 
-    from tacit.report.words import lines, verdict
+    from tacit.pages.words import lines, verdict
 
-    console, conclusion = destination.json.console, verdict(release.form)
+    console, conclusion = destination.json.console, verdict(release)
     style = "bold" if conclusion.kind == "bounded" else "bold red"
     console.print(Text(conclusion.sentence, style))
-    for label, text in lines(release.form):
+    for label, text in lines(release):
         line(console, label, text)
-    if saved is not None:
-        line(console, "model", str(saved))
     destination.tell()
 
 
-def tell_table(console: Console, table: Table) -> None:
+def tell_table(console: Console, table: DataTable) -> None:
     """Say what was read, what its codes mean, and what has to be said beside it."""
     size = f"{len(table):,} rows × {len(table.columns)} columns"
     line(console, "data", f"{size}, {table.fingerprint[:23]}…")
@@ -292,7 +354,7 @@ def tell_prepared(prepared: Prepared[Any], output: JsonOutput) -> None:
 
 
 def _checked_secret(
-    book: Ledger, flags: Paying, table: Table | None, spends: str, *, seeded: bool
+    book: Ledger, flags: Paying, source: Source, spends: str, *, seeded: bool
 ) -> str:
     """Return the secret's name; refuse now what the reservation would after the work."""
     from tacit.cli.ledger import name_of_rows
@@ -300,8 +362,9 @@ def _checked_secret(
 
     secret = flags.secret
     if secret is None:
-        assert table is not None
-        secret = name_of_rows(book, table.fingerprint, table.file_digest)
+        if source.fingerprint is None:
+            raise ValueError("--secret: expected the name of the secret in the ledger, got none")
+        secret = name_of_rows(book, source.fingerprint, source.file_digest)
     budget, left = book.budget(secret), book.remaining(secret)
     if budget is None or left is None:
         if not flags.no_budget:

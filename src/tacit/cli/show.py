@@ -23,16 +23,18 @@ def show(
 
     A file whose parts contradict each other is refused, as by the gate.
     """
-    from tacit.gate.consistency import consistent_form
-    from tacit.report.words import lines, verdict
+    from tacit.pages.words import lines, verdict
+    from tacit.releases.loading import read_checked
 
     output = json_output(json, force, {"RELEASE": release})
-    form = consistent_form(release, partial=True)
-    conclusion = verdict(form)
+    found = read_checked(release)
+    conclusion = verdict(found.release)
     console = output.console
     style = "bold" if conclusion.kind == "bounded" else "bold red"
     console.print(Text(conclusion.sentence, style))
-    for label, text in lines(form):
+    for label, text in lines(found.release):
         line(console, label, text)
-    output.write(form.to_dict())
+    if found.unchecked:
+        line(console, "claimed", f"not checked: {found.unchecked}")
+    output.write(found.release.to_dict())
     output.tell()

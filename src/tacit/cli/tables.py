@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 if TYPE_CHECKING:
-    from tacit.statistics import Table
+    from tacit.statistics import DataTable
     from tacit.statistics.tables.reading import Fingerprints
 
 Data = Annotated[
@@ -47,6 +47,8 @@ Category = Annotated[
 @dataclass(frozen=True, kw_only=True)
 class TextFlags:
     """How a CSV file is written."""
+
+    panel: ClassVar[str] = "Data"
 
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of a CSV file; found when left out.")
@@ -90,7 +92,7 @@ class TableFlags(TextFlags):
         *,
         missing: str = "refuse",
         categories: Sequence[str] | None = None,
-    ) -> Table:
+    ) -> DataTable:
         """Return the table that the flags name."""
         from tacit.statistics import read_query, read_table
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import Array, RandomSource
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
+from tacit.codec import leaf
 from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture, covariance_from_dict
 
 
@@ -168,3 +169,6 @@ def no_noise(size: int, information: float, method: str, reason: str) -> Design:
         information=information,
         notes=(reason,),
     )
+
+
+leaf(Design, Design.from_dict)

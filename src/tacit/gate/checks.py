@@ -8,37 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from tacit.attacks.inversion.result import ANY_TOKEN
-from tacit.gate.consistency import consistent_form
 from tacit.gate.judged import Judged, how_known
 from tacit.gate.outcome import GateCheck, GateResult
-from tacit.gate.policy import MIN_CONFIDENCE, Policy
+from tacit.gate.policy import Policy
 from tacit.guarantees import Guarantee, SuccessBound
 from tacit.guarantees.leakage import factor_words
-from tacit.hidden_states.noise.storage import CLAIMED
-from tacit.releases import Form
 from tacit.releases.contradiction import refuted
+from tacit.releases.loading import Read, read_checked
 from tacit.text import percent, percent_up, significant, significant_up
 
-UNCHECKED = "claimed, not checked: what it is about is not in the file"
 MEASURES = {"min_agreement": "agreement", "max_kl": "kl"}
 Found = tuple[GateCheck, Guarantee | None]
 
 
-def check_release(
-    release: Any,
-    *,
-    max_factor: float | None = None,
-    max_nats: float | None = None,
-    max_success: float | None = None,
-    candidates: int | None = None,
-    max_information: float | None = None,
-    max_attack: float | None = None,
-    max_inversion: float | None = None,
-    min_agreement: float | None = None,
-    max_kl: float | None = None,
-    min_confidence: float = MIN_CONFIDENCE,
-    releases: int = 1,
-) -> GateResult:
+def check_release(release: Any, policy: Policy) -> GateResult:
     """Compare a release of any workflow with thresholds.
 
     What a stored file lets one work out again is worked out again, and a file that contradicts
@@ -50,18 +33,8 @@ def check_release(
     success and information follow from them.
 
     Args:
-        release: a release, its dictionary, or the path of its JSON.
-        max_factor: as in `Policy`, like all that follow.
-        max_nats: nats of maximal leakage.
-        max_success: largest success bound.
-        candidates: N of ``max_success``.
-        max_information: nats of information.
-        max_attack: largest measured success.
-        max_inversion: largest share of tokens that an inverter read back.
-        min_agreement: least agreement.
-        max_kl: largest mean KL.
-        min_confidence: least confidence of a statistical guarantee that is judged.
-        releases: T about one secret.
+        release: a release, its dictionary, or the path of its file.
+        policy: the thresholds.
 
     Returns:
         The ``GateResult``; a reproducible (seeded) release never passes, nor does one without the
@@ -69,45 +42,33 @@ def check_release(
         its guarantees allow.
 
     Raises:
-        ValueError: when no threshold is given or in range, ``release`` is not a release, or its
-            file contradicts itself.
+        ValueError: when no threshold is given, ``release`` is not a release, or its file
+            contradicts itself.
     """
-    policy = Policy(
-        max_factor=max_factor,
-        max_nats=max_nats,
-        max_success=max_success,
-        candidates=candidates,
-        max_information=max_information,
-        max_attack=max_attack,
-        max_inversion=max_inversion,
-        min_agreement=min_agreement,
-        max_kl=max_kl,
-        min_confidence=min_confidence,
-        releases=releases,
-    )
     policy.required()
-    return judge(consistent_form(release), policy)
+    return judge(read_checked(release), policy)
 
 
-def judge(form: Form, policy: Policy) -> GateResult:
-    """Compare a form with a policy."""
-    asked = policy.required().asked
+def judge(found: Read, policy: Policy) -> GateResult:
+    """Compare a release that was read with a policy."""
+    asked, release = policy.required().asked, found.release
     for name, measure in MEASURES.items():
-        if name in asked and form.guarantees and all(use.name != measure for use in form.use):
+        if name in asked and release.guarantees and all(use.name != measure for use in release.use):
             raise ValueError(f"{name}: expected a release whose {measure} was measured")
-    judged = Judged(form, policy.releases)
-    found = [CHECKS[name](judged, policy, limit) for name, limit in asked.items()]
-    checks = [check for check, _ in found]
-    checks += _confidence([held for _, held in found if held is not None], policy.min_confidence)
-    if CLAIMED in form.notes:
-        checks = [replace(one, sentence=f"{one.sentence}; {UNCHECKED}") for one in checks]
-    wrong = refuted(form)
+    judged = Judged(release, policy.releases)
+    pairs = [CHECKS[name](judged, policy, limit) for name, limit in asked.items()]
+    checks = [check for check, _ in pairs]
+    checks += _confidence([held for _, held in pairs if held is not None], policy.min_confidence)
+    if found.unchecked:
+        said = f"claimed, not checked: {found.unchecked}"
+        checks = [replace(one, sentence=f"{one.sentence}; {said}") for one in checks]
+    wrong = refuted(release)
     if wrong is not None:
         checks.append(_failed("contradiction", f"something assumed does not hold: {wrong}"))
     return GateResult(
-        passed=all(check.holds for check in checks) and not form.reproducible,
+        passed=all(check.holds for check in checks) and not release.reproducible,
         checks=tuple(checks),
-        reproducible=form.reproducible,
+        reproducible=release.reproducible,
     )
 
 
@@ -191,19 +152,19 @@ def _check_information(judged: Judged, policy: Policy, allowed: float) -> Found:
 
 
 def _check_attack(judged: Judged, policy: Policy, allowed: float) -> Found:
-    name, form = "max_attack", judged.form
-    if not form.attacks:
+    name, release = "max_attack", judged.release
+    if not release.attacks:
         what = "no attack was run on this release, so none is shown to stay below"
         return _failed(name, what, allowed), None
     if judged.times > 1:
         what = f"no attack was run on {policy.releases} releases, so none is shown to stay below"
         return _failed(name, what, allowed), None
-    for attack in form.attacks:
+    for attack in release.attacks:
         if attack.worst is not None and attack.worst.low > allowed:
             low, high = (percent(end, 2) for end in (attack.worst.low, attack.worst.high))
             sentence = f"attack on the worst record in [{low}, {high}], above {percent(allowed, 2)}"
             return _checked(name, attack.worst.value, allowed, False, sentence), None
-    strongest = max(form.attacks, key=lambda attack: attack.success.high).success
+    strongest = max(release.attacks, key=lambda attack: attack.success.high).success
     holds = strongest.high <= allowed
     level = "" if strongest.confidence is None else f" ({strongest.confidence:.0%} interval)"
     sentence = (
@@ -215,7 +176,7 @@ def _check_attack(judged: Judged, policy: Policy, allowed: float) -> Found:
 
 def _check_inversion(judged: Judged, policy: Policy, allowed: float) -> Found:
     name = "max_inversion"
-    run = [attack for attack in judged.form.attacks if attack.task == ANY_TOKEN]
+    run = [attack for attack in judged.release.attacks if attack.task == ANY_TOKEN]
     if not run:
         what = "no inverter was run on this release, so none is shown to stay below"
         return _failed(name, what, allowed), None
@@ -235,7 +196,7 @@ def _check_inversion(judged: Judged, policy: Policy, allowed: float) -> Found:
 def _check_use(name: str) -> Callable[[Judged, Policy, float], Found]:
     def check(judged: Judged, policy: Policy, allowed: float) -> Found:
         del policy
-        measured = [use for use in judged.form.use if use.name == MEASURES[name]]
+        measured = [use for use in judged.release.use if use.name == MEASURES[name]]
         if not measured:
             return _failed(name, f"{MEASURES[name]}: the release has none", allowed), None
         use = measured[0]

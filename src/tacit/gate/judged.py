@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tacit.guarantees import Guarantee, InformationBound, MaximalLeakage, SuccessBound
-from tacit.releases import Form
+from tacit.releases import Release
 from tacit.text import share_down
 
 
@@ -15,40 +16,40 @@ class Judged:
     """A release and how many like it there will be about one secret.
 
     Attributes:
-        form: the release.
+        release: what was read.
         releases: T.
     """
 
-    form: Form
+    release: Release[Any]
     releases: int
 
     @property
     def times(self) -> int:
         """How often the stored guarantees are needed: they cover some releases already."""
-        held = self.form.leakage
+        held = self.release.leakage
         covered = 1 if held is None else held.releases
         return -(-self.releases // covered)
 
     @property
     def silent(self) -> bool:
         """Whether nothing that is stored multiplies, though it would have to."""
-        return self.times > 1 and self.form.leakage is None
+        return self.times > 1 and self.release.leakage is None
 
     @cached_property
     def leakage(self) -> MaximalLeakage | None:
         """The factor for all releases together, None where none is proved."""
-        held = self.form.leakage
+        held = self.release.leakage
         return None if held is None else held.repeated(self.times)
 
     @property
     def successes(self) -> tuple[SuccessBound, ...]:
         """The bounds on success stored."""
-        return tuple(held for held in self.form.guarantees if isinstance(held, SuccessBound))
+        return tuple(held for held in self.release.guarantees if isinstance(held, SuccessBound))
 
     def success(self, bound: SuccessBound) -> float:
         """Return the success of T releases: the stored one, or the factor times the prior."""
         if self.times == 1 or self.leakage is None:
-            return self.form.success(bound)
+            return self.release.success(bound)
         return self.leakage.success(bound.prior, bound.task).success
 
     @property
@@ -60,7 +61,7 @@ class Judged:
         """
         if self.times > 1:
             return None if self.leakage is None else (self.leakage.nats, self.leakage)
-        bounds = [held for held in self.form.guarantees if isinstance(held, InformationBound)]
+        bounds = [held for held in self.release.guarantees if isinstance(held, InformationBound)]
         worst = max(bounds, key=lambda held: held.nats, default=None)
         return None if worst is None else (worst.nats, worst)
 

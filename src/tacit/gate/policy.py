@@ -6,70 +6,66 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from tacit._ground.checks import as_float, in_interval, integer, positive
 from tacit._ground.files import read_bytes
+from tacit._ground.values import Count, NonNegative, Positive, Within, value
 
-SHARES = ("max_success", "max_attack", "max_inversion", "min_agreement")
 MIN_CONFIDENCE = 0.99
+AtMostOne: TypeAlias = Annotated[float, Within(0, 1, "(]")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Policy:
     """What a release has to keep to.
 
-    Attributes:
-        max_factor: largest factor >= 1 by which releases may multiply any attacker's chance.
-        max_nats: the same in nats, >= 0: its logarithm.
-        max_success: largest success allowed, in (0, 1], under the law that the bound names.
-        candidates: N >= 2: judge ``max_success`` at naming one of N equally likely secrets, by the
-            factor; None for the game and the law of the stored bound.
-        max_information: largest information allowed, in nats, > 0.
-        max_attack: largest measured success allowed, in (0, 1].
-        max_inversion: largest share of tokens that an inverter may read back, in (0, 1].
-        min_agreement: least agreement allowed, in (0, 1]; where it was measured.
-        max_kl: largest mean KL allowed, in nats, > 0; where it was measured.
-        min_confidence: least confidence, in [0, 1), of every statistical guarantee judged.
-        releases: T >= 1, releases about one secret in all.
+    Args:
+        max_factor: Largest factor on any attacker's chance, for every prior.
+        max_nats: Largest maximal leakage in nats: ln of that factor.
+        max_success: Largest success bound under the law it names.
+        candidates: N: judge max_success at naming one of N equally likely secrets, by the factor.
+        max_information: Largest information bound allowed, in nats.
+        max_attack: Largest measured attack allowed (upper end of its interval).
+        max_inversion: Largest share of tokens read back by an inverter (upper end of its interval).
+        min_agreement: Least agreement an audit's release keeps (lower end of its interval).
+        max_kl: Largest KL of an audit's release (upper end of its interval), in nats.
+        min_confidence: Least confidence of guarantees that rest on samples.
+        releases: T: releases about one secret in all.
 
     Raises:
         ValueError: a threshold is out of range.
+
+    Example:
+        >>> Policy(max_success=0.6).asked
+        {'max_success': 0.6}
     """
 
-    max_factor: float | None = None
-    max_nats: float | None = None
-    max_success: float | None = None
-    candidates: int | None = None
-    max_information: float | None = None
-    max_attack: float | None = None
-    max_inversion: float | None = None
-    min_agreement: float | None = None
-    max_kl: float | None = None
-    min_confidence: float = MIN_CONFIDENCE
-    releases: int = 1
+    max_factor: Annotated[float, Within(1, ends="[)")] | None = None
+    max_nats: NonNegative | None = None
+    max_success: AtMostOne | None = None
+    candidates: Annotated[int, Within(2, ends="[)")] | None = None
+    max_information: Positive | None = None
+    max_attack: AtMostOne | None = None
+    max_inversion: AtMostOne | None = None
+    min_agreement: AtMostOne | None = None
+    max_kl: Positive | None = None
+    min_confidence: Annotated[float, Within(0, 1, "[)")] = MIN_CONFIDENCE
+    releases: Count = 1
 
-    def __post_init__(self) -> None:
-        for name in SHARES:
-            self._checked(name, lambda name, value: in_interval(name, value, 0, 1, open_low=True))
-        for name in ("max_information", "max_kl"):
-            self._checked(name, positive)
-        self._checked("max_factor", _factor)
-        self._checked("max_nats", lambda name, value: _factor(name, value, 0.0))
-        self._checked("candidates", lambda name, value: integer(name, value, minimum=2))
-        in_interval("min_confidence", self.min_confidence, 0, 1, open_high=True)
-        integer("releases", self.releases, minimum=1)
+    def _together(self) -> None:
         if self.candidates is not None and self.max_success is None:
             raise ValueError("candidates: expected max_success beside it, got none")
-
-    def _checked(self, name: str, check: Any) -> None:
-        if getattr(self, name) is not None:
-            object.__setattr__(self, name, check(name, getattr(self, name)))
 
     @property
     def asked(self) -> dict[str, float]:
         """The thresholds set, by name, in the order in which they are judged."""
         return {name: getattr(self, name) for name in THRESHOLDS if getattr(self, name) is not None}
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that are not the defaults."""
+        held = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: value for name, value in held if value != getattr(Policy, name)}
 
     def required(self) -> Policy:
         """Return the policy when it sets a threshold at all.
@@ -170,10 +166,3 @@ def _check_names(table: Mapping[str, Any]) -> None:
     for name in table:
         if name not in known:
             raise ValueError(f"policy: expected one of {', '.join(known)}, got {name!r}")
-
-
-def _factor(name: str, value: Any, least: float = 1.0) -> float:
-    number = as_float(name, value)
-    if not least <= number < float("inf"):
-        raise ValueError(f"{name}: expected a finite number >= {least:g}, got {number!r}")
-    return number

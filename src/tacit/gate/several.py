@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tacit.gate.attacks import StoredAttack, attacked, read_attack
 from tacit.gate.checks import judge
-from tacit.gate.consistency import consistent_form
 from tacit.gate.outcome import GateResult
 from tacit.gate.policy import PolicyFile
-from tacit.releases import Form
+from tacit.releases.attack_file import AttackFile, attacked, is_attack
+from tacit.releases.loading import Read, read_checked, read_release
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,30 +73,31 @@ def check_releases(paths: Sequence[str], policy: PolicyFile) -> tuple[Verdict, .
         release is refused and the others judged.
     """
     found = [_read(path) for path in paths]
-    attacks = [held for held in found if isinstance(held, StoredAttack)]
-    forms = [held for held in found if isinstance(held, Form)]
+    attacks = [held for held in found if isinstance(held, AttackFile)]
+    releases = [held.release for held in found if isinstance(held, Read)]
     verdicts = []
     for path, held in zip(paths, found, strict=True):
-        if isinstance(held, Form):
-            verdicts.append(_judged(path, attacked(held, attacks), policy))
+        if isinstance(held, Read):
+            whole = replace(held, release=attacked(held.release, attacks))
+            verdicts.append(_judged(path, whole, policy))
         elif isinstance(held, str):
             verdicts.append(Verdict(release=path, result=None, refusal=held))
-        elif not any(held.is_on(form) for form in forms):
+        elif not any(held.is_on(release) for release in releases):
             verdicts.append(Verdict(release=path, result=None, refusal=held.refusal()))
     return tuple(verdicts)
 
 
-def _read(path: str) -> Form | StoredAttack | str:
+def _read(path: str) -> Read | AttackFile | str:
     """Return the release or the attack in a file, or why it is neither."""
     try:
-        found = read_attack(path)
-        return consistent_form(path) if found is None else found
+        content = read_release(path)
+        return AttackFile.from_dict(content) if is_attack(content) else read_checked(path)
     except ValueError as error:
         return " ".join(str(error).split())
 
 
-def _judged(path: str, form: Form, policy: PolicyFile) -> Verdict:
+def _judged(path: str, found: Read, policy: PolicyFile) -> Verdict:
     try:
-        return Verdict(release=path, result=judge(form, policy.of(form.kind)))
+        return Verdict(release=path, result=judge(found, policy.of(found.release.kind)))
     except ValueError as error:
         return Verdict(release=path, result=None, refusal=" ".join(str(error).split()))

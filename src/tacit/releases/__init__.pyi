@@ -1,12 +1,17 @@
-"""The form that every workflow returns, and what every release does alike."""
+"""A release whatever workflow made it, how it is stored, and what every release does alike."""
 
 from .contradiction import ContradictionError as ContradictionError
-from .form import Attack as Attack
-from .form import Form as Form
-from .form import Number as Number
-from .form import Release as Release
-from .form import Use as Use
+from .kinds import Kind as Kind
 from .loading import load as load
 from .prepared import Expected as Expected
 from .prepared import Prepared as Prepared
+from .promises import Draw as Draw
+from .promises import Effort as Effort
+from .promises import Rows as Rows
+from .promises import Table as Table
 from .provenance import Provenance as Provenance
+from .release import Attack as Attack
+from .release import Number as Number
+from .release import Numbers as Numbers
+from .release import Release as Release
+from .release import Use as Use

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from scipy.special import ndtri, rel_entr
 
@@ -22,7 +23,7 @@ from tacit.guarantees import (
 )
 from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
-from tacit.releases.form import Attack, Form
+from tacit.releases.release import Attack, Release
 from tacit.text import percent, percent_up
 
 # What a product of doubles may lose.
@@ -105,16 +106,16 @@ def _kl(share: float, other: float) -> float:
     return float(rel_entr(share, other) + rel_entr(1.0 - share, 1.0 - other))
 
 
-def refuted(form: Form) -> str | None:
+def refuted(release: Release[Any]) -> str | None:
     """Say which stored attack surely did better than a stored guarantee allows; None for none.
 
     Every attack is held against every guarantee about the same game.
     """
-    for attack in form.attacks:
+    for attack in release.attacks:
         measured = (attack.success,) if attack.worst is None else (attack.success, attack.worst)
         low = max(surely(interval) for interval in measured)
-        for held in form.guarantees:
-            most = allowed(form, held, attack)
+        for held in release.guarantees:
+            most = allowed(release, held, attack)
             if most is not None and low > most:
                 return (
                     f"an attack on {attack.task} got at least {percent(low)}, and {_named(held)} "
@@ -123,13 +124,13 @@ def refuted(form: Form) -> str | None:
     return None
 
 
-def standing(form: Form, attack: Attack) -> str:
+def standing(release: Release[Any], attack: Attack) -> str:
     """Say how an attack stands to the guarantees where that is not plain; empty where it is.
 
     It is about another game than all of them, or it succeeded more often than they allow in too
     few trials to contradict them.
     """
-    limits = [allowed(form, held, attack) for held in form.guarantees]
+    limits = [allowed(release, held, attack) for held in release.guarantees]
     known = [most for most in limits if most is not None]
     if limits and not known:
         return "about another game than the guarantees, and not held against them"
@@ -138,7 +139,7 @@ def standing(form: Form, attack: Attack) -> str:
     return ""
 
 
-def allowed(form: Form, guarantee: Guarantee, attack: Attack) -> float | None:
+def allowed(release: Release[Any], guarantee: Guarantee, attack: Attack) -> float | None:
     """Return the largest success that a guarantee allows an attack, rounded up.
 
     None where it says nothing about the attack's game: a bound on success is about its own task, a
@@ -146,38 +147,38 @@ def allowed(form: Form, guarantee: Guarantee, attack: Attack) -> float | None:
     about which of them it was.
     """
     if isinstance(guarantee, SuccessBound):
-        return form.success(guarantee) if attack.task == guarantee.task else None
+        return release.success(guarantee) if attack.task == guarantee.task else None
     if isinstance(guarantee, MaximalLeakage):
         # P(right with Y) ≤ factor · P(right without Y) (Issa, Wagner and Kamath, Definition 1)
-        return min(1.0, guarantee.factor * _blind(form, attack) * (1.0 + SLACK))
+        return min(1.0, guarantee.factor * _blind(release, attack) * (1.0 + SLACK))
     if isinstance(guarantee, InformationBound):
         # kl(s ‖ p) ≤ I (Fano, residual-pac Eq. 17); it grows with p
-        blind = _blind(form, attack)
+        blind = _blind(release, attack)
         return success_from_information(guarantee.nats, blind) if blind < 1.0 else 1.0
     if isinstance(guarantee, RenyiDP):
-        if not _of_neighbours(form, guarantee.adjacency, attack):
+        if not _of_neighbours(release, guarantee.adjacency, attack):
             return None
         curves = [guarantee.approximate(delta) for delta in DELTAS]
-        return min(_allowed_by(held.epsilon, held.delta, form, attack) for held in curves)
+        return min(_allowed_by(held.epsilon, held.delta, release, attack) for held in curves)
     if isinstance(guarantee, ApproximateDP):
-        if not _of_neighbours(form, guarantee.adjacency, attack):
+        if not _of_neighbours(release, guarantee.adjacency, attack):
             return None
-        return _allowed_by(guarantee.epsilon, guarantee.delta, form, attack)
+        return _allowed_by(guarantee.epsilon, guarantee.delta, release, attack)
     if isinstance(guarantee, GaussianDP):
-        if not _of_neighbours(form, guarantee.adjacency, attack):
+        if not _of_neighbours(release, guarantee.adjacency, attack):
             return None
         points = [guarantee.approximate(epsilon) for epsilon in EPSILONS]
-        most = min(_allowed_by(held.epsilon, held.delta, form, attack) for held in points)
-        blind = _blind(form, attack)
-        return min(most, guarantee.success(blind).success) if _is_pair(form, attack) else most
+        most = min(_allowed_by(held.epsilon, held.delta, release, attack) for held in points)
+        blind = _blind(release, attack)
+        return min(most, guarantee.success(blind).success) if _is_pair(release, attack) else most
     if isinstance(guarantee, Indistinguishability):
-        headline = form.headline
-        same = headline is not None and attack.task == headline.task and _is_pair(form, attack)
+        headline = release.headline
+        same = headline is not None and attack.task == headline.task and _is_pair(release, attack)
         return _allowed_beside(guarantee) if same else None
     return None
 
 
-def _blind(form: Form, attack: Attack) -> float:
+def _blind(release: Release[Any], attack: Attack) -> float:
     """Return a blind success that the attack's surely does not exceed.
 
     One that was measured as 0 of n may be as large as chance explains once in a billion; one that
@@ -188,34 +189,34 @@ def _blind(form: Form, attack: Attack) -> float:
         return attack.prior
     if attack.prior == 0.0:
         return float(1.0 - FALSE_ALARM ** (1.0 / attack.trials))
-    told = [held for held in form.guarantees if isinstance(held, SuccessBound)]
+    told = [held for held in release.guarantees if isinstance(held, SuccessBound)]
     same = [held.prior for held in told if held.task == attack.task]
     return max(same) if same else max((held.prior for held in told), default=0.5)
 
 
-def _is_pair(form: Form, attack: Attack) -> bool:
-    return _blind(form, attack) >= 0.5
+def _is_pair(release: Release[Any], attack: Attack) -> bool:
+    return _blind(release, attack) >= 0.5
 
 
-def _of_neighbours(form: Form, adjacency: str, attack: Attack) -> bool:
+def _of_neighbours(release: Release[Any], adjacency: str, attack: Attack) -> bool:
     """Whether an attack guesses which of two neighbours it was, or which of several was.
 
     Its task says so, or is that of a bound on success that stands beside the statement; where any
     two secrets are neighbours every task about the secret is.
     """
-    told = [held.task for held in form.guarantees if isinstance(held, SuccessBound)]
+    told = [held.task for held in release.guarantees if isinstance(held, SuccessBound)]
     own = f"which of two neighbouring inputs ({adjacency}) was used"
     return attack.task in (own, *told) or adjacency.startswith("any two") or not told
 
 
-def _allowed_by(epsilon: float, delta: float, form: Form, attack: Attack) -> float:
+def _allowed_by(epsilon: float, delta: float, release: Release[Any], attack: Attack) -> float:
     """Return the success that (ε, δ) allows against this blind success.
 
     Of two neighbours by the testing region (residual-pac, Eq. 16). Of N that are neighbours of each
     other, ``Σ π_i P_i(A_i) ≤ Σ π_i (e^ε Q(A_i) + δ) ≤ e^ε max π_i + δ``.
     """
-    blind = _blind(form, attack)
-    if _is_pair(form, attack):
+    blind = _blind(release, attack)
+    if _is_pair(release, attack):
         return success_from_dp(epsilon, delta, min(blind, 1.0 - EPS))
     most = math.exp(min(epsilon, LARGEST_EXPONENT)) * blind + delta
     return min(1.0, most * (1.0 + SLACK))

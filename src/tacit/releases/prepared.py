@@ -12,9 +12,9 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from tacit._ground.checks import boolean
 from tacit._ground.frozen import owned_fields
 from tacit.guarantees.base import Guarantee
-from tacit.releases.form import Release
+from tacit.releases.release import Release
 
-Drawn = TypeVar("Drawn", bound=Release)
+Details = TypeVar("Details")
 
 
 class Reserved(Protocol):
@@ -137,7 +137,7 @@ class _Once:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prepared(ABC, Generic[Drawn]):
+class Prepared(ABC, Generic[Details]):
     """Everything that can fail is done; looking at it costs nothing and draws nothing.
 
     It is drawn once: copies know what became of each other, none of them can be pickled, and a
@@ -165,7 +165,7 @@ class Prepared(ABC, Generic[Drawn]):
 
     def draw(
         self, *, ledger: Book | None = None, secret: str | None = None, no_budget: bool = False
-    ) -> Drawn:
+    ) -> Release[Details]:
         """Reserve the cost, draw the release, store it beside the cost and return it.
 
         Args:
@@ -230,5 +230,5 @@ class Prepared(ABC, Generic[Drawn]):
         """
 
     @abstractmethod
-    def _drawn(self) -> Drawn:
+    def _drawn(self) -> Release[Details]:
         """Draw the randomness and return the release."""

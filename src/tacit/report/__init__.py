@@ -1,4 +1,4 @@
-"""One HTML page per release: the verdict, the figure, the numbers, the assumptions."""
+"""One HTML page per release, and the certificate that may be published."""
 
 from tacit._ground.lazy import attach
 

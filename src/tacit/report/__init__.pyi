@@ -1,12 +1,6 @@
-"""One HTML page per release: the verdict, the figure, the numbers, the assumptions."""
+"""One HTML page per release, and the certificate that may be published."""
 
-from .certificate.page import render_certificate as render_certificate
-from .comparison.page import render_comparison as render_comparison
-from .pages import render_report as render_report
-from .pages import write_certificate as write_certificate
-from .pages import write_report as write_report
-from .statistic.record import AttackRecord as AttackRecord
-from .statistic.record import ReleaseRecord as ReleaseRecord
-from .statistic.record import read_release as read_release
-from .words import Verdict as Verdict
-from .words import verdict as verdict
+from .certificate import render_certificate as render_certificate
+from .certificate import write_certificate as write_certificate
+from .page import render_report as render_report
+from .page import write_report as write_report

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from tacit.measured import Interval
-from tacit.report import drawing as draw
-from tacit.report.drawing import WIDE, Scale
+from tacit.pages import drawing as draw
+from tacit.pages.drawing import WIDE, Scale
 from tacit.text import percent, percent_up
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tacit.guarantees.information import UNSTATED_LAW
 from tacit.measured import Interval
-from tacit.releases import Attack, Form
+from tacit.releases import Attack, Release
 from tacit.releases.contradiction import refuted, standing
 from tacit.text import beside, percent, percent_up, significant, significant_up
 
 NUMBERS_PER_LINE = 4
-# kind of what was attacked and nothing else
-MEASURED = "hidden-inversion"
-# kind of what was taken out of a state without noise
-REMOVED = "hidden-features"
+# Attacks told in the verdict of what guarantees nothing.
+TOLD = 3
 # Measurements of use told in one line.
 USES = 4
 
@@ -31,30 +30,26 @@ class Verdict:
     success: float
 
 
-def verdict(form: Form) -> Verdict:
+def verdict(release: Release[Any]) -> Verdict:
     """Return the verdict on a release: factor and bound first, strongest measured attack second."""
-    bound = form.headline
-    if form.reproducible:
-        return Verdict(kind="void", sentence=void_sentence(form.seed), success=1.0)
+    bound = release.headline
+    if release.reproducible:
+        return Verdict(kind="void", sentence=void_sentence(release.seed), success=1.0)
     if bound is None:
-        if form.kind == MEASURED:
-            return Verdict(kind="none", sentence=_measured_sentence(form), success=1.0)
-        if form.kind == REMOVED:
-            return Verdict(kind="none", sentence=_removed_sentence(form), success=1.0)
-        said = "; ".join(held.describe() for held in form.guarantees[:1])
-        sentence = said or "Nothing is recommended, so nothing is guaranteed."
+        said = "; ".join(held.describe() for held in release.guarantees[:1])
+        sentence = said or _measured_sentence(release)
         return Verdict(kind="bounded" if said else "none", sentence=sentence, success=1.0)
-    success = form.success(bound)
-    against = [attack for attack in form.attacks if attack.task == bound.task]
+    success = release.success(bound)
+    against = [attack for attack in release.attacks if attack.task == bound.task]
     strongest = max(against, key=lambda attack: attack.success.value, default=None)
-    wrong = refuted(form)
+    wrong = refuted(release)
     if wrong is not None:
         sentence = f"Do not release this: {wrong}, so something assumed does not hold."
         return Verdict(kind="contradicted", sentence=sentence, success=1.0)
     measured = (
         "" if strongest is None else f"; the strongest we ran got {plus_minus(strongest.success)}"
     )
-    first = "" if form.leakage is None else f"{form.leakage.describe()} "
+    first = "" if release.leakage is None else f"{release.leakage.describe()} "
     sentence = (
         f"{first}An attacker who knows of the secret only {bound.law or UNSTATED_LAW} guesses "
         f"{bound.task} right at most {percent_up(success)} of the time (guessing blind: "
@@ -63,27 +58,15 @@ def verdict(form: Form) -> Verdict:
     return Verdict(kind="bounded", sentence=sentence, success=success)
 
 
-def _measured_sentence(form: Form) -> str:
-    """Say what an inverter read back, where that is all that is known."""
+def _measured_sentence(release: Release[Any]) -> str:
+    """Say what the strongest attacks reached, where that is all that is known."""
+    ranked = sorted(release.attacks, key=lambda attack: -attack.success.value)
     said = "; ".join(
-        f"{attack.task}: {plus_minus(attack.success)}"
+        f"{attack.name} guesses {attack.task} right {plus_minus(attack.success)} of the time"
         + ("" if attack.prior is None else f" (without the release: {percent(attack.prior)})")
-        for attack in form.attacks
+        for attack in ranked[:TOLD]
     )
-    return f"Nothing is guaranteed. What an inverter reads back right: {said}."
-
-
-def _removed_sentence(form: Form) -> str:
-    """Say what the strongest attack named from features, which have no noise."""
-    strongest = max(form.attacks, key=lambda attack: attack.success.value, default=None)
-    said = "Nothing is guaranteed: features are taken out without noise."
-    if strongest is None:
-        return said
-    blind = "" if strongest.prior is None else f" (guessing blind: {percent(strongest.prior)})"
-    return (
-        f"{said} The strongest attack here, {strongest.name}, tells {strongest.task} it is: "
-        f"{plus_minus(strongest.success)}{blind}."
-    )
+    return "Nothing is guaranteed." + (f" What was measured: {said}." if said else "")
 
 
 def void_sentence(seed: int | None) -> str:
@@ -107,40 +90,40 @@ def plus_minus(measured: Interval) -> str:
     return f"{percent(measured.value)[:-1]} ± {percent_up(half)}"
 
 
-def lines(form: Form) -> list[tuple[str, str]]:
+def lines(release: Release[Any]) -> list[tuple[str, str]]:
     """Return the release in at most ten labelled lines, the verdict and further numbers aside."""
-    first = [("release", f"{form.kind}: {form.title}"), *_released(form)]
+    first = [("release", f"{release.kind}: {release.title}"), *_released(release)]
     told: list[tuple[str, str]] = []
-    void = "void: " if form.reproducible else ""
-    told += [("guarantee", void + held.describe()) for held in form.guarantees[:3]]
+    void = "void: " if release.reproducible else ""
+    told += [("guarantee", void + held.describe()) for held in release.guarantees[:3]]
     told += [
-        ("attack", f"{attack.name}, on {attack.task}: {attack_words(form, attack)}")
-        for attack in sorted(form.attacks, key=lambda attack: -attack.success.value)[:1]
+        ("attack", f"{attack.name}, on {attack.task}: {attack_words(release, attack)}")
+        for attack in sorted(release.attacks, key=lambda attack: -attack.success.value)[:1]
     ]
-    if form.use:
-        told.append(("use", _use(form)))
-    told.append(("noise", form.method))
-    told.append(("made", _made(form)))
+    if release.use:
+        told.append(("use", _use(release)))
+    told.append(("noise", release.method))
+    told.append(("made", _made(release)))
     return first + told[:7]
 
 
-def attack_words(form: Form, attack: Attack) -> str:
+def attack_words(release: Release[Any], attack: Attack) -> str:
     """Return what an attack reached, and how it stands to the guarantees if that is not plain."""
-    beside = standing(form, attack)
+    beside = standing(release, attack)
     return plus_minus(attack.success) + (f" ({beside})" if beside else "")
 
 
-def _use(form: Form) -> str:
-    named = [f"{use.name} {use_words(form, use.name)}" for use in form.use[:USES]]
-    more = len(form.use) - USES
+def _use(release: Release[Any]) -> str:
+    named = [f"{use.name} {use_words(release, use.name)}" for use in release.use[:USES]]
+    more = len(release.use) - USES
     return "; ".join(named) + (f"; {more} more in the report" if more > 0 else "")
 
 
-def _released(form: Form) -> list[tuple[str, str]]:
+def _released(release: Release[Any]) -> list[tuple[str, str]]:
     parts = [
         f"{number.name} = {beside(number.value, number.error)} ± "
         f"{significant(number.half_width(), 2)}"
-        for number in form.numbers
+        for number in release.numbers or ()
     ]
     starts = range(0, len(parts), NUMBERS_PER_LINE)
     told = [", ".join(parts[start : start + NUMBERS_PER_LINE]) for start in starts]
@@ -149,9 +132,9 @@ def _released(form: Form) -> list[tuple[str, str]]:
     return [("" if place else "released", line) for place, line in enumerate(told)]
 
 
-def use_words(form: Form, name: str) -> str:
+def use_words(release: Release[Any], name: str) -> str:
     """Return one measurement of use with its interval and unit."""
-    use = next(use for use in form.use if use.name == name)
+    use = next(use for use in release.use if use.name == name)
     ends = (use.measured.value, use.measured.low, use.measured.high)
     if use.unit == "share":
         value, low, high = (percent(end) for end in ends)
@@ -160,13 +143,13 @@ def use_words(form: Form, name: str) -> str:
     return f"{value} [{low}, {high}] {use.unit}"
 
 
-def information_words(form: Form) -> str | None:
+def information_words(release: Release[Any]) -> str | None:
     """Return the bound on the information, rounded up."""
-    return None if form.information is None else f"{significant_up(form.information)} nats"
+    return None if release.information is None else f"{significant_up(release.information)} nats"
 
 
-def _made(form: Form) -> str:
-    if form.provenance is None:
-        return form.created or "time not recorded"
-    command, version = form.provenance.get("command"), form.provenance.get("tacit_version")
-    return f"{form.created or form.provenance.get('created')}, tacit {version}: {command}"
+def _made(release: Release[Any]) -> str:
+    if release.provenance is None:
+        return release.created
+    command, version = release.provenance.command, release.provenance.tacit_version
+    return f"{release.created}, tacit {version}: {command}"

@@ -9,21 +9,21 @@ import jinja2
 from markupsafe import Markup, escape
 
 
-def rendered(folder: str, **content: Any) -> str:
-    """Return the page of a folder of ``tacit.report``, filled in.
+def rendered(package: str, name: str, **content: Any) -> str:
+    """Return a page, filled in.
 
     Args:
-        folder: where its ``page.html.j2`` stands.
+        package: where its template stands, such as ``"tacit.report"``.
+        name: of the template, without ``.html.j2``.
         content: what the template needs, but for ``style``.
     """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["breakable"] = breakable
-    place = resources.files("tacit.report")
-    template = environment.from_string((place / folder / "page.html.j2").read_text("utf-8"))
-    style = Markup((place / "page.css").read_text(encoding="utf-8"))
-    return template.render(style=style, **content)
+    text = (resources.files(package) / f"{name}.html.j2").read_text("utf-8")
+    style = (resources.files("tacit.pages") / "page.css").read_text("utf-8")
+    return environment.from_string(text).render(style=Markup(style), **content)
 
 
 def breakable(name: str) -> Markup:

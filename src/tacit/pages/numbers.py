@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.guarantees.base import Guarantee
-from tacit.releases.form import INTERVAL_CONFIDENCE, Number
+from tacit.releases.release import INTERVAL_CONFIDENCE, Number
 from tacit.text import beside, percent, percent_up, significant_up
 
 NUMBERS_PER_LINE = 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -24,21 +23,6 @@ BISECTIONS = 80
 FIRST_STEP = 2.0**-46
 # Of the quadrature, relative, and of the tails that it leaves out.
 QUADRATURE_SLACK, TAIL = 1e-11, 1e-15
-
-
-@dataclass(frozen=True)
-class Strength:
-    """What is asked for, one of four ways; see ``gaussian_mu``."""
-
-    success: float | None = None
-    mu: float | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    rho: float | None = None
-
-    def mu_for(self, prior: float) -> float:
-        """Return the largest μ that keeps it, where a row is in with probability ``prior``."""
-        return gaussian_mu(**vars(self), prior=prior)
 
 
 def gaussian_mu(

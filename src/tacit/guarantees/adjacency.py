@@ -1,0 +1,36 @@
+"""Which two inputs a statement of differential privacy is about."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Adjacency(enum.StrEnum):
+    """Which data sets are neighbours: one has a record more, or one record is another.
+
+    Example:
+        >>> Adjacency("replace").sentence(), Adjacency.ADD_REMOVE.sentence("person")
+        ('replace one record', 'add or remove one person')
+        >>> Adjacency.of("replace one household")
+        <Adjacency.REPLACE: 'replace'>
+    """
+
+    ADD_REMOVE = "add-remove"
+    REPLACE = "replace"
+
+    def sentence(self, unit: str = "record") -> str:
+        """Return it in the words of a guarantee.
+
+        Args:
+            unit: of privacy: what is added, removed or replaced.
+        """
+        return f"{WORDS[self]}{unit}"
+
+    @staticmethod
+    def of(sentence: str) -> Adjacency | None:
+        """Return the adjacency of a sentence; None where it says another relation."""
+        found = (one for one, words in WORDS.items() if sentence.startswith(words))
+        return next(found, None)
+
+
+WORDS = {Adjacency.ADD_REMOVE: "add or remove one ", Adjacency.REPLACE: "replace one "}

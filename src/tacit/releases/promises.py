@@ -1,0 +1,263 @@
+"""Promises: what is hidden, and how well, as frozen values that stand beside each other."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from tacit._ground.values import Count, Flag, Positive, Share, Spelled, Within, value
+from tacit.guarantees.adjacency import Adjacency
+from tacit.releases.strength import gaussian_mu
+
+Pair: TypeAlias = tuple[float, float]
+Levels: TypeAlias = Mapping[str, Sequence[float] | Sequence[str]]
+
+
+def rate_of(text: str) -> float:
+    """Return a share of the rows, such as 1/3 or 0.3."""
+    try:
+        return float(Fraction(text.replace(" ", "")))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError(f"expected a share between 0 and 1, such as 1/3, got {text!r}") from None
+
+
+def bounds_of(text: str) -> dict[str, Pair]:
+    """Return the bounds of columns, as in ``age=0:120,income=0:250000``."""
+    found: dict[str, Pair] = {}
+    for piece in next(csv.reader([text]), []):
+        name, _, ends = piece.rpartition("=")
+        low, colon, high = ends.partition(":")
+        try:
+            pair = float(low), float(high)
+        except ValueError:
+            pair = None
+        if not name.strip() or not colon or pair is None:
+            raise ValueError(f"expected NAME=LOW:HIGH,NAME=LOW:HIGH, got {text!r}")
+        _once(name.strip(), found)
+        found[name.strip()] = pair
+    return found
+
+
+def levels_of(texts: Sequence[str]) -> dict[str, list[float] | list[str]]:
+    """Return the categories of columns: numbers, as in ``region=1,2,3``, or words."""
+    found: dict[str, list[float] | list[str]] = {}
+    for text in texts:
+        name, given, levels = text.partition("=")
+        words = next(csv.reader(io.StringIO(levels), skipinitialspace=True), [])
+        if not name.strip() or not given or not any(word.strip() for word in words):
+            raise ValueError(f"expected NAME=LEVEL,LEVEL, got {text!r}")
+        _once(name.strip(), found)
+        try:
+            found[name.strip()] = [float(word) for word in words]
+        except ValueError:
+            found[name.strip()] = [word.strip() for word in words]
+    return found
+
+
+def _once(name: str, found: Mapping[str, Any]) -> None:
+    if name in found:
+        raise ValueError(f"the column {name!r} is named twice")
+
+
+Rate: TypeAlias = Annotated[float, Within(0, 1), Spelled("1/K", rate_of)]
+Bounds: TypeAlias = Annotated[Any, Spelled("NAME=LOW:HIGH,…", bounds_of)]
+LevelsOf: TypeAlias = Annotated[Any, Spelled("NAME=LEVEL,…", levels_of, repeated=True)]
+RowMethod: TypeAlias = Literal["auto", "sums", "swaps", "family", "cheaper"]
+DrawMethod: TypeAlias = Literal["auto", "true-information", "exact", "linear", "diagonal"]
+
+
+def _one_way(promise: Rows | Table) -> None:
+    """Refuse none and several ways of saying how strong a promise is."""
+    if (promise.epsilon is None) != (promise.delta is None):
+        missing, given = ("delta", "epsilon") if promise.delta is None else ("epsilon", "delta")
+        raise ValueError(f"{missing}: expected it beside {given}, got None")
+    ways = ("success", "mu", "epsilon", "rho")
+    asked = [way for way in ways if getattr(promise, way) is not None]
+    if len(asked) != 1:
+        raise ValueError(
+            f"success: expected exactly one of success, mu, epsilon with delta, and rho, got "
+            f"{' and '.join(asked) or 'none'}"
+        )
+
+
+@value
+class Rows:
+    """Whether any one row was drawn is hidden, even from someone who knows every other row.
+
+    Args:
+        success: Largest chance of guessing right whether a row was drawn.
+        mu: μ of Gaussian differential privacy instead.
+        epsilon: ε, with delta.
+        delta: δ, with epsilon.
+        rho: ρ of zero-concentrated differential privacy instead.
+        rate: Share of the rows that is drawn: one row of every group of k = 1/rate.
+        pairs: How the pool is paired: nearest, random, column:NAME, or in Python a Pairing or
+            (P, k) rows of the pool.
+        levels: Categories of columns, declared: numbers, or words of a column of texts.
+        method: How the noise is found: sums where the query adds up, else by expected swaps under
+            fresh coins, by the exact posterior over a declared family, or whichever of the two
+            expects less noise.
+        confidence: Of the guarantee where it rests on simulated releases.
+
+    Example:
+        >>> Rows(success=0.6)
+        Rows(success=0.6)
+        >>> Rows(success=0.4)
+        Traceback (most recent call last):
+        ValueError: success: expected more than 0.5, which guessing blind is right, got 0.4
+    """
+
+    word: ClassVar[str] = "rows"
+
+    success: Share | None = None
+    mu: Positive | None = None
+    epsilon: Positive | None = None
+    delta: Share | None = None
+    rho: Positive | None = None
+    rate: Annotated[float, Within(0, 0.5, "(]"), Spelled("1/K", rate_of)] = 0.5
+    pairs: Annotated[Any, Spelled("nearest|random|column:NAME", str)] = None
+    levels: LevelsOf | None = None
+    method: RowMethod = "auto"
+    confidence: Share = 0.999
+
+    def _together(self) -> None:
+        _one_way(self)
+        blind = max(self.rate, 1.0 - self.rate)
+        if self.success is not None and self.success <= blind:
+            raise ValueError(
+                f"success: expected more than {blind:.4g}, which guessing blind is right, got "
+                f"{self.success!r}"
+            )
+
+    def largest_mu(self) -> float:
+        """Return the largest μ that keeps it, rounded down."""
+        return _mu(self, self.rate)
+
+
+@value
+class Table:
+    """That a record is in the table at all is hidden: differential privacy.
+
+    Args:
+        success: Largest chance of guessing right whether a record is in the table.
+        mu: μ of Gaussian differential privacy instead.
+        epsilon: ε, with delta.
+        delta: δ, with epsilon.
+        rho: ρ of zero-concentrated differential privacy instead.
+        bounds: Lowest and highest of every column that is read, declared without looking at the
+            table: numbers outside are taken as the bounds.
+        levels: Categories of columns, declared: numbers, or words of a column of texts.
+        adjacency: Which tables are neighbours: one record more, or one replaced.
+
+    Example:
+        >>> Table(epsilon=1.0, delta=1e-6).adjacency.sentence()
+        'add or remove one record'
+    """
+
+    word: ClassVar[str] = "table"
+
+    success: Share | None = None
+    mu: Positive | None = None
+    epsilon: Positive | None = None
+    delta: Share | None = None
+    rho: Positive | None = None
+    bounds: Bounds | None = None
+    levels: LevelsOf | None = None
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def _together(self) -> None:
+        _one_way(self)
+        if self.success is not None and self.success <= 0.5:
+            raise ValueError(
+                f"success: expected more than 0.5, which guessing blind is right, got "
+                f"{self.success!r}"
+            )
+
+    def largest_mu(self) -> float:
+        """Return the largest μ that keeps it, rounded down."""
+        return _mu(self, 0.5)
+
+
+@value
+class Draw:
+    """Everything about what was drawn is hidden, up to so many nats.
+
+    Args:
+        nats: Largest information about the draw.
+        success: Largest chance of guessing right instead: whether a row was drawn, or which input
+            it was.
+        rate: Share of the rows that is drawn.
+        method: How the noise is found: under the exact information, or under that of a Gaussian
+            with a full, linearised or diagonal covariance.
+        confidence: Of the guarantee where it rests on simulated releases.
+
+    Example:
+        >>> Draw(nats=0.1)
+        Draw(nats=0.1)
+    """
+
+    word: ClassVar[str] = "draw"
+
+    nats: Annotated[Positive | None, Flag("--mi-budget")] = None
+    success: Share | None = None
+    rate: Rate = 0.5
+    method: DrawMethod = "auto"
+    confidence: Share = 0.999
+
+    def _together(self) -> None:
+        if (self.nats is None) == (self.success is None):
+            found = "none" if self.nats is None else "both"
+            raise ValueError(f"nats: expected exactly one of nats and success, got {found}")
+
+
+@value
+class Effort:
+    """How much work goes in: a guarantee is true whatever is chosen here.
+
+    Args:
+        simulations: Draws on which a query that does not add up is certified.
+        trials: Simulated releases that are attacked; 0 for no attack.
+        workers: Processes that simulate; one per core when left out.
+        progress: Whether to show a bar on a terminal.
+
+    Example:
+        >>> Effort(trials=0)
+        Effort(trials=0)
+    """
+
+    simulations: Annotated[int, Within(2, ends="[)")] = 2000
+    trials: Annotated[int, Within(0, ends="[)")] = 2000
+    workers: Count | None = None
+    progress: bool = True
+
+    def _together(self) -> None:
+        if 0 < self.trials < 4:
+            raise ValueError(f"trials: expected 0, or 4 and more, got {self.trials}")
+
+
+Promise: TypeAlias = Rows | Table | Draw
+
+
+def check_promise(promise: Any, *allowed: type[Any]) -> None:
+    """Refuse what is no promise, or none of those that a workflow keeps.
+
+    Raises:
+        ValueError: the message names them.
+    """
+    if not isinstance(promise, allowed):
+        names = ", ".join(kind.__name__ for kind in allowed)
+        raise ValueError(f"promise: expected one of {names}, got {type(promise).__name__}")
+
+
+def _mu(promise: Rows | Table, prior: float) -> float:
+    return gaussian_mu(
+        success=promise.success,
+        mu=promise.mu,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        rho=promise.rho,
+        prior=prior,
+    )

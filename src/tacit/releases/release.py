@@ -1,0 +1,414 @@
+"""A release: what report, gate, ledger and commands read of it, and the workflow's own details."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from scipy.special import ndtri
+
+from tacit import codec
+from tacit._ground.checks import Array, in_interval, integer, non_negative, vector
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr, shown
+from tacit.codec import HOLDER, MISSING
+from tacit.conversions import success_from_information
+from tacit.documents import Envelope
+from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
+from tacit.guarantees.base import text, texts
+from tacit.guarantees.reading import Guarantee
+from tacit.measured import Interval
+from tacit.releases.kinds import kind_named
+from tacit.releases.provenance import Provenance
+
+ENVELOPE = Envelope("tacit.release", 2)
+# How the source of a success says that it follows from a bound on the information.
+DERIVED = "Eq. 17"
+INTERVAL_CONFIDENCE = 0.95
+Better: TypeAlias = Literal["higher", "lower"]
+Details = TypeVar("Details")
+# Standard deviations, NaN where one may not be known.
+Spread: TypeAlias = Annotated[Array, MISSING]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """One released number and how far it may be off.
+
+    Attributes:
+        name: its label.
+        value: what was released.
+        error: standard deviation of the noise in it.
+        sampling: its standard deviation over random draws of as many rows from what the rows came
+            from; None where that may not be known.
+        limits: the (lowest, highest) that it can be, at which intervals end.
+
+    Example:
+        >>> [round(end, 2) for end in Number(name="mean", value=4.0, error=0.1).interval()]
+        [3.8, 4.2]
+    """
+
+    name: str
+    value: float
+    error: float
+    sampling: float | None = None
+    limits: tuple[float, float] = (-math.inf, math.inf)
+
+    def half_width(self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False) -> float:
+        """Return half of the interval, of the noise alone or with the sampling error.
+
+        Raises:
+            ValueError: the sampling error is asked for and is not known.
+        """
+        level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
+        if sampling and self.sampling is None:
+            raise ValueError("sampling: expected a number whose sampling error is known")
+        spread = math.hypot(self.error, self.sampling or 0.0) if sampling else self.error
+        return float(ndtri(0.5 + 0.5 * level)) * spread
+
+    def interval(
+        self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False
+    ) -> tuple[float, float]:
+        """Return the interval ``value ± z sd`` of the normal law, within the limits.
+
+        Args:
+            coverage: how often it holds the truth, in (0, 1).
+            sampling: whether it speaks of what the rows came from; else of those that were drawn.
+        """
+        half, (lowest, highest) = self.half_width(coverage, sampling=sampling), self.limits
+        low, high = self.value - half, self.value + half
+        return min(max(low, lowest), highest), max(min(high, highest), lowest)
+
+
+@short_repr
+@read_only
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Numbers:
+    """Released numbers, column by column.
+
+    Attributes:
+        names: d labels.
+        values: (d,) what was released.
+        errors: (d,) standard deviations of the noise in them; where they are not linear in what is
+            noisy, 95% of errors are within ±1.96 of these.
+        sampling: (d,) their standard deviations over random draws, NaN where a few rows make most
+            of one; None where they may not be known.
+        limits: (d, 2), the (lowest, highest) that each can be; None where nothing is known.
+        truth: what the interval of the noise holds, as in "statistic of the rows drawn".
+    """
+
+    names: tuple[str, ...]
+    values: Array
+    errors: Array
+    sampling: Spread | None = None
+    limits: Array | None = None
+    truth: str = "statistic without noise"
+
+    def __post_init__(self) -> None:
+        size = len(texts("names", self.names))
+        for name in ("values", "errors"):
+            # an empty release is none, and the checks of vectors refuse it
+            held = getattr(self, name)
+            object.__setattr__(self, name, vector(name, held, size=size) if size else held)
+        non_negative("errors", self.errors.min(initial=0.0))
+        if self.sampling is not None:
+            if self.sampling.shape != (size,) or (self.sampling < 0.0).any():
+                raise ValueError(f"sampling: expected {size} numbers >= 0 or missing, got others")
+            if np.isinf(self.sampling).any():
+                raise ValueError("sampling: expected finite numbers, got an infinite one")
+        if self.limits is not None:
+            ends = self.limits.reshape(-1, 2)
+            if ends.shape != (size, 2) or not (ends[:, 0] <= ends[:, 1]).all():
+                raise ValueError("limits: expected (lowest, highest) of every number")
+            object.__setattr__(self, "limits", ends)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Number]:
+        spread = [None] * len(self) if self.sampling is None else self.sampling.tolist()
+        ends = [(-math.inf, math.inf)] * len(self) if self.limits is None else self.limits.tolist()
+        rows = zip(
+            self.names, self.values.tolist(), self.errors.tolist(), spread, ends, strict=True
+        )
+        for name, value, error, sampled, (low, high) in rows:
+            known = None if sampled is None or math.isnan(sampled) else sampled
+            yield Number(name=name, value=value, error=error, sampling=known, limits=(low, high))
+
+    def intervals(self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False) -> Array:
+        """Return an interval for each number, (d, 2), by the normal law of the errors.
+
+        Args:
+            coverage: how often the intervals hold the truth, in (0, 1); of numbers that are not
+                linear in what is noisy, errors are set so that it is right at 95%, and beyond it
+                they may be wider than the normal law says.
+            sampling: whether it speaks of what the rows were drawn from, and so has the sampling
+                error too; otherwise of the statistic of the rows that were drawn. NaN where the
+                sampling error is.
+
+        Raises:
+            ValueError: the sampling error is asked for and is not known.
+        """
+        level = in_interval("coverage", coverage, 0.0, 1.0, open_low=True, open_high=True)
+        half = float(ndtri(0.5 + 0.5 * level)) * (self.standard_errors if sampling else self.errors)
+        ends = np.stack([self.values - half, self.values + half], axis=1)
+        if self.limits is None:
+            return ends
+        return np.asarray(np.clip(ends, self.limits[:, :1], self.limits[:, 1:]))
+
+    @property
+    def standard_errors(self) -> Array:
+        """Standard errors (d,) of what the rows were drawn from: sampling and noise; or NaN.
+
+        Raises:
+            ValueError: the sampling error is not known.
+        """
+        if self.sampling is None:
+            raise ValueError("sampling: expected a release whose sampling error is known")
+        return np.hypot(self.errors, self.sampling)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """What one attacker reached on simulated releases: evidence, never a guarantee.
+
+    Attributes:
+        name: the attacker.
+        task: what it guesses, as in "guesses <task> right".
+        success: share of right guesses, with its interval.
+        prior: success of guessing blind; None where it is not known.
+        trials: simulated releases.
+        worst: the same for the record it succeeds on most; None where it was not measured.
+    """
+
+    name: str
+    task: str
+    success: Interval
+    prior: float | None
+    trials: int
+    worst: Interval | None = None
+
+    def __post_init__(self) -> None:
+        text("name", self.name)
+        text("task", self.task)
+        integer("trials", self.trials, minimum=1)
+        for name, interval in (("success", self.success), ("worst", self.worst)):
+            if interval is not None:
+                in_interval(f"{name}.low", interval.low, 0.0, 1.0)
+                in_interval(f"{name}.high", interval.high, 0.0, 1.0)
+        if self.prior is not None:
+            in_interval("prior", self.prior, 0.0, 1.0)
+
+    @property
+    def low(self) -> float:
+        """What it surely reached: the highest lower end of its intervals."""
+        return self.success.low if self.worst is None else max(self.success.low, self.worst.low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """What the release is still good for, such as agreement, accuracy or KL in nats."""
+
+    name: str
+    unit: str
+    better: Better
+    measured: Interval
+
+    def __post_init__(self) -> None:
+        text("name", self.name)
+        text("unit", self.unit)
+
+    @property
+    def bad_end(self) -> float:
+        """The end of the interval that is worse."""
+        return self.measured.low if self.better == "higher" else self.measured.high
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release(Generic[Details]):
+    """Everything that may be asked of a release, whatever workflow made it.
+
+    Fields that are marked as the holder's are a function of the secret beside the noise: ``public``
+    leaves them out.
+
+    Attributes:
+        kind: the workflow, such as ``"statistic"``.
+        title: what was released.
+        secret: what is protected.
+        method: how the noise was chosen.
+        guarantees: what is certified, the headline first; none where nothing is.
+        details: the workflow's own value.
+        created: time of the draw, ISO 8601, UTC.
+        reproducible: whether a seed fixed the randomness, which voids every guarantee.
+        seed: the integer seed, when one was given.
+        withheld: why nothing of it may be published; empty where the public part may.
+        numbers: what was released, where that is a list of numbers.
+        digests: (what, SHA-256 or other name) of the model, layer, texts or pool it is about.
+        assumptions: what must hold beside those that the guarantees name.
+        notes: what a reader should know.
+        attacks: what was measured against it; the holder's.
+        use: what it is still good for; the holder's.
+        remarks: what the holder should know; the holder's.
+        provenance: command, versions and data, where they were recorded; the holder's.
+    """
+
+    kind: str
+    title: str
+    secret: str
+    method: str
+    guarantees: tuple[Guarantee, ...]
+    details: Details
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    reproducible: bool
+    seed: int | None = None
+    withheld: str = ""
+    numbers: Numbers | None = None
+    digests: tuple[tuple[str, str], ...] = ()
+    assumptions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    attacks: Annotated[tuple[Attack, ...], HOLDER] = ()
+    use: Annotated[tuple[Use, ...], HOLDER] = ()
+    remarks: Annotated[tuple[str, ...], HOLDER] = ()
+    provenance: Annotated[Provenance | None, HOLDER] = None
+
+    def __post_init__(self) -> None:
+        for name in ("title", "secret", "method", "created"):
+            text(name, getattr(self, name))
+        if self.seed is not None:
+            integer("seed", self.seed, minimum=0, maximum=None)
+            if not self.reproducible:
+                raise ValueError("reproducible: expected true beside a seed, got false")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Release) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def values(self) -> Array:
+        """The released numbers, (d,)."""
+        return self._numbers.values
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their d labels."""
+        return self._numbers.names
+
+    @property
+    def errors(self) -> Array:
+        """Standard deviations (d,) of the noise in them."""
+        return self._numbers.errors
+
+    @property
+    def sampling(self) -> Array | None:
+        """Their standard deviations (d,) over random draws, where they may be known."""
+        return self._numbers.sampling
+
+    @property
+    def standard_errors(self) -> Array:
+        """Of what the rows were drawn from, (d,): see ``Numbers.standard_errors``."""
+        return self._numbers.standard_errors
+
+    def intervals(self, coverage: float = INTERVAL_CONFIDENCE, *, sampling: bool = False) -> Array:
+        """Return an interval for each number, (d, 2): see ``Numbers.intervals``."""
+        return self._numbers.intervals(coverage, sampling=sampling)
+
+    @property
+    def _numbers(self) -> Numbers:
+        if self.numbers is None:
+            raise ValueError(f"numbers: expected a release of numbers, got one of {self.kind!r}")
+        return self.numbers
+
+    @property
+    def headline(self) -> SuccessBound | None:
+        """The first bound on an attacker's success, None where there is none."""
+        return next((held for held in self.guarantees if isinstance(held, SuccessBound)), None)
+
+    @property
+    def membership(self) -> SuccessBound:
+        """The first bound on an attacker's success.
+
+        Raises:
+            ValueError: none is certified.
+        """
+        if self.headline is None:
+            raise ValueError("guarantees: expected a bound on success among them, got none")
+        return self.headline
+
+    @property
+    def attack(self) -> Attack | None:
+        """The attack that succeeded most often, None where none was run."""
+        return max(self.attacks, key=lambda held: held.success.value, default=None)
+
+    @property
+    def information(self) -> float | None:
+        """The largest bound in nats among the guarantees, None where there is none."""
+        bounds = (held.nats for held in self.guarantees if isinstance(held, InformationBound))
+        return max(bounds, default=None)
+
+    @property
+    def leakage(self) -> MaximalLeakage | None:
+        """The first bound for every prior, a factor; None where there is none."""
+        return next((held for held in self.guarantees if isinstance(held, MaximalLeakage)), None)
+
+    def success(self, bound: SuccessBound) -> float:
+        """Return a stored success, or what the stored information gives where that is more.
+
+        Only a success that was derived from the information is held against it, so that an edited
+        one does not pass; counting may say less than any information does.
+        """
+        if self.information is None or DERIVED not in bound.source:
+            return bound.success
+        blind = [attack.prior or 0.0 for attack in self.attacks if attack.task == bound.task]
+        prior = max([bound.prior, *blind])
+        return max(bound.success, float(success_from_information(self.information, prior)))
+
+    @property
+    def all_assumptions(self) -> tuple[str, ...]:
+        """Those of every guarantee and its own, each once."""
+        held = [line for guarantee in self.guarantees for line in guarantee.assumptions]
+        return tuple(dict.fromkeys([*held, *self.assumptions]))
+
+    def public(self) -> Release[Details]:
+        """Return what may be published: the release without what is its holder's alone.
+
+        Raises:
+            ValueError: nothing of it may be.
+        """
+        if self.withheld:
+            raise ValueError(f"release: expected one that may be published; {self.withheld}")
+        left: Release[Details] = codec.public(self)
+        return left
+
+    def published(self) -> dict[str, Any]:
+        """Return ``public().to_dict()``, or nothing but why where nothing may be published."""
+        return {"withheld": self.withheld} if self.withheld else self.public().to_dict()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what strict JSON holds of it; every number once."""
+        content = codec.write(Release, replace(self, details=None))  # type: ignore[arg-type]
+        content["details"] = codec.write(kind_named(self.kind).details, self.details)
+        return ENVELOPE.closed(content)
+
+    @staticmethod
+    def from_dict(content: Any) -> Release[Any]:
+        """Return the release that ``to_dict`` described, checked field by field.
+
+        Raises:
+            ValueError: a field is missing, unknown or out of range; the message starts with its
+                path, as in ``release.attacks[0].success.low``.
+        """
+        given = ENVELOPE.fields("release", content)
+        if not isinstance(given.get("kind"), str):
+            raise ValueError(f"release.kind: expected text, got {shown(given.get('kind'))}")
+        kind = kind_named(given["kind"])
+        if "details" not in given:
+            raise ValueError("release.details: expected it, got none")
+        details = codec.read(kind.details, given["details"], "release.details")
+        bare = codec.read(Release, {**given, "details": None}, "release")
+        return replace(bare, details=details)

@@ -1,0 +1,169 @@
+"""The page of a release: what all kinds show, and between it the sections of its own kind."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from tacit._ground.files import check_writable, write_text_atomic
+from tacit.documents import dumps
+from tacit.guarantees import SuccessBound
+from tacit.pages import (
+    NARROW,
+    WIDE,
+    Sections,
+    SuccessPlot,
+    embedded_json,
+    folded,
+    rendered,
+    success_figure,
+    table,
+    verdict,
+)
+from tacit.pages.rendering import breakable
+from tacit.pages.strength import assumed, not_hidden, number_row, strength_rows
+from tacit.pages.words import attack_words, use_words
+from tacit.releases import Numbers, Provenance, Release
+from tacit.releases.kinds import kind_named
+from tacit.releases.loading import read_checked
+from tacit.text import percent, percent_up
+
+SHOWN_ROWS, MOST_ROWS = 30, 500
+# Larger releases are not carried by their page: it stays light on a phone.
+EMBEDDED_LIMIT = 400_000
+
+
+def render_report(release: Any) -> str:
+    """Return the report on a release as one self-contained HTML page.
+
+    Args:
+        release: what a workflow returned, its dictionary, or the path of its file.
+
+    Raises:
+        ValueError: when ``release`` is not a release of tacit.
+    """
+    found = read_checked(release).release
+    own = sections_of(found)
+    text = dumps(found.to_dict())
+    made = found.provenance or Provenance(command="in Python", created=found.created)
+    return rendered(
+        "tacit.report",
+        "page",
+        release=found,
+        verdict=verdict(found),
+        own=own,
+        made=made,
+        figures=[] if own.instead else _figures(found),
+        numbers=None if own.instead or found.numbers is None else _numbers(found.numbers),
+        sampled=found.numbers is not None and found.numbers.sampling is not None,
+        attacks=None if own.instead else _attacks(found),
+        use=None if own.instead else _use(found),
+        strength=table("strength of the promise", (), strength_rows(found), "strength"),
+        assumed=assumed(found),
+        not_hidden=not_hidden(found),
+        json=embedded_json(found.to_dict()) if len(text) <= EMBEDDED_LIMIT else None,
+    )
+
+
+def write_report(release: Any, path: str | os.PathLike[str]) -> Path:
+    """Write the report on a release to ``path``, whole or not at all.
+
+    Args:
+        release: what a workflow returned, its dictionary, or the path of its file.
+        path: the HTML file to write; an older one is replaced.
+
+    Returns:
+        The absolute path written.
+
+    Raises:
+        ValueError: when ``release`` is not a release of tacit or ``path`` cannot be written.
+    """
+    check_writable("path", path)
+    return write_text_atomic("path", path, render_report(release))
+
+
+def sections_of(release: Release[Any]) -> Sections:
+    """Return what the kind of a release shows on its page."""
+    place = kind_named(release.kind).sections
+    if place is None:
+        return Sections()
+    module, _, name = place.partition(":")
+    found: Sections = getattr(import_module(module), name)(release)
+    return found
+
+
+def _numbers(numbers: Numbers) -> Markup:
+    """Return the table of numbers, the first in sight and some more under a summary."""
+    head = ["number", "released value", "95% interval, noise"]
+    if numbers.sampling is not None:
+        head.append("95% interval, noise and sampling")
+    rows = []
+    for number, _ in zip(numbers, range(MOST_ROWS), strict=False):
+        row = number_row(number)
+        cells = [breakable(row.name), Markup("<b>{}</b>").format(row.value), row.noise]
+        rows.append(cells if numbers.sampling is None else [*cells, row.sampling or "not known"])
+    found = table("released values", head, rows[:SHOWN_ROWS], "numbers")
+    if len(rows) > SHOWN_ROWS:
+        rest = table("further released values", head, rows[SHOWN_ROWS:], "numbers")
+        found += folded(f"{len(rows) - SHOWN_ROWS} more numbers", rest)
+    return found
+
+
+def _attacks(release: Release[Any]) -> Markup | None:
+    if not release.attacks:
+        return None
+    blind = any(attack.prior is not None for attack in release.attacks)
+    head = ["attack", "guesses", "success", *(["without the release"] if blind else []), "trials"]
+    rows = []
+    for attack in release.attacks:
+        words = attack_words(release, attack)
+        if attack.worst is not None:
+            low, high = percent(attack.worst.low), percent(attack.worst.high)
+            words += f"; worst record {percent(attack.worst.value)} [{low[:-1]}, {high}]"
+        prior = "" if attack.prior is None else percent(attack.prior)
+        cells = [attack.name, attack.task, words, *([prior] if blind else [])]
+        rows.append([*cells, f"{attack.trials:,}"])
+    return table("attacks", head, rows)
+
+
+def _use(release: Release[Any]) -> Markup | None:
+    if not release.use:
+        return None
+    rows = [(use.name, use_words(release, use.name), use.better) for use in release.use]
+    return table("use", ("measured", "value and interval", "better when"), rows)
+
+
+def _figures(release: Release[Any]) -> list[dict[str, Any]]:
+    """One figure per bound: the line, and the attacks on the same task as points."""
+    found = []
+    for bound in release.guarantees:
+        if not isinstance(bound, SuccessBound):
+            continue
+        rows = []
+        for attack in release.attacks:
+            if attack.task == bound.task:
+                rows.append(("attack, every trial", attack.success))
+                if attack.worst is not None:
+                    rows.append(("attack, worst record", attack.worst))
+        plot = SuccessPlot(
+            task=bound.task,
+            bound=release.success(bound),
+            prior=bound.prior,
+            void=release.reproducible,
+            rows=tuple(rows),
+        )
+        found.append(
+            {
+                "task": bound.task,
+                "bound": percent_up(plot.bound),
+                "prior": percent(bound.prior),
+                "wide": success_figure(plot, width=WIDE),
+                "narrow": success_figure(plot, width=NARROW),
+                "measured": bool(rows),
+            }
+        )
+    return found

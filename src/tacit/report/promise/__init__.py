@@ -1,1 +1,0 @@
-"""The page of numbers released under a promise about rows or about a table."""

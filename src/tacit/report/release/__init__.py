@@ -1,1 +1,0 @@
-"""The page of any release, from its form alone."""
