@@ -293,7 +293,7 @@ def _one_of(base: Any, notes: tuple[Any, ...], content: Any, name: str) -> Any:
 def _fits(kind: Any, content: Any) -> bool:
     """Whether the JSON's own type is that of a kind, so that no two of a union fit."""
     if kind is float:
-        return isinstance(content, float) or content in INFINITIES
+        return isinstance(content, float) or (isinstance(content, str) and content in INFINITIES)
     if kind in (int, bool, str):
         return type(content) is kind
     if get_origin(kind) is Literal:
@@ -433,8 +433,10 @@ def _schema(kind: Any, defined: dict[str, Any]) -> dict[str, Any]:
     named = _values(base)
     tagged = len(named) > 1
     found = [_reference(one, tagged, defined) for one in named.values()]
-    found += [_schema(part, defined) for part in _parts(base)
-              if not _values(part) and part is not base]  # fmt: skip
+    others = [part for part in _parts(base) if not _values(part) and part is not base]
+    found += [_schema(Annotated[part, *notes] if notes else part, defined) for part in others]
+    if not found:
+        raise TypeError(f"{base!r} is no annotation of a stored value")
     return found[0] if len(found) == 1 else {"anyOf": found}
 
 

@@ -21,6 +21,7 @@ from tacit._ground.checks import (
 )
 from tacit._ground.numbers import EPS
 from tacit._ground.random import standard_normal
+from tacit.codec import leaf
 from tacit.covariance.publication import Normals, publish
 from tacit.linalg import default_tolerance, eigh_psd
 
@@ -195,3 +196,6 @@ def kept_spectrum(name: str, dense: Array) -> tuple[Array, Array]:
     eigenvalues, vectors = eigh_psd(name, dense)
     keep = eigenvalues > default_tolerance(eigenvalues.size) * eigenvalues[-1]
     return eigenvalues[keep], vectors[:, keep]
+
+
+leaf(Covariance, Covariance.from_dict)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tacit._ground.reprs import shown
-from tacit.codec import leaf
 from tacit.covariance.base import Covariance
 from tacit.covariance.full import Dense, Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored, LowRank
-from tacit.covariance.scale_mixture import ScaleMixture
 
 
 def covariance_from_dict(description: Any) -> Covariance:
@@ -35,7 +33,3 @@ def covariance_from_dict(description: Any) -> Covariance:
         raise ValueError(
             f"description: fields do not fit {description['type']!r}: {error}"
         ) from None
-
-
-leaf(Covariance, covariance_from_dict)
-leaf(ScaleMixture, ScaleMixture.from_dict)

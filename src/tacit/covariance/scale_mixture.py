@@ -15,6 +15,7 @@ from tacit._ground.checks import Array, RandomSource, generator, integer, positi
 from tacit._ground.frozen import frozen, read_only
 from tacit._ground.random import standard_normal
 from tacit._ground.reprs import short_repr
+from tacit.codec import leaf
 from tacit.covariance.base import Covariance
 from tacit.covariance.publication import Normals, publish
 
@@ -132,3 +133,6 @@ class ScaleMixture:
             raise ValueError("description: expected base, scales and probabilities")
         base = Covariance.from_dict(description["base"])
         return ScaleMixture(base, description["scales"], description["probabilities"])
+
+
+leaf(ScaleMixture, ScaleMixture.from_dict)

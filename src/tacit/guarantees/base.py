@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from tacit._ground.checks import choice, in_interval
 from tacit._ground.reprs import shown
+from tacit.codec import leaf
 from tacit.documents import dumps, encoded
 from tacit.text import share_down
 
@@ -79,6 +80,16 @@ class Guarantee(ABC):
     def to_json(self) -> str:
         """Return `to_dict` as strict JSON: infinities are the strings "Infinity", "-Infinity"."""
         return dumps(self.to_dict())
+
+
+def _read(content: Any) -> Guarantee:
+    # the kinds stand above their base
+    from tacit.guarantees.reading import guarantee_from_dict
+
+    return guarantee_from_dict(content)
+
+
+leaf(Guarantee, _read)
 
 
 def text(name: str, value: Any) -> str:

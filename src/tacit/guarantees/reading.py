@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from tacit._ground.checks import choice
 from tacit._ground.reprs import shown
-from tacit.codec import leaf
 from tacit.documents import decoded, loads
 from tacit.guarantees.base import SCHEMA, Guarantee
 from tacit.guarantees.differential import ApproximateDP, GaussianDP, Indistinguishability, RenyiDP
@@ -99,6 +98,3 @@ def _concrete(kinds: Iterable[type[Guarantee]]) -> Iterator[type[Guarantee]]:
         if not getattr(kind, "__abstractmethods__", None):
             yield kind
         yield from _concrete(kind.__subclasses__())
-
-
-leaf(Guarantee, guarantee_from_dict)

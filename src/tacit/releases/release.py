@@ -19,8 +19,7 @@ from tacit.codec import HOLDER, MISSING
 from tacit.conversions import success_from_information
 from tacit.documents import Envelope
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
-from tacit.guarantees.base import text, texts
-from tacit.guarantees.reading import Guarantee
+from tacit.guarantees.base import Guarantee, text, texts
 from tacit.measured import Interval
 from tacit.releases.kinds import kind_named
 from tacit.releases.provenance import Provenance
