@@ -118,6 +118,10 @@ def read(kind: Any, content: Any, name: str) -> Any:
     if isinstance(base, TypeVar):
         # what a type variable stands for is read by whoever knows it
         return content
+    if base is Any:
+        # a word or a number in the file, whatever else the field may be in memory
+        scalar = content is None or isinstance(content, bool | int | float | str)
+        return content if scalar else _refused(name, "a text or a number", content)
     if get_origin(base) in (Union, types.UnionType):
         return _one_of(base, notes, content, name)
     if get_origin(base) is Literal:
@@ -207,8 +211,11 @@ def _plain(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _parts(base: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the one kind there is."""
-    return get_args(base) if get_origin(base) in (Union, types.UnionType) else (base,)
+    """Return the members of a union, those of a union in it too, or the one kind there is."""
+    if get_origin(base) not in (Union, types.UnionType):
+        return (base,)
+    inner = [(part, _parts(_plain(part)[0])) for part in get_args(base)]
+    return tuple(one for part, some in inner for one in (some if len(some) > 1 else (part,)))
 
 
 def _member(kind: Any, value: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -298,6 +305,8 @@ def _fits(kind: Any, content: Any) -> bool:
         return type(content) is kind
     if get_origin(kind) is Literal:
         return content in get_args(kind)
+    if _is_mapping(kind):
+        return isinstance(content, Mapping)
     return get_origin(kind) is tuple and isinstance(content, list | tuple)
 
 
@@ -404,7 +413,7 @@ def _word(kind: Any) -> str:
 
 def _schema(kind: Any, defined: dict[str, Any]) -> dict[str, Any]:
     base, notes = _plain(kind)
-    if isinstance(base, TypeVar):
+    if isinstance(base, TypeVar) or base is Any:
         return {}
     scalars = {float: "number", int: "integer", bool: "boolean", str: "string", bytes: "string"}
     if base is float or _is_array(base):

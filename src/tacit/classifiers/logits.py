@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, array
 from tacit.compute import progress_bar
-from tacit.releases.outputs import LARGEST_SPREAD, SMALLEST_SPREAD
 
 ROWS_PER_BATCH = 1024
 
@@ -52,18 +51,6 @@ def pool_logits(predict: Any, rows: npt.NDArray[Any], progress: bool | None) -> 
             f"got {len(logits)}"
         )
     return logits + 0.0
-
-
-def check_spread(logits: Array) -> None:
-    """Raise where double precision cannot square the spread of the logits (n, c)."""
-    with np.errstate(over="ignore"):
-        spread = np.ptp(logits, axis=0)
-    lowest = float(spread[spread > 0.0].min(initial=np.inf))
-    if spread.max() > LARGEST_SPREAD or lowest < SMALLEST_SPREAD:
-        raise ValueError(
-            f"predict: expected logits that spread over {SMALLEST_SPREAD:g} to "
-            f"{LARGEST_SPREAD:g}, got {min(float(spread.max()), lowest):.3g}: choose other units"
-        )
 
 
 def _in_batches(predict: Predictor, rows: npt.NDArray[Any], progress: bool | None) -> Array:

@@ -11,17 +11,13 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit.attacks import BayesAttack, bayes
 from tacit.classifiers.inputs import Labels, share
-from tacit.classifiers.logits import check_spread
 from tacit.classifiers.release import ASSUMPTIONS
-from tacit.design.base import Design, no_noise
-from tacit.design.cost import cost_matrix
-from tacit.design.information.exact import NO_NOISE, entropy_sentence, true_information
-from tacit.design.information.gaussian import gaussian_information
+from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.information.distinct import EqualRows, entropy
+from tacit.information.distinct import EqualRows
 from tacit.releases import Draw, Effort
 from tacit.releases.contradiction import Named
-from tacit.releases.outputs import described_covariance, output_covariance
+from tacit.releases.finite import OutputWords, design_outputs
 
 SOURCE = "residual-pac, Thm 1, Eq. 17"
 SOURCE_TRUE = "residual-pac, Eq. 17, with the exact likelihood of the mixture over the pool"
@@ -31,11 +27,15 @@ INPUT = "the queried input"
 LABEL = "the label of the queried input"
 # Where several rows are released: what one of them tells about its own input.
 ALONE = " from its row alone"
+WORDS = OutputWords(
+    "predict: expected logits",
+    "the logits are the same for every input, so they are released without noise",
+)
 WITH_NOISE = "the noise is independent of all else, computed in double precision"
 WITHOUT_NOISE = "the logits are published as they are, without noise, as double-precision numbers"
 
 
-def designed(
+def design_row(
     logits: Array,
     budget: float,
     promise: Draw,
@@ -44,35 +44,17 @@ def designed(
     progress: bool,
 ) -> tuple[Design, Array]:
     """Return the noise of one row and the variance of each logit."""
-    size, equal = logits.shape[1], EqualRows.of(logits)
-    nats = entropy(equal.weights(None))
-    if nats <= budget:
-        cost_matrix(cost, size)
-        variances = np.diagonal(described_covariance(logits)[1]).copy()
-        if len(equal) == 1:
-            reason = "the logits are the same for every input, so they are released without noise"
-            return no_noise(size, 0.0, "constant", reason), variances
-        return no_noise(size, nats, NO_NOISE, entropy_sentence(len(equal), nats)), variances
-    check_spread(logits)
-    # Equal rows are one, with the probability that they have together.
-    shares = None if len(equal) == len(logits) else equal.weights(None)
-    points = logits[equal.first]
-    _, covariance, slack = output_covariance(points, shares)
-    variances = np.diagonal(covariance).copy()
-    if promise.method == "true-information":
-        design = true_information(
-            points,
-            budget,
-            weights=shares,
-            cost=cost,
-            confidence=promise.confidence,
-            rng=source,
-            progress=progress,
-        )
-        return design, variances
-    upper = covariance + slack * np.diag(variances)
-    method = "exact" if promise.method == "auto" else promise.method
-    return gaussian_information(upper, budget, cost=cost, method=method), variances
+    found = design_outputs(
+        logits,
+        budget,
+        lambda _: cost,
+        method="exact" if promise.method == "auto" else promise.method,
+        confidence=promise.confidence,
+        words=WORDS,
+        source=source,
+        progress=progress,
+    )
+    return found.design, np.diagonal(found.covariance).copy()
 
 
 def success_bounds(

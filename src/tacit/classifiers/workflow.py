@@ -18,7 +18,7 @@ from tacit.classifiers.logits import pool_logits, pool_rows
 from tacit.classifiers.plan import (
     LABEL,
     attacks_on,
-    designed,
+    design_row,
     fano_of_attacks,
     information_bound,
     success_bounds,
@@ -101,7 +101,7 @@ def prepare_logits(
     budget = allowed_nats(promise.nats, promise.success, prior)
     logits = pool_logits(predict, candidates, effort.progress)
     classes = checked_labels(labels, *logits.shape)
-    design, variances = designed(logits, budget, promise, cost, source, effort.progress)
+    design, variances = design_row(logits, budget, promise, cost, source, effort.progress)
     guarantee = information_bound(design)
     bounds = success_bounds(guarantee, logits, design, classes, rows.size)
     measured: tuple[BayesAttack, ...] = ()

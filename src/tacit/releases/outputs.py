@@ -10,10 +10,15 @@ from tacit._ground.numbers import EPS
 
 SMALLEST_SPREAD, LARGEST_SPREAD = 1e-120, 1e120
 LARGEST_SHOWN = 1e300
+OUTPUTS = "query: expected outputs"
 
 
-def check_spread(outputs: Array) -> npt.NDArray[np.bool_]:
+def check_spread(outputs: Array, what: str = OUTPUTS) -> npt.NDArray[np.bool_]:
     """Return which of the numbers (K, d) are the same in all outputs, (d,).
+
+    Args:
+        outputs: (K, d).
+        what: how a refusal begins.
 
     Raises:
         ValueError: the outputs spread so far, or so little, that their squares leave the range
@@ -26,13 +31,15 @@ def check_spread(outputs: Array) -> npt.NDArray[np.bool_]:
     if spread > LARGEST_SPREAD or lowest < SMALLEST_SPREAD:
         beyond = spread if spread > LARGEST_SPREAD else lowest
         raise ValueError(
-            f"query: expected outputs that spread over {SMALLEST_SPREAD:g} to {LARGEST_SPREAD:g}, "
-            f"got {beyond:.3g}: choose other units"
+            f"{what} that spread over {SMALLEST_SPREAD:g} to {LARGEST_SPREAD:g}, got "
+            f"{beyond:.3g}: choose other units"
         )
     return np.asarray(still)
 
 
-def output_covariance(outputs: Array, shares: Array | None = None) -> tuple[Array, Array, float]:
+def output_covariance(
+    outputs: Array, shares: Array | None = None, what: str = OUTPUTS
+) -> tuple[Array, Array, float]:
     """Return the mean (d,), the covariance S (d, d) and its slack, for K outputs.
 
     Each has the probability in ``shares``, (K,), and 1/K where that is None.
@@ -46,7 +53,7 @@ def output_covariance(outputs: Array, shares: Array | None = None) -> tuple[Arra
         ValueError: as ``check_spread``.
     """
     count, size = outputs.shape
-    still = check_spread(outputs)
+    still = check_spread(outputs, what)
     middle = outputs.mean(axis=0) if shares is None else shares @ outputs
     mean = np.where(still, outputs[0], middle)
     centred = outputs - mean

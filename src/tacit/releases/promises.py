@@ -13,7 +13,6 @@ from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.strength import gaussian_mu
 
 Pair: TypeAlias = tuple[float, float]
-Levels: TypeAlias = Mapping[str, Sequence[float] | Sequence[str]]
 
 
 def rate_of(text: str) -> float:
@@ -63,8 +62,12 @@ def _once(name: str, found: Mapping[str, Any]) -> None:
 
 
 Rate: TypeAlias = Annotated[float, Within(0, 1), Spelled("1/K", rate_of)]
-Bounds: TypeAlias = Annotated[Any, Spelled("NAME=LOW:HIGH,…", bounds_of)]
-LevelsOf: TypeAlias = Annotated[Any, Spelled("NAME=LEVEL,…", levels_of, repeated=True)]
+Bounds: TypeAlias = Annotated[
+    Mapping[str, Pair] | tuple[Pair, ...], Spelled("NAME=LOW:HIGH,…", bounds_of)
+]
+LevelsOf: TypeAlias = Annotated[
+    Mapping[str, tuple[str | float, ...]], Spelled("NAME=LEVEL,…", levels_of, repeated=True)
+]
 RowMethod: TypeAlias = Literal["auto", "sums", "swaps", "family", "cheaper"]
 DrawMethod: TypeAlias = Literal["auto", "true-information", "exact", "linear", "diagonal"]
 
@@ -147,8 +150,8 @@ class Table:
         epsilon: ε, with delta.
         delta: δ, with epsilon.
         rho: ρ of zero-concentrated differential privacy instead.
-        bounds: Lowest and highest of every column that is read, declared without looking at the
-            table: numbers outside are taken as the bounds.
+        bounds: Lowest and highest of every column that is read, by its name, or in Python (p, 2);
+            declared without looking at the table: numbers outside are taken as the bounds.
         levels: Categories of columns, declared: numbers, or words of a column of texts.
         adjacency: Which tables are neighbours: one record more, or one replaced.
 

@@ -1,4 +1,4 @@
-"""What a statistic is computed of: rows, names of columns, and what the codes in them mean."""
+"""What a statistic is computed of: rows, names of columns, and what was declared of them."""
 
 from __future__ import annotations
 
@@ -8,73 +8,158 @@ from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import Array, array
+from tacit._ground.checks import Array, array, matrix, vector
 from tacit._ground.numbers import LARGEST_EXACT
 from tacit._ground.reprs import shown
-from tacit.statistics.draws import listed
-from tacit.statistics.sums.query import columns_read
-from tacit.statistics.tables.columns import declared_levels, ordered
-from tacit.statistics.tables.header import NO_COLUMN
-from tacit.statistics.tables.table import Category, Table
-from tacit.statistics.tables.words import observed_words
+from tacit.guarantees.adjacency import Adjacency
+from tacit.statistics.queries.language import columns_read
+from tacit.statistics.queries.statistic import Columns
+from tacit.statistics.tables.table import (
+    Category,
+    DataTable,
+    declared_levels,
+    observed_words,
+    ordered,
+)
 
+# A pool of which half is drawn has at least two rows in and two out.
 SMALLEST_POOL = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """A pool that was checked, and owned.
+    """A pool that was checked, and is owned: what the caller does to theirs is not drawn.
 
     Attributes:
         rows: (N, p).
         columns: p names.
         categories: what the codes of a column mean, by its name.
-        levels: categories of columns of numbers, as the caller declared them.
+        bounds: declared (lowest, highest) of columns, by position.
+        levels: declared categories of columns, by position, ascending.
     """
 
     rows: Array
     columns: tuple[str, ...]
     categories: Mapping[str, Category]
-    levels: Any
+    bounds: Mapping[int, tuple[float, float]]
+    levels: Mapping[int, tuple[float, ...]]
+
+    @staticmethod
+    def of(
+        pool: Any,
+        columns: Sequence[str] | None,
+        promise: Any,
+        *,
+        fewest: int = SMALLEST_POOL,
+        query: Any = None,
+        target: str | None = None,
+    ) -> Pool:
+        """Check a pool and what a promise declares of it.
+
+        Args:
+            pool: (N, p) numbers, a data frame, or a ``DataTable``.
+            columns: as ``prepare`` takes them.
+            promise: its ``bounds`` and ``levels`` are taken, where it has them.
+            fewest: N at least.
+            query: what will be asked: of a data frame only the columns that it names are read.
+            target: the column that a regression explains.
+
+        Raises:
+            ValueError: as ``prepare``.
+        """
+        _check_dropped(pool, promise)
+        known, levels = open_pool(
+            pool, columns, levels=getattr(promise, "levels", None), query=query, target=target
+        )
+        rows = _checked_rows(known, fewest)
+        categories = known.categories if isinstance(known, DataTable) else {}
+        own = _frame_columns(known)
+        labels = _column_names(own if own is not None else columns, rows.shape[1])
+        if own is not None and columns is not None:
+            wanted = _selected(columns, labels)
+            rows = np.ascontiguousarray(rows[:, [labels.index(name) for name in wanted]])
+            rows.flags.writeable = False
+            labels = wanted
+            categories = {name: kind for name, kind in categories.items() if name in labels}
+        return Pool(
+            rows,
+            labels,
+            categories,
+            _checked_bounds(getattr(promise, "bounds", None), labels),
+            _checked_levels(levels, labels, categories),
+        )
+
+    def known(self, *, looked_at: bool) -> Columns:
+        """Return the columns with what is known of them before anything is drawn.
+
+        Args:
+            looked_at: whether what is computed may depend on the rows, which are public but for
+                the draw; else on what was declared alone.
+        """
+        # levels that were found are the table's, and no name of a number repeats them
+        words = {
+            self.columns.index(name): kind.levels
+            for name, kind in self.categories.items()
+            if kind.declared
+        }
+        return Columns(
+            self.columns,
+            self.rows if looked_at else None,
+            bounds=self.bounds,
+            levels=self.levels,
+            words=words,
+        )
+
+    @property
+    def observed(self) -> frozenset[str]:
+        """Names of columns whose codes stand for levels that were found in the table."""
+        return frozenset(name for name, kind in self.categories.items() if not kind.declared)
+
+    def declaration(self) -> dict[str, Any]:
+        """Return the bounds and levels that were declared, by the names of the columns."""
+        named = {place: self.categories.get(name) for place, name in enumerate(self.columns)}
+        return {
+            "bounds": {self.columns[place]: pair for place, pair in self.bounds.items()},
+            "levels": {
+                self.columns[place]: _words_of(held, named[place])
+                for place, held in self.levels.items()
+            },
+        }
+
+    def notes(self, *, hidden: bool) -> tuple[str, ...]:
+        """Return what the codes of columns stand for, as far as a reader may know it.
+
+        Args:
+            hidden: whether the table itself is: then nothing of what was found in it is told.
+        """
+        lines = []
+        for name, kind in self.categories.items():
+            if kind.declared:
+                codes = ", ".join(f"{code} = {level}" for code, level in enumerate(kind.levels))
+                lines.append(f"codes of {name}: {codes}")
+            elif not hidden:
+                lines.append(
+                    f"{name} has {len(kind.levels)} levels, coded in the order of their names; "
+                    "they were read from the table and are not named here: levels that are "
+                    "declared are"
+                )
+        return tuple(lines)
 
 
-def check_dropped(pool: Any, protect: str, adjacency: str) -> None:
+def _words_of(codes: tuple[float, ...], kind: Category | None) -> tuple[float | str, ...]:
+    """Return what was declared for a column: words where it was coded by them."""
+    coded = kind is not None and kind.declared and codes == tuple(range(len(kind.levels)))
+    return kind.levels if kind is not None and coded else codes
+
+
+def _check_dropped(pool: Any, promise: Any) -> None:
     """Refuse a table of which rows were dropped where the number of rows is taken as public."""
-    if protect == "table" and adjacency == "replace" and isinstance(pool, Table) and pool.dropped:
+    replaced = getattr(promise, "adjacency", None) is Adjacency.REPLACE
+    if replaced and isinstance(pool, DataTable) and pool.dropped:
         raise ValueError(
             "adjacency: expected 'add-remove' for a table of which rows were dropped, as a row "
             "that is replaced may be one of them, got 'replace'"
         )
-
-
-def checked_pool(
-    pool: Any,
-    columns: Sequence[str] | None,
-    protect: str,
-    *,
-    levels: Any = None,
-    query: Any = None,
-    target: str | None = None,
-) -> Pool:
-    """Return the rows, the names of the columns, and what the codes in them mean.
-
-    Raises:
-        ValueError: as ``prepare``.
-    """
-    known, levels = opened_pool(pool, columns, levels=levels, query=query, target=target)
-    # how many rows a hidden table has is hidden too
-    rows = _checked_rows(known, 1 if protect == "table" else SMALLEST_POOL)
-    categories = known.categories if isinstance(known, Table) else {}
-    own = frame_columns(known)
-    if own is None or columns is None:
-        labels = _column_names(own if columns is None else columns, rows.shape[1])
-        return Pool(rows, labels, categories, levels)
-    own_labels = _column_names(own, rows.shape[1])
-    labels = _selected(columns, own_labels)
-    rows = np.ascontiguousarray(rows[:, [own_labels.index(name) for name in labels]])
-    rows.flags.writeable = False
-    kept = {name: kind for name, kind in categories.items() if name in labels}
-    return Pool(rows, labels, kept, levels)
 
 
 def _selected(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
@@ -91,7 +176,10 @@ def _selected(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _checked_rows(pool: Any, fewest: int) -> Array:
-    _check_exact(pool)
+    # integers that double precision does not hold would be rounded
+    whole = isinstance(pool, np.ndarray) and pool.dtype.kind in "iu" and pool.size
+    if whole and max(int(pool.max()), -int(pool.min())) > LARGEST_EXACT:
+        raise ValueError(f"pool: expected integers within ±2⁵³ = {LARGEST_EXACT:,}, got others")
     checked = array("pool", pool, ndim=(1, 2))
     # a copy: what the caller does to the pool later does not reach what is drawn
     rows = np.array(checked[:, None] if checked.ndim == 1 else checked, order="C")
@@ -99,14 +187,6 @@ def _checked_rows(pool: Any, fewest: int) -> Array:
     if len(rows) < fewest:
         raise ValueError(f"pool: expected at least {fewest} rows, got {len(rows)}")
     return rows
-
-
-def _check_exact(pool: Any) -> None:
-    """Refuse an array of integers that double precision does not hold."""
-    if not isinstance(pool, np.ndarray) or pool.dtype.kind not in "iu" or not pool.size:
-        return
-    if int(pool.max()) > LARGEST_EXACT or int(pool.min()) < -LARGEST_EXACT:
-        raise ValueError(f"pool: expected integers within ±2⁵³ = {LARGEST_EXACT:,}, got others")
 
 
 def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
@@ -119,7 +199,48 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def opened_pool(
+def _checked_bounds(bounds: Any, names: tuple[str, ...]) -> dict[int, tuple[float, float]]:
+    found = {}
+    for place, pair in _by_column("bounds", bounds, names).items():
+        low, high = vector(f"bounds of {names[place]}", list(pair), size=2).tolist()
+        if not low < high:
+            raise ValueError(
+                f"bounds: expected lowest < highest for {names[place]!r}, got {low}, {high}"
+            )
+        found[place] = (low, high)
+    return found
+
+
+def _checked_levels(
+    levels: Any, names: tuple[str, ...], categories: Mapping[str, Category]
+) -> dict[int, tuple[float, ...]]:
+    # a column that was read with declared levels holds their codes
+    coded = {
+        names.index(name): tuple(float(code) for code in range(len(kind.levels)))
+        for name, kind in categories.items()
+        if kind.declared
+    }
+    return coded | {
+        place: tuple(np.unique(vector(f"levels of {names[place]}", list(given))).tolist())
+        for place, given in _by_column("levels", levels, names).items()
+    }
+
+
+def _by_column(name: str, value: Any, columns: tuple[str, ...]) -> dict[int, Any]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        for key in value:
+            if key not in columns:
+                raise ValueError(f"{name}: expected columns of the table, got {key!r}")
+        return {columns.index(key): entry for key, entry in value.items()}
+    rows = matrix(name, value, columns=2)
+    if len(rows) != len(columns):
+        raise ValueError(f"{name}: expected {len(columns)} rows, one per column, got {len(rows)}")
+    return dict(enumerate(rows.tolist()))
+
+
+def open_pool(
     pool: Any,
     columns: Sequence[str] | None = None,
     *,
@@ -127,7 +248,7 @@ def opened_pool(
     query: Any = None,
     target: str | None = None,
 ) -> tuple[Any, Any]:
-    """Return a data frame as a ``Table``, any other pool as it is, and the levels left to declare.
+    """Return a data frame as a ``DataTable``, any other pool as it is, and levels left to declare.
 
     Levels in words are those of a column of texts: it is coded by them. Of a frame only the columns
     that the query reads are read, where it names them.
@@ -137,7 +258,7 @@ def opened_pool(
     """
     words, numbers = _worded(levels)
     if hasattr(pool, "__arrow_c_stream__"):
-        from tacit.statistics.tables.reading import read_table
+        from tacit.statistics.tables.reading import NO_COLUMN, read_table
 
         wanted = columns_read(query, target) if columns is None else listed(columns)
         wanted = NO_COLUMN if columns is None and wanted == () else wanted
@@ -162,9 +283,9 @@ def _worded(levels: Any) -> tuple[dict[str, list[str]], Any]:
     return words, {name: held for name, held in levels.items() if name not in words} or None
 
 
-def _recoded(pool: Any, name: str, declared: Sequence[str]) -> Table:
+def _recoded(pool: Any, name: str, declared: Sequence[str]) -> DataTable:
     """Return a table whose column is coded by the levels declared instead of those found in it."""
-    if not isinstance(pool, Table) or name not in pool.categories:
+    if not isinstance(pool, DataTable) or name not in pool.categories:
         raise ValueError(
             f"levels: expected numbers for {name!r}, which holds no codes of words, got words; a "
             "data frame, or read_table with categories, has columns of words"
@@ -188,7 +309,12 @@ def _recoded(pool: Any, name: str, declared: Sequence[str]) -> Table:
     )
 
 
-def frame_columns(pool: Any) -> list[str] | None:
+def _frame_columns(pool: Any) -> list[str] | None:
     """Return the column names of a data frame, such as one of pandas or polars."""
     names = getattr(pool, "columns", None)
     return None if names is None else [str(name) for name in names]
+
+
+def listed(names: Any) -> list[Any]:
+    """Return names in a list; a text is one name."""
+    return list(names) if isinstance(names, (list, tuple, np.ndarray)) else [names]

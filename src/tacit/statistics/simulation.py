@@ -1,8 +1,10 @@
-"""Outputs of the query on every declared candidate, and their covariance, rounded up."""
+"""Outputs of a query on simulated draws of the pool, and how much they vary."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,15 +13,19 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, plain
 from tacit.compute import parallel_map
-from tacit.statistics.queries import Query
+from tacit.statistics.errors import two_digits_up
+from tacit.statistics.queries.statistic import Query
 from tacit.statistics.user_code import QueryWarning, query_error, silence, warning_words
 
-REPEATED_CALLS = 3
-REPEAT_TOLERANCE = 1e-9
+# Candidates on which a query is called twice, and how far it may differ: sums in another order do.
+REPEATED_CALLS, REPEAT_TOLERANCE = 3, 1e-9
+# Kinds of NumPy entries that are real numbers, Python's own among objects.
 REAL_KINDS = "fiubO"
+# Halves of a pool on which the spread of a query is measured: it is off by 5%.
+HALVES = 200
 
 
-class Candidates(Protocol):
+class CandidateSubsets(Protocol):
     """Subsets of the pool on which a query is run."""
 
     def __len__(self) -> int:
@@ -35,7 +41,7 @@ class _Evaluation:
 
     query: Query
     pool: Array
-    family: Candidates
+    family: CandidateSubsets
 
     def __call__(self, candidate: int) -> tuple[Array, str]:
         """Return the numbers, and what the caller's own code warned of, if anything."""
@@ -97,7 +103,7 @@ def _numbers(result: Any) -> Array | None:
 def simulate(
     query: Query,
     pool: Array,
-    family: Candidates,
+    family: CandidateSubsets,
     *,
     workers: int | None,
     progress: bool | None,
@@ -182,3 +188,39 @@ def _shown(value: object) -> str:
     if isinstance(value, int):
         return "an integer beyond the numbers within double precision"
     return type(value).__name__ if value is not None else "None"
+
+
+def spread_over_halves(
+    query: Query, rows: Array, source: np.random.Generator, *, workers: int | None
+) -> Array:
+    """Return standard deviations of a query over independent draws of half the rows, rounded up.
+
+    Over halves of a pool, drawn without replacement, the variance is half of that for what is near
+    linear in the rows. Pairs of like rows would vary less than draws from what the rows came from.
+
+    Args:
+        query: what is computed.
+        rows: (N, p) the pool.
+        source: of the halves.
+        workers: processes.
+    """
+    halves = RandomHalves(len(rows), source.integers(2**63, size=HALVES).tolist())
+    outputs = simulate(query, rows, halves, workers=workers, progress=False)
+    return two_digits_up(math.sqrt(2.0) * outputs.std(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class RandomHalves:
+    """Random halves of a pool, each of a seed of its own."""
+
+    rows: int
+    seeds: Sequence[int]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.seeds)
+
+    def members(self, candidate: int) -> npt.NDArray[np.intp]:
+        """Return the rows of one of them, ascending."""
+        order = np.random.default_rng(self.seeds[candidate]).permutation(self.rows)
+        return np.sort(order[: self.rows // 2])

@@ -7,21 +7,26 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array
-from tacit.statistics.sums.query import SumQuery
-from tacit.statistics.sums.terms import Condition, Term, row_values, term
-from tacit.statistics.sums.totals import GridValues
+from tacit.covariance import Covariance, Diagonal
+from tacit.guarantees.adjacency import Adjacency
+from tacit.statistics.queries.statistic import SumQuery
+from tacit.statistics.queries.sums import Condition, GridValues, Term, row_values, term
 
 # Bits of the largest number that a row may add; sums of 2²⁶ rows are exact.
 GRID_BITS = 26
 MOST_ROWS = 2**26
+# Cells into which the conditions of counts that share columns may split the rows.
 MOST_PATTERNS = 4096
 # Squares of what rows add, as noise has them, stay within double precision.
 LARGEST_WIDTH = 1e100
+
+Law: TypeAlias = tuple[npt.NDArray[np.intp], Covariance]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +86,12 @@ class Contributions:
     def values(self, rows: Array) -> GridValues:
         """Return what clamped rows add, on a grid that the bounds alone set; none beyond w."""
         clamped = np.clip(rows, self.lows, self.highs)
+        # φ less its offset inside its conditions, where it is in [−w, w]
         added = row_values(self.query.terms, clamped, self.centres)
-        held = [term(one.conditions) for one in self.query.terms]
-        inside = row_values(held, clamped, self.centres)
+        conditions = [term(one.conditions) for one in self.query.terms]
+        inside = row_values(conditions, clamped, self.centres)
         added -= self.offsets * inside
+        # to the grid, and never beyond w: rounding to nearest might step over it
         integers = np.rint(np.ldexp(added, -self.exponents))
         most = np.floor(np.ldexp(self.widths, -self.exponents))
         np.clip(integers, -most, most, out=integers)
@@ -147,6 +154,7 @@ def contributions(
     for place, one in enumerate(terms):
         if not one.factors:
             continue
+        # |Π (x_j − c_j)| <= Π half-widths
         width = math.prod(half[column] for column in one.factors)
         base = places.get(Term(one.conditions))
         if len(one.factors) == 2 and one.factors[0] == one.factors[1] and base is not None:
@@ -159,8 +167,80 @@ def contributions(
                 f"bounds: expected those within which no row adds more than {LARGEST_WIDTH:g}, got "
                 f"wider ones of {named}: choose other units"
             )
+        # products were rounded to nearest: up, by more than they lost
         widths[place] = width * (1.0 + 2.0**-50)
     return Contributions(query, centres, lows, highs, widths, offsets, counts)
+
+
+def farthest_distance(added: Contributions, noise: Sequence[Law], adjacency: Adjacency) -> float:
+    """Return the squared distance that one row can make, rounded up; infinite where noise is bare.
+
+    Args:
+        added: what a row can add.
+        noise: (which sums, the law of the noise on them), independent of each other.
+        adjacency: which tables are neighbours.
+
+    Raises:
+        ValueError: a law of numbers that is not diagonal, or of sums that are not independent.
+    """
+    total = 0.0
+    bare = np.ones(added.numeric.size, dtype=bool)
+    counts = {int(place): part for part in added.parts for place in part[0]}
+    for chosen, law in noise:
+        bare[chosen] = False
+        if added.numeric[chosen].all() and isinstance(law, Diagonal):
+            # a box: every number at ±w, at most one cell of each family
+            inverse = np.zeros(added.numeric.size)
+            inverse[chosen] = (reach(adjacency) * added.widths[chosen]) ** 2 / law.diagonal()
+            total += sum(max(inverse[cell].sum() for cell in family) for family in families(added))
+            continue
+        places, patterns = counts.get(int(chosen[0]), (np.zeros(0, dtype=np.intp), np.zeros(0)))
+        if not np.isin(chosen, places).all():
+            raise ValueError("noise: expected independent laws of numbers and of counts")
+        moves = differences(patterns, adjacency)[:, np.isin(places, chosen)]
+        total += float(np.max(law.mahalanobis(moves)))
+    moved = added.numeric.copy()
+    for places, patterns in added.parts:
+        moved[places] = (differences(patterns, adjacency) != 0.0).any(axis=0)
+    return math.inf if (moved & bare).any() else total
+
+
+def families(added: Contributions) -> list[list[list[int]]]:
+    """Return families of cells of numbers: a row adds to one cell of each family at most.
+
+    The numbers of a cell have the same conditions.
+    """
+    terms = added.query.terms
+    cells: dict[tuple[Condition, ...], list[int]] = {}
+    for place in np.flatnonzero(added.numeric).tolist():
+        cells.setdefault(terms[place].conditions, []).append(place)
+    found: list[list[tuple[Condition, ...]]] = []
+    for conditions in cells:
+        for family in found:
+            if all(_exclusive(conditions, other) for other in family):
+                family.append(conditions)
+                break
+        else:
+            found.append([conditions])
+    return [[cells[conditions] for conditions in family] for family in found]
+
+
+def _exclusive(first: Sequence[Condition], second: Sequence[Condition]) -> bool:
+    return any(one.excludes(other) for one in first for other in second)
+
+
+def reach(adjacency: Adjacency) -> float:
+    """Return by how many half-widths a row, or its replacement, moves a number."""
+    return 2.0 if adjacency is Adjacency.REPLACE else 1.0
+
+
+def differences(patterns: Array, adjacency: Adjacency) -> Array:
+    """Return what one row, or its replacement, changes of the counts: each once."""
+    kinds = np.unique(patterns, axis=0)
+    if adjacency is Adjacency.REPLACE:
+        first, second = np.triu_indices(len(kinds), 1)
+        kinds = np.unique(kinds[first] - kinds[second], axis=0)
+    return kinds if len(kinds) else np.zeros((1, patterns.shape[1]))
 
 
 def _columns(terms: Sequence[Term]) -> set[int]:

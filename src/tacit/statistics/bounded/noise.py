@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +11,18 @@ import numpy.typing as npt
 from tacit._ground.checks import Array, RandomSource
 from tacit.covariance import Covariance, Diagonal
 from tacit.design import worst_case
-from tacit.statistics.bounded.contributions import Contributions
-from tacit.statistics.strength import SLACK
-from tacit.statistics.sums.terms import Condition
+from tacit.guarantees.adjacency import Adjacency
+from tacit.releases.strength import SLACK
+from tacit.statistics.bounded.contributions import (
+    Contributions,
+    Law,
+    differences,
+    families,
+    farthest_distance,
+    reach,
+)
 
+# The solver keeps budgets to 1e-9; a distance measured by another way may be off by this.
 MEASURED_SLACK = 1e-6
 # Price of every count on its own, relative to its share of the whole.
 FLOOR = 1e-6
@@ -32,7 +39,7 @@ class TableNoise:
     """
 
     size: int
-    parts: tuple[tuple[npt.NDArray[np.intp], Covariance], ...]
+    parts: tuple[Law, ...]
     mu: float
 
     @property
@@ -58,7 +65,7 @@ class TableNoise:
         return noise
 
 
-def table_noise(added: Contributions, mu: float, adjacency: str, cost: Array) -> TableNoise:
+def table_noise(added: Contributions, mu: float, adjacency: Adjacency, cost: Array) -> TableNoise:
     """Return noise under which one row more, fewer or other lies within μ.
 
     For a box of half-widths w the least noise is diagonal, ``σ_j² = w_j Σ_k w_k / μ²`` at equal
@@ -68,7 +75,7 @@ def table_noise(added: Contributions, mu: float, adjacency: str, cost: Array) ->
     Args:
         added: what a row can add.
         mu: μ > 0.
-        adjacency: ``"add-remove"`` or ``"replace"`` one row.
+        adjacency: which tables are neighbours.
         cost: F, (k, k), of which the blocks of counts and of numbers count.
 
     Source: tr(FΣ) subject to ``Σ w²/σ² <= μ²``, by Cauchy-Schwarz; counts: dsi, Theorem 3.3.
@@ -78,16 +85,16 @@ def table_noise(added: Contributions, mu: float, adjacency: str, cost: Array) ->
     # the law of each part at μ = 1, and what it costs
     laws: list[tuple[npt.NDArray[np.intp], Covariance, float]] = []
     for places, patterns in added.parts:
-        differences = _differences(patterns, adjacency)
-        live = (differences != 0.0).any(axis=0)
+        moves = differences(patterns, adjacency)
+        live = (moves != 0.0).any(axis=0)
         if live.any():
             chosen = places[live]
             price = cost[np.ix_(chosen, chosen)] + np.diag(prices[chosen] * FLOOR)
-            design = worst_case(differences[:, live], 1.0, cost=price)
+            design = worst_case(moves[:, live], 1.0, cost=price)
             laws.append((chosen, design.covariance, design.cost))
     if added.numeric.any():
         chosen = np.flatnonzero(added.numeric)
-        sigma = _boxes(added, prices)[chosen] * _reach(adjacency)
+        sigma = _boxes(added, prices)[chosen] * reach(adjacency)
         laws.append((chosen, Diagonal(sigma**2), float(prices[chosen] @ sigma**2)))
     # costs are ∝ 1/μ²: split in the ratio of their roots they sum to the least
     roots = np.sqrt([price for _, _, price in laws])
@@ -97,68 +104,13 @@ def table_noise(added: Contributions, mu: float, adjacency: str, cost: Array) ->
         for (chosen, law, _), share in zip(laws, shares, strict=True)
     )
     noise = TableNoise(added.numeric.size, parts, mu)
-    farthest = farthest_distance(added, noise, adjacency)
+    farthest = farthest_distance(added, noise.parts, adjacency)
     if farthest > mu**2 * (1.0 + MEASURED_SLACK):
         raise ArithmeticError(
             f"a row lies at squared distance {farthest!r} where {mu**2!r} was designed; nothing is "
             "released"
         )
     return noise
-
-
-def farthest_distance(added: Contributions, noise: TableNoise, adjacency: str) -> float:
-    """Return an upper bound on the squared distance that one row can make."""
-    total = 0.0
-    counts = {int(places[0]): (places, patterns) for places, patterns in added.parts}
-    owner = {int(place): first for first, (places, _) in counts.items() for place in places}
-    for chosen, law in noise.parts:
-        if added.numeric[chosen[0]]:
-            inverse = np.zeros(added.numeric.size)
-            inverse[chosen] = (_reach(adjacency) * added.widths[chosen]) ** 2 / law.diagonal()
-            total += sum(max(inverse[cell].sum() for cell in family) for family in families(added))
-        else:
-            places, patterns = counts[owner[int(chosen[0])]]
-            differences = _differences(patterns, adjacency)[:, np.isin(places, chosen)]
-            total += float(np.max(law.mahalanobis(differences)))
-    return total
-
-
-def families(added: Contributions) -> list[list[list[int]]]:
-    """Return families of cells of numbers: a row adds to one cell of each family at most.
-
-    The numbers of a cell have the same conditions.
-    """
-    terms = added.query.terms
-    cells: dict[tuple[Condition, ...], list[int]] = {}
-    for place in np.flatnonzero(added.numeric).tolist():
-        cells.setdefault(terms[place].conditions, []).append(place)
-    found: list[list[tuple[Condition, ...]]] = []
-    for conditions in cells:
-        for family in found:
-            if all(_exclusive(conditions, other) for other in family):
-                family.append(conditions)
-                break
-        else:
-            found.append([conditions])
-    return [[cells[conditions] for conditions in family] for family in found]
-
-
-def _exclusive(first: Sequence[Condition], second: Sequence[Condition]) -> bool:
-    return any(one.excludes(other) for one in first for other in second)
-
-
-def _reach(adjacency: str) -> float:
-    """Return by how many half-widths a row, or its replacement, moves a number."""
-    return 2.0 if adjacency == "replace" else 1.0
-
-
-def _differences(patterns: Array, adjacency: str) -> Array:
-    """Return what one row, or its replacement, changes of the counts: each once."""
-    kinds = np.unique(patterns, axis=0)
-    if adjacency == "replace":
-        first, second = np.triu_indices(len(kinds), 1)
-        kinds = np.unique(kinds[first] - kinds[second], axis=0)
-    return kinds if len(kinds) else np.zeros((1, patterns.shape[1]))
 
 
 def _boxes(added: Contributions, prices: Array) -> Array:
@@ -172,11 +124,13 @@ def _boxes(added: Contributions, prices: Array) -> Array:
     for family in grouped:
         cost = 0.0
         for cell in family:
+            # σ_j² = w_j/√F_j · Σ_k w_k √F_k costs (Σ w √F)² at Σ w²/σ² = 1
             roots = np.sqrt(prices[cell])
             size = float(roots @ added.widths[cell])
             sigma[cell] = np.sqrt(added.widths[cell] / roots * size)
             cost += size**2
         costs.append(cost)
+    # Σ cost_f/share_f is least for shares ∝ √cost_f
     shares = np.sqrt(costs) / np.sqrt(costs).sum()
     for family, share in zip(grouped, shares.tolist(), strict=True):
         for cell in family:

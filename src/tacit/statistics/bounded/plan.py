@@ -10,17 +10,19 @@ import numpy as np
 from tacit._ground.checks import Array, RandomSource
 from tacit.attacks import MembershipAttack, group_attack
 from tacit.covariance import Dense
+from tacit.guarantees.adjacency import Adjacency
 from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, probed
 from tacit.statistics.bounded.noise import TableNoise, table_noise
-from tacit.statistics.rows.cost import frame_of
-from tacit.statistics.rows.errors import deviations
-from tacit.statistics.sums.totals import GridValues
+from tacit.statistics.cost import frame_of
+from tacit.statistics.errors import deviations
+from tacit.statistics.queries.sums import GridValues
 
 # Rows at random within the bounds, on which what noise costs is judged: never the table's own.
 NOMINAL_SAMPLE, NOMINAL_ROWS = 512, 1000
 # Simulated errors about each of the sums that noisy ones may have come from.
 SIMULATED, PLAUSIBLE = 400, 8
 ATTACKER = "likelihood ratio, told every other row"
+# Rows that are attacked: those that add most.
 ATTACKED_ROWS = 1000
 
 
@@ -32,7 +34,7 @@ class TablePlan:
         added: what a row can add.
         values: what the rows of the table add; secret.
         noise: on the sums.
-        adjacency: ``"add-remove"`` or ``"replace"``.
+        adjacency: which tables are neighbours.
         errors: (d,) of the numbers of as many rows spread over the bounds, ``NOMINAL_ROWS`` where
             the number of rows is hidden.
     """
@@ -40,7 +42,7 @@ class TablePlan:
     added: Contributions = field(repr=False)
     values: GridValues = field(repr=False)
     noise: TableNoise = field(repr=False)
-    adjacency: str
+    adjacency: Adjacency
     errors: Array
 
     @property
@@ -52,7 +54,7 @@ class TablePlan:
         """Return the numbers, and their errors as the released sums give them."""
         everything = np.arange(len(self.values.integers))
         published = self.noise.release(self.values.total(everything), rng)
-        numbers = self.added.query.told(self._finish(published))
+        numbers = self.added.query.round_whole(self._finish(published))
         return numbers, _errors(self.added, self.noise, published, self._drawn)
 
     def errors_here(self) -> Array:
@@ -67,12 +69,12 @@ class TablePlan:
     @property
     def _drawn(self) -> float | None:
         """The number of rows, which is public where rows are replaced."""
-        return float(len(self.values.integers)) if self.adjacency == "replace" else None
+        return float(len(self.values.integers)) if self.adjacency is Adjacency.REPLACE else None
 
     def _finish(self, sums: Array) -> Array:
         return self.added.finish(sums, self._drawn)
 
-    def attacked(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
+    def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
         """Run the attacker who knows every other row, on the rows that add most."""
         if not self.noise.parts:
             return None
@@ -82,7 +84,7 @@ class TablePlan:
         lengths = np.square(values[:, live] / scales).sum(axis=1)
         chosen = np.sort(np.argsort(-lengths, kind="stable")[:ATTACKED_ROWS])
         others = np.zeros_like(values[chosen])
-        if self.adjacency == "replace":
+        if self.adjacency is Adjacency.REPLACE:
             # each is told from the row of the table that lies farthest from it
             gaps = values[chosen][:, live] / scales
             far = [int(np.square(values[:, live] / scales - g).sum(axis=1).argmax()) for g in gaps]
@@ -95,7 +97,7 @@ class TablePlan:
 
 
 def table_plan(
-    added: Contributions, rows: Array, mu: float, adjacency: str, cost: Any
+    added: Contributions, rows: Array, mu: float, adjacency: Adjacency, cost: Any
 ) -> TablePlan:
     """Design the noise from the bounds, and read the table.
 
@@ -103,15 +105,16 @@ def table_plan(
         added: what a row can add.
         rows: (N, p) the table.
         mu: μ > 0.
-        adjacency: ``"add-remove"`` or ``"replace"``.
+        adjacency: which tables are neighbours.
         cost: as ``frame_of`` takes it.
     """
     if len(rows) > MOST_ROWS:
         raise ValueError(f"pool: expected at most {MOST_ROWS} rows, got {len(rows)}")
-    counted = adjacency == "replace"
+    counted = adjacency is Adjacency.REPLACE
     size = len(rows) if counted else NOMINAL_ROWS
     shifted = added.values(_nominal_rows(added)).values
     nominal = added.restored(shifted)
+    # what noise costs is judged on rows at random, not on the table's
     frame = frame_of(added.query, nominal, added.centres, size, cost, counted=counted)
     # the price of a sum without its offset: what is given back counts with the count
     back = np.eye(len(added.offsets))
@@ -149,13 +152,14 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
     if drawn is not None:
         known |= added.query.linear_numbers
     if known.all():
-        return added.query.told_errors(exact)
+        return added.query.widen_whole(exact)
     source = np.random.default_rng(0)
     scales = np.sqrt(np.diagonal(noise.covariance))
     sources = sums + noise.sample(SIMULATED, source)
     restored = added.restored(sources)
     # squares alone are lifted, so that the difference is the same without the offsets
     sources += added.query.possible(restored, added.centres, drawn, scales) - restored
+    # errors of the numbers from such sums, as if each were what noise was added to
     numbers = added.finish(sources, drawn)
     found = [deviations(numbers - added.finish(sums, drawn))]
     simulated = noise.sample(SIMULATED, source)
@@ -163,8 +167,8 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
         found.append(deviations(added.finish(middle + simulated, drawn) - clean))
     widest = np.max(found, axis=0)
     errors = np.where(known, exact, widest)
-    told = added.query.told_errors(errors)
-    return added.query.bracketed(told, sums, drawn, noise.covariance, added.restored)
+    widened = added.query.widen_whole(errors)
+    return added.query.bracket(widened, sums, drawn, noise.covariance, added.restored)
 
 
 def _exact_errors(added: Contributions, noise: TableNoise, drawn: float | None) -> Array:

@@ -2,155 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import Array, RandomSource, generator, integer, is_reproducible
-from tacit.guarantees import GaussianDP, SuccessBound
-from tacit.releases.prepared import Expected
+from tacit.guarantees import GaussianDP
+from tacit.guarantees.adjacency import Adjacency
+from tacit.guarantees.base import Guarantee
+from tacit.releases.release import Release
 from tacit.statistics.bounded.contributions import Contributions, contributions
-from tacit.statistics.bounded.plan import table_plan
-from tacit.statistics.plan import FROM_SYSTEM, REPRODUCIBLE
-from tacit.statistics.prepared_numbers import PreparedNumbers
-from tacit.statistics.rows.words import NOISE, TOGETHER
-from tacit.statistics.rows.workflow import PROJECTED, output_names
-from tacit.statistics.strength import Strength, success_of
-from tacit.statistics.sums.query import SumQuery
-
-# As guarantees of other workflows name them, so that a ledger adds them up.
-NEIGHBOURS = {"add-remove": "add or remove one record", "replace": "replace one record"}
-TASKS = {
-    "add-remove": "whether any one row is in the table",
-    "replace": "which of two rows is in the table",
-}
-LAWS = {
-    "add-remove": "every other row, and that a fair coin decided whether this one is in,",
-    "replace": "every other row, and that a fair coin chose between two for this one,",
-}
-SECRET = "any one row of the table"
-SOURCE = (
-    "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism); least noise for a box by "
-    "Cauchy-Schwarz, for counts by dsi, Theorem 3.3"
+from tacit.statistics.bounded.noise import TableNoise
+from tacit.statistics.bounded.plan import TablePlan, table_plan
+from tacit.statistics.bounded.release import (
+    KIND,
+    SECRET,
+    TRUTH,
+    NoisePart,
+    TableDetails,
+    certify,
 )
+from tacit.statistics.details import PROJECTED, Turn
+from tacit.statistics.pools import Pool
+from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, template
+from tacit.statistics.promises import Keeping
+from tacit.statistics.queries.language import summable_queries
+from tacit.statistics.queries.statistic import SumQuery
+
 METHOD = "least noise for the declared bounds"
+# Sums under correlated noise, of which the law is written into a file: some megabytes.
+MOST_STORED = 256
 
 
-def prepare_table(
-    query: SumQuery,
-    rows: Array,
-    *,
-    names: Sequence[str] | None,
-    columns: Sequence[str],
-    strength: Strength,
-    bounds: Mapping[int, tuple[float, float]],
-    adjacency: str,
-    cost: Any,
-    rng: RandomSource,
-    attack: bool,
-    attack_trials: int,
-) -> PreparedNumbers:
+def prepare(request: StatisticRequest) -> PreparedNumbers:
     """Certify a query that adds up over a table whose rows are clamped to declared bounds."""
-    mu = strength.mu_for(0.5)
-    added = contributions(query, columns, bounds)
-    plan = table_plan(added, rows, mu, adjacency, cost)
-    source = generator(rng)
-    membership, private = held(mu, adjacency, reproducible=is_reproducible(rng))
-    labels = output_names(names, query.names)
-    return PreparedNumbers(
-        guarantees=(membership, private),
-        spends=(private,),
-        expected=tuple(
-            Expected(name=name, error=float(error))
-            for name, error in zip(labels, plan.errors, strict=True)
-        ),
-        description=query.description,
-        reproducible=is_reproducible(rng),
-        plan=plan,
-        protect="table",
-        secret=SECRET,
-        method=METHOD,
-        notes=table_notes(added, columns, len(rows), adjacency),
-        diagnostics={
-            "table_rows": len(rows),
-            "clamped_rows": added.clamped(rows),
-            "sums": len(query.terms),
-            "mu": mu,
-            "noise_power": float(np.square(plan.errors).sum()),
-        },
-        limits=added.limits(),
-        attack=plan.attacked(integer("attack_trials", attack_trials, minimum=4), source)
-        if attack
-        else None,
-        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
-        source=None if rng is None else source,
-    )
+    source = request.source()
+    mu = request.promise.largest_mu()
+    plan, planned = certify_table(request, mu, source=source)
+    return PreparedNumbers.of(planned, plan, planned.guarantees[1], source)
 
 
-def held(
-    mu: float, adjacency: str, *, reproducible: bool, together: bool = False
-) -> tuple[SuccessBound, GaussianDP]:
-    """Return what noise that keeps every row within μ certifies."""
-    rest: dict[str, Any] = {
-        "evidence": "theorem",
-        "assumptions": assumptions(adjacency, reproducible=reproducible, together=together),
-        "source": SOURCE,
-    }
-    membership = SuccessBound(
-        success=success_of(mu), prior=0.5, task=TASKS[adjacency], law=LAWS[adjacency], **rest
-    )
-    return membership, GaussianDP(mu=mu, adjacency=NEIGHBOURS[adjacency], **rest)
+def counts(request: StatisticRequest) -> type[Guarantee]:
+    """Return the kind of guarantee that a ledger will count."""
+    del request
+    return GaussianDP
 
 
-def table_notes(
-    added: Contributions, columns: Sequence[str], rows: int, adjacency: str
-) -> tuple[str, ...]:
-    """Return what a reader should know of the numbers."""
-    clamped = [columns[place] for place in np.flatnonzero(np.isfinite(added.lows)).tolist()]
-    notes = [
-        f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
-        if clamped
-        else "only conditions on the rows are counted: no number is added up, and none is clamped"
-    ]
-    if adjacency == "replace":
-        notes.append(f"the number of rows, {rows:,}, is public")
-    return (*notes, PROJECTED, "errors are computed from the released sums")
+def certify_table(
+    request: StatisticRequest,
+    mu: float,
+    *,
+    source: np.random.Generator,
+    session: Turn | None = None,
+) -> tuple[TablePlan, Release[Any]]:
+    """Return the plan of a query, and the release but for what is drawn.
 
-
-def check_declared(query: SumQuery, columns: Sequence[str], observed: Collection[str]) -> None:
-    """Refuse a query that reads codes of categories that were found in the table.
+    Args:
+        request: what is asked.
+        mu: μ that every row has to keep.
+        source: of the attack.
+        session: which answer of a session it is.
 
     Raises:
-        ValueError: it does.
+        ValueError: a query that does not add up, or one that reads what was found in the table.
     """
+    query, pool, adjacency = summable(request), request.pool, request.promise.adjacency
+    added = contributions(query, pool.columns, pool.bounds)
+    plan = table_plan(added, pool.rows, mu, adjacency, request.cost)
+    declared = pool.declaration()
+    details = TableDetails(
+        promise=replace(
+            request.promise, bounds=declared["bounds"] or None, levels=declared["levels"] or None
+        ),
+        query=query.asked,
+        columns=pool.columns,
+        mu=mu,
+        noise=_stored(plan.noise),
+        table_rows=len(pool.rows),
+        clamped_rows=added.clamped(pool.rows),
+        session=session,
+    )
+    membership, private = certify(mu, details)
+    if session is not None:
+        membership = certify(session.budget, details)[0]
+    attacked = request.effort.trials and session is None
+    planned = request.release(
+        KIND,
+        (membership, private),
+        details,
+        template(query.names, plan, TRUTH, added.limits()),
+        secret=SECRET,
+        method=METHOD,
+        notes=(*_notes(added, pool, adjacency), *pool.notes(hidden=True)),
+        attack=plan.attack(request.effort.trials, source) if attacked else None,
+    )
+    return plan, planned
+
+
+def summable(request: StatisticRequest) -> SumQuery:
+    """Return the query, which has to add up and to read nothing that was found in the table.
+
+    Raises:
+        ValueError: it does not.
+    """
+    query, pool = request.query, request.pool
+    if not isinstance(query, SumQuery):
+        raise ValueError(
+            f"query: expected one of {', '.join(summable_queries())} under the promise about a "
+            f"table, whose sums are bounded by what one row adds, got {query.description!r}"
+        )
     read = {place for one in query.terms for place in (*one.factors, *one.columns)}
-    undeclared = sorted(columns[place] for place in read if columns[place] in observed)
+    undeclared = sorted(pool.columns[one] for one in read if pool.columns[one] in pool.observed)
     if undeclared:
         raise ValueError(
             f"levels: expected the categories of {', '.join(undeclared)} to be declared when the "
             "table is read, as one row more may change the codes of all, got those found in it"
         )
+    return query
 
 
-def assumptions(adjacency: str, *, reproducible: bool, together: bool = False) -> tuple[str, ...]:
-    """Return what must hold, and what is not hidden; ``together`` of all answers of a session."""
-    lines = [
-        "the bounds, categories, bins and thresholds were declared without looking at the table",
-        "the attacker may know every other row, the query, the bounds and the law of the noise",
-        "several rows of one person count as several: g of them are hidden with g times the μ of "
-        "one",
+def _stored(noise: TableNoise) -> tuple[NoisePart, ...] | None:
+    """Return the law of the noise for a file; None where it would be too large."""
+    correlated = [len(chosen) for chosen, law in noise.parts if law.kind != "diagonal"]
+    if max(correlated, default=0) > MOST_STORED:
+        return None
+    return tuple(NoisePart(places=tuple(chosen.tolist()), law=law) for chosen, law in noise.parts)
+
+
+def _notes(added: Contributions, pool: Pool, adjacency: Adjacency) -> list[str]:
+    """Return what a reader should know of the numbers."""
+    clamped = [pool.columns[one] for one in np.flatnonzero(np.isfinite(added.lows)).tolist()]
+    notes = [
+        f"numbers outside the declared bounds are taken as the bounds: {', '.join(clamped)}"
+        if clamped
+        else "only conditions on the rows are counted: no number is added up, and none is clamped"
     ]
-    if adjacency == "replace":
-        lines.append("the number of rows is taken as public, as a replaced row does not change it")
-    else:
-        lines.append("whether the row is in or not is equally likely beforehand")
-    lines += [
-        "what is common to all rows of such a kind is not hidden",
-        "whether the table could be read is not hidden: a row of another length refuses it, as "
-        "does a field that holds no value of its column, unless such rows were dropped",
-        TOGETHER if together else "one release; further releases of the same table add up as μ²",
-        NOISE,
-        REPRODUCIBLE if reproducible else FROM_SYSTEM,
-    ]
-    return tuple(lines)
+    if adjacency is Adjacency.REPLACE:
+        notes.append(f"the number of rows, {len(pool.rows):,}, is public")
+    return [*notes, PROJECTED, "errors are computed from the released sums"]
+
+
+KEEPING = Keeping(
+    prepare=prepare,
+    counts=counts,
+    session="tacit.statistics.bounded.session:TableQuestions",
+    looks=False,
+    fewest=1,
+)

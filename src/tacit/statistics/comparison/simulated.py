@@ -9,31 +9,31 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array
 from tacit.statistics.bounded.plan import TablePlan
-from tacit.statistics.draws import PreparedStatistic
+from tacit.statistics.draws.workflow import DrawPlan
 from tacit.statistics.pairs.pairing import Pairing
 from tacit.statistics.rows.callables import CallablePlan
-from tacit.statistics.rows.coins import Halves, thrown
+from tacit.statistics.rows.coins import Halves, throw_coins
 from tacit.statistics.rows.plan import SumPlan
 from tacit.statistics.simulation import simulate
 
 Flags = npt.NDArray[np.bool_]
+# Coins that are thrown together.
 ENTRIES_PER_CHUNK = 2**24
 
 
-def simulated(
-    prepared: Any, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+def simulate_releases(
+    plan: Any, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
 ) -> tuple[Array, Flags]:
     """Return (count, d) releases, and which of some rows each has in, (count, len(rows)).
 
     Args:
-        prepared: what ``prepare`` returned.
+        plan: of what ``prepare`` returned.
         rows: rows of the pool.
         count: how many.
         source: of coins and noise.
     """
-    if isinstance(prepared, PreparedStatistic):
-        return _of_a_draw(prepared, rows, count, source)
-    plan = prepared.plan
+    if isinstance(plan, DrawPlan):
+        return _of_a_draw(plan, rows, count, source)
     if isinstance(plan, SumPlan):
         return _of_sums(plan, rows, count, source)
     if isinstance(plan, TablePlan):
@@ -42,9 +42,8 @@ def simulated(
 
 
 def _of_a_draw(
-    prepared: PreparedStatistic, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
+    plan: DrawPlan, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
 ) -> tuple[Array, Flags]:
-    plan = prepared.plan
     chosen = source.integers(len(plan.family), size=count)
     releases = plan.outputs[chosen]
     if plan.design.rank:
@@ -85,7 +84,7 @@ def _of_a_callable(
 ) -> tuple[Array, Flags]:
     group, place = _places(plan.pairing, rows)
     if plan.halves is None:
-        fallen = thrown(count, len(plan.pairing), source)
+        fallen = throw_coins(count, len(plan.pairing), source)
         halves = Halves(plan.pairing, fallen)
         outputs = simulate(plan.query, plan.rows, halves, workers=1, progress=False)
     else:

@@ -1,23 +1,35 @@
-"""Groups of rows that are alike: the swaps that noise has to cover are then short."""
+"""Groups of rows that are alike: the swaps that noise has to cover are then short.
+
+Median splits give first groups; then the worst of them exchange rows with the groups of their
+members' neighbours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from scipy.spatial import cKDTree
 
 from tacit._ground.checks import Array, matrix
 from tacit._ground.threads import one_thread
 from tacit.compute import progress_reports
-from tacit.statistics.pairs.choices import checked_sizes, without
-from tacit.statistics.pairs.exchanges import exchange
-from tacit.statistics.pairs.leaves import first_groups
-from tacit.statistics.pairs.pairing import Indices, Pairing
+from tacit.statistics.pairs.pairing import Indices, Pairing, check_sizes, without
 
 # Distance of two categories in standard deviations of a number: each is off by 1/√2.
 CATEGORY_WEIGHT = 2.0**-0.5
 MOST_CATEGORIES = 1000
+LEAF_ROWS = 512
+ROWS_TOGETHER = 2**15
+NEIGHBOURS = 12
+WORST_GROUPS = 400
+MOST_ROUNDS = 4000
+ENTRIES_PER_CHUNK = 2_000_000
+# An exchange has to shorten the longer of two groups by more than rounding could.
+LEAST_GAIN = 1e-9
 
 
 def nearest(
@@ -58,7 +70,7 @@ def nearest(
         [[0, 2], [1, 3]]
     """
     values = matrix("rows", rows)
-    size, count = checked_sizes(len(values), group_size)
+    size, count = check_sizes(len(values), group_size)
     features = _features(values, categories) if scaled else values
     looked_up = features if search is None else matrix("search", search)
     if len(looked_up) != len(values):
@@ -109,3 +121,201 @@ def _farthest(features: Array, count: int) -> Indices:
     gaps = features - np.median(features, axis=0)
     lengths = np.einsum("ij,ij->i", gaps, gaps)
     return np.argsort(-lengths, kind="stable")[:count]
+
+
+def first_groups(
+    features: Array, rows: Indices, group_size: int, report: Callable[[str, int, int], object]
+) -> Indices:
+    """Return (P, k) groups of the rows, whose number is a multiple of k.
+
+    Args:
+        features: (N, f) coordinates in which distances count.
+        rows: those to group.
+        group_size: k.
+        report: told how many of the rows are grouped.
+    """
+    found: list[Indices] = []
+    done = 0
+    for leaf in _leaves(features, rows, group_size):
+        found.append(leaf[_grouped(features[leaf], group_size)])
+        done += leaf.size
+        report("pairing", done, rows.size)
+    return np.concatenate(found)
+
+
+def _leaves(features: Array, rows: Indices, group_size: int) -> list[Indices]:
+    """Split at the median of the widest coordinate until few enough are left together."""
+    leaves, waiting = [], [rows]
+    while waiting:
+        piece = waiting.pop()
+        if piece.size <= LEAF_ROWS + group_size:
+            leaves.append(piece)
+            continue
+        middle = piece.size // (2 * group_size) * group_size
+        order = np.argpartition(features[piece, _widest(features, piece)], middle)
+        waiting += [piece[order[middle:]], piece[order[:middle]]]
+    return leaves
+
+
+def _widest(features: Array, rows: Indices) -> int:
+    """Return the coordinate in which some rows vary most."""
+    middle = features[rows[:ROWS_TOGETHER]].mean(axis=0)
+    summed, squared = np.zeros_like(middle), np.zeros_like(middle)
+    for start in range(0, rows.size, ROWS_TOGETHER):
+        gaps = features[rows[start : start + ROWS_TOGETHER]] - middle
+        summed += gaps.sum(axis=0)
+        squared += np.einsum("ij,ij->j", gaps, gaps)
+    return int(np.argmax(squared - summed**2 / rows.size))
+
+
+def _grouped(features: Array, group_size: int) -> Indices:
+    """Give the row that is farthest from all others its nearest free ones, and so on."""
+    count = len(features)
+    squared = squared_distances(features, features)
+    np.fill_diagonal(squared, np.inf)
+    hardest_first = np.argsort(-squared.min(axis=1), kind="stable").tolist()
+    free = np.ones(count, dtype=bool)
+    groups = np.empty((count // group_size, group_size), dtype=np.intp)
+    wanted, number = group_size - 1, 0
+    for row in hardest_first:
+        if not free[row]:
+            continue
+        free[row] = False
+        distances = np.where(free, squared[row], np.inf)
+        nearest = (
+            [int(distances.argmin())]
+            if wanted == 1
+            else np.argpartition(distances, wanted - 1)[:wanted]
+        )
+        free[nearest] = False
+        groups[number, 0], groups[number, 1:] = row, nearest
+        number += 1
+    return groups
+
+
+def squared_distances(first: Array, second: Array) -> Array:
+    """Return ‖a − b‖² for all pairs of rows, (m, n), never negative."""
+    left = np.einsum("ij,ij->i", first, first)
+    right = np.einsum("ij,ij->i", second, second)
+    squared: Array = left[:, None] + right[None, :] - 2.0 * (first @ second.T)
+    return np.maximum(squared, 0.0, out=squared)
+
+
+def exchange(
+    members: Indices, features: Array, search: Array, report: Callable[[str, int, int], object]
+) -> None:
+    """Let the worst groups exchange rows until none gains; ``members``, (P, k), is changed.
+
+    Args:
+        members: the groups.
+        features: (N, f) coordinates in which distances count.
+        search: (N, s) coordinates in which neighbours are looked up.
+        report: told how many rounds there were.
+    """
+    groups = _Groups(members, features, search)
+    for number in range(MOST_ROUNDS):
+        report(f"exchanging among the worst, round {number + 1}", members.size, members.size)
+        if not groups.round():
+            return
+
+
+class _Groups:
+    """Groups that are improved in place, worst first."""
+
+    def __init__(self, members: Indices, features: Array, search: Array) -> None:
+        self.members, self.features = members, features
+        count, self.size = members.shape
+        self.group_of = np.full(len(features), -1, dtype=np.intp)
+        self.group_of[members] = np.arange(count)[:, None]
+        inside = self.group_of >= 0
+        self._rows = np.flatnonzero(inside)
+        self._search = search
+        self._tree = cKDTree(search[self._rows], balanced_tree=False, compact_nodes=False)
+        self._reach = min(NEIGHBOURS + 1, self._rows.size)
+        self._known: npt.NDArray[np.int32] = np.full(
+            (len(features), self._reach), -1, dtype=np.int32
+        )
+        self.spans = self._spans(np.arange(count))
+
+    def _spans(self, groups: Indices) -> Array:
+        """Return the largest squared distance within each group."""
+        rows = self.features[self.members[groups]]
+        spans = np.zeros(len(groups))
+        for first in range(self.size):
+            for second in range(first + 1, self.size):
+                gap = rows[:, first] - rows[:, second]
+                np.maximum(spans, np.einsum("ij,ij->i", gap, gap), out=spans)
+        return spans
+
+    def round(self) -> int:
+        """Let each of the worst groups exchange one row; return how many did."""
+        some = min(WORST_GROUPS, len(self.members))
+        worst = np.argpartition(-self.spans, some - 1)[:some]
+        worst = worst[np.argsort(-self.spans[worst], kind="stable")]
+        worst = worst[self.spans[worst] > 0.0]
+        self._look_up(np.unique(self.members[worst]))
+        each = self.size * self.size * (self.size - 1) * self._reach * self.features.shape[1]
+        step = max(1, ENTRIES_PER_CHUNK // each)
+        touched: set[int] = set()
+        for start in range(0, len(worst), step):
+            groups = worst[start : start + step]
+            for group, exchange in zip(groups.tolist(), self._best(groups), strict=True):
+                # what was found for a group that has changed since is for the next round
+                if exchange is not None and touched.isdisjoint((group, exchange[2])):
+                    self._make(group, *exchange)
+                    touched |= {group, exchange[2]}
+        return len(touched) // 2
+
+    def _look_up(self, rows: Indices) -> None:
+        """Find the neighbours of rows that were not asked for before."""
+        new = rows[self._known[rows, 0] < 0]
+        if new.size:
+            found = self._tree.query(self._search[new], k=self._reach)[1]
+            self._known[new] = self._rows[found.reshape(new.size, self._reach)]
+
+    def _best(self, groups: Indices) -> list[tuple[int, int, int] | None]:
+        """Return for each group the exchange of one row that leaves the shorter longest group.
+
+        Every row x of a group may go; it is exchanged with a neighbour c of the others. Returned
+        are the place of x, c, and the group that c comes from; None where nothing gains.
+        """
+        own, spans = self.members[groups], self.spans[groups]
+        kept = np.stack([np.delete(own, place, axis=1) for place in range(self.size)], axis=1)
+        entering = self._known[kept].reshape(len(groups), self.size, -1).astype(np.intp)
+        partners = self.group_of[entering]
+        allowed = (partners != groups[:, None, None]) & (
+            self.spans[partners] < spans[:, None, None]
+        )
+        kept = kept[:, :, None]
+        nobody = np.zeros(kept.shape, dtype=bool)
+        here = self._span_with(kept, entering, nobody)
+        others = self.members[partners]
+        leaving = np.broadcast_to(own[:, :, None], entering.shape)
+        there = self._span_with(others, leaving, others == entering[..., None])
+        longest = np.where(allowed, np.maximum(here, there), np.inf).reshape(len(groups), -1)
+        best = longest.argmin(axis=1)
+        index = np.arange(len(groups))
+        gains = longest[index, best] < spans * (1.0 - LEAST_GAIN)
+        places, columns = np.divmod(best, entering.shape[2])
+        taken, given = entering[index, places, columns], partners[index, places, columns]
+        return [(int(places[i]), int(taken[i]), int(given[i])) if gains[i] else None for i in index]
+
+    def _make(self, group: int, place: int, taken: int, partner: int) -> None:
+        given = int(self.members[group, place])
+        self.members[partner, self.members[partner] == taken] = given
+        self.members[group, place] = taken
+        self.group_of[taken], self.group_of[given] = group, partner
+        self.spans[[group, partner]] = self._spans(np.array([group, partner]))
+
+    def _span_with(self, rows: Indices, new: Indices, without: npt.NDArray[np.bool_]) -> Array:
+        """Return the span (…) of groups of rows (…, j), but those without, and one that is new."""
+        members = self.features[rows]
+        gaps = members - self.features[new][..., None, :]
+        squared = np.einsum("...jk,...jk->...j", gaps, gaps)
+        spans: Array = np.where(without, 0.0, squared).max(axis=-1)
+        for first, second in combinations(range(rows.shape[-1]), 2):
+            gap = members[..., first, :] - members[..., second, :]
+            apart = np.einsum("...k,...k->...", gap, gap)
+            absent = without[..., first] | without[..., second]
+            spans = np.maximum(spans, np.where(absent, 0.0, apart))
+        return spans

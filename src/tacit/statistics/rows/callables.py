@@ -13,24 +13,28 @@ from tacit.attacks import MembershipAttack, membership_attack, swap_attack
 from tacit.design.base import Design
 from tacit.information.concentration import confidence_share
 from tacit.releases.outputs import check_spread
-from tacit.statistics.pairs import Pairing
-from tacit.statistics.queries import Query
+from tacit.releases.promises import Effort, Rows
+from tacit.statistics.cost import prices_of
+from tacit.statistics.pairs.pairing import Pairing
+from tacit.statistics.queries.statistic import Query
 from tacit.statistics.rows.coins import Halves, swaps_of
-from tacit.statistics.rows.declared import (
+from tacit.statistics.rows.family import (
     certified_family_scale,
     declared_halves,
     expected_scale,
     family_of,
 )
-from tacit.statistics.rows.expected import certified_scale, dense, prices_of, shaped
-from tacit.statistics.simulation import silent_output, simulate
-from tacit.statistics.spread import spread_over_halves
+from tacit.statistics.rows.swaps import certified_scale, dense, shape_noise
+from tacit.statistics.simulation import silent_output, simulate, spread_over_halves
 
 Way = Literal["swaps", "family"]
+# Of the draws, and at least, that only choose the shape of the noise.
 PILOT_SHARE, SMALLEST_PILOT = 0.25, 40
+# Simulated releases of a family: to find about the size, and to certify one.
 PILOT_RELEASES, CERTIFIED_RELEASES = 2000, 20_000
 # Evaluations of the query that a pilot of swaps may ask for before it is left out.
 MOST_EVALUATIONS = 2_000_000
+# Rows that are attacked.
 ATTACKED_ROWS = 2000
 
 
@@ -75,7 +79,7 @@ class CallablePlan:
             value = self.outputs[uniform_index(len(self.halves), rng)]
         return self.design.release(value, rng=rng), self.errors
 
-    def attacked(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
+    def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack:
         """Run the attacker told every other coin, or those who know the declared draws."""
         if self.halves is None:
             assert self.swaps is not None
@@ -92,36 +96,44 @@ class CallablePlan:
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """A query to be certified for pairs, and with what.
-
-    Attributes are the arguments of ``callable_plan``.
-    """
+    """A query to be certified for pairs, and with what: the arguments of ``callable_plan``."""
 
     query: Query
     rows: Array
     pairing: Pairing
     success: float
+    promise: Rows
     cost: Any
-    simulations: int
-    confidence: float
+    effort: Effort
     source: np.random.Generator
-    options: dict[str, Any]
 
     @property
     def failure(self) -> float:
         """Probability with which the certificate may not hold."""
-        return 1.0 - confidence_share(self.confidence, 1.0)
+        return 1.0 - confidence_share(self.promise.confidence, 1.0)
 
     @property
     def pilot_draws(self) -> int:
         """Draws that only choose the shape of the noise."""
-        return max(SMALLEST_PILOT, int(self.simulations * PILOT_SHARE))
+        return max(SMALLEST_PILOT, int(self.effort.simulations * PILOT_SHARE))
 
     @property
     def affordable(self) -> bool:
         """Whether every coin of every draw may be flipped."""
-        evaluations = (self.pilot_draws + self.simulations) * (len(self.pairing) + 1)
+        evaluations = (self.pilot_draws + self.effort.simulations) * (len(self.pairing) + 1)
         return evaluations <= MOST_EVALUATIONS
+
+    def swaps(self, draws: int) -> tuple[Array, Array]:
+        """Return outputs of fresh draws, and by how much each flip moves them."""
+        return swaps_of(
+            self.query,
+            self.rows,
+            self.pairing,
+            draws,
+            self.source,
+            workers=self.effort.workers,
+            progress=self.effort.progress,
+        )
 
     def plan(self, way: Way, covariance: Array, **found: Any) -> CallablePlan:
         """Return the plan for noise that is certified."""
@@ -133,7 +145,7 @@ class _Task:
             method=way,
             multipliers=np.empty(0),
             iterations=0,
-            confidence=self.confidence,
+            confidence=self.promise.confidence,
         )
         return CallablePlan(
             query=self.query,
@@ -144,7 +156,7 @@ class _Task:
             success=self.success,
             errors=np.sqrt(np.diagonal(covariance)),
             sampling=spread_over_halves(
-                self.query, self.rows, self.source, workers=self.options["workers"]
+                self.query, self.rows, self.source, workers=self.effort.workers
             ),
             **found,
         )
@@ -155,21 +167,16 @@ class _BySwaps:
 
     def __init__(self, task: _Task) -> None:
         self.task = task
-        outputs, self.swaps = swaps_of(
-            task.query, task.rows, task.pairing, task.pilot_draws, task.source, **task.options
-        )
-        prices = prices_of(task.cost, outputs)
-        self.shape = shaped(self.swaps, task.success, prices)
+        outputs, self.swaps = task.swaps(task.pilot_draws)
+        self.shape = shape_noise(self.swaps, task.success, prices_of(task.cost, outputs))
         self.price = self.shape.price
 
-    def certified(self) -> CallablePlan:
+    def certify(self) -> CallablePlan:
         """Certify on draws that nothing was chosen by."""
         task = self.task
-        outputs, fresh = swaps_of(
-            task.query, task.rows, task.pairing, task.simulations, task.source, **task.options
-        )
+        outputs, fresh = task.swaps(task.effort.simulations)
         if not (self.swaps.any() or fresh.any()):
-            raise _constant(task.pilot_draws + task.simulations)
+            raise _constant(task.pilot_draws + task.effort.simulations)
         law = dense(self.shape.covariance)
         scale = certified_scale(self.swaps, fresh, law, task.success, task.failure)
         return task.plan(
@@ -181,16 +188,18 @@ class _ByFamily:
     """Declared draws: their exact posterior, on simulated releases."""
 
     def __init__(self, task: _Task) -> None:
-        self.task = task
-        halves = declared_halves(task.pairing, task.simulations, task.source)
-        outputs = simulate(task.query, task.rows, halves, **task.options)
+        self.task, effort = task, task.effort
+        halves = declared_halves(task.pairing, effort.simulations, task.source)
+        outputs = simulate(
+            task.query, task.rows, halves, workers=effort.workers, progress=effort.progress
+        )
         if check_spread(outputs).all():
             raise _constant(len(halves))
         self.family = family_of(halves, outputs, prices_of(task.cost, outputs))
         self.size = expected_scale(self.family, task.success, PILOT_RELEASES, task.source)
         self.price = self.family.price * self.size
 
-    def certified(self) -> CallablePlan:
+    def certify(self) -> CallablePlan:
         """Certify on releases that nothing was chosen by."""
         task, family = self.task, self.family
         scale = certified_family_scale(
@@ -218,13 +227,10 @@ def callable_plan(
     pairing: Pairing,
     success: float,
     *,
-    way: str,
+    promise: Rows,
     cost: Any,
-    simulations: int,
-    confidence: float,
+    effort: Effort,
     source: np.random.Generator,
-    workers: int | None,
-    progress: bool | None,
 ) -> CallablePlan:
     """Choose the way, design the noise by a pilot, certify it on what the pilot did not see.
 
@@ -236,24 +242,22 @@ def callable_plan(
         rows: (N, p) the pool.
         pairing: pairs.
         success: s in (½, 1).
-        way: ``"swaps"``, ``"family"``; ``"auto"`` for swaps, which hold against someone who is
-            told every other coin, unless they need too many calls of the query; ``"cheaper"`` for
-            the one whose pilot expects less noise.
+        promise: its ``method`` is the way: ``"swaps"``, ``"family"``; ``"auto"`` for swaps, which
+            hold against someone who is told every other coin, unless they need too many calls of
+            the query; ``"cheaper"`` for the one whose pilot expects less noise; and its
+            ``confidence``.
         cost: of the numbers; None for relative.
-        simulations: draws of coins on which swaps are certified, and declared draws of a family.
-        confidence: of the certificate.
+        effort: draws of coins on which swaps are certified, and declared draws of a family.
         source: of the simulation.
-        workers: processes.
-        progress: whether to show a bar.
 
     Raises:
         ValueError: numbers that never change, or so much or little that squares overflow.
     """
-    options: dict[str, Any] = {"workers": workers, "progress": progress}
-    task = _Task(query, rows, pairing, success, cost, simulations, confidence, source, options)
+    task = _Task(query, rows, pairing, success, promise, cost, effort, source)
+    way = promise.method
     if way == "swaps" or (way == "auto" and task.affordable):
-        return _BySwaps(task).certified()
+        return _BySwaps(task).certify()
     if way == "family" or not task.affordable:
-        return _ByFamily(task).certified()
+        return _ByFamily(task).certify()
     ways: tuple[_BySwaps | _ByFamily, ...] = (_BySwaps(task), _ByFamily(task))
-    return min(ways, key=lambda one: one.price).certified()
+    return min(ways, key=lambda one: one.price).certify()

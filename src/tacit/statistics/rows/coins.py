@@ -1,4 +1,4 @@
-"""Coins that are simulated, and what a query gives when one of them is flipped."""
+"""Coins that are simulated: the subsets of the pool that they draw, and flips of one of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array
 from tacit.releases.outputs import check_spread
-from tacit.statistics.pairs import Pairing
-from tacit.statistics.pairs.pairing import Indices
-from tacit.statistics.queries import Query
+from tacit.statistics.pairs.pairing import Indices, Pairing
+from tacit.statistics.queries.statistic import Query
 from tacit.statistics.simulation import simulate
 
 
@@ -62,7 +61,7 @@ class Halves:
         return np.asarray(self.pairing.members[np.arange(len(self.pairing)), places])
 
 
-def thrown(count: int, pairs: int, source: np.random.Generator) -> npt.NDArray[np.uint8]:
+def throw_coins(count: int, pairs: int, source: np.random.Generator) -> npt.NDArray[np.uint8]:
     """Throw (count, P) fair coins for a simulation."""
     return source.integers(0, 2, size=(count, pairs), dtype=np.uint8)
 
@@ -82,7 +81,7 @@ def swaps_of(
     Raises:
         ValueError: outputs whose squares leave the range of double precision.
     """
-    flips = Flips(pairing, thrown(draws, len(pairing), source))
+    flips = Flips(pairing, throw_coins(draws, len(pairing), source))
     outputs = simulate(query, rows, flips, workers=workers, progress=progress)
     check_spread(outputs)
     found = outputs.reshape(draws, len(pairing) + 1, -1)

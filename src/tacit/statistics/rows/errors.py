@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,22 +9,20 @@ import numpy.typing as npt
 from scipy import special
 
 from tacit._ground.checks import Array
-from tacit.statistics.least_noise import SumNoise
-from tacit.statistics.pairs import Pairing
-from tacit.statistics.rows.cost import Frame
-from tacit.statistics.spread import two_digits_up
-from tacit.statistics.sums.query import SumQuery
-from tacit.statistics.sums.totals import GridValues
+from tacit.statistics.cost import CostFrame
+from tacit.statistics.errors import LEVEL, deviations, two_digits_up
+from tacit.statistics.pairs.pairing import Pairing
+from tacit.statistics.queries.statistic import NORMAL_95, SumQuery
+from tacit.statistics.queries.sums import GridValues
+from tacit.statistics.rows.noise import SumNoise
 
 # Simulated releases of errors, and of sampling; draws at which errors hold on their own.
 SIMULATED, RESAMPLED, DRAWS = 2000, 1000, 8
 # Numbers that are added up for simulated draws, and of simulated noise; and draws at least.
 LARGEST_WORK, LARGEST_NOISE, FEWEST = 2**26, 2**22, 40
 GROUPS_TOGETHER = 2**14
-LEVEL = 0.95
 # Degrees of freedom with which a sampling error is told (docs/explanation/intervals.md).
 LEAST_FREEDOM = 8.0
-NORMAL_95, NORMAL_68_SHARE = 1.959963984540054, 0.6826894921370859
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +44,7 @@ def noise_errors(
     pairing: Pairing,
     values: GridValues,
     noise: SumNoise,
-    frame: Frame,
+    frame: CostFrame,
     centres: Array,
 ) -> Array:
     """Return errors (d,) with which ``value ± 1.96 error`` holds the number of the rows drawn.
@@ -83,7 +80,7 @@ def sampling_errors(
     query: SumQuery,
     pairing: Pairing,
     values: GridValues,
-    frame: Frame,
+    frame: CostFrame,
     centres: Array,
 ) -> Sampling:
     """Return how much the numbers vary over pools and draws from them, rounded up.
@@ -118,16 +115,6 @@ def sampling_errors(
     return Sampling(two_digits_up(found * factor), known)
 
 
-def deviations(gaps: Array) -> Array:
-    """Return deviations (d,) of which ±1.96 hold 95% of errors (n, d), and ±1 hold 68%."""
-    sizes = np.sort(np.abs(gaps), axis=0)
-    count = len(sizes)
-    ends = [
-        sizes[min(math.ceil(share * (count + 1)), count) - 1] for share in (NORMAL_68_SHARE, LEVEL)
-    ]
-    return np.asarray(np.maximum(ends[0], ends[1] / NORMAL_95))
-
-
 def _totals(pairing: Pairing, values: GridValues, source: np.random.Generator) -> Array:
     """Return sums over simulated draws, (n, k)."""
     work = len(pairing) * values.integers.shape[1]
@@ -136,7 +123,7 @@ def _totals(pairing: Pairing, values: GridValues, source: np.random.Generator) -
 
 
 def _resampled(
-    query: SumQuery, pairing: Pairing, values: GridValues, frame: Frame, centres: Array
+    query: SumQuery, pairing: Pairing, values: GridValues, frame: CostFrame, centres: Array
 ) -> Array:
     """Return deviations (d,) about the pool's own numbers of those of weighed draws."""
     source, shape = np.random.default_rng(2), float(pairing.group_size)

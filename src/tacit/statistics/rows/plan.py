@@ -1,4 +1,4 @@
-"""A query of sums over one row of every pair: what is decided before a coin is thrown."""
+"""A query of sums over one row of every pair: the least noise that covers every swap."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import numpy as np
 
 from tacit._ground.checks import Array, RandomSource
 from tacit.attacks import MembershipAttack, group_attack
-from tacit.statistics.least_noise import SumNoise, Swaps, distinct, least_noise
-from tacit.statistics.pairs import Pairing, nearest
-from tacit.statistics.pairs.pairing import Indices
-from tacit.statistics.rows.cost import Frame, frame_of
+from tacit.statistics.cost import CostFrame, frame_of
+from tacit.statistics.pairs.pairing import Indices, Pairing
+from tacit.statistics.queries.statistic import SumQuery
+from tacit.statistics.queries.sums import GridValues, on_grid
 from tacit.statistics.rows.errors import Sampling, noise_errors, sampling_errors
-from tacit.statistics.sums.query import SumQuery
-from tacit.statistics.sums.totals import GridValues, on_grid
+from tacit.statistics.rows.noise import ROWS_TOGETHER, SumNoise, Swaps, distinct, least_noise
 
 # Rows that add many more numbers than they have: neighbours are looked up in the rows.
 WIDE = 2.0
@@ -25,7 +24,7 @@ WIDE = 2.0
 COMPARED = 400
 # Swaps with more numbers than this are read in blocks.
 MANY_ENTRIES = 2**22
-ROWS_TOGETHER = 2**16
+# Rows that are attacked: those whose swaps are longest.
 ATTACKED_ROWS = 2000
 
 
@@ -47,7 +46,7 @@ class SumPlan:
     pairing: Pairing = field(repr=False)
     values: GridValues = field(repr=False)
     centres: Array = field(repr=False)
-    frame: Frame = field(repr=False)
+    frame: CostFrame = field(repr=False)
     noise: SumNoise = field(repr=False)
     errors: Array
 
@@ -68,11 +67,12 @@ class SumPlan:
     def at(self, drawn: Any, rng: RandomSource) -> tuple[Array, Array]:
         """Return the numbers for rows that were drawn, with fresh noise, and their errors."""
         published, count = self.noise.release(self.values.total(drawn), rng), float(len(drawn))
+        # all that follows is computed from the published sums: post-processing
         numbers = self.query.finish(published, self.centres, count)
-        errors = self.query.bracketed(self.errors, published, count, self.noise.covariance)
-        return self.query.told(numbers), errors
+        errors = self.query.bracket(self.errors, published, count, self.noise.covariance)
+        return self.query.round_whole(numbers), errors
 
-    def attacked(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
+    def attack(self, trials: int, source: np.random.Generator) -> MembershipAttack | None:
         """Run the attacker who is told every other coin, on the most exposed groups."""
         if self.noise.design is None:
             return None
@@ -119,6 +119,7 @@ def sum_plan(
         cost: as ``frame_of`` takes it.
         progress: whether to show a bar.
     """
+    # sums of x − c about the medians are short, so that the grid is fine and little cancels
     centres = np.median(rows, axis=0)
     values = on_grid(query.row_values(rows, centres))
     size = group_size if pairing is None else pairing.group_size
@@ -136,8 +137,8 @@ def sum_plan(
         frame = frame_of(query, inside, centres, max(drawn, 1), cost)
         del inside
     noise = best_noise(query, frame, _swaps(query, values, pairing), mu, centres, len(pairing))
-    errors = query.told_errors(noise_errors(query, pairing, values, noise, frame, centres))
-    errors = query.bracketed(errors, frame.middle, float(drawn), noise.covariance)
+    errors = query.widen_whole(noise_errors(query, pairing, values, noise, frame, centres))
+    errors = query.bracket(errors, frame.middle, float(drawn), noise.covariance)
     return SumPlan(query, pairing, values, centres, frame, noise, errors)
 
 
@@ -145,11 +146,14 @@ def _nearest(
     query: SumQuery,
     rows: Array,
     centres: Array,
-    frame: Frame,
+    frame: CostFrame,
     size: int,
     progress: bool | None,
 ) -> Pairing:
     """Pair rows that are near in what noise on their sums costs, ``‖F^½ (φ(a) − φ(b))‖``."""
+    # trees and exchanges are read where pairs are searched for
+    from tacit.statistics.pairs.matching import nearest
+
     # the grid may be coarse beside rows that are not the longest
     features = np.concatenate(
         [
@@ -178,12 +182,12 @@ def _swaps(query: SumQuery, values: GridValues, pairing: Pairing) -> Swaps:
 
 
 def best_noise(
-    query: SumQuery, frame: Frame, swaps: Swaps, mu: float, centres: Array, drawn: int
+    query: SumQuery, frame: CostFrame, swaps: Swaps, mu: float, centres: Array, drawn: int
 ) -> SumNoise:
     """Return the noise under which the numbers err least.
 
     Where these are not linear in the sums the best is what errs least in simulations near what
-    the pool gives.
+    the pool gives: a choice alone, as all of them keep μ.
     """
     best: tuple[float, SumNoise] | None = None
     clean = query.finish(frame.middle, centres, float(drawn), smooth=True)
@@ -193,13 +197,15 @@ def best_noise(
             return noise
         noisy = frame.middle + noise.sample(COMPARED, np.random.default_rng(0))
         gaps = query.finish(noisy, centres, float(drawn), smooth=True) - clean
-        weighed = gaps**2 @ frame.weights if frame.weights.ndim == 1 else _weighed(gaps, frame)
+        # gᵀ W g of every simulated error, by its median: a few wild ones decide nothing
+        weights = frame.weights
+        weighed = (
+            gaps**2 @ weights
+            if weights.ndim == 1
+            else np.einsum("ij,jk,ik->i", gaps, weights, gaps)
+        )
         typical = float(np.median(weighed))
         if best is None or typical < best[0]:
             best = (typical, noise)
     assert best is not None
     return best[1]
-
-
-def _weighed(gaps: Array, frame: Frame) -> Array:
-    return np.asarray(np.einsum("ij,jk,ik->i", gaps, frame.weights, gaps))

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import (
-    Array,
-    RandomSource,
-    generator,
-    in_interval,
-    integer,
-    is_reproducible,
-)
-from tacit.releases.prepared import Expected
-from tacit.statistics.pairs import Pairing, at_random, by_column, given, nearest
-from tacit.statistics.prepared_numbers import PreparedNumbers
-from tacit.statistics.queries import Query
-from tacit.statistics.rows.callables import callable_plan
+from tacit._ground.checks import in_interval
+from tacit.guarantees import GaussianDP, SuccessBound
+from tacit.guarantees.base import Guarantee
+from tacit.releases.promises import Rows
+from tacit.releases.release import Release
+from tacit.statistics.cost import cost_note
+from tacit.statistics.details import PROJECTED, Turn
+from tacit.statistics.pairs.pairing import Pairing, choose_pairing
+from tacit.statistics.pools import Pool
+from tacit.statistics.prepared import PreparedNumbers, StatisticRequest, template
+from tacit.statistics.promises import Keeping
+from tacit.statistics.queries.statistic import SumQuery
 from tacit.statistics.rows.plan import SumPlan, sum_plan
-from tacit.statistics.rows.words import SECRET, theorem, with_confidence
-from tacit.statistics.strength import Strength
-from tacit.statistics.sums.query import SumQuery
+from tacit.statistics.rows.release import KIND, TRUTH, RowsDetails, certify_simulated, theorem
 
 METHOD = "least noise that covers every swap"
 CALLABLE_METHODS = {
@@ -34,9 +31,13 @@ FAMILY_NOTE = (
     "membership is hidden from someone who knows the declared draws, not from someone who is told "
     "what was drawn of other pairs; method='swaps' hides it from both"
 )
+# How far a rate may be from 1/k.
 RATE_TOLERANCE = 1e-3
 PAIR = 2
+# Draws on which a certificate by simulation can be worth anything.
 SMALLEST_SIMULATION = 50
+# Names in a note, at most.
+SHOWN_NAMES = 20
 AS_IT_IS = (
     "noise on sums is divided by what numbers divide by, such as small variances: the query as it "
     'is, method="swaps", may need several times less, with confidence in place of the theorem'
@@ -45,247 +46,215 @@ FEW_ROWS = (
     "no sampling error is told where a few rows of the pool make most of it, as under heavy tails "
     "or in small pools: "
 )
-PROJECTED = (
-    "values are projected on what is possible (means within declared bounds, no negative count or "
-    "variance, correlations within ±1, counts that rise), and intervals end there, which is "
-    "post-processing"
-)
 
 
-def prepare_sums(
-    query: SumQuery,
-    rows: Array,
-    *,
-    names: Sequence[str] | None,
-    columns: Sequence[str],
-    strength: Strength,
-    sampling_rate: float,
-    pairs: Any,
-    cost: Any,
-    rng: RandomSource,
-    attack: bool,
-    attack_trials: int,
-    progress: bool | None,
-) -> PreparedNumbers:
-    """Certify a query that adds up over one row of every pair, before anything is drawn."""
-    size = group_size(sampling_rate)
-    source = generator(rng)
-    pairing = chosen_pairing(pairs, rows, columns, size, source)
+def prepare(request: StatisticRequest) -> PreparedNumbers:
+    """Certify a query over one row of every pair, before anything is drawn."""
+    return _prepare_sums(request) if _adds_up(request) else _prepare_callable(request)
+
+
+def counts(request: StatisticRequest) -> type[Guarantee]:
+    """Return the kind of guarantee that a ledger will count."""
+    return GaussianDP if _adds_up(request) else SuccessBound
+
+
+def _adds_up(request: StatisticRequest) -> bool:
+    return isinstance(request.query, SumQuery) and request.promise.method in ("auto", "sums")
+
+
+def _prepare_sums(request: StatisticRequest) -> PreparedNumbers:
+    source, promise = request.source(), request.promise
+    size = group_size(promise.rate)
+    pairing = choose_pairing(promise.pairs, request.pool.rows, request.pool.columns, size, source)
     size = size if pairing is None else pairing.group_size
-    mu = strength.mu_for(1.0 / size)
-    plan = sum_plan(query, rows, mu, pairing=pairing, group_size=size, cost=cost, progress=progress)
-    guarantees = theorem(plan.noise.mu, plan.pairing, reproducible=is_reproducible(rng))
-    labels = output_names(names, query.names)
-    return PreparedNumbers(
-        guarantees=guarantees,
-        spends=(guarantees[1],),
-        expected=tuple(
-            Expected(name=name, error=float(error))
-            for name, error in zip(labels, plan.errors, strict=True)
-        ),
-        description=query.description,
-        reproducible=is_reproducible(rng),
-        plan=plan,
-        protect="rows",
-        secret=SECRET if size == 2 else SECRET.replace("pair", f"group of {size}"),
+    mu = replace(promise, rate=1.0 / size).largest_mu()
+    plan, planned = certify_sums(request, mu, pairing, size, source=source)
+    return PreparedNumbers.of(planned, plan, planned.guarantees[1], source)
+
+
+def certify_sums(
+    request: StatisticRequest,
+    mu: float,
+    pairing: Pairing | None,
+    size: int,
+    *,
+    source: np.random.Generator,
+    session: Turn | None = None,
+) -> tuple[SumPlan, Release[Any]]:
+    """Return the plan of a query that adds up, and the release but for what is drawn.
+
+    Args:
+        request: what is asked.
+        mu: μ that every swap has to keep.
+        pairing: the groups; None for the nearest in what noise costs.
+        size: k, rows in a group.
+        source: of the attack.
+        session: which answer of a session it is.
+    """
+    query, rows, effort = request.query, request.pool.rows, request.effort
+    assert isinstance(query, SumQuery)
+    plan = sum_plan(
+        query,
+        rows,
+        mu,
+        pairing=pairing,
+        group_size=size,
+        cost=request.cost,
+        progress=effort.progress,
+    )
+    design = plan.noise.design
+    details = replace(
+        describe_pairing(request.promise, request.pool, plan.pairing),
+        mu=plan.noise.mu,
+        sums=len(query.terms),
+        gap=float("nan") if design is None else design.gap,
+        session=session,
+    )
+    guarantees = theorem(plan.noise.mu, details)
+    if session is not None:
+        guarantees = (theorem(session.budget, details)[0], guarantees[1])
+    attacked = effort.trials and session is None
+    planned = request.release(
+        KIND,
+        guarantees,
+        details,
+        template(query.names, plan, TRUTH, query.limits()),
+        secret=details.secret,
         method=METHOD,
-        notes=pairing_notes(plan, cost),
-        diagnostics=diagnostics(plan),
-        limits=query.limits(),
-        attack=plan.attacked(integer("attack_trials", attack_trials, minimum=4), source)
-        if attack
-        else None,
-        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
-        source=None if rng is None else source,
+        notes=(*_pairing_notes(plan, request.cost), *request.pool.notes(hidden=False)),
+        attack=plan.attack(effort.trials, source) if attacked else None,
+    )
+    return plan, planned
+
+
+def describe_pairing(asked: Rows, pool: Pool, pairing: Pairing) -> RowsDetails:
+    """Return what a release by pairs keeps of its promise and its groups."""
+    size = pairing.group_size
+    word = asked.pairs if isinstance(asked.pairs, str) else "given"
+    levels = pool.declaration()["levels"]
+    return RowsDetails(
+        promise=replace(
+            asked,
+            rate=1.0 / size,
+            pairs="nearest" if asked.pairs is None else word,
+            levels=levels or None,
+        ),
+        pairing=pairing.method,
+        groups=len(pairing),
+        group_size=size,
+        left_out=int(pairing.left_out.size),
     )
 
 
-def group_size(sampling_rate: float) -> int:
+def group_size(rate: float) -> int:
     """Return k where the rate is 1/k.
 
     Raises:
         ValueError: it is no such rate.
     """
-    rate = float(sampling_rate)
-    size = round(1.0 / rate) if 0.0 < rate <= 0.5 else 0
-    if size < 2 or abs(size * rate - 1.0) > RATE_TOLERANCE:
+    size = round(1.0 / rate)
+    if abs(size * rate - 1.0) > RATE_TOLERANCE:
         raise ValueError(
-            "sampling_rate: expected 1/k for a whole number k >= 2, as one row of every group of "
-            f"k is drawn, got {sampling_rate!r}"
+            "rate: expected 1/k for a whole number k >= 2, as one row of every group of k is "
+            f"drawn, got {rate!r}"
         )
     return size
 
 
-def chosen_pairing(
-    pairs: Any, rows: Array, columns: Sequence[str], size: int, source: np.random.Generator
-) -> Pairing | None:
-    """Return the groups that the caller asked for; None where they are to be found.
-
-    Args:
-        pairs: ``"nearest"`` (or None), ``"random"``, ``"column:NAME"``, a ``Pairing``, or rows as
-            (P, k).
-        rows: the pool.
-        columns: names of its columns.
-        size: k.
-        source: of the random ones.
-    """
-    if pairs is None or (isinstance(pairs, str) and pairs == "nearest"):
-        return None
-    if isinstance(pairs, Pairing):
-        if pairs.pool_rows != len(rows):
-            raise ValueError(f"pairs: expected those of {len(rows)} rows, got {pairs.pool_rows}")
-        return pairs
-    if not isinstance(pairs, str):
-        return given(pairs, rows=len(rows))
-    if pairs == "random":
-        return at_random(len(rows), group_size=size, rng=source)
-    kind, _, name = pairs.partition(":")
-    if kind == "column" and name in columns:
-        return by_column(rows[:, list(columns).index(name)], group_size=size, name=name)
-    raise ValueError(
-        "pairs: expected 'nearest', 'random', 'column:NAME' of a column of the table, a Pairing "
-        f"or (pairs, {size}) rows, got {pairs!r}"
-    )
-
-
-def output_names(names: Sequence[str] | None, own: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels given, or the query's own."""
-    if names is None:
-        return tuple(own)
-    if isinstance(names, str) or len(names) != len(own):
-        raise ValueError(f"names: expected {len(own)} labels, one per output, got {names!r}")
-    return tuple(names)
-
-
-def pairing_notes(plan: SumPlan, cost: Any) -> tuple[str, ...]:
+def _pairing_notes(plan: SumPlan, cost: Any) -> list[str]:
     """Return what a reader should know of the groups and the numbers."""
-    pairing = plan.pairing
+    query, pairing = plan.query, plan.pairing
     size, outside = pairing.group_size, int(pairing.left_out.size)
-    notes = [
-        f"one row of each of {len(pairing):,} {'pairs' if size == 2 else f'groups of {size}'} is "
-        f"drawn ({pairing.method})"
-    ]
+    groups = "pairs" if size == PAIR else f"groups of {size}"
+    notes = [f"one row of each of {len(pairing):,} {groups} is drawn ({pairing.method})"]
     if outside:
-        notes.append(
-            f"{outside} {'row is' if outside == 1 else 'rows are'} in no group and never drawn"
-        )
+        rows = "row is" if outside == 1 else "rows are"
+        notes.append(f"{outside} {rows} in no group and never drawn")
     # what is not linear may have no error at the draws tried, and one at others
-    sure = plan.query.linear or plan.noise.design is None
-    still = [
-        name
-        for name, error in zip(plan.query.names, plan.errors, strict=True)
-        if sure and error == 0.0
-    ]
-    if still:
-        notes.append(f"the same whatever is drawn, released without noise: {', '.join(still[:20])}")
-    if not (plan.query.linear and not plan.query.counting):
+    sure = query.linear or plan.noise.design is None
+    still = [name for name, error in zip(query.names, plan.errors, strict=True) if error == 0.0]
+    if sure and still:
+        listed = ", ".join(still[:SHOWN_NAMES])
+        notes.append(f"the same whatever is drawn, released without noise: {listed}")
+    if not (query.linear and not query.counting):
         notes.append(PROJECTED)
     spread = plan.spread
-    wide = not plan.query.linear and bool((plan.errors > spread.deviations).any())
+    wide = not query.linear and bool((plan.errors > spread.deviations).any())
     if wide and size == PAIR:
         notes.append(AS_IT_IS)
-    few = [name for name, known in zip(plan.query.names, spread.known, strict=True) if not known]
+    few = [name for name, known in zip(query.names, spread.known, strict=True) if not known]
     if few:
-        notes.append(FEW_ROWS + ", ".join(few[:20]))
-    if cost is None or isinstance(cost, str):
-        notes.append(f"cost of noise: {cost or 'relative'}")
-    return tuple(notes)
+        notes.append(FEW_ROWS + ", ".join(few[:SHOWN_NAMES]))
+    return [*notes, cost_note(cost)] if cost is None or isinstance(cost, str) else notes
 
 
-def diagnostics(plan: SumPlan) -> dict[str, Any]:
-    """Return what the design saw, JSON-able."""
-    design = plan.noise.design
-    return {
-        "pool_rows": plan.pairing.pool_rows,
-        "pairing": plan.pairing.to_dict(),
-        "sums": len(plan.query.terms),
-        "mu": plan.noise.mu,
-        "gap": None if design is None else design.gap,
-        "noise_power": float(np.square(plan.errors).sum()),
-    }
+def _prepare_callable(request: StatisticRequest) -> PreparedNumbers:
+    """Certify any query, with confidence."""
+    # a query that adds up walks past this
+    from tacit.statistics.pairs.matching import nearest
+    from tacit.statistics.rows.callables import callable_plan
 
-
-def _squared(cost: Any) -> bool:
-    return isinstance(cost, str) and cost == "squared"
-
-
-def prepare_callable(
-    query: Query,
-    rows: Array,
-    *,
-    names: Sequence[str] | None,
-    columns: Sequence[str],
-    success: float,
-    sampling_rate: float,
-    pairs: Any,
-    cost: Any,
-    method: str,
-    simulations: int,
-    confidence: float,
-    rng: RandomSource,
-    attack: bool,
-    attack_trials: int,
-    workers: int | None,
-    progress: bool | None,
-) -> PreparedNumbers:
-    """Certify any query over one row of every pair, with confidence, before anything is drawn."""
-    if group_size(sampling_rate) != PAIR:
-        raise ValueError(
-            f"sampling_rate: expected 0.5 for a query that does not add up, got {sampling_rate!r}"
-        )
-    limit = in_interval("success", success, 0.5, 1.0, open_low=True, open_high=True)
-    source = generator(rng)
-    pairing = chosen_pairing(pairs, rows, columns, PAIR, source)
+    query, promise, effort = request.query, request.promise, request.effort
+    success = _success_alone(promise, query.description)
+    rows, source = request.pool.rows, request.source()
+    pairing = choose_pairing(promise.pairs, rows, request.pool.columns, PAIR, source)
     if pairing is None:
-        pairing = nearest(rows, scaled=not _squared(cost), progress=progress)
+        squared = isinstance(request.cost, str) and request.cost == "squared"
+        pairing = nearest(rows, scaled=not squared, progress=effort.progress)
     if pairing.group_size != PAIR:
         raise ValueError(f"pairs: expected pairs, got groups of {pairing.group_size}")
+    if effort.simulations < SMALLEST_SIMULATION:
+        raise ValueError(
+            f"simulations: expected an integer >= {SMALLEST_SIMULATION} for a query that does not "
+            f"add up, got {effort.simulations}"
+        )
     plan = callable_plan(
-        query,
-        rows,
-        pairing,
-        limit,
-        way=method,
-        cost=cost,
-        simulations=integer("simulations", simulations, minimum=SMALLEST_SIMULATION),
-        confidence=confidence,
+        query, rows, pairing, success, promise=promise, cost=request.cost, effort=effort,
         source=source,
-        workers=workers,
-        progress=progress,
+    )  # fmt: skip
+    details = replace(
+        describe_pairing(promise, request.pool, pairing), simulations=effort.simulations
     )
-    void = is_reproducible(rng)
-    membership = with_confidence(limit, pairing, plan.way, confidence, reproducible=void)
-    own = query.names or tuple(f"y{place}" for place in range(plan.errors.size))
-    labels = output_names(names, own)
-    return PreparedNumbers(
-        guarantees=(membership,),
-        spends=(membership,),
-        expected=tuple(
-            Expected(name=name, error=float(error))
-            for name, error in zip(labels, plan.errors, strict=True)
-        ),
-        description=query.description,
-        reproducible=void,
-        plan=plan,
-        protect="rows",
-        secret=SECRET,
+    membership = certify_simulated(success, details, plan.way)
+    names = query.labels(plan.errors.size)
+    planned = request.release(
+        KIND,
+        (membership,),
+        details,
+        template(names, plan, TRUTH),
+        secret=details.secret,
         method=CALLABLE_METHODS[plan.way],
         notes=(
             f"one row of each of {len(pairing):,} pairs is drawn ({pairing.method})",
             *([FAMILY_NOTE] if plan.way == "family" else []),
-            f"cost of noise: {cost or 'relative'}"
-            if cost is None or isinstance(cost, str)
-            else "cost of noise: as given",
+            cost_note(request.cost),
+            *request.pool.notes(hidden=False),
         ),
-        diagnostics={
-            "pool_rows": pairing.pool_rows,
-            "pairing": pairing.to_dict(),
-            "simulations": simulations,
-            "noise_power": float(np.square(plan.errors).sum()),
-        },
-        attack=plan.attacked(integer("attack_trials", attack_trials, minimum=4), source)
-        if attack
-        else None,
-        seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
-        source=None if rng is None else source,
+        attack=plan.attack(effort.trials, source) if effort.trials else None,
     )
+    return PreparedNumbers.of(planned, plan, membership, source)
+
+
+def _success_alone(promise: Rows, description: str) -> float:
+    """Return the success that is asked for, the one strength that simulations can certify."""
+    if promise.method == "sums":
+        raise ValueError(
+            "method: expected 'auto', 'swaps', 'family' or 'cheaper' for a query that does not add "
+            f"up, such as {description!r}, got 'sums'"
+        )
+    for name in ("mu", "epsilon", "rho"):
+        if getattr(promise, name) is not None:
+            raise ValueError(
+                f"{name}: expected success for a query that does not add up, such as "
+                f"{description!r}, got {name}"
+            )
+    if group_size(promise.rate) != PAIR:
+        raise ValueError(
+            f"rate: expected 0.5 for a query that does not add up, got {promise.rate!r}"
+        )
+    return in_interval("success", promise.success, 0.5, 1.0, open_low=True, open_high=True)
+
+
+KEEPING = Keeping(
+    prepare=prepare, counts=counts, session="tacit.statistics.rows.session:PairQuestions"
+)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from importlib import import_module
 from math import sqrt
 from typing import Any, NoReturn
 
 import numpy as np
 
 from tacit._ground.checks import (
-    Array,
     RandomSource,
     array,
     boolean,
-    choice,
     generator,
     in_interval,
     is_reproducible,
@@ -28,70 +27,66 @@ from tacit._ground.checks import (
 from tacit._ground.files import check_writable, held, remove_left_overs
 from tacit._ground.numbers import rounded_down
 from tacit.guarantees import SuccessBound
-from tacit.releases.prepared import Book
-from tacit.statistics.numbers import NumbersRelease
-from tacit.statistics.pools import check_dropped, checked_pool
-from tacit.statistics.promises import PROMISES, Declared, refuse
-from tacit.statistics.sessions.kept import Kept, read_kept
-from tacit.statistics.sessions.offers import Offer
-from tacit.statistics.sessions.opening import Opening
-from tacit.statistics.strength import Strength, checked_mu
+from tacit.releases.prepared import Book, Expected
+from tacit.releases.promises import Effort, Promise
+from tacit.releases.release import Release
+from tacit.releases.strength import checked_mu
+from tacit.statistics.details import NumbersDetails
+from tacit.statistics.pools import Pool
+from tacit.statistics.prepared import PreparedNumbers, expected_errors
+from tacit.statistics.promises import keeping_of
+from tacit.statistics.sessions.questions import Question, Questions
+from tacit.statistics.sessions.state import SessionState, read_state
+
+EFFORT = Effort()
+# What a budget is rounded down by, so that shares of it do not overrun it.
+HAIR = 2.0**-50
 
 
 class Session:
     """One secret draw, or one table, through many queries under one budget.
 
     What is drawn is drawn once, when the session opens; every query is answered with fresh noise,
-    and may be chosen by all answers before it. Under ``"rows"`` and ``"table"`` an answer is μ_i
-    of Gaussian differential privacy and ``Σ μ_i² <= μ²``; under ``"draw"`` it tells β_i nats at
-    most under the exact posterior of the declared subsets after all earlier answers, and
+    and may be chosen by all answers before it. Under ``Rows`` and ``Table`` an answer is μ_i of
+    Gaussian differential privacy and ``Σ μ_i² <= μ²``; under ``Draw`` it tells β_i nats at most
+    under the exact posterior of the declared subsets after all earlier answers, and
     ``I(X; Y_1 … Y_k) = Σ E I(X; Y_i | y_<i) <= Σ β_i <= β`` by the chain rule.
 
     A session with a ``path`` survives a restart. The file holds what was drawn, is written whole
     before and after every draw, and must be readable by its owner alone: who has it needs no
     attack. A charge is written before noise is drawn, there and in the ledger, which knows nothing
-    of the draw; a process that dies in between has spent it.
+    of the draw; a process that dies in between has spent it. A session that is closed, as ``with``
+    does at its end, forgets what was drawn and answers nothing more; one with a path can be taken
+    up again.
 
     Args:
-        pool: (N, p) finite numbers, as many as ``prepare`` takes.
-        protect: ``"rows"``, ``"table"`` or ``"draw"``, as for ``prepare``.
+        pool: as for ``prepare``.
+        promise: what all answers together hide, and how well; pairs are chosen once for all
+            queries.
+        effort: as for ``prepare``; answers are not attacked.
         path: file that keeps the session; one that is there is taken up again, and all that is
             declared here must be as it was. None keeps it in this process alone.
-        mi_budget: β > 0 in nats (``"draw"``); or
-        success: largest success of telling whether a row was drawn, or is in the table, from all
-            answers together; or
-        mu: μ > 0 (``"rows"``, ``"table"``); or
-        epsilon: ε > 0, with
-        delta: δ in (0, 1); or
-        rho: ρ > 0 of zero-concentrated differential privacy.
-        pairs: for ``"rows"``, as for ``prepare``; chosen once for all queries.
-        bounds: for ``"table"``, as for ``prepare``.
-        levels: for ``"table"``, as for ``prepare``.
-        adjacency: for ``"table"``, as for ``prepare``.
-        sampling_rate: q, as for ``prepare``.
-        simulations: for ``"draw"``, K at least.
-        rng: None draws from the operating system; a seed or generator voids the guarantees.
         columns: names of the columns, as for ``prepare``.
         cost: of noise, as for ``prepare``; relative when None.
+        rng: None draws from the operating system; a seed or generator voids the guarantees.
         ledger: what every answer spends from beside the budget, a ``tacit.Ledger``.
         secret: name of the secret in the ledger.
         no_budget: answer though the secret has no budget in the ledger and others have one.
-        workers: processes for simulations.
-        progress: whether to show bars.
 
     Raises:
         ValueError: a bad argument, or a file of another session, pool or declaration, or one that
             others may read.
 
     Example:
+        >>> from tacit import Rows
         >>> heights = np.random.default_rng(1).normal(170.0, 8.0, size=(60, 1))
-        >>> session = Session(heights, success=0.6, progress=False)
-        >>> offer = session.price("mean", share=0.25)
-        >>> [entry.name for entry in offer.expected], session.remaining == session.budget
+        >>> with Session(heights, Rows(success=0.6)) as session:
+        ...     offer = session.price("mean", share=0.25)
+        ...     [entry.name for entry in offer.expected], session.remaining == session.budget
+        ...     release = offer.draw()
+        ...     release = session.ask("std", error=5.0)
+        ...     release.membership.success <= 0.6, session.remaining < session.budget
         (['mean[x0]'], True)
-        >>> release = offer.draw()
-        >>> release = session.ask("std", error=5.0)
-        >>> release.membership.success <= 0.6, session.remaining < session.budget
         (True, True)
 
     Source: Dong, Roth and Su (2022), Theorem 3.2, adaptively by Smith and Thakurta (2210.17520);
@@ -101,75 +96,72 @@ class Session:
     def __init__(
         self,
         pool: Any,
+        promise: Promise,
+        effort: Effort = EFFORT,
         *,
-        protect: str = "rows",
         path: str | os.PathLike[str] | None = None,
-        mi_budget: float | None = None,
-        success: float | None = None,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        pairs: Any = None,
-        bounds: Any = None,
-        levels: Any = None,
-        adjacency: str = "add-remove",
-        sampling_rate: float = 0.5,
-        simulations: int = 2000,
-        rng: RandomSource = None,
-        columns: Any = None,
+        columns: Sequence[str] | None = None,
         cost: Any = None,
+        rng: RandomSource = None,
         ledger: Book | None = None,
         secret: str | None = None,
         no_budget: bool = False,
-        workers: int | None = None,
-        progress: bool | None = None,
     ) -> None:
-        choice("protect", protect, PROMISES)
         boolean("no_budget", no_budget)
         if (ledger is None) != (secret is None):
             raise ValueError("ledger: expected it with the name of a secret, got one of them alone")
-        known = checked_pool(pool, columns, protect, levels=levels)
-        rows, labels = known.rows, known.columns
-        check_dropped(pool, protect, adjacency)
-        declared = Declared.of(labels, bounds, known.levels, adjacency, known.categories)
-        strength = Strength(success, mu, epsilon, delta, rho)
-        others = {} if protect == "table" else {"bounds": bounds, "levels": levels}
-        others |= {"pairs": pairs} if protect != "rows" else {"mi_budget": mi_budget}
-        for name, value in others.items():
-            refuse(name, value, protect)
-        self.protect = protect
-        self._lock, self._process = threading.RLock(), os.getpid()
+        keeping = keeping_of(promise)
+        known = Pool.of(pool, columns, promise, fewest=keeping.fewest)
+        self.promise = promise
+        self._lock, self._process, self._closed = threading.RLock(), os.getpid(), False
         self._path = None if path is None else check_writable("path", path)
         self._ledger, self._secret, self._no_budget = ledger, secret, no_budget
         self._rng, self._source = rng, None if rng is None else generator(rng)
-        opening = Opening(
-            rows, labels, declared, strength, mi_budget, pairs, sampling_rate, simulations, cost,
-            generator(rng) if self._source is None else self._source, workers, progress,
-        )  # fmt: skip
+        module, _, name = keeping.session.partition(":")
+        questions = getattr(import_module(module), name)
+        source = generator(rng) if self._source is None else self._source
         with self._held():
-            self._open(opening, {"protect": protect, "pool": _digest(rows, labels)})
+            if self._path is not None:
+                # they hold what was drawn
+                remove_left_overs(self._path)
+            stored = None if self._path is None else read_state(self._path)
+            self._questions: Questions = questions(known, promise, effort, cost, source, stored)
+            self._open(known, stored)
 
-    def _open(self, opening: Opening, said: dict[str, Any]) -> None:
+    def _open(self, pool: Pool, stored: SessionState | None) -> None:
         """Take up the session in the file, or make its secret and the file."""
-        if self._path is not None:
-            # they hold what was drawn
-            remove_left_overs(self._path)
-        stored = None if self._path is None else read_kept(self._path)
-        makers = {"rows": opening.by_pairs, "table": opening.of_table, "draw": opening.of_draw}
-        found = makers[self.protect](stored)
-        self._promise, self.budget = found.promise, found.budget
-        said = {**said, **found.declared}
-        if stored is None:
-            self._kept = Kept(
-                said, found.drawn(self._source), found.members, (), found.bounds,
-                is_reproducible(self._rng),
-            )  # fmt: skip
-            self._write()
-        else:
+        questions = self._questions
+        content = "\x00".join(pool.columns).encode() + str(pool.rows.shape).encode()
+        digest = hashlib.sha256(content + pool.rows.tobytes()).hexdigest()
+        said = {"promise": self.promise.word, "pool": digest, **questions.said}
+        if stored is not None:
             _check_same(stored.declared, said)
-            found.check(stored)
-            self._kept = self._taken_up(stored)
+            questions.check(stored)
+            self._state = self._taken_up(stored)
+            return
+        self._state = SessionState(
+            said,
+            questions.draw_secret(self._source),
+            questions.members,
+            (),
+            questions.bounds,
+            is_reproducible(self._rng),
+        )
+        self._write()
+
+    def __enter__(self) -> Session:
+        """Return the session, which is closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the session."""
+        self.close()
+
+    def close(self) -> None:
+        """Forget what was drawn; nothing more is answered. A file of the session stays."""
+        with self._lock:
+            self._closed = True
+            self._state = replace(self._state, drawn=np.empty(0, dtype=np.int64))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -179,39 +171,41 @@ class Session:
 
     def __repr__(self) -> str:
         """Return what it hides, and what is left of the budget."""
-        unit = "μ" if self._promise.squares else "nats"
         return (
-            f"Session(protect={self.protect!r}, {len(self.spends)} answers, "
-            f"{self.remaining:.4g} of {self.budget:.4g} {unit} left)"
+            f"Session({self.promise.word}, {len(self.spends)} answers, "
+            f"{self.remaining:.4g} of {self.budget:.4g} {self._unit} left)"
         )
+
+    @property
+    def budget(self) -> float:
+        """μ, or nats, of all answers together."""
+        return self._questions.budget
 
     @property
     def answers(self) -> tuple[Mapping[str, Any] | None, ...]:
         """What was released so far; None for what was charged and never came out."""
-        return tuple(one.release for one in self._kept.answers)
+        return tuple(one.release for one in self._state.answers)
 
     @property
     def spends(self) -> tuple[float, ...]:
         """μ, or nats, that every query was charged."""
-        return tuple(one.spend for one in self._kept.answers)
+        return tuple(one.spend for one in self._state.answers)
 
     @property
     def remaining(self) -> float:
         """μ, or nats, that one more query could be charged, rounded down."""
         if not self.spends:
             return self.budget
-        power = 2 if self._promise.squares else 1
-        rest = Fraction(self.budget) ** power - sum(
-            (Fraction(one) ** power for one in self.spends), Fraction(0)
-        )
+        # exactly: β − Σ β_i, or the root of μ² − Σ μ_i²
+        rest = Fraction(self.budget) ** self._power - self._charged(self.spends)
         if rest <= 0:
             return 0.0
-        return sqrt(rounded_down(rest)) * (1.0 - 2.0**-50) if power == 2 else rounded_down(rest)
+        return sqrt(rounded_down(rest)) * (1.0 - HAIR) if self._power == 2 else rounded_down(rest)
 
     @property
     def membership(self) -> SuccessBound:
         """What all answers together hide, whatever is asked up to the budget."""
-        return self._promise.membership(self.budget, reproducible=self._kept.reproducible)
+        return self._questions.membership()
 
     def price(
         self,
@@ -225,7 +219,7 @@ class Session:
         """Say what a query costs and how large its errors will be; nothing is drawn or charged.
 
         Args:
-            query: as for ``prepare``; one that adds up, but under ``"draw"``.
+            query: as for ``prepare``; one that adds up, but under ``Draw``.
             spend: μ, or nats, to charge; or
             share: share of the whole budget (of μ², or of the nats) in (0, 1]; or
             error: largest standard deviation of the noise in each number, one or (d,): the least
@@ -247,23 +241,22 @@ class Session:
             )
         with self._lock:
             self._refresh()
-            kept = self._kept
+            state = self._state
         if error is not None:
             largest = np.atleast_1d(array("error", error, ndim=(0, 1)))
             positive("error", float(largest.min(initial=np.inf)))
             left = self.remaining
             if left <= 0.0:
                 raise ValueError("error: expected something left of the budget, got none")
-            return Offer(self, self._promise.priced(query, target, largest, left, kept), kept)
+            return Offer(self, self._questions.price(query, target, largest, left, state), state)
         if spend is None:
             part = in_interval("share", share, 0.0, 1.0, open_low=True)
-            spend = self.budget * (sqrt(part) if self._promise.squares else part)
-            spend *= 1.0 - 2.0**-50
+            spend = self.budget * (sqrt(part) if self._power == 2 else part) * (1.0 - HAIR)
         charge = positive("spend", spend)
-        if self._promise.squares:
+        if self._power == 2:
             checked_mu("spend", charge)
         self._check(charge)
-        return Offer(self, self._promise.ask(query, target, charge, kept), kept)
+        return Offer(self, self._questions.ask(query, target, charge, state), state)
 
     def ask(
         self,
@@ -273,7 +266,7 @@ class Session:
         share: float | None = None,
         error: Any = None,
         target: str | None = None,
-    ) -> NumbersRelease:
+    ) -> Release[NumbersDetails]:
         """Answer a query: ``price(...).draw()``.
 
         Args:
@@ -292,25 +285,65 @@ class Session:
         with self._held():
             # others wait, so that no answer comes between the price and the draw
             offer = self.price(query, spend=spend, share=share, error=error, target=target)
-            return offer._now()
+            return self._answer(offer)
+
+    @property
+    def _power(self) -> int:
+        """2 where squares of what is spent add up."""
+        return 2 if self._questions.squares else 1
+
+    @property
+    def _unit(self) -> str:
+        return "μ" if self._questions.squares else "nats"
+
+    def _charged(self, spends: Sequence[float]) -> Fraction:
+        return sum((Fraction(one) ** self._power for one in spends), Fraction(0))
 
     def _check(self, spend: float) -> None:
         """Refuse a charge that, with all before it, is beyond the budget: exactly."""
-        power = 2 if self._promise.squares else 1
-        charged = sum((Fraction(one) ** power for one in (*self.spends, spend)), Fraction(0))
-        if charged > Fraction(self.budget) ** power:
-            unit = "μ" if self._promise.squares else "nats"
+        if self._charged((*self.spends, spend)) > Fraction(self.budget) ** self._power:
             raise ValueError(
-                f"spend: expected at most {self.remaining:.6g} {unit}, what is left of the budget, "
-                f"got {spend:.6g}; nothing was drawn"
+                f"spend: expected at most {self.remaining:.6g} {self._unit}, what is left of the "
+                f"budget, got {spend:.6g}; nothing was drawn"
             )
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold the session, with its state as the file has it."""
+    def _draw(self, offer: Offer) -> Release[NumbersDetails]:
+        """Answer what was offered, the session being as it was then."""
         with self._held():
             self._refresh()
-            yield
+            if self._state.turn != offer.seen.turn:
+                raise ValueError(
+                    "offer: expected no other answer since it was priced, got "
+                    f"{self._state.turn - offer.seen.turn}; ask for the price again"
+                )
+            return self._answer(offer)
+
+    def _answer(self, offer: Offer) -> Release[NumbersDetails]:
+        """Charge, draw and keep an answer, the session being held and as it was when offered."""
+        self._check(offer.spend)
+        question, state, rng = offer.question, self._state, self._rng
+        note = (
+            f"answer {state.turn + 1} of a session, whose bound on guessing is of all its answers"
+        )
+        planned = replace(
+            question.planned,
+            reproducible=state.reproducible,
+            seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
+            notes=(note, *question.planned.notes),
+        )
+        prepared = PreparedAnswer(
+            guarantees=planned.guarantees,
+            spends=(planned.guarantees[1],),
+            expected=offer.expected,
+            description=planned.title,
+            reproducible=planned.reproducible,
+            plan=question.plan,
+            planned=planned,
+            source=self._source,
+            session=self,
+            offer=offer,
+        )
+        return prepared.draw(ledger=self._ledger, secret=self._secret, no_budget=self._no_budget)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -327,30 +360,82 @@ class Session:
 
     def _refresh(self) -> None:
         """Take up what other processes answered."""
+        if self._closed:
+            raise ValueError("session: expected one that is open, got one that was closed")
         if self._path is not None:
-            stored = read_kept(self._path)
+            stored = read_state(self._path)
             if stored is None:
                 raise ValueError(f"path: expected the session's file, got none: {self._path.name}")
-            _check_same(stored.declared, self._kept.declared)
-            self._kept = self._taken_up(stored)
+            _check_same(stored.declared, self._state.declared)
+            self._state = self._taken_up(stored)
 
-    def _taken_up(self, stored: Kept) -> Kept:
+    def _taken_up(self, stored: SessionState) -> SessionState:
         """Return what a file says; noise of a seed voids what was drawn without one."""
         return replace(stored, reproducible=stored.reproducible or is_reproducible(self._rng))
 
+    def _keep(self, state: SessionState) -> None:
+        """Take a new state, and write it before anything else happens."""
+        self._state = state
+        self._write()
+
     def _write(self) -> None:
         if self._path is not None:
-            self._kept.write(self._path)
+            self._state.write(self._path)
 
 
-def _digest(rows: Array, columns: tuple[str, ...]) -> str:
-    content = "\x00".join(columns).encode() + str(rows.shape).encode() + rows.tobytes()
-    return hashlib.sha256(content).hexdigest()
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """A query of a session at a price; for the holder of the pool.
+
+    Attributes:
+        session: that answers it.
+        question: the query, certified and not drawn.
+        seen: the state of the session when it was priced.
+    """
+
+    session: Session = field(repr=False)
+    question: Question
+    seen: SessionState = field(repr=False)
+
+    @property
+    def spend(self) -> float:
+        """μ, or nats, that the answer is charged."""
+        return self.question.spend
+
+    @property
+    def expected(self) -> tuple[Expected, ...]:
+        """The error that every number will have."""
+        return expected_errors(self.question.planned.names, self.question.plan.errors)
+
+    def draw(self) -> Release[NumbersDetails]:
+        """Charge the price, draw the noise, keep the answer and return it.
+
+        Raises:
+            ValueError: another query was answered since, or a refusal of the ledger; nothing is
+                drawn then.
+        """
+        return self.session._draw(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedAnswer(PreparedNumbers):
+    """An answer that keeps itself in its session."""
+
+    session: Session = field(repr=False)
+    offer: Offer = field(repr=False)
+
+    def _drawn(self) -> Release[NumbersDetails]:
+        session, question = self.session, self.offer.question
+        session._keep(session._state.charge(self.description, self.offer.spend))
+        release = super()._drawn()
+        bounds = session._questions.after(question, session._state, release.values)
+        session._keep(session._state.answer(release.published(), bounds))
+        return release
 
 
 def _check_same(stored: Mapping[str, Any], said: Mapping[str, Any]) -> None:
     """Refuse a session that was opened with another declaration."""
-    for name in dict.fromkeys(("protect", "pool", *said, *stored)):
+    for name in dict.fromkeys(("promise", "pool", *said, *stored)):
         if stored.get(name) != said.get(name):
             raise ValueError(
                 f"path: expected the session as it was opened, got another {name}; nothing was "

@@ -1,14 +1,13 @@
-"""What the cells of a column hold: numbers, texts, or nothing."""
+"""The cells of columns, batch by batch: numbers, texts or nothing, and what is gathered of them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,9 @@ import pyarrow.compute as pc
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import LARGEST_EXACT
-from tacit.statistics.tables.buffers import Mask, doubles, flags, integers, mask
+from tacit.statistics.tables.table import Category, ordered, plain_text
 
+Mask: TypeAlias = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]
 
 NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity)$"
@@ -31,7 +31,7 @@ ABSENT_BITS = np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class CellBlock:
     """Some rows of one column.
 
     Attributes:
@@ -60,7 +60,7 @@ class Cells:
         return bits
 
 
-def column_cells(column: Any, decimal: str) -> Cells:
+def column_cells(column: Any, decimal: str) -> CellBlock:
     """Return what an Arrow column holds, text or typed; ``decimal`` is the mark of its texts."""
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -114,22 +114,6 @@ def texts_of(column: Any) -> Any:
     return pc.utf8_trim_whitespace(texts)
 
 
-def plain_text(text: str) -> str:
-    """Return the one spelling of a text: composed, lines ended by a line feed."""
-    return unicodedata.normalize("NFC", text.strip().replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def is_number(text: str) -> bool:
-    """Return whether a text stands for a finite number or an infinite one."""
-    if "_" in text or not text.isascii():
-        return False
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 class RowBits:
     """64 bits of every cell of a table, gathered batch by batch: what names its rows."""
 
@@ -137,7 +121,7 @@ class RowBits:
         self._names = tuple(names)
         self._parts: list[list[Bits]] = [[] for _ in names]
 
-    def add(self, columns: Sequence[Cells]) -> None:
+    def add(self, columns: Sequence[CellBlock]) -> None:
         """Take some rows more."""
         for parts, cells in zip(self._parts, columns, strict=True):
             parts.append(cells.bits())
@@ -168,16 +152,16 @@ class RowBits:
         return "sha256:" + whole.hexdigest()
 
 
-def _typed(column: Any, numbers: Array, inexact: Mask | None = None) -> Cells:
+def _typed(column: Any, numbers: Array, inexact: Mask | None = None) -> CellBlock:
     none = np.zeros(len(numbers), dtype=bool)
-    return Cells(column, numbers, np.isnan(numbers), none if inexact is None else inexact)
+    return CellBlock(column, numbers, np.isnan(numbers), none if inexact is None else inexact)
 
 
-def _text_cells(column: Any, decimal: str) -> Cells:
+def _text_cells(column: Any, decimal: str) -> CellBlock:
     numbers = _all_numbers(column) if decimal == "." and is_text(column.type) else None
     if numbers is not None:
         none = np.zeros(len(numbers), dtype=bool)
-        return Cells(column, numbers, none, _inexact(column, numbers))
+        return CellBlock(column, numbers, none, _inexact(column, numbers))
     texts = texts_of(column)
     if decimal == ",":
         # a point beside a decimal comma would group thousands: no number
@@ -186,7 +170,7 @@ def _text_cells(column: Any, decimal: str) -> Cells:
     numbers = np.full(len(texts), np.nan)
     numbers[mask(plain)] = doubles(texts.filter(plain).cast(pa.float64()))
     absent = mask(pc.match_substring_regex(texts, ABSENT))
-    return Cells(column, numbers, absent, _inexact(texts, numbers))
+    return CellBlock(column, numbers, absent, _inexact(texts, numbers))
 
 
 def _all_numbers(texts: Any) -> Array | None:
@@ -225,3 +209,149 @@ def _text_bits(texts: Sequence[str]) -> Bits:
 def _spelled(text: str) -> str:
     # most texts have one spelling already
     return text if text.isascii() and "\r" not in text else plain_text(text)
+
+
+class UnreadableCell(NamedTuple):
+    """A cell that cannot be read: its row in the batch, what is wrong, what it holds."""
+
+    row: int
+    sentence: str
+    cell: str
+
+
+TEXT = "expected a number, got text; leave the column out, or code it as a category"
+INFINITE = "expected a finite number, got an infinite one"
+INEXACT = (
+    f"expected a number, got an integer beyond 2⁵³ = {LARGEST_EXACT:,}, which loses digits; leave "
+    "the column out, or code it as a category"
+)
+
+
+class NumberCells:
+    """A column of numbers, NaN where there is none; ``lenient``, where none can be read too."""
+
+    def __init__(self, *, lenient: bool = False) -> None:
+        self._lenient = lenient
+        self._parts: list[Array] = []
+
+    def add(self, cells: CellBlock) -> UnreadableCell | None:
+        """Take some rows more; return the first cell that is no finite number."""
+        if self._lenient:
+            readable = np.isfinite(cells.numbers) & ~cells.inexact
+            self._parts.append(np.where(readable, cells.numbers, np.nan))
+            return None
+        self._parts.append(cells.numbers)
+        return min(
+            filter(
+                None,
+                (
+                    _first(cells, np.isnan(cells.numbers) & ~cells.absent, TEXT),
+                    _first(cells, np.isinf(cells.numbers), INFINITE),
+                    _first(cells, cells.inexact, INEXACT),
+                ),
+            ),
+            default=None,
+        )
+
+    def values(self) -> Array:
+        """Return (n,), and let go of the parts."""
+        values, self._parts = np.concatenate(self._parts), []
+        return values
+
+
+class CategoryCodes:
+    """A column of codes of a category, NaN where there is none; ``lenient``, at others too."""
+
+    def __init__(self, levels: Sequence[str] | None, *, lenient: bool = False) -> None:
+        self._lenient, self._declared = lenient, levels is not None
+        self._place = {level: place for place, level in enumerate(levels or ())}
+        self._parts: list[Array] = []
+
+    def add(self, cells: CellBlock) -> UnreadableCell | None:
+        """Take some rows more; return the first cell that is none of the levels declared."""
+        coded = texts_of(cells.column).dictionary_encode()
+        levels = [plain_text(text) for text in coded.dictionary.to_pylist()]
+        if not self._declared:
+            for level in levels:
+                self._place.setdefault(level, len(self._place))
+        places = np.array([self._place.get(level, -1) for level in levels], dtype=np.float64)
+        codes = places[integers(coded.indices)]
+        codes[_nothing(cells)] = np.nan
+        if self._lenient:
+            codes[codes == -1.0] = np.nan
+        self._parts.append(codes)
+        undeclared = f"expected one of the {len(self._place)} levels declared, got another"
+        return _first(cells, codes == -1.0, undeclared)
+
+    def values(self) -> tuple[Array, Category]:
+        """Return the codes by the sorted levels, (n,), and let go of the parts."""
+        provisional, self._parts = np.concatenate(self._parts), []
+        there = ~np.isnan(provisional)
+        used = set(np.unique(provisional[there]).astype(int).tolist())
+        # nothing is a level of its own: an empty field is in no list
+        kept = [level for level, place in self._place.items() if self._declared or place in used]
+        levels = ordered(kept)
+        code = np.full(len(self._place), np.nan)
+        for number, level in enumerate(levels):
+            code[self._place[level]] = number
+        values = np.full(len(provisional), np.nan)
+        values[there] = code[provisional[there].astype(int)]
+        return values, Category(levels, self._declared)
+
+
+def _nothing(cells: CellBlock) -> Mask:
+    """Return where a category has no level: "NA" is one, an empty field is none."""
+    kind = cells.column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not is_text(kind):
+        return cells.absent
+    # a comparison with a scalar would import pandas
+    return mask(pc.match_substring_regex(texts_of(cells.column), r"\A\z"))
+
+
+def _first(cells: CellBlock, bad: Any, sentence: str) -> UnreadableCell | None:
+    if not bad.any():
+        return None
+    row = int(np.argmax(bad))
+    return UnreadableCell(row, sentence, str(cells.column[row].as_py()))
+
+
+# Arrow's own ways to arrays import pandas, for a second: these read the buffers.
+
+
+def doubles(column: Any) -> Array:
+    """Return a column of doubles, NaN where it has none."""
+    numbers: Array = _copied(column, np.float64)
+    numbers[_null(column)] = np.nan
+    return numbers
+
+
+def integers(column: Any) -> npt.NDArray[np.int64]:
+    """Return a column of integers; what is null is anything."""
+    numbers: npt.NDArray[np.int64] = _copied(column.cast(pa.int64()), np.int64)
+    return numbers
+
+
+def mask(flags: Any) -> Mask:
+    """Return a column of flags, none where it is null."""
+    found: Mask = _copied(flags.cast(pa.uint8()), np.uint8).astype(bool) & ~_null(flags)
+    return found
+
+
+def flags(found: Mask) -> Any:
+    """Return truth values as an Arrow column."""
+    content = pa.py_buffer(found.astype(np.uint8))
+    return pa.Array.from_buffers(pa.uint8(), len(found), [None, content]).cast(pa.bool_())
+
+
+def _copied(column: Any, kind: Any) -> Any:
+    """Return what a column has in store for each row, (n,)."""
+    if not len(column):
+        return np.empty(0, dtype=kind)
+    start = column.offset * np.dtype(kind).itemsize
+    return np.frombuffer(column.buffers()[1], kind, len(column), start).copy()
+
+
+def _null(column: Any) -> Mask:
+    return mask(column.is_null()) if column.null_count else np.zeros(len(column), dtype=bool)

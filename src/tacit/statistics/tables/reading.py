@@ -2,32 +2,185 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from tacit._ground.checks import Array, choice
 from tacit._ground.files import read_bytes
-from tacit.statistics.tables.cells import RowBits, column_cells
-from tacit.statistics.tables.columns import Codes, Numbers
-from tacit.statistics.tables.csv_text import CsvText
-from tacit.statistics.tables.database import queried
-from tacit.statistics.tables.decoding import decompressed
-from tacit.statistics.tables.header import Header, Levels, Request, Source
-from tacit.statistics.tables.table import Category, Table
-from tacit.statistics.tables.typed import frame, typed_file
-from tacit.statistics.tables.words import dropped_words, observed_words
+from tacit.statistics.tables.cells import (
+    CategoryCodes,
+    NumberCells,
+    RowBits,
+    UnreadableCell,
+    column_cells,
+    odd_kind,
+)
+from tacit.statistics.tables.csv_text import CsvText, decompressed
+from tacit.statistics.tables.table import (
+    Category,
+    DataTable,
+    declared_levels,
+    dropped_words,
+    observed_words,
+    plain_text,
+)
+from tacit.statistics.tables.typed import TypedTable, frame, queried, typed_file
 
+# Likeness of a column's name to one that is not there, for "did you mean".
+LIKE = 0.7
+# Asked for where no column is read and rows are counted: no column can have this name.
+NO_COLUMN = ("",)
+Levels = Mapping[str, Sequence[str] | None]
 STANDARD_INPUT = "-"
 MARKS = (".", ",")
 # The column of zeros of a table of which no column is read.
 UNREAD = "row"
 CONDUCT = ("refuse", "drop", "drop-unreadable")
+
+
+class TableSource(Protocol):
+    """What a table is read from, whatever it is stored as."""
+
+    names: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def batches(self) -> Iterator[list[Any]]:
+        """Yield the columns of some rows, then of the next ones."""
+
+    def place(self, row: int) -> str:
+        """Return where a row stands."""
+
+    def close(self) -> None:
+        """Stop reading, and let go of what is read from."""
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What is to be read of a source, and how refusals are worded."""
+
+    columns: Sequence[str] | None = None
+    categories: Levels = field(default_factory=dict)
+    missing: str = "refuse"
+    decimal: str = "."
+    show_values: bool = False
+
+
+class Header:
+    """The names of a source, and what was asked of them.
+
+    The header of a text may be a row of data, or a line of a file that is no table: a refusal
+    names a column by its number there, unless the caller named it first.
+    """
+
+    def __init__(self, source: TableSource, label: str, request: ReadRequest) -> None:
+        self.names = source.names
+        self._source, self._label, self._request = source, label, request
+        self._told = isinstance(source, TypedTable) or request.show_values
+        self._places = self._check_names()
+        listed = request.columns
+        if isinstance(listed, str):
+            raise ValueError(f"columns: expected a list of names, got {listed!r}")
+        if listed is not None and tuple(listed) == NO_COLUMN:
+            listed = ()
+        elif listed is not None and not len(listed):
+            raise ValueError("columns: expected at least one column name, got none")
+        wanted = list(self.names if listed is None else listed)
+        self._asked = {plain_text(str(name)) for name in (*(listed or ()), *request.categories)}
+        self.chosen = self._positions(wanted)
+        self._levels: dict[int, list[str] | None] = {}
+        for name, levels in request.categories.items():
+            place = self._position(name, "categories")
+            self._levels[place] = None if levels is None else declared_levels(name, levels)
+            if place not in self.chosen:
+                raise ValueError(
+                    f"categories: expected one of the columns read, got {self.names[place]!r}"
+                )
+
+    def gatherer(self, place: int, column: Any) -> NumberCells | CategoryCodes:
+        """Return what gathers a column: numbers, or codes where it is a category.
+
+        Raises:
+            ValueError: its type is neither of numbers nor of texts, such as durations.
+        """
+        if place in self._levels or pa.types.is_dictionary(column.type):
+            return CategoryCodes(self._levels.get(place), lenient=self._lenient)
+        odd = odd_kind(column.type)
+        if odd is not None:
+            raise ValueError(
+                f"data: {self._column(place)}: expected numbers, got {odd}; give them in a unit, "
+                "such as days, or leave the column out"
+            )
+        return NumberCells(lenient=self._lenient)
+
+    def refuse(self, before: int, problem: UnreadableCell, place: int) -> NoReturn:
+        """Refuse the table for a cell of a batch that ``before`` rows precede."""
+        held = f" ({problem.cell!r})" if self._request.show_values else ""
+        where = f"{self._source.place(before + problem.row)}, {self._column(place)}"
+        raise ValueError(f"data: {where}: {problem.sentence}{held}")
+
+    def refuse_missing(self, rows: Array) -> None:
+        """Refuse the table for its first cell with nothing in it, unless such rows are dropped."""
+        if self._request.missing != "refuse":
+            return
+        row, target = np.argwhere(np.isnan(rows))[0].tolist()
+        where = f"{self._source.place(row)}, {self._column(self.chosen[target])}"
+        raise ValueError(
+            f"data: {where}: expected a value, got an empty field; missing='drop' leaves such rows "
+            "out and counts them"
+        )
+
+    @property
+    def _lenient(self) -> bool:
+        return self._request.missing == "drop-unreadable"
+
+    def _column(self, place: int) -> str:
+        named = self._told or self.names[place] in self._asked
+        return f"column {self.names[place]!r}" if named else f"column {place + 1}"
+
+    def _check_names(self) -> dict[str, int]:
+        if not self.names:
+            raise ValueError(f"data: {self._label} has no columns")
+        first: dict[str, int] = {}
+        for place, name in enumerate(self.names):
+            if not name:
+                raise ValueError(f"data: {self._label}: column {place + 1} has no name")
+            if name in first:
+                raise ValueError(
+                    f"data: {self._label}: columns {first[name] + 1} and {place + 1} have one name"
+                    + (f", {name!r}" if self._told else "")
+                )
+            first[name] = place
+        return first
+
+    def _positions(self, wanted: Sequence[str]) -> list[int]:
+        places: dict[int, str] = {}
+        for name in wanted:
+            place = self._position(name, "columns")
+            if place in places:
+                raise ValueError(f"columns: the column {name!r} is asked for twice")
+            places[place] = name
+        return list(places)
+
+    def _position(self, name: str, argument: str) -> int:
+        spelled = plain_text(str(name))
+        if spelled in self._places:
+            return self._places[spelled]
+        near = difflib.get_close_matches(spelled, self.names, 1, LIKE)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        if self._told:
+            hint = f"; it has {', '.join(map(repr, self.names))}"
+        elif not near:
+            hint = f" among its {len(self.names)}; show_values lists them"
+        raise ValueError(f"{argument}: {self._label} has no column {name!r}{hint}")
 
 
 def read_table(
@@ -40,7 +193,7 @@ def read_table(
     delimiter: str | None = None,
     decimal: str = ".",
     show_values: bool = False,
-) -> Table:
+) -> DataTable:
     """Read columns of numbers from a file or a data frame.
 
     A file is CSV with a header line, Parquet or Arrow, as its first bytes say, plain or compressed
@@ -64,7 +217,7 @@ def read_table(
         show_values: whether a refusal may repeat the cell and the header it is about.
 
     Returns:
-        The ``Table``.
+        The ``DataTable``.
 
     Raises:
         ValueError: for a file that is missing, damaged or no table; a repeated or empty column
@@ -83,7 +236,7 @@ def read_table(
     choice("decimal", decimal, MARKS)
     opened = _opened(source, encoding, delimiter, decimal)
     with closing(opened.source):
-        return _read(opened, Request(columns, categories or {}, missing, decimal, show_values))
+        return _read(opened, ReadRequest(columns, categories or {}, missing, decimal, show_values))
 
 
 def read_query(
@@ -95,7 +248,7 @@ def read_query(
     missing: str = "refuse",
     decimal: str = ".",
     show_values: bool = False,
-) -> Table:
+) -> DataTable:
     """Read columns of numbers from the result of a query, on a database that is only read.
 
     Args:
@@ -109,8 +262,8 @@ def read_query(
         show_values: whether a refusal may repeat what the database said, and cells.
 
     Returns:
-        The ``Table``. Its fingerprint is of the rows returned: other queries on the same database
-        have others, so releases from several of them need one name in a ledger.
+        The ``DataTable``. Its fingerprint is of the rows returned: other queries on the same
+        database have others, so releases from several of them need one name in a ledger.
 
     Raises:
         ValueError: no such database, a query that fails or returns nothing; and as ``read_table``.
@@ -128,7 +281,7 @@ def read_query(
     choice("decimal", decimal, MARKS)
     table = queried(sql, database, show_values=show_values)
     label = "a query" if database is None else f"a query of {_name(database)}"
-    request = Request(columns, categories or {}, missing, decimal, show_values)
+    request = ReadRequest(columns, categories or {}, missing, decimal, show_values)
     with closing(table):
         return _read(_Opened(table, label, None), request)
 
@@ -179,7 +332,7 @@ def fingerprints(
     choice("decimal", decimal, MARKS)
     opened = _opened(source, encoding, delimiter, decimal)
     with closing(opened.source):
-        rows = RowBits(Header(opened.source, opened.label, Request()).names)
+        rows = RowBits(Header(opened.source, opened.label, ReadRequest()).names)
         for batch in opened.source.batches():
             rows.add([column_cells(column, decimal) for column in batch])
     return Fingerprints(rows.fingerprint(), opened.digest)
@@ -193,7 +346,7 @@ def _name(database: str | os.PathLike[str]) -> str:
 class _Opened(NamedTuple):
     """A source, what it is called, and the digest of its bytes where it is a file."""
 
-    source: Source
+    source: TableSource
     label: str
     digest: str | None
 
@@ -228,11 +381,11 @@ def _no_text(encoding: str | None, delimiter: str | None, label: str) -> None:
             raise ValueError(f"{name}: expected it for a CSV file only, got it for {label}")
 
 
-def _read(opened: _Opened, request: Request) -> Table:
+def _read(opened: _Opened, request: ReadRequest) -> DataTable:
     source = opened.source
     header = Header(source, opened.label, request)
     everything = RowBits(header.names)
-    gathered: dict[int, Numbers | Codes] = {}
+    gathered: dict[int, NumberCells | CategoryCodes] = {}
     count = 0
     for batch in source.batches():
         if not gathered:
@@ -254,10 +407,10 @@ def _read(opened: _Opened, request: Request) -> Table:
 def _finished(
     opened: _Opened,
     header: Header,
-    gathered: dict[int, Numbers | Codes],
+    gathered: dict[int, NumberCells | CategoryCodes],
     name: str,
     count: int,
-) -> Table:
+) -> DataTable:
     """Return the table of what was gathered, with the rows that lack something dropped."""
     if not header.chosen:
         # rows that are only counted
@@ -266,7 +419,7 @@ def _finished(
     categories: dict[str, Category] = {}
     for target, place in enumerate(header.chosen):
         column = gathered.pop(place)
-        if isinstance(column, Codes):
+        if isinstance(column, CategoryCodes):
             values, categories[header.names[place]] = column.values()
         else:
             values = column.values()
@@ -289,14 +442,14 @@ def _table(
     categories: dict[str, Category],
     name: str,
     dropped: int,
-) -> Table:
+) -> DataTable:
     notes = list(opened.source.notes)
     if dropped:
         notes.append(dropped_words(dropped, dropped + len(rows)))
     notes += [
         observed_words(column) for column, category in categories.items() if not category.declared
     ]
-    return Table(
+    return DataTable(
         columns=columns,
         rows=rows,
         fingerprint=name,

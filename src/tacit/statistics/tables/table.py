@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +35,7 @@ class Category:
 @short_repr
 @read_only
 @dataclass(frozen=True, eq=False)
-class Table:
+class DataTable:
     """Columns of finite numbers, read by ``read_table`` or ``read_query``; a pool as it is.
 
     Attributes:
@@ -66,3 +67,56 @@ class Table:
         """Return the rows, for NumPy."""
         rows: Array = np.array(self.rows, dtype=dtype, copy=copy)
         return rows
+
+
+def plain_text(text: str) -> str:
+    """Return the one spelling of a text: composed, lines ended by a line feed."""
+    return unicodedata.normalize("NFC", text.strip().replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text stands for a finite number or an infinite one."""
+    if "_" in text or not text.isascii():
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def ordered(levels: Iterable[str]) -> tuple[str, ...]:
+    """Return levels in the order of their codes: numbers by size before words."""
+    return tuple(sorted(levels, key=_order))
+
+
+def _order(level: str) -> tuple[bool, float, str]:
+    number = is_number(level)
+    return not number, float(level) if number else 0.0, level
+
+
+def declared_levels(name: str, levels: Sequence[str], argument: str = "categories") -> list[str]:
+    """Return the levels given for a category, each once and with something in it."""
+    spelled = [plain_text(str(level)) for level in levels]
+    if isinstance(levels, str) or not spelled or not all(spelled):
+        raise ValueError(f"{argument}: expected levels for {name!r}, got {levels!r}")
+    if len(set(spelled)) < len(spelled):
+        raise ValueError(f"{argument}: expected different levels for {name!r}, got one twice")
+    return spelled
+
+
+def dropped_words(dropped: int, count: int) -> str:
+    """Say how many rows were dropped, and what that does to tables that differ in one row."""
+    return (
+        f"{dropped:,} of {count:,} rows were dropped for nothing that can be read in a column; a "
+        "row's own cells decide it, so where two tables differ in one row, what is left of them "
+        "differs in one row added, left out or replaced; how many were dropped is not hidden"
+    )
+
+
+def observed_words(column: str) -> str:
+    """Say what levels tell that were read from the table itself."""
+    return (
+        f"the levels of {column} are those that occur: their list tells that each is in the table, "
+        "which no promise hides; declare the levels to tell nothing"
+    )

@@ -1,1 +1,0 @@
-"""The page of promises side by side."""

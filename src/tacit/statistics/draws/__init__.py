@@ -1,0 +1,1 @@
+"""Releases that hide everything about what was drawn, up to so many nats."""

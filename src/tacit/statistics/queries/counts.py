@@ -1,0 +1,502 @@
+"""Counts: of all rows, in bins, in two-way tables, up to thresholds; quantiles, and groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from tacit._ground.checks import Array, vector
+from tacit.statistics.queries.statistic import (
+    NORMAL_95,
+    NOT_NEGATIVE,
+    Bounds,
+    Columns,
+    Flags,
+    SeveralSums,
+    Statistic,
+    SumStatistic,
+    text_of,
+)
+from tacit.statistics.queries.sums import Condition, Term, Totals, at_most, equals, term
+
+# Thresholds over declared bounds, where the table may not be looked at.
+GRID_POINTS = 64
+# So many values of the pool are all thresholds.
+MOST_THRESHOLDS = 32
+# Share of a count that its rounding may hide: counts are whole, levels are not.
+HAIR = 1e-9
+# Share by which a product of a level and a number of rows may be rounded up.
+LEVEL_HAIR = 1e-12
+# Thresholds around a quantile of the pool, in units of 1/√N: the draw's own is among them.
+STEPS = (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class BoundCounts(SumStatistic):
+    """How many rows meet each of some conditions.
+
+    Attributes:
+        cells: conditions of every cell.
+        labels: a name for each.
+        whole: whether counts are rounded to whole numbers.
+        suffix: what stands behind every name.
+    """
+
+    cells: tuple[tuple[Condition, ...], ...]
+    labels: tuple[str, ...]
+    whole: bool
+    suffix: str = ""
+
+    linear = additive = True
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return one term for each cell."""
+        return self._terms
+
+    @cached_property
+    def _terms(self) -> tuple[Term, ...]:
+        return tuple(term(cell) for cell in self.cells)
+
+    def names(self) -> tuple[str, ...]:
+        """Return one name for each cell."""
+        return tuple(label + self.suffix for label in self.labels)
+
+    @property
+    def whole_numbers(self) -> Flags:
+        """Which of the counts are rounded to whole ones when they are published, (d,)."""
+        return np.full(len(self.cells), self.whole)
+
+    def limits(self, bounds: Bounds | None) -> Array:
+        """Return the (lowest, highest) that each count can be, (d, 2)."""
+        del bounds
+        return np.tile(NOT_NEGATIVE, (len(self.cells), 1))
+
+    def value(self, totals: Totals) -> Array:
+        """Return the counts, none negative."""
+        return np.maximum(totals.counts(self._terms), 0.0)
+
+    def within(self, condition: Condition, label: str) -> BoundCounts:
+        """Return the same counts of the rows that meet a condition."""
+        cells = tuple((*cell, condition) for cell in self.cells)
+        return replace(self, cells=cells, suffix=f"{self.suffix}{label}")
+
+
+@dataclass(frozen=True)
+class BoundCumulative(BoundCounts):
+    """Counts of nested conditions."""
+
+    # noise that makes one count fall below another is spread over both
+    linear = False
+
+    def value(self, totals: Totals) -> Array:
+        """Return the counts, none negative or less than the one before."""
+        return np.maximum(rising(totals.counts(self._terms)), 0.0)
+
+
+@dataclass(frozen=True)
+class Count(Statistic):
+    """How many rows are drawn; a constant where one of every pair is.
+
+    Attributes:
+        whole: whether it is rounded to a whole number.
+
+    Example:
+        >>> Count().bind(Columns(("age",))).names()
+        ('count',)
+    """
+
+    word: ClassVar[str] = "count"
+
+    whole: bool = False
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return ()
+
+    def bind(self, columns: Columns) -> BoundCounts:
+        """Return the count."""
+        del columns
+        return BoundCounts(((),), ("count",), self.whole)
+
+
+@dataclass(frozen=True)
+class Histogram(Statistic):
+    """How many rows have each category of a column, or fall in each bin.
+
+    Attributes:
+        column: its name.
+        edges: e_0 < … < e_b of b bins ``[e_i, e_(i+1))``, the last with its upper end; None for
+            one bin for each category.
+        whole: whether counts are rounded to whole numbers.
+
+    Example:
+        >>> Histogram("age", (0, 18, 120)).bind(Columns(("age",))).names()
+        ('count[0≤age<18]', 'count[18≤age≤120]')
+    """
+
+    word: ClassVar[str] = "histogram"
+
+    column: str
+    edges: tuple[float, ...] | None = None
+    whole: bool = False
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return (self.column,)
+
+    def bind(self, columns: Columns) -> BoundCounts:
+        """Return the counts of the table's column.
+
+        Raises:
+            ValueError: no such column, or edges that do not increase.
+        """
+        cells = bins(columns, self.column, self.edges)
+        labels = tuple(f"count[{label}]" for _, label in cells)
+        return BoundCounts(tuple((cell,) for cell, _ in cells), labels, self.whole)
+
+
+@dataclass(frozen=True)
+class TwoWayTable(Statistic):
+    """How many rows have each pair of categories of two columns, or fall in each pair of bins.
+
+    Attributes:
+        first: name of a column.
+        second: name of another.
+        first_edges: edges of bins of the first, as for ``Histogram``.
+        second_edges: of the second.
+        whole: whether counts are rounded to whole numbers.
+    """
+
+    word: ClassVar[str] = "two-way"
+
+    first: str
+    second: str
+    first_edges: tuple[float, ...] | None = None
+    second_edges: tuple[float, ...] | None = None
+    whole: bool = False
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return (self.first, self.second)
+
+    def bind(self, columns: Columns) -> BoundCounts:
+        """Return the counts of the table's two columns, row by row.
+
+        Raises:
+            ValueError: no such column, one column twice, or edges that do not increase.
+        """
+        if self.first == self.second:
+            raise ValueError(f"query: expected two different columns, got {self.first!r} twice")
+        left = bins(columns, self.first, self.first_edges)
+        right = bins(columns, self.second, self.second_edges)
+        return BoundCounts(
+            tuple((a, b) for a, _ in left for b, _ in right),
+            tuple(f"count[{a},{b}]" for _, a in left for _, b in right),
+            self.whole,
+        )
+
+
+@dataclass(frozen=True)
+class CumulativeCounts(Statistic):
+    """How many rows are at most each of some thresholds; never decreasing.
+
+    Attributes:
+        column: its name.
+        thresholds: increasing numbers.
+        whole: whether counts are rounded to whole numbers.
+    """
+
+    word: ClassVar[str] = "cumulative"
+
+    column: str
+    thresholds: tuple[float, ...]
+    whole: bool = False
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns that are named."""
+        return (self.column,)
+
+    def bind(self, columns: Columns) -> BoundCumulative:
+        """Return the counts of the table's column.
+
+        Raises:
+            ValueError: no such column, or thresholds that do not increase.
+        """
+        points = increasing("thresholds", self.thresholds)
+        place = columns.position(self.column)
+        labels = tuple(f"count[{self.column} ≤ {text_of(point)}]" for point in points)
+        cells = tuple((at_most(place, point),) for point in points)
+        return BoundCumulative(cells, labels, self.whole)
+
+
+@dataclass(frozen=True)
+class Quantiles(Statistic):
+    """Column quantiles: the least value that at least qN of N rows do not exceed.
+
+    As NumPy's ``quantile(..., method="inverted_cdf")``; the median is that of ½. From noisy sums
+    it is read off cumulative counts on a grid: the first threshold whose share reaches q. The
+    interval beside it holds the step of the grid, and where two rows share the middle their mean,
+    NumPy's ``median``, too.
+
+    Attributes:
+        levels: in [0, 1].
+        columns: names; all when None.
+        grid: thresholds of every column by name; for a column that is not named, a few around
+            the pool's own quantile where the pool may be looked at, else 64 over its bounds.
+    """
+
+    word: ClassVar[str] = "quantiles"
+
+    levels: tuple[float, ...] = (0.25, 0.5, 0.75)
+    columns: tuple[str, ...] | None = None
+    grid: Mapping[str, tuple[float, ...]] | None = None
+
+    def bind(self, columns: Columns) -> BoundQuantiles:
+        """Return the quantiles of the table's columns.
+
+        Raises:
+            ValueError: no such column, a level outside [0, 1], or a grid that does not increase.
+        """
+        levels = vector("levels", list(self.levels))
+        if levels.min() < 0.0 or levels.max() > 1.0:
+            raise ValueError(f"query: expected quantile levels in [0, 1], got {list(self.levels)}")
+        places = columns.positions(self.columns)
+        grids = tuple(self._grid(columns, place, levels) for place in places)
+        labels = tuple(columns.names[place] for place in places)
+        steps = tuple(
+            _steps(columns, place, grid) for place, grid in zip(places, grids, strict=True)
+        )
+        return BoundQuantiles(places, labels, tuple(levels.tolist()), grids, steps)
+
+    def _grid(self, columns: Columns, place: int, levels: Array) -> tuple[float, ...]:
+        name = columns.names[place]
+        if self.grid is not None and name in self.grid:
+            return increasing(f"grid of {name}", self.grid[name])
+        low, high = columns.range(place)
+        if columns.rows is None:
+            return tuple(np.linspace(low, high, GRID_POINTS + 1)[1:].tolist())
+        # the share of a draw of half the rows is off by about 1/√N: values at q + s/√N
+        values = np.sort(columns.rows[:, place])
+        steps = np.asarray(STEPS) / math.sqrt(values.size)
+        shares = np.clip(np.add.outer(levels, steps), 0.0, 1.0)
+        places = np.rint(shares * (values.size - 1)).astype(int)
+        # few values, such as whole numbers, are all thresholds: the step is then none
+        every = np.unique([v for row in places for v in np.unique(values[row[0] : row[-1] + 1])])
+        chosen = np.unique(values[places])
+        return tuple((every if every.size <= MOST_THRESHOLDS else chosen).tolist())
+
+
+@dataclass(frozen=True)
+class BoundQuantiles(SumStatistic):
+    """Quantiles of some columns, from noisy sums by counts on grids.
+
+    Attributes:
+        columns: positions.
+        labels: names.
+        levels: shares of the rows.
+        grids: thresholds t_1 < … < t_m of each column.
+        steps: for each column, the least value that a row beyond t_0 = −∞, t_1, …, t_m can have,
+            and the largest of all.
+        suffix: what stands behind every name.
+        conditions: which rows count.
+    """
+
+    columns: tuple[int, ...]
+    labels: tuple[str, ...]
+    levels: tuple[float, ...]
+    grids: tuple[tuple[float, ...], ...]
+    steps: tuple[tuple[float, ...], ...]
+    suffix: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the count and the counts up to every threshold."""
+        return (term(self.conditions), *(one for cells in self._cells for one in cells))
+
+    @cached_property
+    def _cells(self) -> tuple[tuple[Term, ...], ...]:
+        """The counts up to every threshold, column by column."""
+        return tuple(
+            tuple(term((*self.conditions, at_most(column, point))) for point in grid)
+            for column, grid in zip(self.columns, self.grids, strict=True)
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """Return ``q0.5[a]`` for each column and level."""
+        return tuple(
+            f"q{level:g}[{label}]{self.suffix}" for label in self.labels for level in self.levels
+        )
+
+    def __call__(self, rows: Array) -> Array:
+        """Return the quantiles of some rows themselves, (d,): their values, and not the grid's."""
+        if self.conditions:
+            return super().__call__(rows)
+        ordered = np.sort(rows[:, self.columns], axis=0)
+        # ⌈qN⌉-th smallest; a product such as .3 · 10 is whole up to a hair
+        places = np.ceil(np.multiply(self.levels, len(rows)) * (1.0 - LEVEL_HAIR)).astype(int) - 1
+        quantiles: Array = ordered[np.maximum(places, 0)]
+        return quantiles.T.ravel()
+
+    def value(self, totals: Totals) -> Array:
+        """Return the first thresholds at which the counts, made to rise, reach the levels."""
+        count = totals.divisor(self.conditions)[..., None]
+        found = []
+        for cells, grid in zip(self._cells, self.grids, strict=True):
+            counts = rising(totals.counts(cells))
+            if not totals.smooth:
+                # how many thresholds fall short of qN; a noisy last one may too, and is taken
+                least = _least(np.asarray(self.levels), count)
+                short = counts[..., None, :] < (least - HAIR * count)[..., None]
+                places = np.minimum(short.sum(axis=-1), len(grid) - 1)
+                found.append(np.asarray(grid)[places])
+                continue
+            shares = np.clip(counts / count, 0.0, 1.0)
+            # a hair of slope, so that a level reached along a flat piece has one answer
+            shares = shares + 1e-12 * np.arange(len(grid))
+            points = [np.interp(self.levels, one, grid) for one in shares.reshape(-1, len(grid))]
+            found.append(np.reshape(points, (*shares.shape[:-1], len(self.levels))))
+        return np.concatenate(found, axis=-1)
+
+    def gaps(self, totals: Totals) -> Array:
+        """Return ``count(x ≤ t) − q count`` at every threshold of every level and column."""
+        count = totals.count(self.conditions)[..., None]
+        found = [
+            totals.counts(cells) - _least(np.asarray(level), count)
+            for cells in self._cells
+            for level in self.levels
+        ]
+        return np.concatenate(found, axis=-1)
+
+    def ends(self, gaps: Array, spreads: Array) -> Array:
+        """Return the ends of an interval that holds the quantile in 95% of releases.
+
+        From below: the first threshold at which "the share reaches q" is not refuted. From above:
+        the one after the last at which "the share is at most q" is not. Of all tests only those at
+        two thresholds of the rows themselves can fail it, each in 2.5%.
+        """
+        found, start = [], 0
+        for grid, steps in zip(self.grids, self.steps, strict=True):
+            for _ in self.levels:
+                own = slice(start, start + len(grid))
+                start = own.stop
+                reach = NORMAL_95 * spreads[own] + HAIR * (1.0 + np.abs(gaps[own]))
+                # first threshold whose gap may be >= 0; its value is the step before it
+                maybe = np.flatnonzero(gaps[own] + reach >= 0.0)
+                first = int(maybe[0]) if maybe.size else len(grid)
+                # last threshold whose gap may be <= 0; the quantile is at the next one at most
+                still = np.flatnonzero(gaps[own] - reach <= 0.0)
+                after = int(still[-1]) + 1 if still.size else 0
+                high = grid[after] if after < len(grid) else steps[-1]
+                found.append((steps[first], max(high, steps[first])))
+        return np.array(found)
+
+    def within(self, condition: Condition, label: str) -> BoundQuantiles:
+        """Return the same quantiles of the rows that meet a condition."""
+        conditions = tuple(sorted({*self.conditions, condition}))
+        return replace(self, conditions=conditions, suffix=f"{self.suffix}{label}")
+
+
+@dataclass(frozen=True)
+class GroupBy(Statistic):
+    """A statistic of the rows of each category of a column, or of each of its bins.
+
+    Attributes:
+        statistic: what is computed in each group.
+        column: name of the column.
+        edges: edges of bins, as for ``Histogram``; None for one group for each category.
+
+    Example:
+        >>> GroupBy(Count(), "age", (0, 18, 120)).bind(Columns(("age",))).names()
+        ('count|0≤age<18', 'count|18≤age≤120')
+    """
+
+    word: ClassVar[str] = "by"
+
+    statistic: Statistic
+    column: str
+    edges: tuple[float, ...] | None = None
+
+    def reads(self) -> tuple[str, ...] | None:
+        """Return the columns of the statistic and that of the groups."""
+        inner = self.statistic.reads()
+        return None if inner is None else tuple(dict.fromkeys((*inner, self.column)))
+
+    def bind(self, columns: Columns) -> SeveralSums:
+        """Return the statistic of every group, one after the other.
+
+        Raises:
+            ValueError: no such column, edges that do not increase, or a statistic that does not
+                add up.
+        """
+        place = columns.position(self.column)
+        inner = self.statistic.bind(replace(columns, grouped=(*columns.grouped, place)))
+        if not isinstance(inner, SumStatistic):
+            raise ValueError(
+                f"query: expected a statistic that adds up in each group of {self.column!r}, got "
+                f"{self.statistic.word}"
+            )
+        cells = bins(columns, self.column, self.edges)
+        return SeveralSums(tuple(inner.within(cell, f"|{label}") for cell, label in cells))
+
+
+def _least(levels: Array, count: Array) -> Array:
+    """Return how many of N rows a quantile is not exceeded by: qN, or any at all for q = 0."""
+    return np.where(levels > 0.0, levels * count, 0.5)
+
+
+def _steps(columns: Columns, place: int, grid: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the least value beyond each of −∞ and the thresholds, and the largest of all.
+
+    Where the pool may be looked at it is one of its values; else the threshold itself.
+    """
+    low, high = columns.range(place)
+    if columns.rows is None:
+        return (min(low, grid[0]), *grid, max(high, grid[-1]))
+    values = np.sort(columns.rows[:, place])
+    beyond = np.searchsorted(values, grid, side="right")
+    least = [float(values[at]) if at < values.size else high for at in beyond]
+    return (float(values[0]), *least, high)
+
+
+def bins(columns: Columns, name: str, edges: Sequence[float] | None) -> list[tuple[Condition, str]]:
+    """Return the cells of a column with their labels: its bins, or its categories."""
+    place = columns.position(name)
+    if edges is None:
+        levels = columns.categories(place)
+        return [(equals(place, level), f"{name}={columns.label(place, level)}") for level in levels]
+    points = increasing("edges", edges)
+    if len(points) < 2:
+        raise ValueError(f"edges: expected at least two, got {len(points)}")
+    last = len(points) - 2
+    return [
+        (
+            Condition(place, low, high, closed=number == last),
+            f"{text_of(low)}≤{name}{'≤' if number == last else '<'}{text_of(high)}",
+        )
+        for number, (low, high) in enumerate(pairwise(points))
+    ]
+
+
+def increasing(name: str, values: Sequence[float]) -> tuple[float, ...]:
+    """Return numbers that increase.
+
+    Raises:
+        ValueError: they do not.
+    """
+    points = vector(name, list(values))
+    if (np.diff(points) <= 0.0).any():
+        raise ValueError(f"{name}: expected increasing numbers, got {points.tolist()[:6]}")
+    return tuple(points.tolist())
+
+
+def rising(counts: Array) -> Array:
+    """Return (…, k) that never decrease, between the running maximum and the minimum ahead."""
+    # the mean of both is the fit of least largest error, and changes nothing where counts rise
+    ahead = np.minimum.accumulate(counts[..., ::-1], axis=-1)[..., ::-1]
+    return np.asarray(0.5 * (np.maximum.accumulate(counts, axis=-1) + ahead))

@@ -1,0 +1,233 @@
+"""A release by pairs: what it promises in words, what it keeps, and how it is worked out again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from tacit._ground.checks import integer
+from tacit._ground.reprs import short_repr
+from tacit.codec import HOLDER, MISSING
+from tacit.guarantees import GaussianDP, SuccessBound
+from tacit.guarantees.base import Guarantee
+from tacit.releases.kinds import Kind
+from tacit.releases.promises import Rows
+from tacit.releases.recompute import ROUNDING, check_assumed, only
+from tacit.releases.release import Release
+from tacit.releases.strength import naming_success, success_of
+from tacit.statistics.details import (
+    FROM_SYSTEM,
+    ON_THE_GRID,
+    TOGETHER,
+    NumbersDetails,
+    check_errors,
+    check_success,
+    check_turn,
+)
+
+KIND = "statistic-rows"
+TRUTH = "statistic of the rows that were drawn"
+TASK = "whether any one row of the pool was drawn"
+LAW = "that a fair coin drew one row of each pair, and how every other coin fell,"
+GROUP_LAW = "that a fair die drew one row of each group, and what it drew of every other group,"
+FAMILY_LAW = "that one of the declared draws was drawn, all equally likely,"
+SOURCE = (
+    "sums move by one swap when one coin is flipped; Dong, Roth and Su (2022), Theorem 2.7 "
+    "(Gaussian mechanism); noise by dsi, Theorem 3.3"
+)
+SWAPS_SOURCE = (
+    "joint convexity of total variation over the other coins, the mean bounded on fresh coins by "
+    "betting (Waudby-Smith and Ramdas, 2024)"
+)
+FAMILY_SOURCE = (
+    "exact posterior over the declared draws, the mean success bounded on fresh releases by "
+    "betting (Waudby-Smith and Ramdas, 2024)"
+)
+ALONE = "one release; further releases of the same draw add up as μ²"
+NOT_COVERED = "one release; further releases of the same draw are not covered"
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True)
+class RowsDetails(NumbersDetails):
+    """What a release by pairs keeps.
+
+    Attributes:
+        promise: as it was asked for, with the pairs in a word.
+        pairing: how the groups were chosen.
+        groups: P, of each of which one row is drawn.
+        group_size: k, rows in a group.
+        left_out: rows in no group, never drawn.
+        mu: μ that the noise was designed for; None where it rests on simulated releases.
+        sums: how many sums the numbers follow from; None where they do not.
+        gap: certified relative gap of the noise to the least; NaN where there is none; the
+            holder's, as the simulations.
+        simulations: draws on which the noise was certified; None where no draw was simulated.
+    """
+
+    promise: Rows
+    pairing: str
+    groups: int
+    group_size: int
+    left_out: int
+    mu: float | None = None
+    sums: int | None = None
+    gap: Annotated[float, HOLDER, MISSING] = float("nan")
+    simulations: Annotated[int | None, HOLDER] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("groups", self.groups, minimum=1)
+        integer("group_size", self.group_size, minimum=2)
+        integer("left_out", self.left_out, minimum=0)
+
+    @property
+    def pool_rows(self) -> int:
+        """N, rows of the pool."""
+        return self.groups * self.group_size + self.left_out
+
+    @property
+    def secret(self) -> str:
+        """What is hidden, in words."""
+        whose = "pair" if self.group_size == 2 else f"group of {self.group_size}"
+        return f"which row of each {whose} of the pool was drawn"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must hold, and what is not hidden."""
+        pair = self.group_size == 2
+        coin, groups, them = (
+            ("a fair coin", "pairs", "pairs")
+            if pair
+            else ("a fair die", f"groups of {self.group_size}", "groups")
+        )
+        lines = [
+            f"{coin} draws one row of each of {self.groups:,} {groups} of the pool's rows; the "
+            f"{them} and the law of the noise are functions of the pool alone",
+            "the attacker may know the pool, the groups, the query, the law of the noise and what "
+            "was drawn of every other group",
+            "not hidden: that a row is in the pool, and what the rows of one group have in common, "
+            "such as near-duplicates",
+        ]
+        if self.left_out:
+            rows = "1 row is" if self.left_out == 1 else f"{self.left_out:,} rows are"
+            lines.append(
+                f"not hidden: {rows} in no group and never drawn, which everybody may know"
+            )
+        return (
+            *lines,
+            "several rows of one person or household count as several coins: g of them are hidden "
+            "with g times the μ of one",
+            ALONE if self.session is None else TOGETHER,
+            ON_THE_GRID,
+            FROM_SYSTEM,
+        )
+
+
+def theorem(mu: float, details: RowsDetails) -> tuple[Guarantee, ...]:
+    """Return what noise that keeps every swap within μ certifies, every success rounded up.
+
+    For groups of k > 2, with the row drawn uniformly: whether a row was drawn has prior 1/k, and
+    out is a mixture over the others, so the profile of two rows bounds it by convexity; which row
+    was drawn is bounded by that of a regular simplex of side μ.
+    """
+    size = details.group_size
+    rest: dict[str, Any] = {
+        "evidence": "theorem",
+        "assumptions": details.assumptions,
+        "source": SOURCE,
+    }
+    blind = max(0.5, 1.0 - 1.0 / size)
+    membership = SuccessBound(
+        success=success_of(mu, 1.0 / size) if mu > 0.0 else blind,
+        prior=blind,
+        task=TASK,
+        law=LAW if size == 2 else GROUP_LAW,
+        **rest,
+    )
+    adjacency = (
+        "which row of one pair was drawn"
+        if size == 2
+        else f"which of two rows of one group of {size} was drawn"
+    )
+    private = GaussianDP(mu=mu, adjacency=adjacency, **rest)
+    if size == 2:
+        return membership, private
+    named = SuccessBound(
+        success=naming_success(mu, size),
+        prior=1.0 / size,
+        task=f"which of the {size} rows of any one group was drawn",
+        law=GROUP_LAW,
+        **rest,
+    )
+    return membership, private, named
+
+
+def certify_simulated(success: float, details: RowsDetails, way: str) -> SuccessBound:
+    """Return what a release of any callable certifies, by expected swaps or a declared family."""
+    lines = list(details.assumptions)
+    if way == "swaps":
+        lines[1] = (
+            "the attacker may know the pool, the pairs, the query, the law of the noise and every "
+            "other coin; its success is on average over the other coins, which are fair"
+        )
+    else:
+        lines[0] = (
+            "one of the declared draws, each with its complement, is drawn uniformly; the pairs, "
+            "the draws and the law of the noise are functions of the pool alone"
+        )
+        lines[1] = (
+            "the attacker may know the pool, the pairs, the query, the law of the noise and the "
+            "list of declared draws; it is not told other coins, of which a few give the draw away"
+        )
+    return SuccessBound(
+        success=success,
+        prior=0.5,
+        task=TASK,
+        law=LAW if way == "swaps" else FAMILY_LAW,
+        evidence="statistical",
+        confidence=details.promise.confidence,
+        assumptions=tuple(NOT_COVERED if line == ALONE else line for line in lines),
+        source=SWAPS_SOURCE if way == "swaps" else FAMILY_SOURCE,
+    )
+
+
+def recompute(release: Release[RowsDetails]) -> str:
+    """Work out again what the details determine of a release by pairs.
+
+    Raises:
+        ValueError: a success that is not what μ gives, a μ below what the noise was designed for,
+            errors that are not those of the noise, or an assumption that is missing.
+    """
+    details, private = release.details, only(release, GaussianDP)
+    check_errors(release)
+    if release.secret != details.secret:
+        raise ValueError("a release by pairs is about the row that was drawn of each")
+    if details.session is not None:
+        whole = theorem(details.session.budget, details)[0]
+        check_turn(release, None if private is None else private.mu, whole)
+        return ""
+    expected = details.assumptions
+    if private is None:
+        if release.membership.evidence != "statistical" or release.membership.confidence is None:
+            raise ValueError("a success without a μ rests on simulation and has a confidence")
+        # the secret, the attacker and further releases are told in other words there
+        check_assumed(release, [line for line in expected[2:] if line != ALONE])
+        return ""
+    check_assumed(release, expected)
+    if details.mu is None or private.mu < details.mu * (1.0 - ROUNDING):
+        raise ValueError(
+            f"the noise was designed for μ = {details.mu!r}, the guarantee says {private.mu!r}"
+        )
+    worked_out = theorem(private.mu, details)
+    if [type(held) for held in release.guarantees] != [type(held) for held in worked_out]:
+        raise ValueError("it states other guarantees than a release by pairs has")
+    for stated, held in zip(release.guarantees, worked_out, strict=True):
+        if isinstance(stated, SuccessBound):
+            check_success(stated, held)
+    return ""
+
+
+ROWS = Kind(
+    name=KIND, details=RowsDetails, recompute=recompute, sections="tacit.statistics.page:sections"
+)
