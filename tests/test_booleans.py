@@ -26,7 +26,7 @@ def sums(**named):
 CALLS = {
     "attack": [
         lambda wrong: statistic(attack=wrong),
-        lambda wrong: privatize("mean", ROWS, success=0.6, attack=wrong),
+        lambda wrong: privatize("mean", ROWS, Rows(success=0.6)),
         lambda wrong: prepare_logits(ROWS, range(40), mi_budget=0.5, attack=wrong),
     ],
     "progress": [
@@ -37,7 +37,7 @@ CALLS = {
     "no_budget": [
         lambda wrong: statistic(attack=False).draw(no_budget=wrong),
         lambda wrong: sums(attack=False).draw(no_budget=wrong),
-        lambda wrong: Session(ROWS, success=0.6, no_budget=wrong),
+        lambda wrong: Session(ROWS, Rows(success=0.6), no_budget=wrong),
     ],
     "diagonal": [lambda wrong: ball(FISHER, 1.0, diagonal=wrong)],
     "whiten": [lambda wrong: complement(FISHER, 1, 1.0, whiten=wrong)],

@@ -62,7 +62,7 @@ def values():
     yield noise.release([3, 5])
     options = {"mi_budget": 0.5, "simulations": 64, "workers": 1, "progress": False}
     yield prepare("mean", ROWS, protect="draw", **options).draw()
-    yield prepare("mean", ROWS, success=0.6).draw()
+    yield prepare("mean", ROWS, Rows(success=0.6)).draw()
     yield pairs.nearest(ROWS)
     logits = prepare_logits(ROWS, range(60), mi_budget=0.5, attack=False)
     yield logits

@@ -56,16 +56,7 @@ def values():
     yield covariance.LowRank(np.eye(60)[:3], np.eye(3))
     yield isotropic(SPREAD, 1.0)
     yield worst_case(ROWS, 1.0)
-    yield privatize(
-        "mean",
-        ROWS,
-        mi_budget=0.5,
-        simulations=64,
-        workers=1,
-        progress=False,
-        rng=0,
-        protect="draw",
-    )
+    yield privatize("mean", ROWS, Draw(nats=0.5), Effort(simulations=64, workers=1), rng=0)
     yield privatize_logits(ROWS, range(60), mi_budget=0.5, attack=False, rng=0)
     yield bayes(ROWS, covariance.Isotropic(9.0, 60), range(60), trials=50, rng=0)
     yield retrieve(ROWS, ROWS + 1.0, range(60), metric="euclidean")

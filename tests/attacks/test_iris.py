@@ -13,14 +13,9 @@ def test_no_budget_is_exceeded_on_iris(budget):
     release = privatize(
         "mean",
         datasets.load_iris().data,
-        mi_budget=budget,
-        method="exact",
-        simulations=1000,
-        attack_trials=2000,
+        Draw(nats=budget, method="exact"),
+        Effort(simulations=1000, trials=2000, workers=1),
         rng=1,
-        workers=1,
-        progress=False,
-        protect="draw",
     )
     assert BAYES in dict(release.attack.compared)
     assert release.membership.success <= success_from_information(budget, 0.5)

@@ -20,7 +20,7 @@ from tacit.statistics import StatisticRelease, privatize
 def release() -> StatisticRelease:
     pool = np.random.default_rng(2).normal(size=(41, 2))
     return privatize(
-        "mean", pool, success=0.6, simulations=100, attack_trials=200, workers=1, protect="draw"
+        "mean", pool, Draw(success=0.6), Effort(simulations=100, trials=200, workers=1)
     )
 
 
@@ -45,9 +45,7 @@ def test_thresholds_at_the_bound_hold_and_just_below_do_not(release: StatisticRe
 def test_outputs_far_from_zero_contradict_nothing(spread: float, level: float, size: int) -> None:
     """The spread about a rounded mean is larger than that which the noise was designed for."""
     pool = level + spread * np.random.default_rng(1).normal(size=(9, size))
-    found = privatize(
-        "mean", pool, success=0.9, simulations=60, attack_trials=40, workers=1, protect="draw"
-    )
+    found = privatize("mean", pool, Draw(success=0.9), Effort(simulations=60, trials=40, workers=1))
     assert check_release(json.loads(json.dumps(found.to_dict())), max_success=0.95).passed
 
 

@@ -99,7 +99,7 @@ def test_the_command_says_it_by_its_exit_code(
 def test_agreement_is_refused_where_it_was_not_measured() -> None:
     pool = [[float(row)] for row in range(20)]
     release = privatize(
-        "mean", pool, success=0.9, simulations=20, attack=False, workers=1, protect="draw"
+        "mean", pool, Draw(success=0.9), Effort(simulations=20, trials=0, workers=1)
     )
     with pytest.raises(ValueError, match="min_agreement: expected a release whose agreement"):
         check_release(release, min_agreement=0.5)

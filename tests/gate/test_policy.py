@@ -37,14 +37,7 @@ def unsure() -> dict[str, Any]:
     """A release whose guarantee rests on samples, at the confidence asked for."""
     rows = np.concatenate([np.random.default_rng(8).normal(size=(60, 2)), [[90.0, 0.0]]])
     release = privatize(
-        "mean",
-        rows,
-        mi_budget=0.6,
-        simulations=200,
-        confidence=0.5,
-        attack=False,
-        workers=1,
-        protect="draw",
+        "mean", rows, Draw(nats=0.6, confidence=0.5), Effort(simulations=200, trials=0, workers=1)
     )
     return release.to_dict()
 
@@ -53,7 +46,7 @@ def unsure() -> dict[str, Any]:
 def statistic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pool = np.random.default_rng(2).normal(size=(41, 2))
     release = privatize(
-        "mean", pool, success=0.6, simulations=100, attack_trials=200, workers=1, protect="draw"
+        "mean", pool, Draw(success=0.6), Effort(simulations=100, trials=200, workers=1)
     )
     path = tmp_path_factory.mktemp("statistic") / "mean.json"
     path.write_text(json.dumps(release.to_dict(), allow_nan=False), encoding="utf-8")

@@ -34,7 +34,7 @@ CONTENT = {
     "rows": released("rows"),
     "thirds": released("rows", success=0.75, sampling_rate=1 / 3),
     "table": released("table"),
-    "session": stored(Session(ROWS, protect="rows", success=0.6).ask("mean", share=0.5)),
+    "session": stored(Session(ROWS, Rows(success=0.6)).ask("mean", share=0.5)),
 }
 
 

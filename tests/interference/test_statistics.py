@@ -188,14 +188,10 @@ def test_the_price_of_a_session(interference):
 
 
 def answered(rows):
-    session = Session(
-        rows, protect="table", bounds=[(0, 10)], success=0.6, path="kept.json", progress=False
-    )
+    session = Session(rows, Table(bounds=[(0, 10)], success=0.6), path="kept.json")
     for query in ("mean", "std", "count"):
         session.ask(query, share=0.2)
-    again = Session(
-        rows, protect="table", bounds=[(0, 10)], success=0.6, path="kept.json", progress=False
-    )
+    again = Session(rows, Table(bounds=[(0, 10)], success=0.6), path="kept.json")
     return [list(again.answers), again.spends, again.remaining, repr(again)]
 
 
@@ -216,7 +212,7 @@ def of_sums(side):
 
     rows = np.random.default_rng(0).normal(size=(24, 2))
     rows[-1] = 1e9
-    prepared = prepare("mean+std", rows, success=0.6, attack=False, rng=1, progress=False)
+    prepared = prepare("mean+std", rows, Rows(success=0.6), Effort(trials=0), rng=1)
     chosen = prepared.plan.pairing.members[:, 0].copy()
     far = int(np.flatnonzero((prepared.plan.pairing.members == 23).any(axis=1))[0])
     chosen[far] = prepared.plan.pairing.members[far, side]
@@ -281,9 +277,12 @@ def of_rows(secret):
 
     query = Middle(rows)
     prepared = prepare(
-        query, rows, success=0.6, method="swaps", simulations=60, attack=False, rng=1, workers=1,
-        progress=False,
-    )  # fmt: skip
+        query,
+        rows,
+        Rows(success=0.6, method="swaps"),
+        Effort(simulations=60, trials=0, workers=1),
+        rng=1,
+    )
     query.armed = True
     chosen = prepared.plan.pairing.members[:, 0].copy()
     chosen[-1] = prepared.plan.pairing.members[-1, side]
@@ -305,9 +304,8 @@ def of_draw(candidate):
 
         patch.setattr(draws, "uniform_index", lambda *_: candidate)
         release = prepare(
-            "mean+std", rows, protect="draw", success=0.7, simulations=60, attack=False, rng=1,
-            progress=False,
-        ).draw()  # fmt: skip
+            "mean+std", rows, Draw(success=0.7), Effort(simulations=60, trials=0), rng=1
+        ).draw()
     return release.published()
 
 

@@ -34,7 +34,7 @@ QUICK = {"attack": False, "progress": False}
 
 
 def draw() -> Any:
-    return privatize("mean", ROWS, success=0.6, simulations=60, attack_trials=40, protect="draw")
+    return privatize("mean", ROWS, Draw(success=0.6), Effort(simulations=60, trials=40))
 
 
 def rows() -> Any:
@@ -46,7 +46,7 @@ def table() -> Any:
 
 
 def answer() -> Any:
-    return Session(ROWS, protect="rows", success=0.6).ask("mean", share=0.5)
+    return Session(ROWS, Rows(success=0.6)).ask("mean", share=0.5)
 
 
 def classifier() -> Any:

@@ -65,11 +65,11 @@ def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
     )  # fmt: skip
     subspace.save(folder / "subspace.safetensors")
     found["subspace"] = folder / "subspace.safetensors", load_subspace
-    session = Session(ROWS, protect="rows", success=0.6, path=folder / "session.json")
+    session = Session(ROWS, Rows(success=0.6), path=folder / "session.json")
     session.ask("mean", share=0.5)
     found["session"] = (
         folder / "session.json",
-        lambda path: Session(ROWS, protect="rows", success=0.6, path=path).ask("mean", share=0.1),
+        lambda path: Session(ROWS, Rows(success=0.6), path=path).ask("mean", share=0.1),
     )
     return found
 

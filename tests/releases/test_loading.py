@@ -10,9 +10,7 @@ from tacit.report import read_release
 from tacit.statistics import StatisticRelease, privatize
 
 ROWS = np.random.default_rng(0).normal(size=(40, 2))
-STORED = privatize(
-    "mean", ROWS, success=0.6, simulations=60, attack_trials=40, protect="draw"
-).to_dict()
+STORED = privatize("mean", ROWS, Draw(success=0.6), Effort(simulations=60, trials=40)).to_dict()
 
 
 def edited(path, value):

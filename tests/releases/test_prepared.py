@@ -44,12 +44,7 @@ def states():
 
 WORKFLOWS = {
     "statistic": lambda: prepare(
-        lambda rows: rows.mean(axis=0),
-        ROWS,
-        mi_budget=0.1,
-        simulations=64,
-        progress=False,
-        protect="draw",
+        lambda rows: rows.mean(axis=0), ROWS, Draw(nats=0.1), Effort(simulations=64)
     ),
     "logits": lambda: prepare_logits(LOGITS, np.zeros((60, 1)), mi_budget=0.1, attack=False),
     "states": states,

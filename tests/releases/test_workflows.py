@@ -54,14 +54,7 @@ def test_statistics(monkeypatch):
     pool = np.arange(8.0)[:, None]
     released = [
         privatize(
-            query,
-            pool,
-            mi_budget=0.05,
-            simulations=2,
-            rng=seed,
-            attack=False,
-            method="exact",
-            protect="draw",
+            query, pool, Draw(nats=0.05, method="exact"), Effort(simulations=2, trials=0), rng=seed
         )
         for seed in range(truth.size)
     ]

@@ -92,7 +92,7 @@ def test_a_certificate_has_nothing_that_was_measured(release: NumbersRelease) ->
 
 
 def test_no_certificate_for_what_guarantees_nothing(tmp_path: Any) -> None:
-    seeded = privatize("mean", rows(), success=0.6, rng=1, attack=False, progress=False)
+    seeded = privatize("mean", rows(), Rows(success=0.6), Effort(trials=0), rng=1)
     path = tmp_path / "c.html"
     with pytest.raises(ValueError, match="no guarantee"):
         write_certificate(seeded, path, PROVENANCE)
@@ -130,7 +130,7 @@ def test_numbers_are_said_with_both_intervals() -> None:
 
 
 def test_epsilon_is_one_that_holds() -> None:
-    release = privatize("mean", rows(), mu=1.3, attack=False, progress=False)
+    release = privatize("mean", rows(), Rows(mu=1.3), Effort(trials=0))
     private: Any = release.guarantees[1]
     for delta in (1e-3, 1e-9):
         epsilon = epsilon_at(private, delta)

@@ -42,13 +42,9 @@ def release() -> StatisticRelease:
     return privatize(
         "mean+std",
         pool,
-        success=0.6,
-        simulations=200,
-        attack_trials=400,
+        Draw(success=0.6),
+        Effort(simulations=200, trials=400, workers=1),
         columns=("a", "b", "c"),
-        workers=1,
-        progress=False,
-        protect="draw",
     )
 
 
@@ -265,7 +261,7 @@ def test_figures_of_few_many_and_silent_directions(
 
 def test_a_constant_output_has_no_noise_to_draw() -> None:
     release = privatize(
-        lambda rows: np.ones(2), np.eye(8), success=0.6, simulations=20, workers=1, protect="draw"
+        lambda rows: np.ones(2), np.eye(8), Draw(success=0.6), Effort(simulations=20, workers=1)
     )
     record = read_release(release)
     assert variance_figure(record, width=WIDE) is None

@@ -40,13 +40,14 @@ def instance(number):
     prepared = prepare(
         QUERIES[number % len(QUERIES)],
         rows,
-        protect="table",
-        success=float(rng.uniform(0.51, 0.999)),
-        bounds=bounds,
-        levels={"x0": [-1, 0, 1], "x1": [0, 1, 2]},
-        adjacency=["add-remove", "replace"][int(rng.integers(2))],
+        Table(
+            success=float(rng.uniform(0.51, 0.999)),
+            bounds=bounds,
+            levels={"x0": [-1, 0, 1], "x1": [0, 1, 2]},
+            adjacency=["add-remove", "replace"][int(rng.integers(2))],
+        ),
+        Effort(trials=0),
         cost=["relative", "squared"][int(rng.integers(2))],
-        attack=False,
     )
     return prepared, rows, rng
 
@@ -117,10 +118,8 @@ def test_the_noise_does_not_depend_on_the_table():
         prepare(
             "mean+std+histogram:x0:0,0.5,1",
             rng.normal(size=(size, 2)) * scale,
-            protect="table",
-            success=0.6,
-            bounds=bounds,
-            attack=False,
+            Table(success=0.6, bounds=bounds),
+            Effort(trials=0),
         ).plan.noise.covariance
         for size, scale in ((10, 1.0), (1000, 100.0))
     ]

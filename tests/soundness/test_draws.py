@@ -58,10 +58,12 @@ def test_success_on_every_row_and_information_are_within_the_certificate(numbers
         function, rate = QUERIES[number % len(QUERIES)], RATES[number % len(RATES)]
         budget, simulations = 10.0 ** rng.uniform(-2, 0.3), int(rng.integers(4, 40))
         release = privatize(
-            Query(function, None, "query"), rows, protect="draw", mi_budget=budget,
-            sampling_rate=rate, simulations=simulations, rng=number, attack=False,
-            method=METHODS[rng.integers(len(METHODS))], progress=False, workers=1,
-        )  # fmt: skip
+            Query(function, None, "query"),
+            rows,
+            Draw(nats=budget, rate=rate, method=METHODS[rng.integers(len(METHODS))]),
+            Effort(simulations=simulations, trials=0, workers=1),
+            rng=number,
+        )
         share = subset_rate(len(rows), rate, simulations)
         family = draw_family(len(rows), share, simulations, np.random.default_rng(number))
         inside = family.memberships(0, len(family)).astype(float)

@@ -53,7 +53,7 @@ PUBLISHED = {
     "logits": lambda: privatize_logits(ROWS, range(len(ROWS)), mi_budget=1.0, attack=False).logits,
     "vector": of_vector,
     "the draw": lambda: (
-        privatize("mean", ROWS, success=0.6, simulations=60, attack=False, protect="draw").release
+        privatize("mean", ROWS, Draw(success=0.6), Effort(simulations=60, trials=0)).release
     ),
 }
 

@@ -52,7 +52,7 @@ TELLING = {
 def test_nothing_is_told_where_nothing_is_certified(name):
     """Every draw of a release at 0 nats is the same, byte for byte, in memory and in JSON."""
     releases = [
-        privatize(TELLING[name], table_of(), mi_budget=0.1, simulations=20, protect="draw")
+        privatize(TELLING[name], table_of(), Draw(nats=0.1), Effort(simulations=20))
         for _ in range(25)
     ]
     assert {release.guarantee.nats for release in releases} == {0.0}
@@ -101,7 +101,7 @@ def test_a_state_without_noise_in_a_coordinate_has_one_zero_there():
 )
 def test_what_is_not_an_array_of_numbers_is_refused_in_a_sentence(query, message):
     with pytest.raises(ValueError, match=message):
-        privatize(query, table_of(), mi_budget=0.1, simulations=20, protect="draw")
+        privatize(query, table_of(), Draw(nats=0.1), Effort(simulations=20))
 
 
 def discrete_queries():
@@ -240,20 +240,14 @@ def test_outputs_of_any_size_are_released_or_refused_in_a_sentence(scale, offset
         return offset + scale * (4.0 if has_first(rows) else 1.0)
 
     table = table_of()
-    free = privatize(query, table, mi_budget=0.7, simulations=20, protect="draw")
+    free = privatize(query, table, Draw(nats=0.7), Effort(simulations=20))
     assert free.guarantee.nats >= mp.log(2)
     json.dumps(free.to_dict(), allow_nan=False)
     assert any("rounding" in note for note in free.diagnostics.notes) == bool(offset)
     if offset:
         for seed, budget in enumerate((0.1, 0.3, 0.5)):
             noisy = privatize(
-                query,
-                table,
-                mi_budget=budget,
-                simulations=20,
-                rng=seed,
-                attack=False,
-                protect="draw",
+                query, table, Draw(nats=budget), Effort(simulations=20, trials=0), rng=seed
             )
             deviation = math.sqrt(noisy.design.covariance.trace())
             step = query(table) - query(table[1:])
@@ -261,14 +255,14 @@ def test_outputs_of_any_size_are_released_or_refused_in_a_sentence(scale, offset
             assert exact <= noisy.guarantee.nats <= budget
     else:
         with pytest.raises(ValueError, match="choose other units"):
-            privatize(query, table, mi_budget=0.3, simulations=20, protect="draw")
+            privatize(query, table, Draw(nats=0.3), Effort(simulations=20))
 
 
 def test_the_order_of_a_sum_tells_subsets_apart_and_is_certified_so():
     """All rows alike: means of 5 and 6 of them differ in the last place, and say which."""
     query = lambda rows: rows[:, 0].mean()  # noqa: E731
     table = np.full((11, 2), 0.1)
-    release = privatize(query, table, mi_budget=1.0, simulations=40, rng=1, protect="draw")
+    release = privatize(query, table, Draw(nats=1.0), Effort(simulations=40), rng=1)
     _, outputs = declared(query, table, 0.5, 40, seed=1)
     distinct = len(np.unique(outputs))
     assert (release.guarantee.nats > 0.0) == (distinct > 1)

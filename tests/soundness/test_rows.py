@@ -44,13 +44,9 @@ def instance(number, group_size=2):
     prepared = prepare(
         QUERIES[number % len(QUERIES)],
         rows,
-        protect="rows",
-        success=float(rng.uniform(blind + 0.01 * (1 - blind), 0.999)),
-        sampling_rate=rate,
-        pairs=pairs,
+        Rows(success=float(rng.uniform(blind + 0.01 * (1 - blind), 0.999)), rate=rate, pairs=pairs),
+        Effort(trials=0),
         cost=["relative", "squared"][int(rng.integers(2))],
-        attack=False,
-        progress=False,
     )
     return prepared, rng
 
@@ -104,11 +100,8 @@ def test_one_of_k_rows_is_not_found_better_than_certified(group_size):
         prepared = prepare(
             "mean",
             rows,
-            protect="rows",
-            success=float(rng.uniform(1 - 1 / group_size + 0.02, 0.99)),
-            sampling_rate=1 / group_size,
-            attack=False,
-            progress=False,
+            Rows(success=float(rng.uniform(1 - 1 / group_size + 0.02, 0.99)), rate=1 / group_size),
+            Effort(trials=0),
         )
         plan = prepared.plan
         if plan.noise.design is None:
@@ -178,7 +171,7 @@ def test_the_strongest_attacker_on_what_is_really_drawn_and_released(query):
     rng = np.random.default_rng(23)
     rows = pool(rng, 12, 2) if query != "covariance" else rng.standard_t(2, (12, 2))
     rows[:, 0] = rng.normal(size=12)
-    prepared = prepare(query, rows, protect="rows", success=0.7, attack=False, progress=False)
+    prepared = prepare(query, rows, Rows(success=0.7), Effort(trials=0))
     plan = prepared.plan
     live, trials = plan.noise.live, 4000
     noise = plan.noise.covariance[np.ix_(live, live)]
@@ -208,8 +201,7 @@ def test_pairs_and_noise_are_functions_of_the_pool_alone():
     """Prepared twice, before any coin: the same groups and the same noise, to the last bit."""
     rows = np.random.default_rng(29).standard_t(3, (301, 3))
     first, second = (
-        prepare("mean+std", rows, protect="rows", success=0.6, attack=False, progress=False)
-        for _ in range(2)
+        prepare("mean+std", rows, Rows(success=0.6), Effort(trials=0)) for _ in range(2)
     )
     np.testing.assert_array_equal(first.plan.pairing.members, second.plan.pairing.members)
     np.testing.assert_array_equal(first.plan.noise.covariance, second.plan.noise.covariance)

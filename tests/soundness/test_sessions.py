@@ -269,7 +269,7 @@ def test_the_strongest_attacker_on_two_answers_that_are_really_drawn():
     """Told every other coin; the second query is chosen by the first answer. Less is found out."""
     rng = np.random.default_rng(67)
     trials, members = 20_000, np.arange(8).reshape(4, 2)
-    session = Session(rng.normal(size=(8, 1)), mu=1.0, progress=False, pairs=members)
+    session = Session(rng.normal(size=(8, 1)), Rows(mu=1.0, pairs=members))
     plans = [
         session.price(query, share=0.5).asked.plan.plan
         for query in ("mean", "sum", "second-moments")

@@ -72,7 +72,7 @@ def test_information_of_the_declared_mixture(name, query):
     table = TABLES[name]
     for budget in (0.1, 1.0):
         release = privatize(
-            query, table, mi_budget=budget, simulations=200, rng=3, attack=False, protect="draw"
+            query, table, Draw(nats=budget), Effort(simulations=200, trials=0), rng=3
         )
         _, outputs = declared(query, table, 0.5, 200, seed=3)
         estimate, error = mixture_information(
@@ -91,12 +91,9 @@ def test_no_attack_beats_the_membership_bound(name, query, rate, budget):
     release = privatize(
         query,
         TABLES[name],
-        mi_budget=budget,
-        sampling_rate=rate,
-        simulations=200,
+        Draw(nats=budget, rate=rate),
+        Effort(simulations=200, trials=1500),
         rng=5,
-        attack_trials=1500,
-        protect="draw",
     )
     assert release.attack.interval[0] <= release.membership.success
     assert release.attack.worst_interval[0] <= release.membership.success
@@ -105,9 +102,7 @@ def test_no_attack_beats_the_membership_bound(name, query, rate, budget):
 def test_the_attack_would_catch_too_little_noise():
     """The same outlier, the noise a hundred times smaller: the bound is broken, visibly."""
     table = TABLES["one outlier"]
-    release = privatize(
-        "mean", table, mi_budget=0.05, simulations=200, rng=6, attack=False, protect="draw"
-    )
+    release = privatize("mean", table, Draw(nats=0.05), Effort(simulations=200, trials=0), rng=6)
     family, outputs = declared("mean", table, 0.5, 200, seed=6)
     inside = family.memberships(0, len(family))
     noise = release.design.covariance
@@ -131,7 +126,7 @@ def test_one_row_that_decides_everything_meets_its_exact_success():
     table[0] = 1.0
     for budget in (0.01, 0.1, 0.4):
         release = privatize(
-            indicator, table, mi_budget=budget, simulations=100, rng=8, attack=False, protect="draw"
+            indicator, table, Draw(nats=budget), Effort(simulations=100, trials=0), rng=8
         )
         deviation = math.sqrt(release.design.covariance.trace())
         exact = stats.norm.cdf(0.5 / deviation)
@@ -145,12 +140,9 @@ def test_the_prior_is_exact_for_whoever_knows_the_candidates():
         release = privatize(
             "mean",
             TABLES["normal"],
-            mi_budget=0.1,
-            sampling_rate=rate,
-            simulations=100,
+            Draw(nats=0.1, rate=rate),
+            Effort(simulations=100, trials=0),
             rng=9,
-            attack=False,
-            protect="draw",
         )
         family, _ = declared("mean", TABLES["normal"], rate, 100, seed=9)
         shares = family.memberships(0, len(family)).mean(axis=0)
@@ -161,9 +153,7 @@ def test_the_prior_is_exact_for_whoever_knows_the_candidates():
 def test_the_noise_written_down_is_the_noise_drawn():
     """Two thousand seeded draws minus their candidates have the covariance in the JSON."""
     table = TABLES["normal"]
-    release = privatize(
-        "mean", table, mi_budget=0.3, simulations=100, rng=10, attack=False, protect="draw"
-    )
+    release = privatize("mean", table, Draw(nats=0.3), Effort(simulations=100, trials=0), rng=10)
     stored = covariance_from_dict(release.to_dict()["design"]["covariance"]).to_dense()
     draws = release.design.sample(20_000, 11)
     white = np.linalg.solve(np.linalg.cholesky(stored), draws.T).T

@@ -3,24 +3,25 @@
 import numpy as np
 import pytest
 
-from tacit.report.comparison.page import comparison_lines, headline
+from tacit import Effort
 from tacit.statistics import compare
+from tacit.statistics.comparison.page import comparison_lines, headline
 
-QUIET = {"simulations": 100, "attack": False, "rng": 0, "progress": False}
+QUIET = Effort(simulations=100, trials=0)
 
 
 def heights(count=300):
     return np.random.default_rng(3).normal(170.0, 8.0, size=(count, 1))
 
 
-def standings(query, rows, **options):
-    found = compare(query, rows, success=0.6, **QUIET, **options)
-    return found, {one.name: one for one in found.standings}
+def results(query, rows, **options):
+    found = compare(query, rows, 0.6, QUIET, rng=0, **options)
+    return found, {one.name: one for one in found.results}
 
 
 def test_all_errors_have_the_unit_of_the_whole_table():
     rows = heights()
-    _, found = standings("mean", rows, bounds=[(120, 220)])
+    _, found = results("mean", rows, bounds=[(120, 220)])
     of_the_table = rows.std(ddof=1) / np.sqrt(len(rows))
     for one in found.values():
         assert one.unit == pytest.approx([of_the_table], rel=0.02)
@@ -34,7 +35,7 @@ def test_all_errors_have_the_unit_of_the_whole_table():
 @pytest.mark.parametrize("query", ["mean", "median", "std", "sum"])
 def test_what_bounds_clip_is_part_of_the_error(query):
     rows = heights()
-    comparison, found = standings(query, rows, bounds=[(100, 150)])
+    comparison, found = results(query, rows, bounds=[(100, 150)])
     true = {
         "mean": np.mean, "median": np.median, "std": lambda some: np.std(some, ddof=1),
         "sum": np.sum,
@@ -50,9 +51,9 @@ def test_what_bounds_clip_is_part_of_the_error(query):
 
 def test_sums_of_half_the_rows_are_told_as_those_of_the_whole_table():
     rows = heights()
-    _, found = standings("sum", rows, bounds=[(120, 220)])
+    _, found = results("sum", rows, bounds=[(120, 220)])
     of_the_table = rows.std(ddof=1) * np.sqrt(len(rows))
-    _, means = standings("mean", rows, bounds=[(120, 220)])
+    _, means = results("mean", rows, bounds=[(120, 220)])
     for name in ("rows matched", "rows random", "draw"):
         assert found[name].unit == pytest.approx([of_the_table], rel=0.02)
         assert found[name].noise == pytest.approx(means[name].noise, rel=0.02)
@@ -60,16 +61,16 @@ def test_sums_of_half_the_rows_are_told_as_those_of_the_whole_table():
 
 
 def test_nothing_is_clipped_where_bounds_hold_all_rows_and_in_bins():
-    comparison, found = standings("mean", heights(), bounds=[(100, 250)])
+    comparison, found = results("mean", heights(), bounds=[(100, 250)])
     assert not found["table"].clipping.any()
     assert not any("outside" in note for note in comparison.notes)
-    _, found = standings("histogram:x0:150,170,190", heights(), bounds=[(160, 165)])
+    _, found = results("histogram:x0:150,170,190", heights(), bounds=[(160, 165)])
     assert not found["table"].clipping.any()
 
 
 def test_the_headline_tells_the_total_error():
     rows = np.r_[np.random.default_rng(0).normal(size=(99, 1)), [[100.0]]]
-    comparison, found = standings("mean", rows, bounds=[(-5, 100)])
+    comparison, found = results("mean", rows, bounds=[(-5, 100)])
     for one in found.values():
         assert f"by {one.name} (noise alone " in headline(comparison)
     # one outlier: a swap with it is as long as a row within the bounds, of half as many rows
@@ -77,5 +78,5 @@ def test_the_headline_tells_the_total_error():
 
 
 def test_a_comparison_says_that_it_is_the_holders():
-    comparison, _ = standings("mean", heights(40))
+    comparison, _ = results("mean", heights(40))
     assert comparison.to_dict()["audience"].startswith("Keep this comparison with the data")

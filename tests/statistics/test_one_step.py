@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit import Ledger
+from tacit import Effort, Ledger, Rows, Table
 from tacit.statistics import Session, prepare
 
 POOL = np.random.default_rng(0).normal(size=(12, 1))
@@ -47,11 +47,8 @@ def asked_by_all(session, share=0.4):
         return sum(threads.map(ask, range(THREADS)))
 
 
-def opened(protect="table", **options):
-    strength = {"mi_budget": 0.5, "simulations": 20} if protect == "draw" else {"success": 0.6}
-    if protect == "table":
-        strength["bounds"] = BOUNDS
-    return Session(POOL, protect=protect, progress=False, **strength, **options)
+def opened(**options):
+    return Session(POOL, Table(success=0.6, bounds=BOUNDS), **options)
 
 
 def within(session):
@@ -129,7 +126,7 @@ def in_fork(function):
 
 def test_a_forked_process_spends_nothing_of_its_parent():
     session = opened()
-    prepared = prepare("count", POOL, protect="table", success=0.6)
+    prepared = prepare("count", POOL, Table(success=0.6))
     assert "path: expected a file" in in_fork(lambda: session.ask("count", share=0.4))
     assert "draw: expected the process" in in_fork(prepared.draw)
     session.ask("count", share=0.4)
@@ -145,7 +142,7 @@ def test_a_session_is_not_copied(copied):
 def test_a_prepared_release_is_drawn_by_one_thread():
     with hasty():
         for _ in range(20):
-            prepared = prepare("count", POOL, protect="table", success=0.6, attack=False)
+            prepared = prepare("count", POOL, Table(success=0.6), Effort(trials=0))
 
             def draw(_, prepared=prepared):
                 try:
@@ -162,6 +159,7 @@ SAVING = """
     import os, signal, sys
     import numpy as np
     from tacit._ground import files
+    from tacit import Rows
     from tacit.statistics import Session
 
     def killed(*_):
@@ -169,7 +167,7 @@ SAVING = """
 
     files.os.replace = killed
     pool = np.random.default_rng(0).normal(size=(12, 1))
-    Session(pool, success=0.6, progress=False, path=sys.argv[1])
+    Session(pool, Rows(success=0.6), path=sys.argv[1])
 """
 
 
@@ -180,7 +178,7 @@ def test_what_a_killed_session_left_is_removed_when_it_is_opened(tmp_path):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(SAVING), str(path)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert len([one for one in tmp_path.iterdir() if one.name.startswith(".session[1]")]) == 3
-    Session(POOL, success=0.6, progress=False, path=path)
+    Session(POOL, Rows(success=0.6), path=path)
     assert sorted(one.name for one in tmp_path.iterdir()) == [
         ".session1.json.0123456789abcdef.tmp",
         ".session[1].json.lock",

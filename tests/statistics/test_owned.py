@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+from tacit import Draw, Effort, Rows, Table
 from tacit._ground.frozen import frozen
 from tacit.statistics import Session, pairs, prepare, read_table
 
@@ -21,36 +22,32 @@ def middle(rows):
 
 
 WAYS = {
-    "sums": ("mean", {"success": 0.6}),
-    "swaps": (middle, {"success": 0.6, "simulations": 100, "method": "swaps"}),
-    "family": (middle, {"success": 0.6, "simulations": 100, "method": "family"}),
-    "table": ("mean", {"success": 0.6, "protect": "table", "bounds": [(-4, 4)] * 2}),
-    "draw": ("mean", {"success": 0.6, "protect": "draw", "simulations": 100}),
+    "sums": ("mean", Rows(success=0.6)),
+    "swaps": (middle, Rows(success=0.6, method="swaps")),
+    "family": (middle, Rows(success=0.6, method="family")),
+    "table": ("mean", Table(success=0.6, bounds=[(-4, 4)] * 2)),
+    "draw": ("mean", Draw(success=0.6)),
 }
-
-
-def values(release):
-    return np.asarray(release.to_dict().get("values", release.to_dict().get("release")))
+QUIET = Effort(simulations=100, trials=0, workers=1)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("view", [False, True])
 def test_a_prepared_statistic_owns_its_pool(way, view):
-    query, options = WAYS[way]
-    options = {**options, "attack": False, "progress": False, "workers": 1, "rng": 5}
+    query, promise = WAYS[way]
     whole = pool()
     given = whole[:]
     given.flags.writeable = not view
-    expected = values(prepare(query, whole.copy(), **options).draw())
-    prepared = prepare(query, given, **options)
+    expected = prepare(query, whole.copy(), promise, QUIET, rng=5).draw().values
+    prepared = prepare(query, given, promise, QUIET, rng=5)
     whole *= 1e6
-    np.testing.assert_array_equal(values(prepared.draw()), expected)
+    np.testing.assert_array_equal(prepared.draw().values, expected)
 
 
 def test_a_session_owns_its_pool():
     given = pool()
-    session = Session(given, protect="table", success=0.6, bounds=[(-4, 4)] * 2, rng=3)
-    other = Session(given.copy(), protect="table", success=0.6, bounds=[(-4, 4)] * 2, rng=3)
+    session = Session(given, Table(success=0.6, bounds=[(-4, 4)] * 2), rng=3)
+    other = Session(given.copy(), Table(success=0.6, bounds=[(-4, 4)] * 2), rng=3)
     given *= 1e6
     first, second = (one.ask("sum", share=0.5).values for one in (session, other))
     np.testing.assert_array_equal(first, second)
@@ -111,9 +108,12 @@ def test_the_draw_of_a_callable_is_silent(way, capsys):
         for seed in range(8):
             query = Telling(rows, way)
             prepared = prepare(
-                query, rows, success=0.6, simulations=100, method="swaps", rng=seed,
-                attack=False, workers=1, progress=False,
-            )  # fmt: skip
+                query,
+                rows,
+                Rows(success=0.6, method="swaps"),
+                Effort(simulations=100, trials=0, workers=1),
+                rng=seed,
+            )
             query.armed = True
             with warnings.catch_warnings(record=True) as found:
                 warnings.simplefilter("always")
@@ -134,14 +134,14 @@ def named(tmp_path, **more):
 
 def test_columns_are_selected_by_name(tmp_path):
     table = named(tmp_path, columns=["income", "age"])
-    options = {"protect": "table", "bounds": {"age": (0, 19)}, "mu": 1e6, "attack": False}
-    one = prepare("mean", table, columns=["age"], **options).draw()
+    promise = Table(bounds={"age": (0, 19)}, mu=1e6)
+    one = prepare("mean", table, promise, QUIET, columns=["age"]).draw()
     assert one.names == ("mean[age]",)
     assert one.values[0] == pytest.approx(9.5, abs=0.1)
     with pytest.raises(ValueError, match="columns: expected some of income, age"):
-        prepare("mean", table, columns=["height"], **options)
+        prepare("mean", table, promise, QUIET, columns=["height"])
     with pytest.raises(ValueError, match="columns: expected different names"):
-        prepare("mean", table, columns=["age", "age"], **options)
+        prepare("mean", table, promise, QUIET, columns=["age", "age"])
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -151,8 +151,11 @@ def test_columns_of_a_frame_are_selected_by_name(library):
         {"income": np.arange(20.0) * 100, "name": ["x"] * 20, "age": np.arange(20.0)}
     )
     found = prepare(
-        "mean", frame, columns=["age", "income"], protect="table", mu=1e6, attack=False,
-        bounds={"age": (0, 19), "income": (0, 1900)},
-    ).draw()  # fmt: skip
+        "mean",
+        frame,
+        Table(mu=1e6, bounds={"age": (0, 19), "income": (0, 1900)}),
+        Effort(trials=0),
+        columns=["age", "income"],
+    ).draw()
     assert found.names == ("mean[age]", "mean[income]")
     np.testing.assert_allclose(found.values, [9.5, 950.0], rtol=0.01)

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
+from tacit import Effort, Rows, Table
 from tacit.statistics import prepare, privatize
-from tacit.statistics.queries import resolve_query
-from tacit.statistics.sums import Quantiles
-from tacit.statistics.sums.query import sum_query
-from tacit.statistics.sums.statistic import Columns
+from tacit.statistics.queries import Columns, Quantiles, bind_query
 
 
 def tables():
@@ -32,20 +30,21 @@ def bounds_of(rows, far=1.0):
 
 
 PROMISES = {
-    "rows": lambda rows: {"protect": "rows", "success": 0.75},
-    "table": lambda rows: {"protect": "table", "mu": 1.0, "bounds": bounds_of(rows)},
-    "table, far bounds": lambda rows: {
-        "protect": "table", "mu": 0.5, "bounds": bounds_of(rows, 1e3), "adjacency": "replace",
-    },
-}  # fmt: skip
+    "rows": lambda rows: Rows(success=0.75),
+    "table": lambda rows: Table(mu=1.0, bounds=bounds_of(rows)),
+    "table, far bounds": lambda rows: Table(
+        mu=0.5, bounds=bounds_of(rows, 1e3), adjacency="replace"
+    ),
+}
+QUIET = Effort(trials=0)
 
 
-def coverage(rows, options, level, releases, rng):
+def coverage(rows, promise, level, releases, rng):
     """Share of releases whose interval holds NumPy's quantile of the rows, and its median."""
-    prepared = prepare(Quantiles((level,)), rows, attack=False, progress=False, **options)
+    prepared = prepare(Quantiles((level,)), rows, promise, QUIET)
     held = np.zeros((2, rows.shape[1]))
     for _ in range(releases):
-        if options["protect"] == "rows":
+        if isinstance(promise, Rows):
             drawn = prepared.plan.pairing.draw(rng)
             values, errors = prepared.plan.at(drawn, rng)
             seen = rows[drawn]
@@ -82,7 +81,7 @@ def test_what_is_the_same_in_every_draw_is_told_exactly():
     rows = np.repeat(np.arange(37.0, 62.0), 2)[:, None]
     pairs = np.arange(50).reshape(25, 2)
     for query, exact in (("median", [49.0]), ("quantiles", [43.0, 49.0, 55.0])):
-        release = privatize(query, rows, pairs=pairs, success=0.6, attack=False, progress=False)
+        release = privatize(query, rows, Rows(pairs=pairs, success=0.6), QUIET)
         assert release.values.tolist() == exact
         assert release.errors.tolist() == [0.0] * len(exact)
         own = [float(np.quantile(rows, q, method="inverted_cdf")) for q in (0.25, 0.5, 0.75)]
@@ -95,20 +94,21 @@ def test_one_meaning_in_every_way_of_asking(count):
     levels = (0.0, 0.1, 0.3, 0.5, 0.75, 1.0)
     exact = np.quantile(rows, levels, axis=0, method="inverted_cdf").T.ravel()
     text = "quantiles:" + ",".join(map(str, levels))
-    called = resolve_query(text, ["a", "b"]).function(rows)
-    np.testing.assert_array_equal(called, exact)
+    columns = Columns(("a", "b"), rows)
+    np.testing.assert_array_equal(bind_query(text, columns)(rows), exact)
     grid = {"a": range(13), "b": range(13)}
-    summed = sum_query(Quantiles(levels, grid=grid), Columns(("a", "b"), rows))
+    summed = bind_query(Quantiles(levels, grid=grid), columns)
     np.testing.assert_array_equal(summed(rows), exact)
+    # from counts up to thresholds
+    sums = summed.row_values(rows, np.zeros(2)).sum(axis=0)
+    np.testing.assert_array_equal(summed.finish(sums, np.zeros(2), float(count)), exact)
 
 
 def test_a_step_that_is_not_seen_is_in_the_interval():
     """On a coarse public grid the error is a step, whatever the noise."""
     rows = np.full((400, 1), 3.3)
-    release = privatize(
-        "median", rows, protect="table", mu=50.0, bounds=[(0.0, 64.0)], adjacency="replace",
-        attack=False, progress=False,
-    )  # fmt: skip
+    promise = Table(mu=50.0, bounds=[(0.0, 64.0)], adjacency="replace")
+    release = privatize("median", rows, promise, QUIET)
     assert release.values[0] == 4.0
     low, high = release.intervals()[0]
     assert low <= 3.3 <= high

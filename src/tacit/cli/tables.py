@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -128,6 +129,69 @@ class TableFlags(TextFlags):
             decimal=self.decimal,
             show_values=self.show_values,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolFlags(TableFlags):
+    """The same, and which columns are read as what."""
+
+    columns: Columns = None
+    missing: Missing = "refuse"
+    category: Category = None
+
+    def read_pool(
+        self,
+        data: str | None,
+        query: str,
+        target: str | None,
+        levels: Mapping[str, Sequence[float | str]] | None,
+        paired_by: str | None = None,
+    ) -> DataTable:
+        """Return the table with the columns that a statistic needs.
+
+        Args:
+            data: the file.
+            query: names the columns where ``--columns`` does not.
+            target: a column that is read with those of ``--columns``.
+            levels: declared; a column of words is coded by them.
+            paired_by: a column along which rows are paired.
+        """
+        names = self._names(query, target, paired_by)
+        return self.read(data, names, missing=self.missing, categories=self._coded(levels))
+
+    def _names(self, query: str, target: str | None, paired_by: str | None) -> list[str] | None:
+        """Return the columns to read: those named, else those of the query; None for all."""
+        from tacit.statistics.queries.language import columns_read
+        from tacit.statistics.tables.reading import NO_COLUMN
+
+        if self.columns is not None:
+            names = listed("--columns", self.columns)
+            wanted: Sequence[str | None] = (target, paired_by)
+        else:
+            read = columns_read(query, target)
+            if read is None:
+                return None
+            names, wanted = list(read), (paired_by,)
+            if not names and paired_by is None:
+                return [*NO_COLUMN]
+        return [*names, *dict.fromkeys(name for name in wanted if name and name not in names)]
+
+    def _coded(self, levels: Mapping[str, Sequence[float | str]] | None) -> list[str] | None:
+        """Return the columns to read as codes: of --category, and those whose levels are words."""
+        found = list(self.category or ())
+        for name, held in (levels or {}).items():
+            if isinstance(held[0], str):
+                if name in self.coded:
+                    raise ValueError(f"--levels: the column {name!r} is named by --category too")
+                line = io.StringIO()
+                csv.writer(line, lineterminator="").writerow(held)
+                found.append(f"{name}={line.getvalue()}")
+        return found or None
+
+    @property
+    def coded(self) -> set[str]:
+        """Names of the columns of --category."""
+        return {one.partition("=")[0].strip() for one in self.category or ()}
 
 
 def listed(flag: str, text: str) -> list[str]:

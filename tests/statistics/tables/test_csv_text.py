@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.statistics import Table, read_table
+from tacit.statistics import DataTable, read_table
 from tacit.statistics.tables import csv_text
-from tacit.statistics.tables.decoding import decoded
+from tacit.statistics.tables.csv_text import decoded
 
 ENDS = {"unix": "\n", "windows": "\r\n", "old": "\r"}
 
@@ -211,7 +211,7 @@ def test_rows_that_cannot_be_read_are_dropped_by_themselves_alone(tmp_path: Path
     odd = ["inf,2,x", "NA,3,x", "4,four,x", "9007199254740993,1,x", "5,6,", "7,8,z", "nan,1,y"]
     rows = ["1,2,x", *odd, "3,4,y"]
 
-    def read(lines: list[str]) -> Table:
+    def read(lines: list[str]) -> DataTable:
         path.write_text("\n".join(["a,b,c", *lines]) + "\n")
         return read_table(path, missing="drop-unreadable", categories={"c": ["x", "y"]})
 

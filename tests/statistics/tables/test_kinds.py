@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from tacit import Rows
 from tacit.statistics import prepare, read_query, read_table
 
 FRAME = pd.DataFrame(
@@ -36,7 +37,7 @@ def test_a_lazy_frame_is_told_to_be_collected():
     with pytest.raises(ValueError, match=r"collect\(\)"):
         read_table(lazy)
     with pytest.raises(ValueError, match=r"collect\(\)"):
-        prepare("mean", lazy, success=0.6)
+        prepare("mean", lazy, Rows(success=0.6))
 
 
 def test_a_locked_database_is_a_sentence(tmp_path):
@@ -67,7 +68,7 @@ def test_a_csv_file_is_read_without_pandas(tmp_path):
 def test_slices_and_nulls_are_read_from_their_place():
     import pyarrow as pa
 
-    from tacit.statistics.tables.buffers import doubles, flags, integers, mask
+    from tacit.statistics.tables.cells import doubles, flags, integers, mask
 
     column = pa.array([9.0, 1.0, None, 3.0]).slice(1)
     np.testing.assert_array_equal(doubles(column), [1.0, np.nan, 3.0])

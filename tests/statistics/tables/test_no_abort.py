@@ -9,6 +9,7 @@ import pytest
 REFUSALS = """
 import os, sys, warnings
 import numpy as np
+from tacit import Effort, Rows
 from tacit.statistics.tables import csv_text
 from tacit.statistics import prepare
 warnings.simplefilter("ignore")
@@ -26,7 +27,7 @@ for turn in range(count):
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         try:
-            prepare("mean", path, success=0.6, attack=False, progress=False)
+            prepare("mean", path, Rows(success=0.6), Effort(trials=0))
         except ValueError:
             sys.exit(0)
         os._exit(3)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from tacit.statistics import Table, fingerprint, prepare, privatize, read_query, read_table
+from tacit import Draw, Effort, Rows
+from tacit.statistics import DataTable, fingerprint, prepare, privatize, read_query, read_table
 
 ROWS = {
     "height": [1.5, 1.75, 1.82, 1.66, 1.9],
@@ -21,7 +22,7 @@ ROWS = {
     "member": [True, False, True, True, False],
     "born": [1990, 1985, 2001, 1979, 1999],
 }
-QUICK: dict[str, Any] = {"simulations": 60, "workers": 1, "attack": False, "progress": False}
+QUICK = Effort(simulations=60, workers=1, trials=0)
 
 
 def frames(rows: dict[str, Any]) -> list[Any]:
@@ -92,11 +93,11 @@ def test_files_are_known_by_their_bytes_and_read_alike(tmp_path: Path, name: str
 def test_a_frame_keeps_its_names(frame: Any) -> None:
     table = read_table(frame, ["b"])
     assert (table.columns, table.rows[:, 0].tolist()) == (("b",), list(range(6)))
-    assert isinstance(table, Table)
+    assert isinstance(table, DataTable)
     assert np.asarray(table).shape == (6, 1)
-    release = privatize("mean", frame, success=0.6, **QUICK, protect="draw")
+    release = privatize("mean", frame, Draw(success=0.6), QUICK)
     assert release.names == ("mean[a]", "mean[b]")
-    assert prepare("mean", table, success=0.6, **QUICK, protect="draw").plan.names == ("mean[b]",)
+    assert prepare("mean", table, Draw(success=0.6), QUICK).planned.names == ("mean[b]",)
 
 
 @pytest.mark.parametrize("frame", frames({"a": [1, 2], "b": ["x", "y"]}), ids=type)
@@ -104,7 +105,7 @@ def test_a_frame_with_text_names_row_and_column(frame: Any) -> None:
     with pytest.raises(
         ValueError, match="data: row 1, column 'b': expected a number, got text"
     ) as e:
-        prepare("mean", frame, success=0.6, **QUICK, protect="draw")
+        prepare("mean", frame, Draw(success=0.6), QUICK)
     assert "'x'" not in str(e.value)
 
 
@@ -241,13 +242,13 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path):
 )
 def test_numbers_that_lose_digits_are_refused_and_not_told(column):
     with pytest.raises(ValueError, match="2⁵³") as refused:
-        privatize("mean", pa.table({"a": column}), success=0.6, **QUICK)
+        privatize("mean", pa.table({"a": column}), Rows(success=0.6), QUICK)
     assert "9223372036854775813" not in str(refused.value)
 
 
 def test_integers_of_an_array_that_lose_digits_are_refused():
     with pytest.raises(ValueError, match=r"pool: .*2⁵³"):
-        privatize("mean", np.array([[2**53 + 1 + i] for i in range(60)]), success=0.6, **QUICK)
+        privatize("mean", np.array([[2**53 + 1 + i] for i in range(60)]), Rows(success=0.6), QUICK)
 
 
 @pytest.mark.parametrize("kind", ["Categorical", "Enum"])
@@ -268,4 +269,4 @@ def test_categories_of_polars_are_coded(kind):
 def test_a_series_is_no_frame(library):
     series = pytest.importorskip(library).DataFrame({"a": [1.0, 2.0, 3.0, 4.0]})["a"]
     with pytest.raises(ValueError, match="data frame"):
-        privatize("mean", series, success=0.6, **QUICK)
+        privatize("mean", series, Rows(success=0.6), QUICK)

@@ -6,33 +6,51 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
+from typer.core import TyperGroup
 
-from tacit._ground.checks import integer
-from tacit.cli.options import grouped
-from tacit.cli.publishing import Attacking, Destination, tell_prepared
-from tacit.cli.statistic.asked import (
-    Asked,
-    Query,
-    check_dropping,
-    check_numbers,
-    coded_by_levels,
-    columns_of,
-    found_beside,
-    unpaired,
-)
+from tacit.cli.console import line
+from tacit.cli.options import Chosen, grouped
+from tacit.cli.publishing import Attacking, Destination, Source, publish, tell_table
+from tacit.cli.statistic.asking import QueryFlags, find_beside
 from tacit.cli.statistic.comparing import compare
-from tacit.cli.statistic.group import UNNAMED, WithDefault
-from tacit.cli.statistic.telling import tell
-from tacit.cli.tables import Category, Columns, Data, Missing, TableFlags, listed
+from tacit.cli.tables import Data, PoolFlags, listed
+from tacit.releases.promises import Draw, Effort, Rows, Table
 
 if TYPE_CHECKING:
-    from tacit.statistics import Table
+    from tacit.releases import Release
+    from tacit.releases.promises import Promise
+    from tacit.statistics import DataTable
+
+# No file that is a table is called so, nor is any command.
+UNNAMED = "/"
+COLUMN = "column:"
+
+
+class WithDefault(TyperGroup):
+    """Commands by name, and ``UNNAMED`` for arguments that do not begin with one of them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command in front that is not named."""
+        named = bool(args) and args[0] in self.commands and args[0] != UNNAMED
+        return super().parse_args(ctx, args if named else [UNNAMED, *args])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command, which has no name in its usage where it was not named."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return ("" if name == UNNAMED else name), command, rest
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names that may be given."""
+        return [name for name in super().list_commands(ctx) if name != UNNAMED]
+
 
 app = typer.Typer(
     cls=WithDefault,
     help="Release a statistic of a table, or compare the promises.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("compare")(compare)
 
 
 @app.command(UNNAMED)
@@ -40,32 +58,10 @@ app = typer.Typer(
 def statistic(
     *,
     data: Data = None,
-    query: Query,
-    asked: Asked,
-    columns: Columns = None,
-    missing: Missing = "refuse",
-    category: Category = None,
-    reading: TableFlags,
-    cost: Annotated[
-        str | None,
-        typer.Option(
-            help="What noise costs: relative (each number in units of its own spread, when left "
-            "out) or squared (error)."
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column a regression explains; the last when left out.")
-    ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="Of the guarantee, where it rests on simulated releases.")
-    ] = 0.999,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes that simulate; one per core when left out.")
-    ] = None,
-    certificate: Annotated[
-        str | None,
-        typer.Option(help="HTML to publish beside the numbers: no diagnostics, fit for print."),
-    ] = None,
+    asked: QueryFlags,
+    reading: PoolFlags,
+    promise: Annotated[Rows | Table | Draw, Chosen("--protect", "rows", "What is hidden.")],
+    effort: Effort,
     drawing: Attacking,
 ) -> None:
     """Release a statistic of a table with designed noise, a guarantee and a measured attack.
@@ -73,75 +69,134 @@ def statistic(
     `tacit statistic compare TABLE` sets the three promises side by side and releases nothing; a
     file of that name is ./compare.
     """
-    from tacit.statistics import prepare
+    from tacit.statistics.promises import keeping_of
+    from tacit.statistics.workflow import prepare_request, request_statistic
 
-    if workers is not None:
-        integer("--workers", workers, minimum=1)
-    options = asked.options()
-    check_dropping(asked.protect, missing, asked.adjacency)
-    found_beside(query)
-    wanted = columns_of(columns, query, target, asked.paired_by)
-    coded = coded_by_levels(options["levels"], category)
+    _check_dropping(promise, reading.missing)
+    paired_by = _paired_by(promise)
+    find_beside(asked.query)
     try:
-        table = reading.read(data, wanted, missing=missing, categories=coded)
+        table = reading.read_pool(
+            data, asked.query, asked.target, getattr(promise, "levels", None), paired_by
+        )
     except ValueError as error:
-        check_numbers(asked.paired_by, category, error)
-        raise
-    table, options["pairs"] = _paired(table, columns, asked)
-    destination = Destination.checked(
-        drawing,
-        data,
-        table,
-        spends=_spends(query, table, target, options),
-        certificate=certificate,
-    )
-    prepared = prepare(
-        query,
-        table,
-        **options,
-        confidence=confidence,
+        if paired_by in reading.coded or f"column {paired_by!r}" not in str(error):
+            raise
+        # a column of texts was to pair the rows
+        raise ValueError(f"{error}: --category {paired_by}") from None
+    pool, promise = _paired(table, reading.columns, promise, paired_by)
+    quiet = not drawing.attack or drawing.dry_run
+    request = request_statistic(
+        asked.query,
+        pool,
+        promise,
+        replace(effort, trials=0) if quiet else effort,
+        target=asked.target,
+        cost=asked.cost,
         rng=drawing.seed,
-        cost=cost,
-        target=target,
-        workers=workers,
-        attack=drawing.attack and not drawing.dry_run,
     )
-    prepared = replace(prepared, description=f"{prepared.description} of {table.label}")
-    if drawing.dry_run:
-        tell_prepared(prepared, destination.json)
-        return
-    destination = destination.opened()
-    release = destination.draw(prepared)
-    destination.store(release, destination.provenance(table))
-    tell(release, destination, table)
+
+    def prepare() -> Any:
+        prepared = prepare_request(request)
+        return replace(prepared, description=f"{prepared.description} of {table.label}")
+
+    publish(
+        prepare,
+        drawing,
+        Source.of(pool, data),
+        spends=_notion(keeping_of(promise).counts(request)),
+        tell=lambda destination, release: _tell(destination, release, pool),
+    )
 
 
-app.command("compare")(compare)
+def _check_dropping(promise: Promise, missing: str) -> None:
+    """Refuse to drop rows where the number of rows has to be the same for every neighbour."""
+    from tacit.guarantees.adjacency import Adjacency
+
+    replaced = isinstance(promise, Table) and promise.adjacency is Adjacency.REPLACE
+    if replaced and missing in ("drop", "drop-unreadable"):
+        raise ValueError(
+            f"--missing: {missing} needs --adjacency add-remove, as a row that is replaced by one "
+            "with nothing in a column would be dropped and change the number of rows, which "
+            "replace takes as public"
+        )
 
 
-def _paired(table: Table, columns: str | None, asked: Asked) -> tuple[Table, Any]:
-    """Return the table and its pairs: along a column that the query does not use, where named."""
-    name = asked.paired_by
+def _paired_by(promise: Promise) -> str | None:
+    """Return the column that the pool is paired along, None for none."""
+    pairs = getattr(promise, "pairs", None)
+    if pairs is None or not pairs.startswith(COLUMN):
+        return None
+    name: str = pairs.removeprefix(COLUMN)
+    if not name.strip():
+        raise ValueError(f"--pairs: expected column:NAME, got {pairs!r}")
+    return name
+
+
+def _paired(
+    table: DataTable, columns: str | None, promise: Promise, name: str | None
+) -> tuple[DataTable, Promise]:
+    """Return the table without a column that only pairs its rows, and the promise with them."""
     if name is None or columns is None or name in listed("--columns", columns):
-        return table, asked.pairs
-    from tacit.statistics import pairs
+        return table, promise
+    from tacit.statistics.pairs import by_column
     from tacit.statistics.rows.workflow import group_size
+    from tacit.statistics.tables.table import observed_words
 
-    rest, values = unpaired(table, name)
-    size = group_size(asked.options().get("sampling_rate", 0.5))
-    return rest, pairs.by_column(values, group_size=size, name=name)
+    assert isinstance(promise, Rows)
+    place = table.columns.index(name)
+    kept = [column for column in range(len(table.columns)) if column != place]
+    rest = replace(
+        table,
+        columns=tuple(table.columns[column] for column in kept),
+        rows=table.rows[:, kept].copy(),
+        categories={key: kind for key, kind in table.categories.items() if key != name},
+        notes=tuple(note for note in table.notes if note != observed_words(name)),
+    )
+    size = group_size(promise.rate)
+    pairing = by_column(table.rows[:, place], group_size=size, name=name)
+    return rest, replace(promise, pairs=pairing)
 
 
-def _spends(query: str, table: Table, target: str | None, options: dict[str, Any]) -> str:
-    """Return what a ledger will count the release as, so that it can refuse before the work."""
+def _notion(counted: type[Any]) -> str:
+    """Return what a ledger calls a kind of guarantee, so that it can refuse before the work."""
+    from tacit.guarantees import GaussianDP, InformationBound
     from tacit.ledger.notions import GAUSSIAN_DP, INFORMATION, UNADDED
-    from tacit.statistics.sums.query import sum_query
-    from tacit.statistics.sums.statistic import Columns as Names
 
-    if options["protect"] == "draw":
-        return INFORMATION
-    if options["protect"] == "table":
-        return GAUSSIAN_DP
-    adds = options.get("method", "auto") in ("auto", "sums")
-    adds = adds and sum_query(query, Names(table.columns, table.rows), target) is not None
-    return GAUSSIAN_DP if adds else UNADDED
+    return {GaussianDP: GAUSSIAN_DP, InformationBound: INFORMATION}.get(counted, UNADDED)
+
+
+def _tell(destination: Destination, release: Release[Any], table: DataTable) -> None:
+    """Print the verdict, every number with its interval, and the rest in a line each."""
+    from tacit.pages.numbers import number_lines, strength_words
+    from tacit.pages.words import verdict
+
+    console, conclusion = destination.json.console, verdict(release)
+    console.print(Text(conclusion.sentence, "bold" if conclusion.kind == "bounded" else "bold red"))
+    for number, outputs in enumerate(number_lines(tuple(release.numbers or ()))):
+        line(console, "" if number else "released", outputs)
+    void = "void: " if release.reproducible else ""
+    line(console, "hides", release.secret)
+    line(console, "guarantee", void + strength_words(release.guarantees))
+    line(console, "attack", _attack(release))
+    line(console, "noise", release.method)
+    for note in (*release.notes, *release.remarks):
+        line(console, "note", note)
+    seed = "a generator given by the caller" if release.seed is None else f"the seed {release.seed}"
+    line(console, "randomness", seed if release.reproducible else "operating system entropy")
+    tell_table(console, table)
+    destination.tell()
+
+
+def _attack(release: Release[Any]) -> str:
+    from tacit.pages.words import plus_minus
+    from tacit.text import percent
+
+    attack = release.attack
+    if attack is None:
+        return "none was run"
+    words = f"{attack.name}: {plus_minus(attack.success)}"
+    if attack.worst is not None:
+        low, high = percent(attack.worst.low), percent(attack.worst.high)
+        words += f"; worst row {percent(attack.worst.value)} [{low}, {high}]"
+    return f"{words}; {attack.trials:,} simulated releases"

@@ -1,0 +1,43 @@
+"""Flags of what is computed of a table, for the release and for the comparison."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import typer
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryFlags:
+    """What is computed, and what noise in it costs."""
+
+    panel: ClassVar[str] = "Statistic"
+
+    query: Annotated[
+        str,
+        typer.Option(
+            help="count, sum, mean, std, variance, covariance, correlation, second-moments, "
+            "median, quantiles[:0.25,0.5], least-squares, principal-components[:2], "
+            "histogram:COLUMN[:EDGES], two-way:A,B, cumulative:COLUMN:THRESHOLDS, each with ' by "
+            "COLUMN' behind it; logistic, kmeans:K; several joined by +; or module:function."
+        ),
+    ]
+    target: Annotated[
+        str | None, typer.Option(help="Column a regression explains; the last when left out.")
+    ] = None
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            help="What noise costs: relative (each number in units of its own spread, when left "
+            "out) or squared (error)."
+        ),
+    ] = None
+
+
+def find_beside(query: str) -> None:
+    """Let ``module:function`` be found beside the caller."""
+    if ":" in query:
+        sys.path.insert(0, os.getcwd())
