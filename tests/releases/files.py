@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tacit import Draw, Effort, Rows, Table
 from tacit.adapters import DPLoRAFA, fit
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic
@@ -30,7 +31,7 @@ ORIGIN = Origin(
     model="a model", model_digest=DIGEST, layer=1, calibration_size=7, calibration_digest=DIGEST,
     served_digest=DIGEST, texts={"public_texts": DIGEST},
 )  # fmt: skip
-QUICK = {"attack": False, "progress": False}
+QUICK = Effort(trials=0)
 
 
 def draw() -> Any:
@@ -38,11 +39,11 @@ def draw() -> Any:
 
 
 def rows() -> Any:
-    return privatize("mean+std", ROWS, protect="rows", success=0.6, **QUICK)
+    return privatize("mean+std", ROWS, Rows(success=0.6), QUICK)
 
 
 def table() -> Any:
-    return privatize("mean", ROWS, protect="table", success=0.6, bounds=BOUNDS, **QUICK)
+    return privatize("mean", ROWS, Table(success=0.6, bounds=BOUNDS), QUICK)
 
 
 def answer() -> Any:
@@ -52,7 +53,7 @@ def answer() -> Any:
 def classifier() -> Any:
     labels = np.arange(60) % 3
     pool = 4.0 * np.eye(3)[labels] + np.random.default_rng(0).normal(size=(60, 3))
-    return privatize_logits(lambda batch: 2.0 * batch, pool, mi_budget=1.0, labels=labels)
+    return privatize_logits(lambda batch: 2.0 * batch, pool, Draw(nats=1.0), labels=labels)
 
 
 def training() -> Any:

@@ -5,10 +5,11 @@ import pytest
 from scipy import stats
 
 import tacit.statistics.bounded.plan
+from tacit import Effort, Table
 from tacit.guarantees import GaussianDP, SuccessBound
 from tacit.statistics import prepare
 from tacit.statistics.bounded.contributions import probed
-from tacit.statistics.sums import Quantiles
+from tacit.statistics.queries import Quantiles
 
 from .registry import certifies
 from .swaps import exact_success
@@ -134,11 +135,9 @@ def test_the_strongest_attacker_on_what_is_released(adjacency):
     rows = rng.uniform(0, 1, (20, 2))
     rows[0] = 1.0
     other = np.zeros((1, 2))
-    settings = {"protect": "table", "success": 0.7, "bounds": [(0.0, 1.0)] * 2, "attack": False}
+    promise = Table(success=0.7, bounds=[(0.0, 1.0)] * 2, adjacency=adjacency)
     changed = rows[1:] if adjacency == "add-remove" else np.concatenate([other, rows[1:]])
-    plans = [
-        prepare("mean", table, adjacency=adjacency, **settings).plan for table in (rows, changed)
-    ]
+    plans = [prepare("mean", table, promise, Effort(trials=0)).plan for table in (rows, changed)]
     totals = [plan.values.total(np.arange(len(plan.values.integers))) for plan in plans]
     noise = plans[0].noise
     live = np.diagonal(noise.covariance) > 0.0

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.special import xlogy
 
+from tacit import Draw, Effort
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.statistics import Query, privatize
-from tacit.statistics.candidates import draw_family, subset_rate
+from tacit.statistics.draws.candidates import draw_family, subset_rate
 
 from .registry import certifies
 from .swaps import pool
@@ -68,14 +69,14 @@ def test_success_on_every_row_and_information_are_within_the_certificate(numbers
         family = draw_family(len(rows), share, simulations, np.random.default_rng(number))
         inside = family.memberships(0, len(family)).astype(float)
         outputs = np.array([function(rows[family.members(j)]) for j in range(len(family))])
-        variance = release.design.covariance.to_dense()[0, 0]
+        variance = release.details.design.covariance.to_dense()[0, 0]
         if variance == 0.0:
             success, nats = noiseless(outputs, inside)
         else:
             success, nats = exact(outputs / np.sqrt(variance), inside)
         assert success <= release.membership.success + 1e-9
-        assert nats <= release.guarantee.nats + 1e-9
-        assert release.guarantee.nats <= budget
+        assert nats <= release.information + 1e-9
+        assert release.information <= budget
         if variance == 0.0:
             continue
         told.append(nats / budget)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit import Draw, Effort, Rows, Table
 from tacit.adapters.vectors.projection import VectorProjection
 from tacit.classifiers import privatize_logits
 from tacit.covariance import publication
@@ -50,10 +51,12 @@ PUBLISHED = {
     "specification": of_specification,
     "states": lambda: states().states,
     "quotients": lambda: quotients().quotients,
-    "logits": lambda: privatize_logits(ROWS, range(len(ROWS)), mi_budget=1.0, attack=False).logits,
+    "logits": lambda: (
+        privatize_logits(ROWS, range(len(ROWS)), Draw(nats=1.0), QUICK).details.logits
+    ),
     "vector": of_vector,
     "the draw": lambda: (
-        privatize("mean", ROWS, Draw(success=0.6), Effort(simulations=60, trials=0)).release
+        privatize("mean", ROWS, Draw(success=0.6), Effort(simulations=60, trials=0)).values
     ),
 }
 
@@ -86,8 +89,8 @@ def test_every_published_number_came_out_of_the_rounding(name: str, passed: list
 def test_noised_sums_are_on_the_grid_whatever_is_made_of_them(
     query: str, protect: str, passed: list[Any]
 ) -> None:
-    more = {"bounds": BOUNDS} if protect == "table" else {}
-    privatize(query, ROWS, protect=protect, success=0.6, **more, **QUICK)
+    promise = Table(success=0.6, bounds=BOUNDS) if protect == "table" else Rows(success=0.6)
+    privatize(query, ROWS, promise, QUICK)
     assert passed
     for _, grid, released in passed:
         steps = released[grid > 0.0] / grid[grid > 0.0]

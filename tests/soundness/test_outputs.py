@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from tacit import Draw, Effort
 from tacit.attacks import bayes, bayes_success, membership_attack
 from tacit.classifiers import privatize_logits
 from tacit.covariance import Diagonal
 from tacit.design import Design
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.hidden_states.noise.release import release as release_states
-from tacit.statistics import StatisticRelease, privatize, resolve_query
-from tacit.statistics.candidates import draw_family, subset_rate
+from tacit.releases import Release
+from tacit.statistics import privatize
+from tacit.statistics.draws.candidates import draw_family, subset_rate
+from tacit.statistics.queries import Columns, bind_query
 from tacit.statistics.simulation import simulate
 
 from . import oracles
@@ -55,17 +58,17 @@ def test_nothing_is_told_where_nothing_is_certified(name):
         privatize(TELLING[name], table_of(), Draw(nats=0.1), Effort(simulations=20))
         for _ in range(25)
     ]
-    assert {release.guarantee.nats for release in releases} == {0.0}
-    assert len({release.release.tobytes() for release in releases}) == 1
-    assert len({(r.release.dtype, r.release.shape) for r in releases}) == 1
-    assert len({json.dumps(release.to_dict()["release"]) for release in releases}) == 1
+    assert {release.information for release in releases} == {0.0}
+    assert len({release.values.tobytes() for release in releases}) == 1
+    assert len({(r.values.dtype, r.values.shape) for r in releases}) == 1
+    assert len({json.dumps(release.to_dict()["numbers"]) for release in releases}) == 1
 
 
 def test_constant_logits_are_the_same_byte_for_byte():
     zeros = np.where(np.arange(8) % 2, 0.0, -0.0)[:, None]
-    release = privatize_logits(np.c_[zeros, zeros + 3.0], np.arange(8), mi_budget=0.1)
-    assert release.guarantee.nats == 0.0
-    assert len({row.tobytes() for row in release.logits}) == 1
+    release = privatize_logits(np.c_[zeros, zeros + 3.0], np.arange(8), Draw(nats=0.1))
+    assert release.information == 0.0
+    assert len({row.tobytes() for row in release.details.logits}) == 1
 
 
 def test_a_state_without_noise_in_a_coordinate_has_one_zero_there():
@@ -119,7 +122,8 @@ def declared(query, table, rate, simulations, seed):
     """The family and outputs of a seeded release, made again step by step."""
     share = subset_rate(len(table), rate, simulations)
     family = draw_family(len(table), share, simulations, np.random.default_rng(seed))
-    outputs = simulate(resolve_query(query, ("a", "b")), table, family, workers=1, progress=False)
+    computed = bind_query(query, Columns(("a", "b"), table))
+    outputs = simulate(computed, table, family, workers=1, progress=False)
     return family, outputs
 
 
@@ -147,31 +151,32 @@ def counted(family, outputs):
 @pytest.mark.parametrize("name", discrete_queries())
 def test_a_budget_above_the_entropy_needs_no_noise(name, method, rate):
     query, table = discrete_queries()[name], table_of()
-    options = {"method": method, "simulations": 60, "sampling_rate": rate, "rng": 4}
-    release = privatize(query, table, mi_budget=3.0, attack_trials=400, **options, protect="draw")
+
+    def released(nats, trials):
+        promise = Draw(nats=nats, method=method, rate=rate)
+        return privatize(query, table, promise, Effort(simulations=60, trials=trials), rng=4)
+
+    release = released(3.0, 400)
     family, outputs = declared(query, table, rate, 60, seed=4)
     nats, success = counted(family, outputs)
     assert release.method == "no-noise"
-    assert tuple(release.release) in {tuple(row) for row in outputs}
-    assert nats <= mpf(release.guarantee.nats) <= nats * (1 + mpf(10) ** -12)
+    assert tuple(release.values) in {tuple(row) for row in outputs}
+    assert nats <= mpf(release.information) <= nats * (1 + mpf(10) ** -12)
     assert success <= mpf(release.membership.success)
     assert release.membership.success <= max(release.membership.prior, float(success) + 1e-12)
-    assert release.guarantee.evidence == "numerical"
-    assert any("without noise" in text for text in release.guarantee.assumptions)
-    assert any("no noise" in note for note in release.diagnostics.notes)
-    assert release.attack.interval[0] <= release.membership.success
-    assert release.attack.worst_interval[0] <= release.membership.success
-    again = StatisticRelease.from_dict(json.loads(json.dumps(release.to_dict(), allow_nan=False)))
-    assert again.to_dict() == release.to_dict()
+    assert release.guarantees[1].evidence == "numerical"
+    assert any("without noise" in text for text in release.guarantees[1].assumptions)
+    assert any("no noise" in note for note in release.remarks)
+    assert release.attack.success.low <= release.membership.success
+    assert release.attack.worst.low <= release.membership.success
+    again = Release.from_dict(json.loads(json.dumps(release.to_dict(), allow_nan=False)))
+    assert again == release
     # At the entropy itself there is none either; a hair below it there is.
-    at_it = privatize(
-        query, table, mi_budget=release.guarantee.nats, attack=False, **options, protect="draw"
-    )
-    assert at_it.method == "no-noise"
+    assert released(release.information, 0).method == "no-noise"
     below = math.nextafter(float(nats) * (1 - 1e-12), 0.0)
-    noisy = privatize(query, table, mi_budget=below, attack=False, **options, protect="draw")
-    assert noisy.design.rank == len(outputs[0])
-    assert noisy.guarantee.nats <= below
+    noisy = released(below, 0)
+    assert noisy.details.design.rank == len(outputs[0])
+    assert noisy.information <= below
 
 
 @certifies(InformationBound)
@@ -179,13 +184,13 @@ def test_a_budget_above_the_entropy_needs_no_noise(name, method, rate):
 @pytest.mark.parametrize("success", [0.55, 0.7, 0.8])
 def test_a_yes_or_no_is_certified_against_quadrature(success, method):
     query, table = discrete_queries()["are two rows in"], table_of()
-    options = {"success": success, "method": method, "simulations": 400, "rng": 5}
-    release = privatize(query, table, attack=False, **options, protect="draw")
+    promise, effort = Draw(success=success, method=method), Effort(simulations=400, trials=0)
+    release = privatize(query, table, promise, effort, rng=5)
     _, outputs = declared(query, table, 0.5, 400, seed=5)
     share = float(outputs.mean())
-    deviation = math.sqrt(release.design.covariance.trace())
+    deviation = math.sqrt(release.details.design.covariance.trace())
     exact = oracles.mixture_information([0.0, 1.0], [1.0 - share, share], deviation)
-    assert exact <= release.guarantee.nats <= release.diagnostics.mi_budget
+    assert exact <= release.information <= release.details.budget
     assert release.membership.success <= success
 
 
@@ -217,19 +222,21 @@ def test_logits_that_repeat(method):
     logits = np.repeat([[0.0, 5.0], [5.0, 0.0], [1.0, 1.0], [-0.0, 5.0]], [5, 10, 20, 5], axis=0)
     labels = np.r_[np.zeros(5), np.ones(10), np.arange(20) % 2, np.zeros(5)].astype(int)
     exact = math.log(40) - sum(n * math.log(n) for n in (10, 10, 20)) / 40
-    free = privatize_logits(logits, labels, mi_budget=1.1, labels=labels, method=method, rng=9)
+    free = privatize_logits(logits, labels, Draw(nats=1.1, method=method), labels=labels, rng=9)
     assert free.method == "no-noise"
-    assert exact <= free.guarantee.nats <= exact * (1 + 1e-12)
-    assert free.identification.success == pytest.approx(3 / 40, rel=1e-12)
-    assert free.label_bound.success == pytest.approx(30 / 40, rel=1e-12)
-    assert free.attack.identification.interval[0] <= free.identification.success
-    assert free.attack.label.interval[0] <= free.label_bound.success
-    shown, held = (np.unique(one, axis=0, return_counts=True) for one in (free.logits, logits))
+    assert exact <= free.information <= exact * (1 + 1e-12)
+    identified, labelled, _ = free.guarantees
+    assert identified.success == pytest.approx(3 / 40, rel=1e-12)
+    assert labelled.success == pytest.approx(30 / 40, rel=1e-12)
+    for attack, bound in zip(free.attacks, (identified, labelled), strict=True):
+        assert attack.success.low <= bound.success
+    published = free.details.logits
+    shown, held = (np.unique(one, axis=0, return_counts=True) for one in (published, logits))
     np.testing.assert_array_equal(shown[0], held[0])
     np.testing.assert_array_equal(shown[1], held[1])
-    noisy = privatize_logits(logits, labels, mi_budget=0.5, labels=labels, method=method, rng=9)
-    assert noisy.design.rank == 2
-    assert noisy.guarantee.nats <= 0.5
+    noisy = privatize_logits(logits, labels, Draw(nats=0.5, method=method), labels=labels, rng=9)
+    assert noisy.details.design.rank == 2
+    assert noisy.information <= 0.5
 
 
 @pytest.mark.parametrize(
@@ -241,18 +248,18 @@ def test_outputs_of_any_size_are_released_or_refused_in_a_sentence(scale, offset
 
     table = table_of()
     free = privatize(query, table, Draw(nats=0.7), Effort(simulations=20))
-    assert free.guarantee.nats >= mp.log(2)
+    assert free.information >= mp.log(2)
     json.dumps(free.to_dict(), allow_nan=False)
-    assert any("rounding" in note for note in free.diagnostics.notes) == bool(offset)
+    assert any("rounding" in note for note in free.remarks) == bool(offset)
     if offset:
         for seed, budget in enumerate((0.1, 0.3, 0.5)):
             noisy = privatize(
                 query, table, Draw(nats=budget), Effort(simulations=20, trials=0), rng=seed
             )
-            deviation = math.sqrt(noisy.design.covariance.trace())
+            deviation = math.sqrt(noisy.details.design.covariance.trace())
             step = query(table) - query(table[1:])
             exact = oracles.mixture_information([0.0, step], [0.5, 0.5], deviation)
-            assert exact <= noisy.guarantee.nats <= budget
+            assert exact <= noisy.information <= budget
     else:
         with pytest.raises(ValueError, match="choose other units"):
             privatize(query, table, Draw(nats=0.3), Effort(simulations=20))
@@ -265,6 +272,6 @@ def test_the_order_of_a_sum_tells_subsets_apart_and_is_certified_so():
     release = privatize(query, table, Draw(nats=1.0), Effort(simulations=40), rng=1)
     _, outputs = declared(query, table, 0.5, 40, seed=1)
     distinct = len(np.unique(outputs))
-    assert (release.guarantee.nats > 0.0) == (distinct > 1)
+    assert (release.information > 0.0) == (distinct > 1)
     assert distinct > 1
-    assert "round them in the query" in " ".join(release.diagnostics.notes)
+    assert "round them in the query" in " ".join(release.remarks)

@@ -9,9 +9,10 @@ from scipy import stats
 
 import tacit.statistics.rows.errors
 import tacit.statistics.rows.plan
+from tacit import Effort, Rows
 from tacit.guarantees import GaussianDP, SuccessBound
+from tacit.releases.strength import naming_success, success_of
 from tacit.statistics import prepare
-from tacit.statistics.strength import naming_success, success_of
 
 from .registry import certifies
 from .swaps import every_draw, exact_success, pool

@@ -5,10 +5,11 @@ import pytest
 from scipy.special import ndtr
 
 import tacit.statistics.rows.callables
+from tacit import Effort, Rows
 from tacit.guarantees import SuccessBound
 from tacit.statistics import Query, pairs
 from tacit.statistics.rows.callables import callable_plan
-from tacit.statistics.rows.expected import certified_scale, dense
+from tacit.statistics.rows.swaps import certified_scale, dense
 
 from .registry import certifies
 from .swaps import every_draw, pool
@@ -81,13 +82,10 @@ def planned(number, way, simulations):
         rows,
         pairs.nearest(rows, progress=False),
         success,
-        way=way,
+        promise=Rows(success=success, method=way, confidence=CONFIDENCE),
         cost=None,
-        simulations=simulations,
-        confidence=CONFIDENCE,
+        effort=Effort(simulations=simulations, workers=1),
         source=rng,
-        workers=1,
-        progress=False,
     )
     return plan, function, rows, success
 
@@ -162,7 +160,7 @@ def test_the_posterior_over_the_declared_draws_is_certified(numbers, monkeypatch
 @certifies(SuccessBound)
 def test_the_attacker_told_every_other_coin_and_a_control_with_less_noise():
     plan, _, _, success = planned(2, "swaps", 4000)
-    honest = plan.attacked(4000, np.random.default_rng(1))
+    honest = plan.attack(4000, np.random.default_rng(1))
     assert honest.worst_interval[0] <= success
     quiet = plan.design.covariance.scaled(0.2)
     weak = tacit.attacks.swap_attack(plan.swaps, quiet, rng=2)

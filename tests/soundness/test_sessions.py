@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, ndtr
 
+from tacit import Draw, Effort, Rows, Table
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.statistics import Session
-from tacit.statistics.sessions.posterior import Posterior
+from tacit.statistics.draws.weights import CandidateWeights
 
 from .registry import certifies
 from .swaps import pool
@@ -31,13 +32,12 @@ every_session = pytest.mark.parametrize(
 )
 
 
-def opened(protect, rows, rng, **options):
-    if protect == "table":
-        options |= {
-            "bounds": [(-3.0, 3.0)] * rows.shape[1],
-            "adjacency": ["add-remove", "replace"][int(rng.integers(2))],
-        }
-    return Session(rows, protect=protect, progress=False, **options)
+def opened(protect, rows, rng, **fields):
+    if protect == "rows":
+        return Session(rows, Rows(**fields))
+    bounds = [(-3.0, 3.0)] * rows.shape[1]
+    adjacency = ["add-remove", "replace"][int(rng.integers(2))]
+    return Session(rows, Table(bounds=bounds, adjacency=adjacency, **fields))
 
 
 @certifies(SuccessBound, GaussianDP)
@@ -58,7 +58,7 @@ def test_squared_distances_of_all_answers_add_up_to_the_budget_at_most(
             # chosen by the answer before, as an analyst might
             query = QUERIES[int(abs(first) * 7919) % len(QUERIES)]
             offer = session.price(query, share=share)
-            squared = squared + moved(offer.asked.plan, protect)
+            squared = squared + moved(offer.question.plan, protect)
             first = float(offer.draw().values[0])
         if all(session.spends):
             assert session.remaining < 1e-6 * session.budget
@@ -81,7 +81,7 @@ def test_answers_about_the_row_that_moves_most_use_the_budget_up(protect, query,
         squared = 0.0
         for share in (0.5, 0.3, 0.2):
             offer = session.price(query, share=share)
-            squared = squared + moved(offer.asked.plan, protect)
+            squared = squared + moved(offer.question.plan, protect)
             offer.draw()
         exact = float(ndtr(0.5 * np.sqrt(np.max(squared))))
         assert exact <= session.membership.success <= success
@@ -184,12 +184,12 @@ def test_no_answer_tells_more_than_its_nats_given_all_before(numbers):
         rows = pool(rng, int(rng.integers(4, 9)), 2)
         rows /= np.abs(rows).max()
         budget = float(rng.uniform(0.05, 3.0))
-        session = opened("draw", rows, rng, mi_budget=budget, simulations=int(rng.integers(4, 20)))
+        session = Session(rows, Draw(nats=budget), Effort(simulations=int(rng.integers(4, 20))))
         history, told, last = [], Fraction(0), 0.0
         for share in (0.5, 0.3, 0.2):
             query = ASKED[int(abs(last) * 7919) % len(ASKED)]
             offer = session.price(query, share=share)
-            plan = offer.asked.plan
+            plan = offer.question.plan
             last = float(offer.draw().values[0])
             told += Fraction(offer.spend)
             if plan.noise is None:
@@ -212,7 +212,7 @@ def test_no_answer_tells_more_than_its_nats_given_all_before(numbers):
 
 def checked_factor(history, weights):
     """Exact weights are below the factor times those that noise was designed for; return it."""
-    bounds = Posterior.uniform(len(weights))
+    bounds = CandidateWeights.uniform(len(weights))
     for y, spots, variance in history:
         law = np.array([[variance]])
         bounds = bounds.after(np.array([y]), spots[:, None], _Law(law))
@@ -235,8 +235,8 @@ def test_the_whole_of_an_adaptive_session_is_within_its_nats():
     for number in range(2):
         rng = np.random.default_rng([61, number])
         rows = rng.normal(size=(6, 2))
-        session = opened("draw", rows, rng, mi_budget=1.0, simulations=8)
-        first = session.price(first_number, share=0.5).asked.plan
+        session = Session(rows, Draw(nats=1.0), Effort(simulations=8))
+        first = session.price(first_number, share=0.5).question.plan
         count = len(first.outputs)
         uniform = np.full(count, 1 / count)
         spots, deviation = first.outputs[:, 0], float(np.sqrt(first.noise.diagonal()[0]))
@@ -246,12 +246,12 @@ def test_the_whole_of_an_adaptive_session_is_within_its_nats():
         for spot in spots:
             for node, weight in zip(nodes, weights / weights.sum(), strict=True):
                 seen = spot + deviation * node
-                posterior = Posterior.uniform(count).after(
+                posterior = CandidateWeights.uniform(count).after(
                     np.array([seen]), first.outputs, first.noise
                 )
                 query = largest if seen > spots.mean() else spread
                 outputs = np.array(
-                    [query(rows[session._promise.family.members(j)]) for j in range(count)]
+                    [query(rows[session._questions.family.members(j)]) for j in range(count)]
                 )
                 if np.ptp(outputs) == 0:
                     continue
@@ -271,7 +271,7 @@ def test_the_strongest_attacker_on_two_answers_that_are_really_drawn():
     trials, members = 20_000, np.arange(8).reshape(4, 2)
     session = Session(rng.normal(size=(8, 1)), Rows(mu=1.0, pairs=members))
     plans = [
-        session.price(query, share=0.5).asked.plan.plan
+        session.price(query, share=0.5).question.plan.plan
         for query in ("mean", "sum", "second-moments")
     ]
     coins = rng.integers(0, 2, (trials, 4))

@@ -7,11 +7,13 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from tacit import Draw, Effort
 from tacit.attacks import membership_attack
 from tacit.covariance import covariance_from_dict
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.statistics import Query, privatize, resolve_query
-from tacit.statistics.candidates import draw_family, subset_rate
+from tacit.statistics import privatize
+from tacit.statistics.draws.candidates import draw_family, subset_rate
+from tacit.statistics.queries import Columns, bind_query
 from tacit.statistics.simulation import simulate
 
 from .registry import certifies
@@ -48,8 +50,8 @@ def declared(query, table, rate, simulations, seed):
     """The family and outputs of a seeded release, made again step by step."""
     share = subset_rate(len(table), rate, simulations)
     family = draw_family(len(table), share, simulations, np.random.default_rng(seed))
-    resolved = query if isinstance(query, Query) else resolve_query(query, ("a", "b"))
-    outputs = simulate(resolved, table, family, workers=1, progress=False)
+    computed = bind_query(query, Columns(("a", "b"), table))
+    outputs = simulate(computed, table, family, workers=1, progress=False)
     return family, outputs
 
 
@@ -76,10 +78,10 @@ def test_information_of_the_declared_mixture(name, query):
         )
         _, outputs = declared(query, table, 0.5, 200, seed=3)
         estimate, error = mixture_information(
-            outputs, release.design.covariance.to_dense(), 10_000, seed=4
+            outputs, release.details.design.covariance.to_dense(), 10_000, seed=4
         )
-        assert estimate <= release.guarantee.nats + 4 * error
-        assert release.guarantee.nats <= budget
+        assert estimate <= release.information + 4 * error
+        assert release.information <= budget
 
 
 @certifies(SuccessBound)
@@ -95,8 +97,8 @@ def test_no_attack_beats_the_membership_bound(name, query, rate, budget):
         Effort(simulations=200, trials=1500),
         rng=5,
     )
-    assert release.attack.interval[0] <= release.membership.success
-    assert release.attack.worst_interval[0] <= release.membership.success
+    assert release.attack.success.low <= release.membership.success
+    assert release.attack.worst.low <= release.membership.success
 
 
 def test_the_attack_would_catch_too_little_noise():
@@ -105,7 +107,7 @@ def test_the_attack_would_catch_too_little_noise():
     release = privatize("mean", table, Draw(nats=0.05), Effort(simulations=200, trials=0), rng=6)
     family, outputs = declared("mean", table, 0.5, 200, seed=6)
     inside = family.memberships(0, len(family))
-    noise = release.design.covariance
+    noise = release.details.design.covariance
     honest, weak = (
         membership_attack(outputs, inside, covariance, trials=1500, rng=7)
         for covariance in (noise, noise.scaled(0.01))
@@ -128,7 +130,7 @@ def test_one_row_that_decides_everything_meets_its_exact_success():
         release = privatize(
             indicator, table, Draw(nats=budget), Effort(simulations=100, trials=0), rng=8
         )
-        deviation = math.sqrt(release.design.covariance.trace())
+        deviation = math.sqrt(release.details.design.covariance.trace())
         exact = stats.norm.cdf(0.5 / deviation)
         assert exact <= release.membership.success
         assert release.membership.success - 0.5 < 1.5 * (exact - 0.5)
@@ -154,8 +156,8 @@ def test_the_noise_written_down_is_the_noise_drawn():
     """Two thousand seeded draws minus their candidates have the covariance in the JSON."""
     table = TABLES["normal"]
     release = privatize("mean", table, Draw(nats=0.3), Effort(simulations=100, trials=0), rng=10)
-    stored = covariance_from_dict(release.to_dict()["design"]["covariance"]).to_dense()
-    draws = release.design.sample(20_000, 11)
+    stored = covariance_from_dict(release.to_dict()["details"]["design"]["covariance"]).to_dense()
+    draws = release.details.design.sample(20_000, 11)
     white = np.linalg.solve(np.linalg.cholesky(stored), draws.T).T
     moments = white.T @ white / len(white)
     assert np.abs(moments - np.eye(2)).max() < 5 * math.sqrt(2 / len(white))
