@@ -11,7 +11,7 @@ An outlet is *public*, and then equal byte for byte, or the *holder's*, and then
 own text (``KEEP``) and must merely exist in both runs. A test says which files are the holder's,
 and whether the terminal is; everything else is public. Times are the same in both runs.
 
-Enter a test with ``@tells_nothing_beside("statistic", StatisticRelease)``: the commands and kinds
+Enter a test with ``@tells_nothing_beside("statistic", "statistic-table")``: the commands and kinds
 of release that it covers. ``test_registry.py`` fails while a command that writes, prints or sends
 something about a secret, or a kind of release, has no test.
 """

@@ -6,7 +6,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tacit.statistics import NumbersRelease, Session, StatisticRelease, prepare
+from tacit import Draw, Effort, Rows, Table, prepare
+from tacit.statistics import Session
 
 from .registry import tells_nothing_beside
 
@@ -64,7 +65,7 @@ def published(interference, command, first, second, **options):
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_a_hidden_table(interference, query):
     command = of_table(query, "replace", *OUT)
     # the number of rows is taken as public, and is all that a count tells
@@ -73,13 +74,13 @@ def test_a_hidden_table(interference, query):
 
 
 @pytest.mark.parametrize("query", ["count", "mean", "std", "median", "mean by age:0,30,60"])
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_a_hidden_table_with_one_row_less(interference, query):
     published(interference, of_table(query, "add-remove", *OUT), table(), table(None))
 
 
 @pytest.mark.parametrize("other", ROWS)
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_columns_of_text_that_are_read(interference, other):
     # how many cities there are is not told where nothing of them is computed
     command = asked(
@@ -91,7 +92,7 @@ def test_columns_of_text_that_are_read(interference, other):
 
 @pytest.mark.parametrize("other", ["rare", "longest", "gone"])
 @pytest.mark.parametrize("query", ["count", "histogram:age:0,25,50,100", "count by city"])
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_columns_of_text_that_are_not_read_and_words_that_are_declared(interference, query, other):
     command = ["statistic", "in.csv", "--query", query, "--protect", "table", "--success", "0.6"]
     command += ["--levels", "city=Bern,Rome", "--missing", "drop-unreadable"]
@@ -104,7 +105,7 @@ def test_columns_of_text_that_are_not_read_and_words_that_are_declared(interfere
     published(interference, [*command, *OUT], table(), second)
 
 
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_four_rows_and_three(interference):
     command = of_table("mean", "add-remove", *OUT)
     published(interference, command, table(count=4), table(None, count=4))
@@ -122,13 +123,13 @@ SHORT = "77"
 
 @pytest.mark.parametrize("other", UNREADABLE)
 @pytest.mark.parametrize("query", ["count", "mean", "median", "histogram:age:0,25,50,100"])
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_rows_that_cannot_be_read_are_dropped_as_a_row_taken_out_is(interference, query, other):
     command = of_table(query, "add-remove", "--missing", "drop-unreadable", *OUT)
     published(interference, command, table(), table(UNREADABLE[other]))
 
 
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_a_level_that_is_not_declared_is_dropped_with_its_row(interference):
     command = asked(
         "histogram:age:0,25,50,100", "--protect", "table", "--success", "0.6", "--missing",
@@ -139,7 +140,7 @@ def test_a_level_that_is_not_declared_is_dropped_with_its_row(interference):
 
 @pytest.mark.parametrize("other", [*UNREADABLE, "short"])
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_where_a_row_refuses_the_table_the_certificate_says_so(interference, adjacency, other):
     row = UNREADABLE.get(other, SHORT)
     command = of_table("mean", adjacency, *OUT)
@@ -171,15 +172,14 @@ def test_a_dry_run(interference, query, adjacency):
 def priced(rows):
     offers = []
     for adjacency in ("replace", "add-remove"):
-        options = {"protect": "table", "bounds": [(0, 10)], "success": 0.6}
-        session = Session(rows, adjacency=adjacency, progress=False, **options)
+        promise = Table(success=0.6, bounds=[(0, 10)], adjacency=adjacency)
+        session = Session(rows, promise)
         offers += [session.price(query, share=0.3).expected for query in ("std", "median")]
-        prepared = prepare("std", rows, adjacency=adjacency, attack=False, **options)
-        offers.append(prepared.expected)
+        offers.append(prepare("std", rows, promise, Effort(trials=0)).expected)
     return [[(entry.name, entry.error) for entry in offer] for offer in offers]
 
 
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_the_price_of_a_session(interference):
     rows = np.linspace(0.0, 10.0, 40)[:, None]
     other = rows.copy()
@@ -195,7 +195,7 @@ def answered(rows):
     return [list(again.answers), again.spends, again.remaining, repr(again)]
 
 
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_the_answers_of_a_session(interference):
     rows = np.linspace(0.0, 10.0, 40)[:, None]
     pair = interference.calls(answered, rows, np.r_[rows[:-1], [[1e9]]])
@@ -221,21 +221,21 @@ def of_sums(side):
         return prepared.draw().published()
 
 
-@tells_nothing_beside(NumbersRelease)
+@tells_nothing_beside("statistic-rows")
 def test_sums_of_the_rows_drawn(interference):
     interference.calls(of_sums, 0, 1).assert_equal()
 
 
 def in_session(secret):
     """Answer about the rows that coins chose, one of them otherwise, and about none that fails."""
-    protect, place = secret
-    from tacit.statistics.sessions import opening
+    promise, place = secret
+    from tacit.statistics.sessions.questions import Questions
 
     rows = np.random.default_rng(0).normal(size=(24, 2))
     rows[-1] = 1e9
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening.Found, "drawn", lambda found, _: _other_draw(found, place))
-        session = Session(rows, protect=protect, success=0.7, simulations=60, progress=False)
+        patch.setattr(Questions, "draw_secret", lambda asked, _: _other_draw(asked, place))
+        session = Session(rows, promise, Effort(simulations=60))
         told = [session.price("mean", share=0.2).expected]
         told += [session.ask(query, share=0.2) for query in ("mean", "std")]
         with pytest.raises(ValueError, match="query: ") as refused:
@@ -243,18 +243,21 @@ def in_session(secret):
     return [told, str(refused.value), session.spends, session.remaining, repr(session)]
 
 
-def _other_draw(found, place):
-    if not len(found.members):
+def _other_draw(asked, place):
+    if not len(asked.members):
         return np.array([place])
-    sides = np.zeros(len(found.members), dtype=np.int64)
-    sides[np.flatnonzero((found.members == 23).any(axis=1))] = place
+    sides = np.zeros(len(asked.members), dtype=np.int64)
+    sides[np.flatnonzero((asked.members == 23).any(axis=1))] = place
     return sides
 
 
-@pytest.mark.parametrize("protect", ["rows", "draw"])
-@tells_nothing_beside("statistic", NumbersRelease)
-def test_a_session_about_the_rows_drawn(interference, protect):
-    interference.calls(in_session, (protect, 0), (protect, 1)).assert_equal()
+DRAWN = [Rows(success=0.7), Draw(success=0.7)]
+
+
+@pytest.mark.parametrize("promise", DRAWN, ids=["rows", "draw"])
+@tells_nothing_beside("statistic-rows", "statistic-draw")
+def test_a_session_about_the_rows_drawn(interference, promise):
+    interference.calls(in_session, (promise, 0), (promise, 1)).assert_equal()
 
 
 class Middle:
@@ -291,7 +294,7 @@ def of_rows(secret):
         return prepared.draw().published()
 
 
-@tells_nothing_beside(NumbersRelease)
+@tells_nothing_beside("statistic-rows")
 def test_a_callable_of_the_rows_drawn(interference):
     rows = np.linspace(0.0, 10.0, 24)[:, None]
     interference.calls(of_rows, (rows, 0), (rows, 1)).assert_equal()
@@ -300,16 +303,16 @@ def test_a_callable_of_the_rows_drawn(interference):
 def of_draw(candidate):
     rows = np.random.default_rng(0).normal(size=(24, 2))
     with pytest.MonkeyPatch.context() as patch:
-        from tacit.statistics import draws
+        from tacit.statistics.draws import workflow
 
-        patch.setattr(draws, "uniform_index", lambda *_: candidate)
+        patch.setattr(workflow, "uniform_index", lambda *_: candidate)
         release = prepare(
             "mean+std", rows, Draw(success=0.7), Effort(simulations=60, trials=0), rng=1
         ).draw()
     return release.published()
 
 
-@tells_nothing_beside(StatisticRelease)
+@tells_nothing_beside("statistic-draw")
 def test_a_declared_draw(interference):
     interference.calls(of_draw, 3, 41).assert_equal()
 
@@ -326,7 +329,7 @@ def database(last):
     return made
 
 
-@tells_nothing_beside("statistic", NumbersRelease)
+@tells_nothing_beside("statistic", "statistic-table")
 def test_a_query_of_a_database(interference):
     command = [
         *("statistic", "--sql", "select age from person", "--database", "people.db"),

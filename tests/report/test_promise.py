@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.releases import Provenance
-from tacit.releases.form import Number
-from tacit.report import render_certificate, render_comparison, render_report, write_certificate
-from tacit.report.drawing import NARROW, WIDE
-from tacit.report.numbers import epsilon_at, number_lines
-from tacit.report.promise.figures import noise_figure
-from tacit.statistics import NumbersRelease, compare, privatize
+from tacit import Effort, Rows, Table, privatize
+from tacit.pages import NARROW, WIDE
+from tacit.pages.numbers import epsilon_at, number_lines
+from tacit.pages.strength import assumed
+from tacit.releases import Number, Provenance, Release
+from tacit.report import render_certificate, render_report, write_certificate
+from tacit.statistics import Query, compare
+from tacit.statistics.comparison.page import render_comparison
+from tacit.statistics.page import noise_figure
 from tacit.text import beside
 
-PROVENANCE = Provenance.capture(
-    "tacit statistic table.csv", data_name="table.csv", data_fingerprint="sha256:beef", data_rows=61
+PROVENANCE = Provenance(
+    command="tacit statistic table.csv",
+    data_name="table.csv",
+    data_fingerprint="sha256:beef",
+    data_rows=61,
 )
 BOUNDS = [(-5.0, 5.0), (-5.0, 5.0)]
 VOID_ELEMENTS = {"meta", "line", "rect", "circle", "polyline", "wbr", "br"}
@@ -29,13 +35,15 @@ def rows() -> Any:
     return np.random.default_rng(5).normal(size=(61, 2)) + 1.0
 
 
-@pytest.fixture(scope="module", params=["rows", "table"])
-def release(request: pytest.FixtureRequest) -> NumbersRelease:
-    more = {"bounds": BOUNDS} if request.param == "table" else {}
-    return privatize(
-        "mean+std", rows(), protect=request.param, success=0.6, columns=("a", "b"),
-        attack_trials=200, progress=False, **more,
-    )  # fmt: skip
+@pytest.fixture(
+    scope="module",
+    params=[Rows(success=0.6), Table(success=0.6, bounds=BOUNDS)],
+    ids=["rows", "table"],
+)
+def release(request: pytest.FixtureRequest) -> Release[Any]:
+    effort = Effort(trials=200)
+    drawn = privatize("mean+std", rows(), request.param, effort, columns=("a", "b"))
+    return replace(drawn, provenance=PROVENANCE)
 
 
 class Balanced(HTMLParser):
@@ -63,30 +71,31 @@ def plain(page: str) -> str:
     return re.sub(r"<(style|script).*?</\1>", "", page, flags=re.S)
 
 
-def test_the_page_says_what_is_promised_and_what_is_not(release: NumbersRelease) -> None:
-    page = render_report(release, PROVENANCE)
+def test_the_page_says_what_is_promised_and_what_is_not(release: Release[Any]) -> None:
+    page = render_report(release)
     assert Balanced(page).loads == []
     text = plain(page).replace("&#39;", "'").replace("<wbr>", "")
     assert "at most 60.0% of the time" in text
-    for number in release.form.numbers:
+    for number in release.numbers or ():
         assert number.name in text
-    for line in release.form.all_assumptions:
-        assert line.removeprefix("not hidden: ") in text
-    assert ("noise and sampling" in text) == (release.protect == "rows")
-    assert ("What the noise costs" in text) == (release.protect == "rows")
-    assert "An attack is evidence, not a guarantee." in text
+    for line in assumed(release):
+        assert line in text
+    by_rows = release.kind == "statistic-rows"
+    assert ("noise and sampling" in text) == by_rows
+    assert ("What the noise costs" in text) == by_rows
+    assert "evidence, not a guarantee." in text
 
 
-def test_a_certificate_has_nothing_that_was_measured(release: NumbersRelease) -> None:
-    page = render_certificate(release, PROVENANCE)
+def test_a_certificate_has_nothing_that_was_measured(release: Release[Any]) -> None:
+    page = render_certificate(release)
     assert Balanced(page).loads == []
-    assert release.attack is not None
+    assert release.attacks
     text = plain(page)
-    for word in ("beef", "likelihood ratio", "strongest we ran", "diagnostics"):
+    for word in ("beef", "likelihood ratio", "strongest we ran", 'most_exposed": 1'):
         assert word not in page
-    for number in release.form.numbers:
+    for number in release.numbers or ():
         assert beside(number.value, number.error) in text
-    if release.protect == "table":
+    if release.kind == "statistic-table":
         # the size of the table as a number of its own, not digits of a noisy one
         assert not re.search(r"(?<![\d.,])61(?![\d.,])", text)
 
@@ -95,15 +104,15 @@ def test_no_certificate_for_what_guarantees_nothing(tmp_path: Any) -> None:
     seeded = privatize("mean", rows(), Rows(success=0.6), Effort(trials=0), rng=1)
     path = tmp_path / "c.html"
     with pytest.raises(ValueError, match="no guarantee"):
-        write_certificate(seeded, path, PROVENANCE)
+        write_certificate(seeded, path)
     assert not path.exists()
-    assert "no guarantee" in render_report(seeded, PROVENANCE)
+    assert "no guarantee" in render_report(seeded)
 
 
 def test_a_hostile_name_stays_text() -> None:
     evil = '<img src=x onerror=alert(1)>"</script>'
-    named = privatize("mean", rows(), success=0.6, names=(evil, "b"), attack=False, progress=False)
-    for page in (render_report(named, PROVENANCE), render_certificate(named, PROVENANCE)):
+    named = privatize(Query("mean", (evil, "b")), rows(), Rows(success=0.6), Effort(trials=0))
+    for page in (render_report(named), render_certificate(named)):
         assert Balanced(page).loads == []
         assert "<img" not in page
 
@@ -139,19 +148,17 @@ def test_epsilon_is_one_that_holds() -> None:
 
 
 def test_the_comparison_shows_every_promise_and_attack() -> None:
-    found = compare(
-        "mean", rows(), success=0.7, bounds=BOUNDS, simulations=60, attack_trials=200, rng=1,
-        workers=1, progress=False,
-    )  # fmt: skip
+    effort = Effort(simulations=60, trials=200, workers=1)
+    found = compare("mean", rows(), 0.7, effort, bounds=BOUNDS, rng=1)
     page = render_comparison(found, PROVENANCE)
     assert Balanced(page).loads == []
-    assert page.count('class="noise-point"') == 2 * len(found.standings) == 8
+    assert page.count('class="noise-point"') == 2 * len(found.results) == 8
     assert page.count('class="measured-open"') == 8
-    for standing in found.standings:
-        assert standing.hides in page
-        assert standing.success <= 0.7 + 1e-9
-        for attack in standing.attacks:
-            assert attack.interval[0] <= 0.7
-    table = found.standings[3]
+    for result in found.results:
+        assert result.hides in page
+        assert result.success <= 0.7 + 1e-9
+        for attack in result.attacks:
+            assert attack.success.low <= 0.7
+    table = found.results[3]
     assert table.rows == 61
-    assert table.sampling == pytest.approx(found.standings[0].unit)
+    assert table.sampling == pytest.approx(found.results[0].unit)
