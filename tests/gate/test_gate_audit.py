@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tacit import Draw, Effort, privatize
 from tacit._ground.numbers import log_up
 from tacit.cli import run
-from tacit.gate import check_release
+from tacit.gate import Policy, check_release
 from tacit.hidden_states.audit.recommendation import Wish
-from tacit.statistics import privatize
 from tests.audits import found
 
 
@@ -98,8 +98,7 @@ def test_the_command_says_it_by_its_exit_code(
 
 def test_agreement_is_refused_where_it_was_not_measured() -> None:
     pool = [[float(row)] for row in range(20)]
-    release = privatize(
-        "mean", pool, Draw(success=0.9), Effort(simulations=20, trials=0, workers=1)
-    )
+    effort = Effort(simulations=20, trials=0, workers=1)
+    release = privatize("mean", pool, Draw(success=0.9), effort)
     with pytest.raises(ValueError, match="min_agreement: expected a release whose agreement"):
-        check_release(release, min_agreement=0.5)
+        check_release(release, Policy(min_agreement=0.5))

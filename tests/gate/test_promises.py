@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.gate import check_release
+from tacit import Draw, Effort, Rows, Table, load, privatize
+from tacit.gate import Policy, check_release
 from tacit.measured import Interval
 from tacit.releases.contradiction import surely
-from tacit.statistics import Session, privatize
+from tacit.releases.promises import Promise
+from tacit.statistics import Session
 
 ROWS = np.random.default_rng(2).normal(size=(41, 2))
 BOUNDS = [(-5.0, 5.0)] * 2
@@ -23,25 +25,41 @@ def stored(release: Any) -> dict[str, Any]:
     return content
 
 
-def released(protect: str, **more: Any) -> dict[str, Any]:
-    options = {"success": 0.6, "attack": False, "progress": False, **more}
-    if protect == "table":
-        options["bounds"] = BOUNDS
-    return stored(privatize("mean+std", ROWS, protect=protect, **options))
+def released(promise: Promise, query: str = "mean+std") -> dict[str, Any]:
+    return stored(privatize(query, ROWS, promise, Effort(trials=0)))
 
 
 CONTENT = {
-    "rows": released("rows"),
-    "thirds": released("rows", success=0.75, sampling_rate=1 / 3),
-    "table": released("table"),
+    "rows": released(Rows(success=0.6)),
+    "thirds": released(Rows(success=0.75, rate=1 / 3)),
+    "median": released(Rows(success=0.6), "median"),
+    "table": released(Table(success=0.6, bounds=BOUNDS)),
     "session": stored(Session(ROWS, Rows(success=0.6)).ask("mean", share=0.5)),
+    "session of a table": stored(
+        Session(ROWS, Table(success=0.6, bounds=BOUNDS)).ask("mean", share=0.5)
+    ),
+    "session of a draw": stored(
+        Session(ROWS, Draw(success=0.6), Effort(simulations=60)).ask("mean", share=0.5)
+    ),
 }
+
+
+def success(content: dict[str, Any]) -> int:
+    """Return which guarantee is the bound on success."""
+    return [held["type"] for held in content["guarantees"]].index("SuccessBound")
 
 
 @pytest.mark.parametrize("name", CONTENT)
 def test_a_release_as_it_was_written_passes(name: str) -> None:
-    limit = CONTENT[name]["membership"]["success"] + 1e-9
-    assert check_release(CONTENT[name], max_success=limit).passed
+    content = CONTENT[name]
+    limit = content["guarantees"][success(content)]["success"] + 1e-9
+    assert check_release(content, Policy(max_success=limit)).passed
+    assert check_release(published(content), Policy(max_success=limit)).passed
+
+
+def published(content: dict[str, Any]) -> dict[str, Any]:
+    """Return what may be published of a stored release."""
+    return stored(load(content).public())
 
 
 def edit(content: dict[str, Any], path: tuple[Any, ...], value: Any) -> None:
@@ -51,40 +69,64 @@ def edit(content: dict[str, Any], path: tuple[Any, ...], value: Any) -> None:
 
 
 EDITS = {
-    "success": (("membership", "success"), 0.55),
-    "mu": (("further", 0, "mu"), 0.01),
-    "error": (("errors", 0), 1e-6),
-    "value": (("values", 0), 3.0),
-    "interval": (("intervals", 0, "noise", 0), 0.0),
-    "prior": (("membership", "prior"), 0.3),
-    "assumptions": (("membership", "assumptions"), ["the attacker knows nothing"]),
-    "protect": (("protect",), "draw"),
+    "success": ("success", 0.55),
+    "prior": ("prior", 0.3),
+    "law": ("law", "nothing"),
+    "task": ("task", "something else"),
+    "assumptions": ("assumptions", ["the attacker knows nothing"]),
 }
 
 
 @pytest.mark.parametrize("what", EDITS)
 @pytest.mark.parametrize("name", CONTENT)
-def test_an_edited_file_is_refused(name: str, what: str) -> None:
-    content = copy.deepcopy(CONTENT[name])
-    edit(content, *EDITS[what])
+@pytest.mark.parametrize("public", [False, True])
+def test_an_edited_guarantee_is_refused(name: str, what: str, public: bool) -> None:
+    content = published(CONTENT[name]) if public else copy.deepcopy(CONTENT[name])
+    field, value = EDITS[what]
+    content["guarantees"][success(content)][field] = value
     with pytest.raises(ValueError, match=r"contradicts itself|expected"):
-        check_release(content, max_success=0.9)
+        check_release(content, Policy(max_success=0.9))
 
 
-@pytest.mark.parametrize("name", ["rows", "table"])
-@pytest.mark.parametrize(
-    ("guarantee", "field", "value"),
-    [(0, "success", 0.55), (1, "mu", 0.01), (0, "assumptions", ["the attacker knows nothing"])],
-)
-def test_an_edit_in_both_places_is_refused(
-    name: str, guarantee: int, field: str, value: Any
-) -> None:
+BESIDE = {
+    "error": (("numbers", "errors", 0), 1e-6),
+    "names": (("numbers", "names"), ["one"]),
+    "values": (("numbers", "values"), [3.0]),
+    "truth": (("numbers", "truth"), "something else"),
+    "secret": (("secret",), "nothing"),
+    "kind": (("kind",), "statistic-draw"),
+    "seed": (("seed",), 3),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+@pytest.mark.parametrize("name", ["rows", "thirds", "median", "table", "session"])
+def test_an_edit_beside_the_guarantees_is_refused(name: str, what: str) -> None:
     content = copy.deepcopy(CONTENT[name])
-    content["form"]["guarantees"][guarantee][field] = value
-    place = content["membership"] if guarantee == 0 else content["further"][0]
-    place[field] = value
+    edit(content, *BESIDE[what])
+    with pytest.raises(ValueError, match=r"contradicts itself|expected"):
+        check_release(content, Policy(max_success=0.9))
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_every_other_promise_beside_the_guarantees_is_refused(name: str) -> None:
+    content = copy.deepcopy(CONTENT[name])
+    content["details"]["promise"]["success"] = 0.55
+    with pytest.raises(ValueError, match=r"contradicts itself|expected"):
+        check_release(content, Policy(max_success=0.9))
+
+
+@pytest.mark.parametrize("name", ["rows", "thirds", "median", "table"])
+def test_a_smaller_mu_is_refused(name: str) -> None:
+    content = copy.deepcopy(CONTENT[name])
+    changed = 0
+    for held in content["guarantees"]:
+        if held["type"] == "GaussianDP":
+            held["mu"], changed = 0.01, changed + 1
+    if not changed:
+        pytest.skip("it states none")
     with pytest.raises(ValueError, match="contradicts itself"):
-        check_release(content, max_success=0.9)
+        check_release(content, Policy(max_success=0.9))
 
 
 def test_a_bound_that_is_met_is_not_contradicted_by_chance() -> None:

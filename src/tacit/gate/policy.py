@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from tacit._ground.files import read_bytes
 from tacit._ground.values import Count, NonNegative, Positive, Within, value
+from tacit.releases.kinds import known_kinds
 
 MIN_CONFIDENCE = 0.99
 AtMostOne: TypeAlias = Annotated[float, Within(0, 1, "(]")]
@@ -141,9 +142,9 @@ def read_policy(path: str | os.PathLike[str]) -> PolicyFile:
         >>> import os, tempfile
         >>> path = os.path.join(tempfile.mkdtemp(), "policy.toml")
         >>> with open(path, "w") as file:
-        ...     _ = file.write('max_attack = 0.6\\n[hidden-audit]\\nmax_factor = 1024\\n')
-        >>> read_policy(path).of("hidden-audit").asked
-        {'max_factor': 1024.0, 'max_attack': 0.6}
+        ...     _ = file.write('max_attack = 0.7\\n[statistic-rows]\\nmax_success = 0.6\\n')
+        >>> read_policy(path).of("statistic-rows").asked
+        {'max_success': 0.6, 'max_attack': 0.7}
     """
     try:
         content = tomllib.loads(read_bytes("policy", path).decode("utf-8"))
@@ -153,6 +154,11 @@ def read_policy(path: str | os.PathLike[str]) -> PolicyFile:
     every = {name: value for name, value in content.items() if name not in kinds}
     for table in (every, *kinds.values()):
         _check_names(table)
+    # thresholds for a kind that no release has would be skipped unsaid
+    unknown = [name for name in kinds if name not in known_kinds()]
+    if unknown:
+        listed = ", ".join(sorted(known_kinds()))
+        raise ValueError(f"policy: expected tables of kinds ({listed}), got {unknown[0]!r}")
     if not every and not any(kinds.values()):
         raise ValueError(f"policy: expected thresholds in {os.fspath(path)}, got none")
     found = PolicyFile(every, kinds)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import numpy as np
 
 from tacit._ground.checks import integer, non_negative
+from tacit._ground.reprs import shown
 from tacit.codec import HOLDER
-from tacit.guarantees import SuccessBound
 from tacit.guarantees.base import Guarantee
-from tacit.releases.recompute import ROUNDING, check_assumed
+from tacit.releases.recompute import ROUNDING
 from tacit.releases.release import Release
 
 # Between a success, or a sum of squares, that was computed on two machines.
@@ -80,46 +81,64 @@ def power_of(errors: Any) -> float:
     return float(np.square(errors).sum())
 
 
-def check_errors(release: Release[Any]) -> None:
-    """Refuse errors that are not those of the noise.
+def check_numbers(release: Release[Any], secret: str, truth: str) -> None:
+    """Refuse numbers of another secret, or with errors that are not those of the noise.
 
     Raises:
-        ValueError: they are not.
+        ValueError: they are.
     """
+    if release.secret != secret:
+        raise ValueError(f"it is about {secret!r}, not {shown(release.secret)}")
+    if release.numbers is None or release.numbers.truth != truth:
+        raise ValueError(f"its numbers are of the {truth}")
     power = release.details.noise_power
     if not math.isclose(power_of(release.errors), power, rel_tol=AGREEMENT):
         raise ValueError("the errors of the numbers are not those of the noise")
 
 
-def check_success(stated: SuccessBound, worked_out: Guarantee) -> None:
-    """Refuse a success that is not the one that its μ or nats give, or another blind success.
+def check_guarantees(release: Release[Any], expected: Sequence[Guarantee]) -> None:
+    """Refuse guarantees that are not those which the details of a release give.
+
+    Success may differ as it does between two machines, and assumptions may be added.
+
+    Raises:
+        ValueError: a guarantee, a field of one or an assumption is another or missing.
+    """
+    if [type(held) for held in release.guarantees] != [type(held) for held in expected]:
+        raise ValueError("it states other guarantees than its details give")
+    for stated, held in zip(release.guarantees, expected, strict=True):
+        missing = sum(line not in stated.assumptions for line in held.assumptions)
+        if missing:
+            raise ValueError(f"{missing} of the assumptions were removed")
+        for name in (each.name for each in fields(held) if each.name != "assumptions"):
+            there, here = getattr(stated, name), getattr(held, name)
+            # of a success that is larger too: then it is μ, or the nats, that were made smaller
+            slack = AGREEMENT if name == "success" else 0.0
+            if there != here and not (slack and math.isclose(there, here, rel_tol=slack)):
+                raise ValueError(f"its details give a {name} of {shown(here)}, not {shown(there)}")
+
+
+def check_spent(
+    release: Release[Any], found: float, asked: float, designed: float, unit: str
+) -> None:
+    """Refuse what is told, in μ or nats, beyond what was asked for or below the noise's design.
+
+    Args:
+        release: what was released; of an answer its session is held against what was asked for.
+        found: what its guarantee says.
+        asked: the most that the promise allows.
+        designed: what the noise was designed for.
+        unit: "μ" or "nats".
 
     Raises:
         ValueError: it is.
     """
-    assert isinstance(worked_out, SuccessBound)
-    # above it too: then it is μ that was made smaller
-    if not math.isclose(stated.success, worked_out.success, rel_tol=AGREEMENT):
+    turn: Turn | None = release.details.session
+    budget, spend = (found, asked) if turn is None else (turn.budget, turn.spend)
+    for told, most in ((budget, asked), (found, spend)):
+        if told > most * (1.0 + SPENT_SLACK):
+            raise ValueError(f"it tells {unit} = {told:.6g}, and {most:.6g} was asked or charged")
+    if found < designed * (1.0 - ROUNDING):
         raise ValueError(
-            f"what it states gives a success of {worked_out.success:.6g}, not {stated.success:.6g}"
+            f"the noise was designed for {unit} = {designed!r}, the guarantee says {found!r}"
         )
-    if abs(stated.prior - worked_out.prior) > ROUNDING:
-        raise ValueError(f"blind success is {worked_out.prior:.6g}, not {stated.prior:.6g}")
-
-
-def check_turn(release: Release[Any], spent: float | None, whole: Guarantee) -> None:
-    """Hold an answer of a session against the budget that bounds all its answers.
-
-    Args:
-        release: the answer.
-        spent: μ, or nats, that it says it told; None where it states none.
-        whole: success that the budget gives.
-
-    Raises:
-        ValueError: they disagree, or the assumption about all answers is missing.
-    """
-    turn: Turn = release.details.session
-    if spent is None or spent > turn.spend * (1.0 + SPENT_SLACK):
-        raise ValueError("what it says that it told is not what the session was charged")
-    check_success(release.membership, whole)
-    check_assumed(release, (TOGETHER,))

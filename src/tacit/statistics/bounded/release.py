@@ -14,7 +14,7 @@ from tacit.guarantees import GaussianDP, SuccessBound
 from tacit.guarantees.adjacency import Adjacency
 from tacit.releases.kinds import Kind
 from tacit.releases.promises import Table
-from tacit.releases.recompute import ROUNDING, check_assumed, only
+from tacit.releases.recompute import only
 from tacit.releases.release import Release
 from tacit.releases.strength import success_of
 from tacit.statistics.details import (
@@ -22,9 +22,9 @@ from tacit.statistics.details import (
     ON_THE_GRID,
     TOGETHER,
     NumbersDetails,
-    check_errors,
-    check_success,
-    check_turn,
+    check_guarantees,
+    check_numbers,
+    check_spent,
 )
 from tacit.statistics.queries.counts import GroupBy
 from tacit.statistics.queries.moments import MomentStatistic
@@ -134,8 +134,10 @@ def certify(mu: float, details: TableDetails) -> tuple[SuccessBound, GaussianDP]
         "assumptions": details.assumptions,
         "source": SOURCE,
     }
+    # of an answer: of all answers of its session together
+    whole = mu if details.session is None else details.session.budget
     membership = SuccessBound(
-        success=success_of(mu), prior=0.5, task=TASKS[adjacency], law=LAWS[adjacency], **rest
+        success=success_of(whole), prior=0.5, task=TASKS[adjacency], law=LAWS[adjacency], **rest
     )
     # as guarantees of other workflows name them, so that a ledger adds them up
     return membership, GaussianDP(mu=mu, adjacency=adjacency.sentence(), **rest)
@@ -152,26 +154,13 @@ def recompute(release: Release[TableDetails]) -> str:
             those of the noise, or an assumption that is missing.
     """
     details, private = release.details, only(release, GaussianDP)
-    check_errors(release)
+    check_numbers(release, SECRET, TRUTH)
     if private is None:
         raise ValueError("a promise about the table states a μ, and there is none")
-    if (
-        private.adjacency != details.promise.adjacency.sentence()
-        or release.secret != SECRET
-        or len(release.guarantees) != 2
-    ):
-        raise ValueError("a promise about the table is about one of its rows")
     if release.sampling is not None:
         raise ValueError("a promise about the table keeps its sampling error to itself")
-    if details.session is not None:
-        check_turn(release, private.mu, certify(details.session.budget, details)[0])
-    else:
-        check_success(release.membership, certify(private.mu, details)[0])
-    check_assumed(release, details.assumptions)
-    if private.mu < details.mu * (1.0 - ROUNDING):
-        raise ValueError(
-            f"the noise was designed for μ = {details.mu!r}, the guarantee says {private.mu!r}"
-        )
+    check_spent(release, private.mu, details.promise.largest_mu(), details.mu, "μ")
+    check_guarantees(release, certify(private.mu, details))
     if details.noise is None:
         return "the law of its noise is too large for the file"
     _check_noise(details, private.mu)

@@ -82,13 +82,10 @@ def certify_table(
         clamped_rows=added.clamped(pool.rows),
         session=session,
     )
-    membership, private = certify(mu, details)
-    if session is not None:
-        membership = certify(session.budget, details)[0]
     attacked = request.effort.trials and session is None
     planned = request.release(
         KIND,
-        (membership, private),
+        certify(mu, details),
         details,
         template(query.names, plan, TRUTH, added.limits()),
         secret=SECRET,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -19,16 +19,17 @@ from tacit.design.base import Design
 from tacit.guarantees import InformationBound, SuccessBound
 from tacit.releases.kinds import Kind
 from tacit.releases.promises import Draw
-from tacit.releases.recompute import ROUNDING, check_assumed, check_designed, only
+from tacit.releases.publication import allowed_nats
+from tacit.releases.recompute import ROUNDING, only
 from tacit.releases.release import Release
 from tacit.statistics.details import (
     AGREEMENT,
     FROM_SYSTEM,
     TOGETHER,
     NumbersDetails,
-    check_errors,
-    check_success,
-    check_turn,
+    check_guarantees,
+    check_numbers,
+    check_spent,
 )
 
 KIND = "statistic-draw"
@@ -126,44 +127,38 @@ class DrawDetails(NumbersDetails):
         return f"that one of {self.candidates} equally likely candidates was drawn"
 
 
-def certify(details: DrawDetails, *, most: float = 1.0) -> tuple[SuccessBound, InformationBound]:
-    """Return what the design certifies about one row of the pool, and about the draw.
+def certify(
+    details: DrawDetails,
+    nats: float,
+    *,
+    confidence: float | None = None,
+    silent: bool = False,
+    most: float = 1.0,
+) -> tuple[SuccessBound, InformationBound]:
+    """Return what is certified about one row of the pool, and about the draw.
 
     Args:
-        details: with the design.
+        details: of the release, or of an answer: then the success is of all answers of its session.
+        nats: most that the release tells.
+        confidence: of nats that rest on simulated releases.
+        silent: whether there is no noise.
         most: largest success that counting the candidates of equal outputs allows, where there is
             no noise.
     """
-    design = details.design
-    assert design is not None
-    nats = 0.0 if design.information is None else design.information
-    statistical, silent = design.confidence is not None, design.rank == 0
+    turn = details.session
+    source = ENTROPY_SOURCE if silent else GAUSSIAN_SOURCE if confidence is None else EXACT_SOURCE
+    lines = ASSUMPTIONS if turn is None else ANSWER_ASSUMPTIONS
     rest: dict[str, Any] = {
-        "evidence": "statistical" if statistical else "numerical",
-        "assumptions": (*ASSUMPTIONS, WITHOUT_NOISE if silent else WITH_NOISE),
-        "source": EXACT_SOURCE if statistical else ENTROPY_SOURCE if silent else GAUSSIAN_SOURCE,
-        "confidence": design.confidence,
+        "evidence": "numerical" if confidence is None else "statistical",
+        "assumptions": (*lines, WITHOUT_NOISE if silent else WITH_NOISE),
+        "source": source if turn is None else POSTERIOR_SOURCE,
+        "confidence": confidence,
     }
     # KL(s ‖ max(q, 1 − q)) = nats (residual-pac, Eq. 17), rounded up; without noise, counting too
-    success = details.prior if nats == 0.0 else success_from_information(nats, details.prior)
+    whole = nats if turn is None else turn.budget
+    success = details.prior if whole == 0.0 else success_from_information(whole, details.prior)
     if silent:
         success = min(success, max(details.prior, most))
-    membership = SuccessBound(
-        success=success, prior=details.prior, task=TASK, law=details.law, **rest
-    )
-    return membership, InformationBound(nats=nats, secret=SECRET, **rest)
-
-
-def certify_answer(
-    nats: float, budget: float, details: DrawDetails
-) -> tuple[SuccessBound, InformationBound]:
-    """Return what all answers of a session hide up to the budget, and what this one tells."""
-    rest: dict[str, Any] = {
-        "evidence": "numerical",
-        "assumptions": (*ANSWER_ASSUMPTIONS, WITH_NOISE),
-        "source": POSTERIOR_SOURCE,
-    }
-    success = success_from_information(budget, details.prior)
     membership = SuccessBound(
         success=success, prior=details.prior, task=TASK, law=details.law, **rest
     )
@@ -174,27 +169,34 @@ def recompute(release: Release[DrawDetails]) -> str:
     """Work out again what the details determine of a release of a draw.
 
     Raises:
-        ValueError: a bound below what the noise was designed for or gives, variances that are not
-            those of the noise, or an assumption that is missing.
+        ValueError: a bound beyond what was asked for, or below what the noise was designed for or
+            gives, or variances that are not those of the noise.
     """
     details, told = release.details, only(release, InformationBound)
-    check_errors(release)
-    if told is None or release.secret != SECRET:
+    check_numbers(release, SECRET, TRUTH)
+    if told is None:
         raise ValueError("a promise about the draw states the nats that are told of it")
+    promise, design = details.promise, details.design
+    budget = allowed_nats(promise.nats, promise.success, details.prior)
+    if not math.isclose(budget, details.budget, rel_tol=AGREEMENT):
+        raise ValueError(f"the promise gives a budget of {budget:.6g} nats")
+    designed = 0.0 if design is None or design.information is None else design.information
+    check_spent(release, told.nats, budget, designed, "nats")
     if details.session is not None:
-        whole = certify_answer(told.nats, details.session.budget, details)[0]
-        check_turn(release, told.nats, whole)
+        check_guarantees(release, certify(details, told.nats))
         return ""
-    check_assumed(release, ASSUMPTIONS)
-    if release.errors.any():
-        # without noise outcomes are counted, which may say less than any information does
-        least = success_from_information(told.nats, details.prior)
-        check_success(release.membership, replace(release.membership, success=least))
-    if abs(release.membership.prior - details.prior) > ROUNDING:
-        raise ValueError("the blind success is not that of the share of candidates a row is in")
-    if details.design is None:
+    silent = not release.errors.any()
+    expected = certify(
+        details,
+        told.nats,
+        confidence=told.confidence if design is None else design.confidence,
+        silent=silent,
+        # how many candidates have equal outputs is not in the file
+        most=release.membership.success,
+    )
+    check_guarantees(release, expected)
+    if design is None:
         return "the noise it was designed with is not in the file"
-    check_designed(release, details.design.information)
     _check_variances(release, told.nats)
     return ""
 

@@ -17,7 +17,7 @@ from tacit.releases.publication import allowed_nats
 from tacit.statistics.cost import prices_of
 from tacit.statistics.details import Turn
 from tacit.statistics.draws.candidates import draw_family, subset_rate
-from tacit.statistics.draws.release import KIND, SECRET, TRUTH, DrawDetails, certify_answer
+from tacit.statistics.draws.release import KIND, SECRET, TRUTH, DrawDetails, certify
 from tacit.statistics.draws.weights import CandidateWeights
 from tacit.statistics.errors import two_digits_up
 from tacit.statistics.prepared import template
@@ -71,7 +71,7 @@ class DrawQuestions(Questions):
         details = self._details(self._turn(state, spend))
         planned = request.release(
             KIND,
-            certify_answer(spend if live.any() else 0.0, self.budget, details),
+            certify(details, spend if live.any() else 0.0),
             details,
             template(request.query.labels(len(live)), plan, TRUTH),
             secret=SECRET,
@@ -92,7 +92,7 @@ class DrawQuestions(Questions):
     def membership(self) -> SuccessBound:
         """Return what all answers together hide."""
         details = self._details(Turn(turn=1, spend=0.0, budget=self.budget))
-        return certify_answer(0.0, self.budget, details)[0]
+        return certify(details, 0.0)[0]
 
     def _details(self, turn: Turn) -> DrawDetails:
         rate = self.family.rate

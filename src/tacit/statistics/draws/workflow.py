@@ -120,7 +120,13 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
     details = _details(request, family, nats, found)
     silent = found.design.rank == 0
     most = family.largest_success(found.equal.members) if silent else 1.0
-    membership, information = certify(details, most=most)
+    membership, information = certify(
+        details,
+        found.design.information or 0.0,
+        confidence=found.design.confidence,
+        silent=silent,
+        most=most,
+    )
     planned = request.release(
         KIND,
         (membership, information),

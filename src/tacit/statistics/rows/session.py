@@ -62,7 +62,7 @@ class PairQuestions(Questions):
         """Return what all answers together hide."""
         details = describe_pairing(self.promise, self.pool, self.pairing)
         turn = Turn(turn=1, spend=0.0, budget=self.budget)
-        first = theorem(self.budget, replace(details, session=turn))[0]
+        first = theorem(0.0, replace(details, session=turn))[0]
         assert isinstance(first, SuccessBound)
         return first
 

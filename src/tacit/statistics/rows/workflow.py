@@ -110,13 +110,10 @@ def certify_sums(
         gap=float("nan") if design is None else design.gap,
         session=session,
     )
-    guarantees = theorem(plan.noise.mu, details)
-    if session is not None:
-        guarantees = (theorem(session.budget, details)[0], guarantees[1])
     attacked = effort.trials and session is None
     planned = request.release(
         KIND,
-        guarantees,
+        theorem(plan.noise.mu, details),
         details,
         template(query.names, plan, TRUTH, query.limits()),
         secret=details.secret,
