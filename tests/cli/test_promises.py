@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tacit import load
 from tacit.ledger import Ledger
-from tacit.statistics import NumbersRelease, fingerprint
+from tacit.statistics import fingerprint
 from tests.cli_runner import QUICK, Tacit, refused, write_table
 
+HOLDERS = ("design", "simulations", "most_exposed", "table_rows", "output_variance")
 BOUNDS = ("--bounds", "a=-4:4,b=-20:20")
 
 
@@ -29,14 +31,12 @@ def test_rows_are_the_promise_that_is_not_named(data: Path, tmp_path: Path, taci
     done = tacit(*mean(data, "--success", "0.6", "--json", out, "--ledger", tmp_path / "l.db"))
     assert done.code == 0, done.err
     assert "which row of each pair" in done.out
-    release = NumbersRelease.from_dict(
-        {k: v for k, v in json.loads(out.read_text()).items() if k != "provenance"}
-    )
-    assert release.protect == "rows"
+    release = load(out)
+    assert release.kind == "statistic-rows"
     (entry,) = Ledger(tmp_path / "l.db").entries(fingerprint(data))
     assert entry.guarantee == release.guarantees[1]
     assert entry.record is not None
-    assert entry.record["intervals"] == release.to_dict()["intervals"]
+    assert entry.record["numbers"] == release.public().to_dict()["numbers"]
     assert tacit("gate", out, "--max-success", "0.6").code == 0
     assert tacit("gate", out, "--max-success", "0.59").code == 1
     assert "statistic-rows" in tacit("show", out).out
@@ -62,19 +62,17 @@ def test_every_strength_fits_rows_and_table(
 
 def test_every_number_has_its_intervals(data: Path, tacit: Tacit) -> None:
     told = tacit(*mean(data, "--success", "0.6", "--no-attack", "--json", "-"))
-    content = json.loads(told.out)
-    for interval, value, error in zip(
-        content["intervals"], content["values"], content["errors"], strict=True
-    ):
-        low, high = interval["noise"]
-        assert (high - value) / error == pytest.approx(1.959964, rel=1e-5)
-        assert interval["with_sampling"][0] < low < value < high < interval["with_sampling"][1]
-        assert f"{interval['name']} = " in told.err
+    for number in load(json.loads(told.out)).numbers:
+        low, high = number.interval()
+        first, last = number.interval(sampling=True)
+        assert (high - number.value) / number.error == pytest.approx(1.959964, rel=1e-5)
+        assert first < low < number.value < high < last
+        assert f"{number.name} = " in told.err
     assert told.err.count("with sampling ±") == 2
     table = tacit(
         *mean(data, "--protect", "table", *BOUNDS, "--success", "0.6", "--no-attack", "--json", "-")
     )
-    assert json.loads(table.out)["intervals"][0]["with_sampling"] is None
+    assert json.loads(table.out)["numbers"]["sampling"] is None
     assert "with sampling" not in table.err
 
 
@@ -108,11 +106,13 @@ def test_a_certificate_holds_nothing_for_the_holder_alone(
         embedded = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.S)
         assert embedded is not None
         published = json.loads(embedded.group(1))
-        assert set(published) == set(content["form"]["publishable"])
-        assert not {"diagnostics", "attack", "design", "seed"} & set(published)
+        assert published == load(content).public().to_dict()
+        assert not published["attacks"]
+        assert not published["remarks"]
+        assert published["provenance"] is None
+        assert all(published["details"].get(name) is None for name in HOLDERS)
         assert content["provenance"]["data_fingerprint"] not in text
-        for number in content["form"]["numbers"]:
-            assert number["name"] in text
+        assert all(name in text for name in content["numbers"]["names"])
         assert "attack" not in text.partition("<script")[0].partition("</style>")[2].replace(
             "attacker", ""
         )
@@ -174,7 +174,7 @@ def test_an_edited_release_does_not_pass(data: Path, tmp_path: Path, tacit: Taci
     out = tmp_path / "o.json"
     assert tacit(*mean(data, "--success", "0.6", "--json", out, "--no-attack")).code == 0
     content = json.loads(out.read_text())
-    content["membership"]["success"] = content["form"]["guarantees"][0]["success"] = 0.51
+    content["guarantees"][0]["success"] = 0.51
     out.write_text(json.dumps(content))
     refused(tacit("gate", out, "--max-success", "0.55"), "contradicts itself", "success")
 
@@ -186,14 +186,14 @@ def test_the_promises_side_by_side(data: Path, tmp_path: Path, tacit: Tacit) -> 
     done = tacit(*command, *BOUNDS, "--report", page, "--json", out)
     assert done.code == 0, done.err
     content = json.loads(out.read_text())
-    found = {standing["name"]: standing for standing in content["standings"]}
+    found = {result["name"]: result for result in content["results"]}
     assert list(found) == ["rows matched", "rows random", "draw", "table"]
     assert found["rows matched"]["noise"] < found["rows random"]["noise"] < found["draw"]["noise"]
-    for standing in found.values():
-        names = [attack["name"] for attack in standing["attacks"]]
+    for result in found.values():
+        names = [attack["name"] for attack in result["attacks"]]
         assert sum(name.startswith("LiRA") for name in names) == 1
         assert len(names) == 2
-        assert standing["success"] <= 0.6 + 1e-9
+        assert result["success"] <= 0.6 + 1e-9
     text = page.read_text()
     assert text.count("<svg") == 2
     assert "Nothing was released" in text
@@ -232,7 +232,7 @@ def test_a_file_that_contradicts_itself_is_not_shown(
     out = tmp_path / "o.json"
     assert tacit(*mean(data, "--success", "0.6", "--no-attack", "--json", out)).code == 0
     content = json.loads(out.read_text())
-    content["values"][0] += 1.0
+    content["details"]["noise_power"] *= 2.0
     out.write_text(json.dumps(content))
     refused(tacit("show", out), "contradicts itself")
     refused(tacit("gate", out, "--max-success", "0.6"), "contradicts itself")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tacit import __version__
+from tacit import __version__, load
 from tacit.cli.console import command_line
 from tacit.ledger import Ledger
-from tacit.statistics import StatisticRelease, fingerprint
+from tacit.statistics import fingerprint
 from tests.cli_runner import QUICK, Tacit, refused, subprocess_tacit, write_table
 
 
@@ -38,10 +38,11 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path, tacit: Taci
     )
     assert done.code == 0, done.err
     lines = done.out.strip().splitlines()
-    assert lines[0].startswith("An attacker who knows everything but the noise and which rows were")
+    assert lines[0].startswith("An attacker who knows of the secret only that one of")
     assert "at most 55.0%" in lines[0]
     assert list(dict.fromkeys(line.split()[0] for line in lines[1:])) == [
         "released",
+        "hides",
         "guarantee",
         "attack",
         "noise",
@@ -54,7 +55,7 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path, tacit: Taci
         "keep",
     ]
     content = json.loads((tmp_path / "out.json").read_text())
-    release = StatisticRelease.from_dict(content)
+    release = load(content)
     assert release.names == ("mean[a]", "mean[b]")
     assert not release.reproducible
     assert release.membership.success <= 0.55
@@ -63,9 +64,9 @@ def test_the_main_road_in_a_real_process(data: Path, tmp_path: Path, tacit: Taci
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
     (entry,) = Ledger(tmp_path / "ledger.db").entries(fingerprint(data))
     assert entry.status == "committed"
-    assert entry.guarantee == release.guarantee
+    assert entry.guarantee == release.guarantees[1]
     assert entry.record is not None
-    assert entry.record["release"] == release.release.tolist()
+    assert entry.record["numbers"]["values"] == release.values.tolist()
     assert tacit("gate", tmp_path / "out.json", "--max-success", "0.55").code == 0
     crossed = tacit("gate", tmp_path / "out.json", "--max-success", "0.51")
     assert crossed.code == 1
@@ -78,8 +79,8 @@ def test_json_to_standard_output_is_json_alone(data: Path, tacit: Tacit) -> None
         *("--protect", "draw", "--json", "-", "--no-attack", *QUICK),
     )
     assert done.code == 0
-    assert json.loads(done.out)["names"] == ["mean[a]", "std[a]"]
-    assert json.loads(done.out)["attack"] is None
+    assert json.loads(done.out)["numbers"]["names"] == ["mean[a]", "std[a]"]
+    assert json.loads(done.out)["attacks"] == []
     assert done.err.startswith("An attacker who knows")
 
 
@@ -88,7 +89,7 @@ def test_two_runs_differ_and_two_seeded_runs_do_not(data: Path, tacit: Tacit) ->
     command += ("--protect", "draw", "--json", "-", "--no-attack", *QUICK)
 
     def released(*more: str) -> list[float]:
-        return json.loads(tacit(*command, *more).out)["release"]
+        return json.loads(tacit(*command, *more).out)["numbers"]["values"]
 
     assert released() != released()
     assert released("--seed", "4") == released("--seed", "4")
@@ -200,7 +201,7 @@ def test_module_function_queries_are_found_beside_the_caller(data: Path, tmp_pat
         cwd=tmp_path,
     )
     assert done.code == 0, done.err
-    assert len(json.loads(done.out)["release"]) == 2
+    assert len(json.loads(done.out)["numbers"]["values"]) == 2
 
 
 def test_a_regression_takes_its_target_along(data: Path, tacit: Tacit) -> None:
