@@ -19,8 +19,10 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     pending = [((), typer.main.get_command(app))]
     while pending:
         path, command = pending.pop()
-        for name, inner in getattr(command, "commands", {}).items():
-            pending.append(((*path, name), inner))
+        if hasattr(command, "commands"):
+            # those that are imported when they are asked for, and the one that is not named
+            for name in {*command.list_commands(None), *command.commands}:
+                pending.append(((*path, name), command.get_command(None, name)))
         if not hasattr(command, "commands"):
             options = [p for p in command.params if p.param_type_name == "option"]
             yield (

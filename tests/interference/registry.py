@@ -51,7 +51,9 @@ def is_silent(command: str) -> bool:
 def commands(group: Any, prefix: tuple[str, ...] = ()) -> list[str]:
     """Return every command below a group, spelled as it is typed."""
     found = []
-    for name, command in group.commands.items():
+    # those that are imported when they are asked for, and the one that is not named
+    for name in sorted({*group.list_commands(None), *group.commands}):
+        command = group.get_command(None, name)
         # the group's own command has no name that is typed
         path = prefix if name == "/" else (*prefix, name)
         if hasattr(command, "commands"):
