@@ -3,40 +3,31 @@
 import numpy as np
 import pytest
 
+from tacit import Draw, Effort, Rows, prepare
 from tacit.accounting import published, sketch
 from tacit.classifiers import prepare_logits
 from tacit.compute import parallel_map
 from tacit.design import ball, complement
 from tacit.ledger import Ledger
-from tacit.statistics import Session, prepare, privatize
+from tacit.statistics import Session
 
 ROWS = np.random.default_rng(0).normal(size=(40, 3))
 FISHER = np.diag([3.0, 2.0, 1.0])
 SIZES = {"rank": 2, "dim": 2, "gamma": 0.1}
 
 
-def statistic(**named):
-    return prepare("mean", ROWS, protect="draw", mi_budget=0.5, simulations=64, **named)
-
-
-def sums(**named):
-    return prepare("mean", ROWS, success=0.6, **named)
+QUICK = Effort(simulations=64, trials=0)
 
 
 CALLS = {
-    "attack": [
-        lambda wrong: statistic(attack=wrong),
-        lambda wrong: privatize("mean", ROWS, Rows(success=0.6)),
-        lambda wrong: prepare_logits(ROWS, range(40), mi_budget=0.5, attack=wrong),
-    ],
     "progress": [
-        lambda wrong: statistic(progress=wrong),
-        lambda wrong: sums(progress=wrong),
+        lambda wrong: Effort(progress=wrong),
         lambda wrong: parallel_map(abs, [1], progress=wrong),
     ],
     "no_budget": [
-        lambda wrong: statistic(attack=False).draw(no_budget=wrong),
-        lambda wrong: sums(attack=False).draw(no_budget=wrong),
+        lambda wrong: prepare("mean", ROWS, Draw(nats=0.5), QUICK).draw(no_budget=wrong),
+        lambda wrong: prepare("mean", ROWS, Rows(success=0.6), QUICK).draw(no_budget=wrong),
+        lambda wrong: prepare_logits(ROWS, range(40), Draw(nats=0.5), QUICK).draw(no_budget=wrong),
         lambda wrong: Session(ROWS, Rows(success=0.6), no_budget=wrong),
     ],
     "diagonal": [lambda wrong: ball(FISHER, 1.0, diagonal=wrong)],

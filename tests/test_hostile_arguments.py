@@ -3,8 +3,19 @@
 import numpy as np
 import pytest
 
-from tacit import conversions, covariance, design, divergences, information, linalg
-from tacit.statistics import privatize
+from tacit import (
+    Draw,
+    Effort,
+    Rows,
+    Table,
+    conversions,
+    covariance,
+    design,
+    divergences,
+    information,
+    linalg,
+    privatize,
+)
 from tests.arguments import check
 
 EYE = np.eye(3)
@@ -56,20 +67,18 @@ CALLS = {
     ),
     covariance.ScaleMixture: ([covariance.Isotropic(1.0, 3), [1.0, 2.0], [0.5, 0.5]], {}),
     privatize: (
-        ["mean", np.random.default_rng(0).normal(size=(30, 2))],
-        {
-            "protect": "draw",
-            "mi_budget": 0.1,
-            "sampling_rate": 0.5,
-            "method": "auto",
-            "simulations": 20,
-            "cost": None,
-            "attack_trials": 10,
-            "workers": 1,
-            "rng": 1,
-            "columns": ["a", "b"],
-        },
+        [
+            "mean",
+            np.random.default_rng(0).normal(size=(30, 2)),
+            Draw(nats=0.1),
+            Effort(simulations=20, trials=10, workers=1),
+        ],
+        {"cost": None, "rng": 1, "columns": ["a", "b"], "target": None},
     ),
+    Draw: ([], {"nats": 0.1, "rate": 0.5, "method": "auto", "confidence": 0.9}),
+    Rows: ([], {"success": 0.6, "rate": 0.5, "method": "auto", "confidence": 0.9, "levels": None}),
+    Table: ([], {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace", "levels": None}),
+    Effort: ([], {"simulations": 20, "trials": 10, "workers": 1, "progress": False}),
 }
 
 

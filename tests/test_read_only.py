@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import covariance
+from tacit import Draw, Effort, Rows, Table, covariance, prepare
 from tacit._ground.frozen import read_only
 from tacit.attacks import bayes, retrieve
 from tacit.classifiers import prepare_logits
 from tacit.design import discrete, isotropic, worst_case
-from tacit.statistics import pairs, prepare
+from tacit.statistics import pairs
 
 ROOT = Path(tacit.__file__).parent
 PACKAGES = sorted(
@@ -60,11 +60,11 @@ def values():
     noise = discrete(worst_case(np.eye(2), 1.0), budgets=1.0)
     yield noise
     yield noise.release([3, 5])
-    options = {"mi_budget": 0.5, "simulations": 64, "workers": 1, "progress": False}
-    yield prepare("mean", ROWS, protect="draw", **options).draw()
+    yield prepare("mean", ROWS, Draw(nats=0.5), Effort(simulations=64, workers=1)).draw()
     yield prepare("mean", ROWS, Rows(success=0.6)).draw()
+    yield prepare("mean", ROWS, Table(success=0.6, bounds=[(-5, 5)] * 4)).draw()
     yield pairs.nearest(ROWS)
-    logits = prepare_logits(ROWS, range(60), mi_budget=0.5, attack=False)
+    logits = prepare_logits(ROWS, range(60), Draw(nats=0.5), Effort(trials=0))
     yield logits
     yield logits.draw()
     yield bayes(ROWS, covariance.Isotropic(9.0, 4), range(60), trials=50, rng=0)
@@ -109,9 +109,9 @@ def test_nothing_reached_from_a_value_can_be_written(source):
 
 def test_what_was_given_is_copied():
     given = ROWS.copy()
-    prepared = prepare_logits(given, range(60), mi_budget=0.5, attack=False, rng=3)
+    prepared = prepare_logits(given, range(60), Draw(nats=0.5), Effort(trials=0), rng=3)
     given[:] = 7.0
-    same = prepare_logits(ROWS, range(60), mi_budget=0.5, attack=False, rng=3)
-    assert np.array_equal(prepared.draw().logits, same.draw().logits)
+    same = prepare_logits(ROWS, range(60), Draw(nats=0.5), Effort(trials=0), rng=3)
+    assert np.array_equal(prepared.draw().details.logits, same.draw().details.logits)
     with pytest.raises(FrozenInstanceError):
         prepared.logits = given

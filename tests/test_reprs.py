@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import covariance
+from tacit import Draw, Effort, covariance, privatize
 from tacit._ground.reprs import short_repr
 from tacit.attacks import bayes, retrieve
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic, worst_case
-from tacit.statistics import privatize
 
 ROOT = Path(tacit.__file__).parent
 PACKAGES = sorted(
@@ -57,7 +56,7 @@ def values():
     yield isotropic(SPREAD, 1.0)
     yield worst_case(ROWS, 1.0)
     yield privatize("mean", ROWS, Draw(nats=0.5), Effort(simulations=64, workers=1), rng=0)
-    yield privatize_logits(ROWS, range(60), mi_budget=0.5, attack=False, rng=0)
+    yield privatize_logits(ROWS, range(60), Draw(nats=0.5), Effort(trials=0), rng=0)
     yield bayes(ROWS, covariance.Isotropic(9.0, 60), range(60), trials=50, rng=0)
     yield retrieve(ROWS, ROWS + 1.0, range(60), metric="euclidean")
 

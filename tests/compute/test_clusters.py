@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.compute import EngineError, mapping, parallel_map
-from tacit.statistics.candidates import draw_family
+from tacit.statistics.draws.candidates import draw_family
 from tacit.statistics.queries import Query
 from tacit.statistics.simulation import simulate
 from tests.clusters import dask_cluster, ray_cluster
@@ -140,7 +140,7 @@ def slow_mean(rows):
 
 def test_a_statistic_by_the_environment(engine, monkeypatch):
     table = np.random.default_rng(1).normal(size=(60, 3))
-    query = Query(slow_mean, None, "mean")
+    query = Query(slow_mean)
     family = draw_family(60, Fraction(1, 2), 64, np.random.default_rng(2))
     alone, shared = (
         simulate(query, table, family, workers=None, progress=False)

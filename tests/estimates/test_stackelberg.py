@@ -11,14 +11,14 @@ pytest.importorskip("torch")
 
 import torch
 
+from tacit import load
 from tacit.covariance import Dense
 from tacit.design import gaussian_information
 from tacit.estimates.stackelberg import StackelbergEstimate, decoder_margin, estimate_stackelberg
-from tacit.gate import check_release
+from tacit.gate import Policy, check_release
 from tacit.guarantees import Guarantee, guarantee_from_dict
 from tacit.information import mixture
 from tacit.ledger import Ledger
-from tacit.report.statistic.record import read_release
 
 SECRETS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 1.0], [1.0, 1.0]])
 
@@ -222,9 +222,9 @@ def test_an_estimate_is_no_guarantee(finite, tmp_path):
         ledger.reserve("pool", finite, "logits")
     assert ledger.spent("pool").nats == 0.0
     for refused in (
-        lambda: check_release(finite, max_information=1.0),
-        lambda: read_release(finite),
-        lambda: read_release(finite.summary()),
+        lambda: check_release(finite, Policy(max_information=1.0)),
+        lambda: load(finite),
+        lambda: load(finite.summary()),
         lambda: guarantee_from_dict(finite.summary()),
     ):
         with pytest.raises(ValueError, match=r"release|type"):

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from tacit import Draw, Effort, privatize
 from tacit.classifiers import privatize_logits
 from tacit.covariance import Factored
 from tacit.covariance.publication import grid_of, rounded_sum
 from tacit.design import isotropic
-from tacit.statistics import draws, privatize
+from tacit.statistics.draws import workflow as draws
 from tests.soundness.reachable import success_rate
 
 PAIR = (0.0, 1 / 3)
@@ -48,28 +49,23 @@ def test_statistics(monkeypatch):
         places.update({k: int(np.flatnonzero(outputs == PAIR[k])[0]) for k in range(2)})
         return original(plan, rng)
 
-    original = draws._draw
-    monkeypatch.setattr(draws, "_draw", draw)
+    original = draws.DrawPlan.draw
+    monkeypatch.setattr(draws.DrawPlan, "draw", draw)
     monkeypatch.setattr(draws, "uniform_index", drawn)
     pool = np.arange(8.0)[:, None]
-    released = [
-        privatize(
-            query, pool, Draw(nats=0.05, method="exact"), Effort(simulations=2, trials=0), rng=seed
-        )
-        for seed in range(truth.size)
-    ]
-    numbers = np.array([each.release[0] for each in released])
-    check(numbers, truth, PAIR, released[0].design)
+    promise, effort = Draw(nats=0.05, method="exact"), Effort(simulations=2, trials=0)
+    released = [privatize(query, pool, promise, effort, rng=seed) for seed in range(truth.size)]
+    numbers = np.array([each.values[0] for each in released])
+    check(numbers, truth, PAIR, released[0].details.design)
 
 
 def test_logits():
     truth = np.random.default_rng(1).integers(2, size=1500)
     logits = np.stack([np.array(PAIR)[truth], np.zeros(truth.size)], axis=1)
     logits[:, 1] = np.linspace(0.0, 1.0, truth.size)
-    release = privatize_logits(
-        logits, np.zeros((truth.size, 1)), mi_budget=0.05, attack=False, rng=2, method="diagonal"
-    )
-    check(release.logits[:, 0], truth, PAIR, release.design)
+    promise, effort = Draw(nats=0.05, method="diagonal"), Effort(trials=0)
+    release = privatize_logits(logits, np.zeros((truth.size, 1)), promise, effort, rng=2)
+    check(release.details.logits[:, 0], truth, PAIR, release.details.design)
 
 
 @pytest.mark.parametrize("variance", [0.5, 1e-20, 1e20])

@@ -8,6 +8,7 @@ import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import (
     Annotated,
     Any,
@@ -132,13 +133,15 @@ def is_value(kind: Any) -> bool:
     return isinstance(kind, type) and kind.__dict__.get("__post_init__") is _checked
 
 
-def field_kinds(kind: type[Any]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+@cache
+def field_kinds(kind: Any) -> Mapping[str, tuple[Any, tuple[Any, ...]]]:
     """Return the type and the notes of every field, its ``| None`` left out."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: _parts(hints[field.name]) for field in fields(kind)}
 
 
-def told(kind: type[Any]) -> dict[str, str]:
+@cache
+def told(kind: Any) -> Mapping[str, str]:
     """Return what ``Args:`` of the docstring says of every field.
 
     Raises:
@@ -170,14 +173,15 @@ def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     if get_origin(kind) in (Union, types.UnionType):
         inner = [one for one in get_args(kind) if one is not type(None)]
         if len(inner) == 1:
-            return _parts(inner[0])
+            base, notes = _parts(inner[0])
+            return base, (*notes, type(None))
     return kind, ()
 
 
 def _checked(self: Any) -> None:
-    for name, (kind, notes) in field_kinds(type(self)).items():
+    for name, (kind, notes) in field_kinds(self.__class__).items():
         given = getattr(self, name)
-        if given is None:
+        if given is None and (kind is Any or type(None) in notes):
             continue
         object.__setattr__(self, name, _field(name, given, kind, notes))
     owned_fields(self)

@@ -30,7 +30,7 @@ from tacit.measured import Interval
 from tacit.releases import Draw, Effort, Expected, Numbers, Prepared, Release, Use
 from tacit.releases.contradiction import Named
 from tacit.releases.prepared import Book
-from tacit.releases.promises import check_promise
+from tacit.releases.promises import check_effort, check_promise
 from tacit.releases.publication import allowed_nats
 
 # More released logits than this are told in the details alone.
@@ -94,6 +94,7 @@ def prepare_logits(
     Source: residual-pac, Thm 1, Eq. 17 (bound), Prop. 2 (noise), Sec. 6 (logits).
     """
     check_promise(promise, Draw)
+    check_effort(effort)
     source = generator(rng)
     candidates = pool_rows(pool)
     rows = released_rows(inputs, len(candidates))

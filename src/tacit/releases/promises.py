@@ -255,6 +255,16 @@ def check_promise(promise: Any, *allowed: type[Any]) -> None:
         raise ValueError(f"promise: expected one of {names}, got {type(promise).__name__}")
 
 
+def check_effort(effort: Any) -> None:
+    """Refuse what is no effort.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(effort, Effort):
+        raise ValueError(f"effort: expected an Effort, got {type(effort).__name__}")
+
+
 def _mu(promise: Rows | Table, prior: float) -> float:
     return gaussian_mu(
         success=promise.success,

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tacit._ground.checks import RandomSource
 from tacit.releases.prepared import Book
-from tacit.releases.promises import Effort, Promise
+from tacit.releases.promises import Effort, Promise, check_effort
 from tacit.releases.release import Release
 from tacit.statistics.pools import Pool
 from tacit.statistics.prepared import PreparedNumbers, StatisticRequest
@@ -36,6 +36,7 @@ def request_statistic(
         ValueError: a bad argument; nothing was simulated.
     """
     keeping = keeping_of(promise)
+    check_effort(effort)
     known = Pool.of(pool, columns, promise, fewest=keeping.fewest, query=query, target=target)
     computed = bind_query(query, known.known(looked_at=keeping.looks), target)
     return StatisticRequest(computed, known, promise, effort, cost, rng)

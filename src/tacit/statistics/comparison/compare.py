@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource, array, generator, in_interval
 from tacit.attacks import shadow_attack
-from tacit.releases.promises import Draw, Effort, Rows, Table
+from tacit.releases.promises import Draw, Effort, Rows, Table, check_effort
 from tacit.releases.release import Attack
 from tacit.statistics.bounded.plan import TablePlan
 from tacit.statistics.comparison.result import Comparison, PromiseResult
@@ -96,6 +96,7 @@ def compare(
         raise ValueError(f"trials: expected 0, or {SMALLEST_TRIALS} and more, got {effort.trials}")
     pool, levels = open_pool(pool, columns, levels=levels, query=query, target=target)
     source = generator(rng)
+    check_effort(effort)
     options = {"columns": columns, "target": target, "cost": cost}
     asked: dict[str, Any] = {
         "rows matched": Rows(success=limit, levels=levels),

@@ -28,7 +28,7 @@ from tacit._ground.files import check_writable, held, remove_left_overs
 from tacit._ground.numbers import rounded_down
 from tacit.guarantees import SuccessBound
 from tacit.releases.prepared import Book, Expected
-from tacit.releases.promises import Effort, Promise
+from tacit.releases.promises import Effort, Promise, check_effort
 from tacit.releases.release import Release
 from tacit.releases.strength import checked_mu
 from tacit.statistics.details import NumbersDetails
@@ -111,6 +111,7 @@ class Session:
         if (ledger is None) != (secret is None):
             raise ValueError("ledger: expected it with the name of a secret, got one of them alone")
         keeping = keeping_of(promise)
+        check_effort(effort)
         known = Pool.of(pool, columns, promise, fewest=keeping.fewest)
         self.promise = promise
         self._lock, self._process, self._closed = threading.RLock(), os.getpid(), False
