@@ -384,11 +384,11 @@ def _leaf(base: Any, known: Callable[[Any], Any], content: Any, name: str) -> An
 
 
 def _tagged(named: Mapping[str, type[Any]], content: Mapping[str, Any], name: str) -> Any:
-    word = content.get(TAG)
-    if word not in named:
+    word: Any = content.get(TAG)
+    if not isinstance(word, str) or word not in named:
         _refused(f"{name}.{TAG}", " or ".join(map(repr, named)), word)
     rest = {key: entry for key, entry in content.items() if key != TAG}
-    return _made(named[str(word)], rest, name)
+    return _made(named[word], rest, name)
 
 
 def _made(kind: Any, content: Mapping[str, Any], name: str) -> Any:

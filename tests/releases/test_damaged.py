@@ -13,7 +13,7 @@ import pytest
 import torch
 from tacit.gate.consistency import consistent_form
 
-from tacit import load
+from tacit import Rows, load
 from tacit.hidden_states import Codebook, HiddenRelease, QuotientRelease, Transcoder
 from tacit.hidden_states.codebooks.codecs import load_codec
 from tacit.hidden_states.codebooks.product import ProductCodebook

@@ -9,9 +9,9 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from tacit import Draw, Effort, prepare
 from tacit.classifiers import prepare_logits
 from tacit.ledger import Ledger
-from tacit.statistics import prepare
 
 RNG = np.random.default_rng(0)
 ROWS, LOGITS = RNG.normal(size=(40, 2)), RNG.normal(size=(60, 3))
@@ -46,7 +46,7 @@ WORKFLOWS = {
     "statistic": lambda: prepare(
         lambda rows: rows.mean(axis=0), ROWS, Draw(nats=0.1), Effort(simulations=64)
     ),
-    "logits": lambda: prepare_logits(LOGITS, np.zeros((60, 1)), mi_budget=0.1, attack=False),
+    "logits": lambda: prepare_logits(LOGITS, np.zeros((60, 1)), Draw(nats=0.1), Effort(trials=0)),
     "states": states,
     "codes": codes,
 }
@@ -123,4 +123,4 @@ def test_what_the_ledger_refuses_is_not_spent():
 
     with pytest.raises(ValueError, match="over the budget"):
         prepared.draw(ledger=Refusing(), secret="clinic")
-    assert prepared.draw().release.shape == (2,)
+    assert prepared.draw().values.shape == (2,)

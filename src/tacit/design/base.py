@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, RandomSource
+from tacit._ground.checks import Array, RandomSource, non_negative
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.codec import leaf
@@ -136,6 +136,7 @@ class Design:
             KeyError: a field is missing.
         """
         gap, noise = description["gap"], description.get("noise")
+        told = description["information"]
         return Design(
             covariance=covariance_from_dict(description["covariance"]),
             cost=description["cost"],
@@ -143,7 +144,7 @@ class Design:
             method=description["method"],
             multipliers=np.asarray(description["multipliers"], dtype=np.float64),
             iterations=description["iterations"],
-            information=description["information"],
+            information=None if told is None else non_negative("information", told, allow_inf=True),
             confidence=description["confidence"],
             notes=tuple(description["notes"]),
             noise=None if noise is None else ScaleMixture.from_dict(noise),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
+from tacit._ground.checks import integer, positive
 from tacit._ground.reprs import short_repr
 from tacit.codec import HOLDER
 from tacit.covariance import Covariance
@@ -61,6 +63,11 @@ class NoisePart:
     places: tuple[int, ...]
     law: Covariance
 
+    def __post_init__(self) -> None:
+        rising = sorted({integer("places", place, minimum=0) for place in self.places})
+        if not rising or rising != list(self.places) or len(rising) != self.law.dim:
+            raise ValueError("places: expected one for every number of the law, rising")
+
 
 @short_repr
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +91,14 @@ class TableDetails(NumbersDetails):
     noise: tuple[NoisePart, ...] | None = None
     table_rows: Annotated[int | None, HOLDER] = None
     clamped_rows: Annotated[int | None, HOLDER] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("mu", self.mu)
+        for name, declared in (("bounds", self.promise.bounds), ("levels", self.promise.levels)):
+            given = {} if declared is None else declared
+            if not isinstance(given, Mapping) or not set(given) <= set(self.columns):
+                raise ValueError(f"promise.{name}: expected them by the names of the columns")
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -175,10 +190,10 @@ def _check_noise(details: TableDetails, mu: float) -> None:
     query: Any = bind_query(details.query, details.known())
     bounds = details.known().bounds or {}
     added = contributions(query, details.columns, bounds)
-    parts = [(np.array(part.places, dtype=np.intp), part.law) for part in details.noise or ()]
-    for places, law in parts:
-        if len(places) != law.dim or len(places) == 0 or places.max() >= len(query.terms):
-            raise ValueError("its noise is of other sums than its query has")
+    stored = details.noise or ()
+    if any(part.places[-1] >= len(query.terms) for part in stored):
+        raise ValueError("its noise is of other sums than its query has")
+    parts = [(np.array(part.places, dtype=np.intp), part.law) for part in stored]
     farthest = farthest_distance(added, parts, details.promise.adjacency)
     if farthest > mu**2 * (1.0 + MEASURED_SLACK):
         raise ValueError(

@@ -12,7 +12,7 @@ import numpy as np
 from tacit._ground.checks import Array, integer, positive
 from tacit._ground.frozen import read_only
 from tacit._ground.numbers import EPS
-from tacit._ground.reprs import short_repr
+from tacit._ground.reprs import short_repr, shown
 from tacit.codec import HOLDER
 from tacit.conversions import success_from_information
 from tacit.design.base import Design
@@ -104,7 +104,7 @@ class DrawDetails(NumbersDetails):
         integer("candidates", self.candidates, minimum=2)
         positive("budget", self.budget)
         if not 0 < self.share[0] < self.share[1]:
-            raise ValueError(f"share: expected M of L, 0 < M < L, got {self.share}")
+            raise ValueError(f"share: expected M of L, 0 < M < L, got {shown(self.share)}")
 
     @property
     def rate(self) -> Fraction:
@@ -213,6 +213,8 @@ def _check_variances(release: Release[DrawDetails], nats: float) -> None:
     mean = details.output_mean
     if design is None or outputs is None or along is None or noise is None or mean is None:
         raise ValueError("the variances of the outputs and of the noise are not in the file")
+    if design.covariance.dim != len(release.names):
+        raise ValueError("the covariance of the design is of other numbers than were released")
     variances = design.covariance.diagonal() if design.rank else np.zeros(len(release.names))
     if not _close(np.sqrt(variances), release.errors):
         raise ValueError("the covariance of the design is not the noise of the numbers")
