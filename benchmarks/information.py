@@ -27,7 +27,7 @@ from tacit._ground.checks import Array
 from tacit.covariance import Covariance
 from tacit.design import Design, gaussian_information, true_information
 from tacit.information import mixture
-from tacit.statistics.candidates import draw_family, subset_rate
+from tacit.statistics.draws.candidates import draw_family, subset_rate
 
 Answer = TypeVar("Answer")
 

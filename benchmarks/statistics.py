@@ -1,10 +1,10 @@
 """Noise of the mean at equal success of guessing membership: pairs, tables, and OpenDP, in one run.
 
 ``make bench`` runs it; ``python -m benchmarks.statistics --draws 200`` measures OpenDP's noise on
-fewer draws. Pairs and OpenDP's mechanisms release the means of half of the rows, and
-``protect="table"`` those of all; all know their number. OpenDP's mechanisms, and
-``protect="table"``, get the range of the data themselves as declared bounds, which favours them,
-and the budget of their columns is split for the least noise.
+fewer draws. Pairs and OpenDP's mechanisms release the means of half of the rows, and ``Table``
+those of all; all know their number. OpenDP's mechanisms, and ``Table``, get the range of the data
+themselves as declared bounds, which favours them, and the budget of their columns is split for the
+least noise.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sklearn.datasets import load_iris
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
 
 from pac_shared import data
-from tacit.statistics import prepare
-from tacit.statistics.strength import gaussian_mu
+from tacit import Effort, Rows, Table, prepare
+from tacit.releases.strength import gaussian_mu
 
 SUCCESSES = (0.55, 0.75)
 LOSSES = 400_000
@@ -64,9 +64,11 @@ def compared(name: str, rows: np.ndarray, success: float, draws: int) -> str:
     """Return one line: noise of each method, and how many times that of pairs it is."""
     bounds = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
     half = rows[: len(rows) // 2]
-    quiet = {"success": success, "cost": "squared", "attack": False, "progress": False}
-    pairs = power([e.error for e in prepare("mean", rows, protect="rows", **quiet).expected])
-    table = prepare("mean", rows, protect="table", bounds=bounds, adjacency="replace", **quiet)
+    quiet = Effort(trials=0, progress=False)
+    paired = prepare("mean", rows, Rows(success=success), quiet, cost="squared")
+    promise = Table(success=success, bounds=bounds.tolist(), adjacency="replace")
+    table = prepare("mean", rows, promise, quiet, cost="squared")
+    pairs = power([e.error for e in paired.expected])
     others = (
         power(noise_of(half, bounds, gaussian_scales(bounds, success), "gaussian", draws)),
         power(noise_of(half, bounds, laplace_scales(bounds, success), "laplace", draws)),

@@ -19,6 +19,6 @@ def test_the_picture_of_a_report_leads_with_the_sentence_of_a_report(monkeypatch
     stored = drawn.PICTURE.read_text(encoding="utf-8")
     fresh = drawn.picture(drawn.page())
     ElementTree.fromstring(stored)
-    assert "guesses membership" in _sentence(stored)
+    assert "guesses the membership" in _sentence(stored)
     assert _sentence(stored) == _sentence(fresh)
     assert re.search(r"<style>.*</style>", stored, re.DOTALL)[0] in fresh

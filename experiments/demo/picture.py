@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from dataclasses import replace
 from html import escape, unescape
 from importlib import resources
 from pathlib import Path
@@ -14,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import statistic
 
+from tacit import Draw, Effort, privatize
 from tacit.releases import Provenance
 from tacit.report import write_report
-from tacit.statistics import privatize
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "report.svg"
 WIDTH, MARGIN, LINE, LETTERS = 720, 36, 34, 50
@@ -32,13 +33,11 @@ def main() -> int:
 def page() -> str:
     """Return the report of the demo's statistic."""
     columns, rows = statistic.iris()
-    release = privatize(
-        statistic.QUERY, rows, success=statistic.SUCCESS, simulations=4000, columns=columns,
-        protect="draw",
-    )  # fmt: skip
-    provenance = Provenance.capture("", data_name="iris", data_rows=len(rows), data_columns=columns)
+    promise, effort = Draw(success=statistic.SUCCESS), Effort(simulations=4000)
+    release = privatize(statistic.QUERY, rows, promise, effort, columns=columns)
+    made = Provenance(command="", data_name="iris", data_rows=len(rows), data_columns=columns)
     with TemporaryDirectory() as folder:
-        path = write_report(release, Path(folder) / "report.html", provenance)
+        path = write_report(replace(release, provenance=made), Path(folder) / "report.html")
         return Path(path).read_text(encoding="utf-8")
 
 
@@ -78,7 +77,7 @@ def headline(html: str) -> str:
 
 def _style() -> str:
     """The colours and the rules of figures of the page's own style sheet."""
-    css = (resources.files("tacit.report") / "page.css").read_text(encoding="utf-8")
+    css = (resources.files("tacit.pages") / "page.css").read_text(encoding="utf-8")
     root = css[: css.index("}") + 1]
     rules = [line for line in css.splitlines() if line.startswith("svg .") or "svg text" in line]
     own = "svg { font-family: var(--sans); } .headline { font: 600 26px var(--serif); }"

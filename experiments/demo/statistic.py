@@ -6,14 +6,16 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_iris
 
-from tacit.releases import Provenance
+from tacit import Draw, Effort, privatize
+from tacit.releases import Provenance, Release
 from tacit.report import write_report
-from tacit.statistics import StatisticRelease, privatize
+from tacit.statistics.draws.release import DrawDetails
 
 SUCCESS = 0.55
 QUERY = "mean+covariance"
@@ -26,18 +28,18 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     columns, rows = iris()
-    release = privatize(
-        QUERY, rows, success=SUCCESS, simulations=4000, columns=columns, protect="draw"
-    )
-    text = json.dumps(release.to_dict(), allow_nan=False, indent=2)
-    (folder / "release.json").write_text(text + "\n", encoding="utf-8")
-    provenance = Provenance.capture(
-        "experiments/demo/statistic.py",
+    effort = Effort(simulations=4000)
+    release = privatize(QUERY, rows, Draw(success=SUCCESS), effort, columns=columns)
+    provenance = Provenance(
+        command="experiments/demo/statistic.py",
         data_name="iris (scikit-learn)",
         data_rows=len(rows),
         data_columns=columns,
     )
-    page = write_report(release, folder / "report.html", provenance)
+    release = replace(release, provenance=provenance)
+    text = json.dumps(release.to_dict(), allow_nan=False, indent=2)
+    (folder / "release.json").write_text(text + "\n", encoding="utf-8")
+    page = write_report(release, folder / "report.html")
     print(page)
     print(*summary(release, time.perf_counter() - start), sep="\n")
     return 0
@@ -50,20 +52,21 @@ def iris() -> tuple[tuple[str, ...], np.ndarray]:
     return columns, table.data
 
 
-def summary(release: StatisticRelease, seconds: float) -> tuple[str, str, str]:
+def summary(release: Release[DrawDetails], seconds: float) -> tuple[str, str, str]:
     """Return what was guaranteed, what was measured, and what was released, a line each."""
     attack = release.attack
     assert attack is not None
-    half = (attack.interval[1] - attack.interval[0]) / 2
+    assert attack.worst is not None
+    half = (attack.success.high - attack.success.low) / 2
     bound = np.ceil(release.membership.success * 1e4) / 1e4
-    seen = release.diagnostics
-    ratio = np.sqrt(seen.noise_variance / seen.output_variance)
+    seen = release.details
+    ratio = release.errors / np.sqrt(seen.output_variance)
     return (
         f"An attacker who knows everything but the noise and which of the declared draws, all "
         f"equally likely, was made guesses membership of any one row right at most {bound:.1%} of "
-        f"the time ({release.guarantee.nats:.4g} nats).",
-        f"The strongest attack we ran got {attack.success:.1%} ± {half:.1%} over {attack.trials} "
-        f"simulated releases; on the most exposed flower {attack.worst_success:.1%}.",
+        f"the time ({release.information:.4g} nats).",
+        f"The strongest attack we ran got {attack.success.value:.1%} ± {half:.1%} over "
+        f"{attack.trials} simulated releases; on the most exposed flower {attack.worst.value:.1%}.",
         f"{len(release.names)} numbers of {seen.subset_rows} of {seen.pool_rows} flowers, noise "
         f"{ratio.min():.0f} to {ratio.max():.0f} times their own spread, in {seconds:.1f} s.",
     )

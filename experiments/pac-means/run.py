@@ -26,7 +26,7 @@ from tacit.covariance import Covariance, Dense, Isotropic
 from tacit.design import gaussian_information, true_information
 from tacit.estimates import estimate_stackelberg
 from tacit.information import mixture
-from tacit.statistics.candidates import CandidateFamily, draw_family, subset_rate
+from tacit.statistics.draws.candidates import CandidateFamily, draw_family, subset_rate
 
 SEED = 20_260
 CONFIDENCE = 0.99

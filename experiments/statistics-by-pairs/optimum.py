@@ -17,9 +17,9 @@ from sklearn.datasets import load_iris
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pac_shared.state import RESULTS, write
+from tacit import Effort, Rows, prepare
 from tacit.design import worst_case
-from tacit.statistics import prepare
-from tacit.statistics.strength import gaussian_mu
+from tacit.releases.strength import gaussian_mu
 
 SUCCESS = 0.55
 # Of rows that lie alone, those whose partners are counted before one is branched on.
@@ -35,7 +35,7 @@ def main() -> int:
     console, results = Console(), {}
     mu, drawn = gaussian_mu(success=SUCCESS), len(iris) // 2
     for name, rows in pools.items():
-        prepared = prepare("mean", rows, success=SUCCESS, cost="squared", attack=False)
+        prepared = prepare("mean", rows, Rows(success=SUCCESS), Effort(trials=0), cost="squared")
         ours = float(np.sqrt(np.square([entry.error for entry in prepared.expected]).sum()))
         least = SHARES[name] * ours
         if not out_of_reach(rows, least * mu * drawn):

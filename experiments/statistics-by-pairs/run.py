@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
-from tacit.statistics import prepare
+from tacit import Draw, Effort, Rows, Table, prepare
+from tacit.releases.promises import Promise
 
 SEED = 20_261
 SUCCESSES = (0.55, 0.75)
@@ -26,7 +27,7 @@ QUERIES = ("median", "covariance", "least-squares")
 # Draws on which each query is certified; the swaps of a median have the longest tails.
 FULL, FAST = dict.fromkeys(QUERIES, 4000), dict.fromkeys(QUERIES, 200)
 LONG, LONGER = ("median", "swaps"), 3
-QUIET: dict[str, Any] = {"attack": False, "progress": False}
+QUIET = Effort(trials=0, progress=False)
 COLUMNS = ("draw", "sampling", "coins", "replace", "random", "matched")
 HEADS = (
     "whole draw", "sampling spread", "DP, coins", "DP, replace", "random pairs", "matched pairs",
@@ -77,27 +78,29 @@ def power(errors: Any) -> float:
     return float(np.sqrt(np.square(np.asarray(errors)).sum()))
 
 
-def errors_of(query: str, rows: np.ndarray, success: float, **options: Any) -> float:
+def errors_of(
+    query: str, rows: np.ndarray, promise: Promise, effort: Effort = QUIET, rng: int | None = None
+) -> float:
     """Return √tr Σ of a release, prepared and not drawn."""
-    prepared = prepare(query, rows, success=success, cost="squared", **QUIET, **options)
+    prepared = prepare(query, rows, promise, effort, cost="squared", rng=rng)
     return power([entry.error for entry in prepared.expected])
 
 
 def means_of(rows: np.ndarray, success: float) -> dict[str, float]:
     """Return √tr Σ of the mean of half the rows under every promise."""
     started = time.perf_counter()
-    matched = errors_of("mean", rows, success, protect="rows")
+    matched = errors_of("mean", rows, Rows(success=success))
     seconds = time.perf_counter() - started
     half = rows[: len(rows) // 2]
     bounds = np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1)
     # noise for declared bounds does not depend on the rows, only on their number
-    replace = errors_of("mean", half, success, protect="table", bounds=bounds, adjacency="replace")
+    table = Table(success=success, bounds=bounds.tolist(), adjacency="replace")
+    replace, random = errors_of("mean", half, table), Rows(success=success, pairs="random")
     drawn = [
-        errors_of("mean", rows, success, protect="rows", pairs="random", rng=SEED + number)
-        for number in range(RANDOM_PAIRINGS)
+        errors_of("mean", rows, random, rng=SEED + number) for number in range(RANDOM_PAIRINGS)
     ]
     return {
-        "draw": errors_of("mean", rows, success, protect="draw", rng=SEED),
+        "draw": errors_of("mean", rows, Draw(success=success), rng=SEED),
         # of the mean of a random half of a finite pool
         "sampling": float(np.sqrt(rows.var(axis=0).sum() / len(rows))),
         # in or out by a coin moves a sum by half of what a replacement does
@@ -114,15 +117,17 @@ def query_of(query: str, rows: np.ndarray, sizes: dict[str, int]) -> dict[str, f
     found: dict[str, float] = {}
     for method in ("swaps", "family", "sums"):
         started = time.perf_counter()
+        longer = LONGER if (query, method) == LONG else 1
         found[method] = errors_of(
-            query, rows, SUCCESSES[0], protect="rows", method=method, confidence=CONFIDENCE,
-            simulations=sizes[query] * (LONGER if (query, method) == LONG else 1), rng=SEED,
-            workers=1,
-        )  # fmt: skip
+            query,
+            rows,
+            Rows(success=SUCCESSES[0], method=method, confidence=CONFIDENCE),
+            Effort(simulations=sizes[query] * longer, trials=0, workers=1, progress=False),
+            rng=SEED,
+        )
         found[f"{method} seconds"] = time.perf_counter() - started
-    found["draw"] = errors_of(
-        query, rows, SUCCESSES[0], protect="draw", rng=SEED, simulations=sizes[query], workers=1
-    )
+    effort = Effort(simulations=sizes[query], trials=0, workers=1, progress=False)
+    found["draw"] = errors_of(query, rows, Draw(success=SUCCESSES[0]), effort, rng=SEED)
     return found
 
 

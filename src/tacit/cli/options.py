@@ -79,23 +79,24 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     are the value's own, and a refusal of the value names the flag.
     """
     hints = get_type_hints(command, include_extras=True)
-    takers: dict[str, _Taker] = {}
+    takers: dict[str, tuple[_Taker, list[str]]] = {}
     flags: dict[str, inspect.Parameter] = {}
     for parameter in inspect.signature(command).parameters.values():
         taker = _taker(hints[parameter.name])
         if taker is None:
             flags[parameter.name] = _flag(parameter.name, parameter.default, hints[parameter.name])
             continue
-        takers[parameter.name] = taker
-        for flag in taker.flags():
+        taken = taker.flags()
+        takers[parameter.name] = taker, [flag.name for flag in taken]
+        for flag in taken:
             if flag.name in flags:
                 raise TypeError(f"{command.__name__}: --{flag.name} is taken twice")
             flags[flag.name] = flag
 
     @wraps(command)
     def whole(**given: Any) -> None:
-        for name, taker in takers.items():
-            given[name] = taker.made({flag.name: given.pop(flag.name) for flag in taker.flags()})
+        for name, (taker, taken) in takers.items():
+            given[name] = taker.made({flag: given.pop(flag) for flag in taken})
         command(**given)
 
     whole.__annotations__ = {flag.name: flag.annotation for flag in flags.values()}
@@ -221,20 +222,13 @@ class _Valued(_Taker):
 
     def _field(self, kind: Any, name: str) -> inspect.Parameter:
         base, notes = field_kinds(kind)[name]
-        default = next(field.default for field in fields(kind) if field.name == name)
-        owners = [one.word for one in self.kinds if name in field_kinds(one)] if self.chosen else []
-        whose = "" if len(owners) in (0, len(self.kinds)) else f"{' and '.join(owners)}: "
-        within, spelled = _note(notes, Within), _note(notes, Spelled)
-        words = words_of(base)
-        every = _words_of_all(self.kinds, name) if words else ()
-        text = f"{whose}{told(kind)[name]}"
-        text += f" In {within}." if within is not None else ""
-        shown = default not in (None, MISSING) and base is not bool
-        text += f" {default} when left out." if shown else ""
+        spelled = _note(notes, Spelled)
+        every = _words_of_all(self.kinds, name) if words_of(base) else ()
         metavar = "|".join(every) if every else None if spelled is None else spelled.metavar
+        repeated = " May be repeated." if spelled is not None and spelled.repeated else ""
         option = typer.Option(
             *([flag_of(name, notes)] if base is not bool else []),
-            help=text,
+            help=f"{self._help(name)}{repeated}",
             show_default=False,
             metavar=metavar,
             autocompletion=(lambda: list(every)) if every else None,
@@ -244,6 +238,22 @@ class _Valued(_Taker):
         if spelled is not None and spelled.repeated:
             return _flag(name, None, Annotated[list[str] | None, option])
         return _flag(name, None, Annotated[kind_of_flag | None, option])
+
+    def _help(self, name: str) -> str:
+        """Return what the values say of a field, by their words where not all say the same."""
+        said: dict[str, list[str]] = {}
+        owners = [kind for kind in self.kinds if name in field_kinds(kind)]
+        for kind in owners:
+            base, notes = field_kinds(kind)[name]
+            default = next(field.default for field in fields(kind) if field.name == name)
+            within, text = _note(notes, Within), told(kind)[name]
+            text += f" In {within}." if within is not None else ""
+            shown = default not in (None, MISSING) and base is not bool
+            text += f" {default} when left out." if shown else ""
+            said.setdefault(text, []).append("" if self.chosen is None else kind.word)
+        if len(said) == 1 and len(owners) == len(self.kinds):
+            return next(iter(said))
+        return " ".join(f"{' and '.join(words)}: {text}" for text, words in said.items())
 
     @property
     def panel(self) -> str | None:

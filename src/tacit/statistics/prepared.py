@@ -144,6 +144,11 @@ class PreparedNumbers(Prepared[NumbersDetails]):
         )
 
     @property
+    def attack(self) -> Attack | None:
+        """The strongest attack on simulated releases, None where none was run."""
+        return self.planned.attack
+
+    @property
     def membership(self) -> SuccessBound:
         """The bound on guessing whether a row is in."""
         return self.planned.membership
