@@ -157,6 +157,7 @@ def told(kind: Any) -> Mapping[str, str]:
     return words
 
 
+@cache
 def words_of(kind: Any) -> tuple[str, ...] | None:
     """Return the words that a field may be; None where it is no choice of words."""
     if get_origin(kind) is Literal:

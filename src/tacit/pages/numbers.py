@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.releases.release import INTERVAL_CONFIDENCE, Number
+from tacit.releases.strength import delta_of
 from tacit.text import beside, percent, percent_up, significant_up
 
 NUMBERS_PER_LINE = 2
@@ -76,12 +77,12 @@ def epsilon_at(private: GaussianDP, delta: float = TOLD_DELTA) -> float:
         4.89
     """
     low, high = 0.0, 1.0
-    while private.approximate(high).delta > delta:
+    while delta_of(private.mu, high) > delta:
         low, high = high, 2.0 * high
         if high > LARGEST_EPSILON:
             return math.inf
     while high - low > 1e-3 * high:
         middle = 0.5 * (low + high)
-        fits = private.approximate(middle).delta <= delta
+        fits = delta_of(private.mu, middle) <= delta
         low, high = (low, middle) if fits else (middle, high)
     return high

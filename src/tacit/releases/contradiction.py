@@ -23,6 +23,7 @@ from tacit.guarantees import (
 from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
 from tacit.releases.release import Attack, Release
+from tacit.releases.strength import delta_of, success_of
 from tacit.text import percent, percent_up
 
 if TYPE_CHECKING:
@@ -169,10 +170,11 @@ def allowed(release: Release[Any], guarantee: Guarantee, attack: Attack) -> floa
     if isinstance(guarantee, GaussianDP):
         if not _of_neighbours(release, guarantee.adjacency, attack):
             return None
-        points = [guarantee.approximate(epsilon) for epsilon in EPSILONS]
-        most = min(_allowed_by(held.epsilon, held.delta, release, attack) for held in points)
-        blind = _blind(release, attack)
-        return min(most, guarantee.success(blind).success) if _is_pair(release, attack) else most
+        if _is_pair(release, attack):
+            # of two neighbours exactly, below what any point of the curve gives
+            return success_of(guarantee.mu, min(_blind(release, attack), 1.0 - EPS))
+        points = [(epsilon, delta_of(guarantee.mu, epsilon)) for epsilon in EPSILONS]
+        return min(_allowed_by(epsilon, delta, release, attack) for epsilon, delta in points)
     if isinstance(guarantee, Indistinguishability):
         headline = release.headline
         same = headline is not None and attack.task == headline.task and _is_pair(release, attack)

@@ -86,7 +86,7 @@ def gaussian_mu(
     loss = non_negative("epsilon", epsilon)
     least = in_interval("delta", delta, 0.0, 1.0, open_low=True, open_high=True)
     near = _near(lambda value: _hockey_stick(loss, value) <= least)
-    return _largest(near, lambda value: shift_divergence(("hockey-stick", loss), value) <= least)
+    return _largest(near, lambda value: delta_of(value, loss) <= least)
 
 
 def checked_mu(name: str, mu: float) -> float:
@@ -109,11 +109,12 @@ def _hockey_stick(epsilon: float, mu: float) -> float:
 
 def success_of(mu: float, prior: float = 0.5) -> float:
     """Return the largest success of telling two inputs apart under μ, rounded up."""
+    return success_from_profile(lambda epsilon: delta_of(mu, epsilon), prior)
 
-    def profile(epsilon: float) -> float:
-        return min(float(shift_divergence(("hockey-stick", epsilon), mu)), 1.0)
 
-    return success_from_profile(profile, prior)
+def delta_of(mu: float, epsilon: float) -> float:
+    """Return the least δ that μ gives at ε, ``Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)``, rounded up."""
+    return min(float(shift_divergence(("hockey-stick", epsilon), mu)), 1.0)
 
 
 def _near(fits: Callable[[float], bool]) -> float:
