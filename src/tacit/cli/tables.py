@@ -165,7 +165,7 @@ class PoolFlags(TableFlags):
         from tacit.statistics.tables.reading import NO_COLUMN
 
         if self.columns is not None:
-            names = listed("--columns", self.columns)
+            names = split_names("--columns", self.columns)
             wanted: Sequence[str | None] = (target, paired_by)
         else:
             read = columns_read(query, target)
@@ -194,7 +194,7 @@ class PoolFlags(TableFlags):
         return {one.partition("=")[0].strip() for one in self.category or ()}
 
 
-def listed(flag: str, text: str) -> list[str]:
+def split_names(flag: str, text: str) -> list[str]:
     """Return what a flag lists by commas; a name that holds one is quoted."""
     names = [name.strip() for name in next(csv.reader([text]), [])]
     if not names or not all(names):
@@ -210,5 +210,5 @@ def _levels(categories: Sequence[str] | None) -> dict[str, list[str] | None]:
             raise ValueError(f"--category: expected NAME or NAME=LEVEL,LEVEL, got {text!r}")
         if name.strip() in levels:
             raise ValueError(f"--category: the column {name.strip()!r} is named twice")
-        levels[name.strip()] = listed("--category", values) if given else None
+        levels[name.strip()] = split_names("--category", values) if given else None
     return levels

@@ -44,6 +44,7 @@ class CostFrame:
     @property
     def root(self) -> Array:
         """K with ``K Kᵀ = F``, (k, r), for distances between what rows add."""
+        # F = V diag(w) Vᵀ, K = V diag(√w); directions that cost nothing are left out
         values, axes = scipy_linalg.eigh(self.costs[0])
         kept = values > 1e-12 * values[-1]
         return np.asarray(axes[:, kept] * np.sqrt(values[kept]))
@@ -62,6 +63,7 @@ def frame_of(
         cost: None or ``"relative"``, ``"squared"``, or weights of the numbers as (d,) or (d, d).
         counted: whether n is public; else a count of all rows is noisy like every other sum.
     """
+    # mean and covariance of what rows add: noise is judged near sums of n such rows
     mean = values.mean(axis=0)
     covariance = _covariance(values, mean)
     if not counted:
@@ -84,6 +86,7 @@ def frame_of(
         behind[place] -= step
         jacobian[:, place] = (finish(ahead) - finish(behind)) / (2.0 * step)
     # the influence of a row on a number is n J (φ − mean φ)
+    # n diag(J C Jᵀ): how much each number varies over random draws of n rows
     variances = np.einsum("ij,jk,ik->i", jacobian, covariance, jacobian)
     spread = np.sqrt(np.maximum(variances, 0.0) * drawn)
     weights = _weights(cost, spread)
@@ -91,6 +94,7 @@ def frame_of(
     weighed = jacobian.T @ (
         weights[:, None] * jacobian if weights.ndim == 1 else weights @ jacobian
     )
+    # F is positive definite by a share of a cost in which every sum counts on its own
     floor = _floor(weighed, covariance)
     shares = (FLOOR,) if query.linear and counted else CURVED_FLOORS
     costs = tuple(weighed + share * floor for share in shares)
@@ -123,6 +127,7 @@ def _floor(weighed: Array, covariance: Array) -> Array:
     moving = variances > 0.0
     if not moving.any():
         return np.eye(len(weighed))
+    # tr(F C), in equal parts: a variance of C_jj in sum j costs tr(F C)/moving
     total = float(np.einsum("ij,ij->", weighed, covariance))
     # a cost that is all rounding may come out below zero
     share = (total if total > 0.0 else 1.0) / moving.sum()

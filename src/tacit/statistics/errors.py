@@ -15,11 +15,13 @@ LEVEL, NORMAL_68_SHARE = 0.95, 0.6826894921370859
 
 def deviations(gaps: Array) -> Array:
     """Return deviations (d,) of which ±1.96 hold 95% of errors (n, d), and ±1 hold 68%."""
+    # the ⌈q (n + 1)⌉-th smallest |error| is exceeded by one more with probability 1 − q at most
     sizes = np.sort(np.abs(gaps), axis=0)
     count = len(sizes)
     ends = [
         sizes[min(math.ceil(share * (count + 1)), count) - 1] for share in (NORMAL_68_SHARE, LEVEL)
     ]
+    # a normal error has both ends in this ratio; a heavier one has the wider
     return np.asarray(np.maximum(ends[0], ends[1] / NORMAL_95))
 
 

@@ -17,9 +17,9 @@ from tacit.statistics.queries.statistic import Columns
 from tacit.statistics.tables.table import (
     Category,
     DataTable,
-    declared_levels,
-    observed_words,
-    ordered,
+    check_levels,
+    observed_note,
+    order_levels,
 )
 
 # A pool of which half is drawn has at least two rows in and two out.
@@ -71,12 +71,12 @@ class Pool:
         known, levels = open_pool(
             pool, columns, levels=getattr(promise, "levels", None), query=query, target=target
         )
-        rows = _checked_rows(known, fewest)
+        rows = _own_rows(known, fewest)
         categories = known.categories if isinstance(known, DataTable) else {}
-        own = _frame_columns(known)
+        own = _names_of_frame(known)
         labels = _column_names(own if own is not None else columns, rows.shape[1])
         if own is not None and columns is not None:
-            wanted = _selected(columns, labels)
+            wanted = _select(columns, labels)
             rows = np.ascontiguousarray(rows[:, [labels.index(name) for name in wanted]])
             rows.flags.writeable = False
             labels = wanted
@@ -85,11 +85,11 @@ class Pool:
             rows,
             labels,
             categories,
-            _checked_bounds(getattr(promise, "bounds", None), labels),
-            _checked_levels(levels, labels, categories),
+            _read_bounds(getattr(promise, "bounds", None), labels),
+            _read_levels(levels, labels, categories),
         )
 
-    def known(self, *, looked_at: bool) -> Columns:
+    def as_columns(self, *, looked_at: bool) -> Columns:
         """Return the columns with what is known of them before anything is drawn.
 
         Args:
@@ -111,7 +111,7 @@ class Pool:
         )
 
     @property
-    def observed(self) -> frozenset[str]:
+    def observed_columns(self) -> frozenset[str]:
         """Names of columns whose codes stand for levels that were found in the table."""
         return frozenset(name for name, kind in self.categories.items() if not kind.declared)
 
@@ -162,9 +162,9 @@ def _check_dropped(pool: Any, promise: Any) -> None:
         )
 
 
-def _selected(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
+def _select(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns asked for of those that have names."""
-    wanted = listed(columns)
+    wanted = name_list(columns)
     if not all(isinstance(name, str) for name in wanted):
         raise ValueError(f"columns: expected names of columns, got {shown(columns)}")
     missing = [name for name in wanted if name not in own]
@@ -175,7 +175,7 @@ def _selected(columns: Sequence[str], own: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def _checked_rows(pool: Any, fewest: int) -> Array:
+def _own_rows(pool: Any, fewest: int) -> Array:
     # integers that double precision does not hold would be rounded
     whole = isinstance(pool, np.ndarray) and pool.dtype.kind in "iu" and pool.size
     if whole and max(int(pool.max()), -int(pool.min())) > LARGEST_EXACT:
@@ -192,14 +192,14 @@ def _checked_rows(pool: Any, fewest: int) -> Array:
 def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     if columns is None:
         return tuple(f"x{index}" for index in range(width))
-    if isinstance(columns, str) or not all(isinstance(name, str) for name in listed(columns)):
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in name_list(columns)):
         raise ValueError(f"columns: expected {width} names, got {shown(columns)}")
     if len(columns) != width or len(set(columns)) != width:
         raise ValueError(f"columns: expected {width} different names, got {list(columns)}")
     return tuple(columns)
 
 
-def _checked_bounds(bounds: Any, names: tuple[str, ...]) -> dict[int, tuple[float, float]]:
+def _read_bounds(bounds: Any, names: tuple[str, ...]) -> dict[int, tuple[float, float]]:
     found = {}
     for place, pair in _by_column("bounds", bounds, names).items():
         low, high = vector(f"bounds of {names[place]}", list(pair), size=2).tolist()
@@ -211,7 +211,7 @@ def _checked_bounds(bounds: Any, names: tuple[str, ...]) -> dict[int, tuple[floa
     return found
 
 
-def _checked_levels(
+def _read_levels(
     levels: Any, names: tuple[str, ...], categories: Mapping[str, Category]
 ) -> dict[int, tuple[float, ...]]:
     # a column that was read with declared levels holds their codes
@@ -256,22 +256,22 @@ def open_pool(
     Raises:
         ValueError: a frame that cannot be read, or words for a column that is none of texts.
     """
-    words, numbers = _worded(levels)
+    words, numbers = _split_words(levels)
     if hasattr(pool, "__arrow_c_stream__"):
         from tacit.statistics.tables.reading import NO_COLUMN, read_table
 
-        wanted = columns_read(query, target) if columns is None else listed(columns)
+        wanted = columns_read(query, target) if columns is None else name_list(columns)
         wanted = NO_COLUMN if columns is None and wanted == () else wanted
         return read_table(pool, wanted, categories=words), numbers
     if hasattr(pool, "collect"):
         kind = type(pool).__name__
         raise ValueError(f"pool: expected a table, got a {kind}; collect() makes a frame of it")
     for name, declared in words.items():
-        pool = _recoded(pool, name, declared)
+        pool = _recode(pool, name, declared)
     return pool, numbers
 
 
-def _worded(levels: Any) -> tuple[dict[str, list[str]], Any]:
+def _split_words(levels: Any) -> tuple[dict[str, list[str]], Any]:
     """Return the levels that are words, by column, and the others; None for none."""
     if not isinstance(levels, Mapping):
         return {}, levels
@@ -283,14 +283,14 @@ def _worded(levels: Any) -> tuple[dict[str, list[str]], Any]:
     return words, {name: held for name, held in levels.items() if name not in words} or None
 
 
-def _recoded(pool: Any, name: str, declared: Sequence[str]) -> DataTable:
+def _recode(pool: Any, name: str, declared: Sequence[str]) -> DataTable:
     """Return a table whose column is coded by the levels declared instead of those found in it."""
     if not isinstance(pool, DataTable) or name not in pool.categories:
         raise ValueError(
             f"levels: expected numbers for {name!r}, which holds no codes of words, got words; a "
             "data frame, or read_table with categories, has columns of words"
         )
-    levels = ordered(declared_levels(name, declared, "levels"))
+    levels = order_levels(check_levels(name, declared, "levels"))
     place = {level: float(code) for code, level in enumerate(levels)}
     codes = np.array([place.get(level, np.nan) for level in pool.categories[name].levels])
     column = pool.columns.index(name)
@@ -305,16 +305,16 @@ def _recoded(pool: Any, name: str, declared: Sequence[str]) -> DataTable:
         pool,
         rows=rows,
         categories={**pool.categories, name: Category(levels, declared=True)},
-        notes=tuple(note for note in pool.notes if note != observed_words(name)),
+        notes=tuple(note for note in pool.notes if note != observed_note(name)),
     )
 
 
-def _frame_columns(pool: Any) -> list[str] | None:
+def _names_of_frame(pool: Any) -> list[str] | None:
     """Return the column names of a data frame, such as one of pandas or polars."""
     names = getattr(pool, "columns", None)
     return None if names is None else [str(name) for name in names]
 
 
-def listed(names: Any) -> list[Any]:
+def name_list(names: Any) -> list[Any]:
     """Return names in a list; a text is one name."""
     return list(names) if isinstance(names, (list, tuple, np.ndarray)) else [names]

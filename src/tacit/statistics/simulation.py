@@ -47,14 +47,14 @@ class _Evaluation:
         """Return the numbers, and what the caller's own code warned of, if anything."""
         rows = self.pool[self.family.members(candidate)]
         result, warned = self._call(rows)
-        return self._checked(result, len(rows)), warned
+        return self._check_output(result, len(rows)), warned
 
     @staticmethod
-    def _checked(result: Any, count: int) -> Array:
+    def _check_output(result: Any, count: int) -> Array:
         output = _numbers(result)
         if output is None:
             raise ValueError(
-                f"query: expected a number or an array of numbers, got {_shown(result)} "
+                f"query: expected a number or an array of numbers, got {_spell(result)} "
                 f"on a candidate of {count} rows"
             )
         if output.size == 0:
@@ -94,6 +94,7 @@ def _numbers(result: Any) -> Array | None:
         if raw.dtype.kind == "O" and not all(hasattr(entry, "__float__") for entry in raw.flat):
             return None
         with np.errstate(over="ignore"):
+            # −0.0 + 0.0 = 0.0: one sign
             numbers: Array = np.atleast_1d(raw.astype(np.float64)) + 0.0
     except (TypeError, ValueError, OverflowError):
         return None
@@ -150,6 +151,7 @@ def silent_output(query: Query, pool: Array, members: Any, otherwise: Array) -> 
     """
     with silence():
         try:
+            # a failure, a warning or a print would each tell something of the rows drawn
             output = _Evaluation(query, pool, _One(members))(0)[0].ravel()
         except (Exception, SystemExit):
             return otherwise
@@ -174,6 +176,7 @@ def _check_repeatable(evaluate: _Evaluation, before: Array, candidate: int) -> N
     again = evaluate(candidate)[0]
     same = again.shape == before.shape
     if same:
+        # sums in another order differ by rounding, and no more
         scale = np.abs(before).max(initial=0.0)
         same = bool(np.abs(again - before).max() <= REPEAT_TOLERANCE * scale)
     if not same:
@@ -184,7 +187,7 @@ def _check_repeatable(evaluate: _Evaluation, before: Array, candidate: int) -> N
         )
 
 
-def _shown(value: object) -> str:
+def _spell(value: object) -> str:
     if isinstance(value, int):
         return "an integer beyond the numbers within double precision"
     return type(value).__name__ if value is not None else "None"
@@ -204,6 +207,7 @@ def spread_over_halves(
         source: of the halves.
         workers: processes.
     """
+    # √2 of the deviation over halves: without replacement N/2 of N have half the variance of draws
     halves = RandomHalves(len(rows), source.integers(2**63, size=HALVES).tolist())
     outputs = simulate(query, rows, halves, workers=workers, progress=False)
     return two_digits_up(math.sqrt(2.0) * outputs.std(axis=0))

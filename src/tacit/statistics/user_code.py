@@ -71,7 +71,7 @@ def silence() -> Iterator[None]:
 def warning_words(found: warnings.WarningMessage) -> str:
     """Return the kind of a warning, and the line where it is of the caller's own code."""
     own = not found.filename.startswith((TACIT, *LIBRARIES))
-    line = f", {_shown(found.filename)}:{found.lineno}" if own else ""
+    line = f", {_short_path(found.filename)}:{found.lineno}" if own else ""
     return f"{found.category.__name__}{line}"
 
 
@@ -89,7 +89,7 @@ def query_error(description: str, error: BaseException, circumstances: str = "")
 
 def _own_line(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f" ({_shown(error.filename)}:{error.lineno})"
+        return f" ({_short_path(error.filename)}:{error.lineno})"
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -100,9 +100,9 @@ def _own_line(error: BaseException) -> str:
         return ""
     frame = (own or frames)[-1]
     function = "" if frame.name == "<module>" else f" in {frame.name}"
-    return f"{function} ({_shown(frame.filename)}:{frame.lineno})"
+    return f"{function} ({_short_path(frame.filename)}:{frame.lineno})"
 
 
-def _shown(path: str) -> str:
+def _short_path(path: str) -> str:
     near = os.path.relpath(path)
     return path if near.startswith(os.pardir) else near

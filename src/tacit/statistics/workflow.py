@@ -38,7 +38,7 @@ def request_statistic(
     keeping = keeping_of(promise)
     check_effort(effort)
     known = Pool.of(pool, columns, promise, fewest=keeping.fewest, query=query, target=target)
-    computed = bind_query(query, known.known(looked_at=keeping.looks), target)
+    computed = bind_query(query, known.as_columns(looked_at=keeping.looks), target)
     return StatisticRequest(computed, known, promise, effort, cost, rng)
 
 

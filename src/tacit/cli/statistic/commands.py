@@ -14,7 +14,7 @@ from tacit.cli.options import Chosen, grouped
 from tacit.cli.publishing import Attacking, Destination, Source, publish, tell_table
 from tacit.cli.statistic.asking import QueryFlags, find_beside
 from tacit.cli.statistic.comparing import compare
-from tacit.cli.tables import Data, PoolFlags, listed
+from tacit.cli.tables import Data, PoolFlags, split_names
 from tacit.releases.promises import Draw, Effort, Rows, Table
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def statistic(
             raise
         # a column of texts was to pair the rows
         raise ValueError(f"{error}: --category {paired_by}") from None
-    pool, promise = _paired(table, reading.columns, promise, paired_by)
+    pool, promise = _pair_by_column(table, reading.columns, promise, paired_by)
     quiet = not drawing.attack or drawing.dry_run
     request = request_statistic(
         asked.query,
@@ -133,15 +133,15 @@ def _paired_by(promise: Promise) -> str | None:
     return name
 
 
-def _paired(
+def _pair_by_column(
     table: DataTable, columns: str | None, promise: Promise, name: str | None
 ) -> tuple[DataTable, Promise]:
     """Return the table without a column that only pairs its rows, and the promise with them."""
-    if name is None or columns is None or name in listed("--columns", columns):
+    if name is None or columns is None or name in split_names("--columns", columns):
         return table, promise
     from tacit.statistics.pairs import by_column
     from tacit.statistics.rows.workflow import group_size
-    from tacit.statistics.tables.table import observed_words
+    from tacit.statistics.tables.table import observed_note
 
     assert isinstance(promise, Rows)
     place = table.columns.index(name)
@@ -151,7 +151,7 @@ def _paired(
         columns=tuple(table.columns[column] for column in kept),
         rows=table.rows[:, kept].copy(),
         categories={key: kind for key, kind in table.categories.items() if key != name},
-        notes=tuple(note for note in table.notes if note != observed_words(name)),
+        notes=tuple(note for note in table.notes if note != observed_note(name)),
     )
     size = group_size(promise.rate)
     pairing = by_column(table.rows[:, place], group_size=size, name=name)
@@ -163,7 +163,8 @@ def _notion(counted: type[Any]) -> str:
     from tacit.guarantees import GaussianDP, InformationBound
     from tacit.ledger.notions import GAUSSIAN_DP, INFORMATION, UNADDED
 
-    return {GaussianDP: GAUSSIAN_DP, InformationBound: INFORMATION}.get(counted, UNADDED)
+    notions: dict[Any, str] = {GaussianDP: GAUSSIAN_DP, InformationBound: INFORMATION}
+    return notions.get(counted, UNADDED)
 
 
 def _tell(destination: Destination, release: Release[Any], table: DataTable) -> None:

@@ -70,6 +70,7 @@ class Contributions:
         found = []
         while left:
             together = [left.pop(0)]
+            # conditions that share a column depend on each other: closure under sharing
             columns = _columns([terms[together[0]]])
             grown = True
             while grown:
@@ -85,6 +86,7 @@ class Contributions:
 
     def values(self, rows: Array) -> GridValues:
         """Return what clamped rows add, on a grid that the bounds alone set; none beyond w."""
+        # clamped first: no row adds more than the bounds allow, whatever the table holds
         clamped = np.clip(rows, self.lows, self.highs)
         # φ less its offset inside its conditions, where it is in [−w, w]
         added = row_values(self.query.terms, clamped, self.centres)
@@ -98,7 +100,7 @@ class Contributions:
         integers += 0.0
         return GridValues(integers, self.exponents)
 
-    def clamped(self, rows: Array) -> int:
+    def count_clamped(self, rows: Array) -> int:
         """Return how many rows have a number outside its bounds; for the holder of the table."""
         outside = (rows < self.lows) | (rows > self.highs)
         return int(outside.any(axis=1).sum())
@@ -106,20 +108,21 @@ class Contributions:
     @cached_property
     def exponents(self) -> npt.NDArray[np.int64]:
         """Exponents of the grid, (k,)."""
+        # w < 2^top, so that |integers| < 2²⁶ and 2²⁶ rows sum to less than 2⁵²: exact
         top = np.frexp(self.widths)[1]
         return np.where(self.numeric, top - GRID_BITS, 0).astype(np.int64)
 
     def finish(self, sums: Array, drawn: float | None) -> Array:
         """Return the numbers that follow from sums without the offsets, means within bounds."""
         return self.query.finish(
-            self.restored(sums), self.centres, drawn, bounds=(self.lows, self.highs)
+            self.restore(sums), self.centres, drawn, bounds=(self.lows, self.highs)
         )
 
     def limits(self) -> Array:
         """Return the (lowest, highest) that each number can be, (d, 2)."""
         return self.query.limits((self.lows, self.highs))
 
-    def restored(self, sums: Array) -> Array:
+    def restore(self, sums: Array) -> Array:
         """Return sums (k,) or (n, k) of the terms from those without the offsets."""
         return sums + self.offsets * sums[..., self.counts]
 
@@ -183,6 +186,7 @@ def farthest_distance(added: Contributions, noise: Sequence[Law], adjacency: Adj
     Raises:
         ValueError: a law of numbers that is not diagonal, or of sums that are not independent.
     """
+    # max zᵀ Σ⁻¹ z <= Σ of the parts' largest: rounded up, as one row need not reach all
     total = 0.0
     bare = np.ones(added.numeric.size, dtype=bool)
     counts = {int(place): part for part in added.parts for place in part[0]}
@@ -190,6 +194,7 @@ def farthest_distance(added: Contributions, noise: Sequence[Law], adjacency: Adj
         bare[chosen] = False
         if added.numeric[chosen].all() and isinstance(law, Diagonal):
             # a box: every number at ±w, at most one cell of each family
+            # Σ_j (r w_j)²/σ_j² of a cell; a row adds to one cell of a family: the largest counts
             inverse = np.zeros(added.numeric.size)
             inverse[chosen] = (reach(adjacency) * added.widths[chosen]) ** 2 / law.diagonal()
             total += sum(max(inverse[cell].sum() for cell in family) for family in families(added))
@@ -199,6 +204,7 @@ def farthest_distance(added: Contributions, noise: Sequence[Law], adjacency: Adj
             raise ValueError("noise: expected independent laws of numbers and of counts")
         moves = differences(patterns, adjacency)[:, np.isin(places, chosen)]
         total += float(np.max(law.mahalanobis(moves)))
+    # a sum that a row moves and no law covers is published as it is: infinitely far
     moved = added.numeric.copy()
     for places, patterns in added.parts:
         moved[places] = (differences(patterns, adjacency) != 0.0).any(axis=0)
@@ -211,6 +217,7 @@ def families(added: Contributions) -> list[list[list[int]]]:
     The numbers of a cell have the same conditions.
     """
     terms = added.query.terms
+    # numbers under the same conditions move together; greedy families that exclude each other
     cells: dict[tuple[Condition, ...], list[int]] = {}
     for place in np.flatnonzero(added.numeric).tolist():
         cells.setdefault(terms[place].conditions, []).append(place)
@@ -238,6 +245,7 @@ def differences(patterns: Array, adjacency: Adjacency) -> Array:
     """Return what one row, or its replacement, changes of the counts: each once."""
     kinds = np.unique(patterns, axis=0)
     if adjacency is Adjacency.REPLACE:
+        # one row becomes another: every difference of two patterns, either sign being as far
         first, second = np.triu_indices(len(kinds), 1)
         kinds = np.unique(kinds[first] - kinds[second], axis=0)
     return kinds if len(kinds) else np.zeros((1, patterns.shape[1]))
@@ -249,6 +257,7 @@ def _columns(terms: Sequence[Term]) -> set[int]:
 
 def _patterns(terms: Sequence[Term]) -> Array:
     """Return every set of terms whose conditions one row can meet together, (m, terms)."""
+    # columns are independent of each other: the product of what each can meet
     conditions = sorted({one for term in terms for one in term.conditions})
     pieces = [
         _pieces([one for one in conditions if one.column == column])
@@ -269,7 +278,7 @@ def _patterns(terms: Sequence[Term]) -> Array:
 
 def _pieces(conditions: Sequence[Condition]) -> list[set[Condition]]:
     """Return the sets of conditions on one column that some value meets together."""
-    probes = probed(conditions)[:, None]
+    probes = probe(conditions)[:, None]
     held = [Condition(0, one.low, one.high, one.closed).holds(probes) for one in conditions]
     found = {tuple(bool(h[i]) for h in held) for i in range(len(probes))}
     return [
@@ -278,12 +287,13 @@ def _pieces(conditions: Sequence[Condition]) -> list[set[Condition]]:
     ]
 
 
-def probed(conditions: Sequence[Condition]) -> Array:
+def probe(conditions: Sequence[Condition]) -> Array:
     """Return a value for every way in which conditions on one column can hold together."""
     edges = sorted({end for one in conditions for end in (one.low, one.high)})
     finite = [edge for edge in edges if math.isfinite(edge)]
     if not finite:
         return np.zeros(1)
+    # every edge, a point between each two and one beyond each end: no set of conditions is missed
     inner = [0.5 * (low + high) for low, high in itertools.pairwise(finite)]
     outer = [finite[0] - 1.0 - abs(finite[0]), finite[-1] + 1.0 + abs(finite[-1])]
     return np.array([*finite, *inner, *outer])

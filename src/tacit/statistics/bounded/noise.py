@@ -80,20 +80,24 @@ def table_noise(added: Contributions, mu: float, adjacency: Adjacency, cost: Arr
 
     Source: tr(FΣ) subject to ``Σ w²/σ² <= μ²``, by Cauchy-Schwarz; counts: dsi, Theorem 3.3.
     """
+    # a number that costs nothing still has noise: a millionth of the least price keeps σ finite
     prices = np.maximum(np.diagonal(cost), 0.0)
     prices = np.where(prices > 0.0, prices, prices[prices > 0.0].min(initial=1.0) * 1e-6)
     # the law of each part at μ = 1, and what it costs
     laws: list[tuple[npt.NDArray[np.intp], Covariance, float]] = []
     for places, patterns in added.parts:
+        # what one row changes of these counts, every way; sums that none changes have no noise
         moves = differences(patterns, adjacency)
         live = (moves != 0.0).any(axis=0)
         if live.any():
             chosen = places[live]
+            # F of the counts, positive definite by a floor
             price = cost[np.ix_(chosen, chosen)] + np.diag(prices[chosen] * FLOOR)
             design = worst_case(moves[:, live], 1.0, cost=price)
             laws.append((chosen, design.covariance, design.cost))
     if added.numeric.any():
         chosen = np.flatnonzero(added.numeric)
+        # a replaced row moves a number by 2w, one that is added by w: σ is proportional to that
         sigma = _boxes(added, prices)[chosen] * reach(adjacency)
         laws.append((chosen, Diagonal(sigma**2), float(prices[chosen] @ sigma**2)))
     # costs are ∝ 1/μ²: split in the ratio of their roots they sum to the least
@@ -104,6 +108,7 @@ def table_noise(added: Contributions, mu: float, adjacency: Adjacency, cost: Arr
         for (chosen, law, _), share in zip(laws, shares, strict=True)
     )
     noise = TableNoise(added.numeric.size, parts, mu)
+    # the farthest row again, by the laws that will be drawn from and not by how they were designed
     farthest = farthest_distance(added, noise.parts, adjacency)
     if farthest > mu**2 * (1.0 + MEASURED_SLACK):
         raise ArithmeticError(

@@ -11,7 +11,7 @@ from tacit._ground.checks import Array, RandomSource
 from tacit.attacks import MembershipAttack, group_attack
 from tacit.covariance import Dense
 from tacit.guarantees.adjacency import Adjacency
-from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, probed
+from tacit.statistics.bounded.contributions import MOST_ROWS, Contributions, probe
 from tacit.statistics.bounded.noise import TableNoise, table_noise
 from tacit.statistics.cost import frame_of
 from tacit.statistics.errors import deviations
@@ -79,6 +79,7 @@ class TablePlan:
         if not self.noise.parts:
             return None
         values = self.values.values
+        # rows in units of the noise: the longest are told best from their absence
         live = np.diagonal(self.noise.covariance) > 0.0
         scales = np.sqrt(np.diagonal(self.noise.covariance)[live])
         lengths = np.square(values[:, live] / scales).sum(axis=1)
@@ -89,6 +90,7 @@ class TablePlan:
             gaps = values[chosen][:, live] / scales
             far = [int(np.square(values[:, live] / scales - g).sum(axis=1).argmax()) for g in gaps]
             others = values[far]
+        # pairs of candidates: the row, and none or another in its place
         groups = np.stack([values[chosen], others], axis=1)[:, :, live]
         noise = Dense(self.noise.covariance[np.ix_(live, live)])
         attack = group_attack(groups, noise, trials=trials, rng=source)
@@ -112,8 +114,9 @@ def table_plan(
         raise ValueError(f"pool: expected at most {MOST_ROWS} rows, got {len(rows)}")
     counted = adjacency is Adjacency.REPLACE
     size = len(rows) if counted else NOMINAL_ROWS
+    # what rows at random add, less their offsets as the noise has them
     shifted = added.values(_nominal_rows(added)).values
-    nominal = added.restored(shifted)
+    nominal = added.restore(shifted)
     # what noise costs is judged on rows at random, not on the table's
     frame = frame_of(added.query, nominal, added.centres, size, cost, counted=counted)
     # the price of a sum without its offset: what is given back counts with the count
@@ -131,8 +134,9 @@ def _nominal_rows(added: Contributions) -> Array:
     rows = np.zeros((NOMINAL_SAMPLE, added.query.width))
     half = NOMINAL_SAMPLE // 2
     for column in range(added.query.width):
+        # every way in which conditions on this column can hold, half of the rows within its bounds
         found = {c for one in added.query.terms for c in one.conditions if c.column == column}
-        values = source.choice(probed(sorted(found)), NOMINAL_SAMPLE)
+        values = source.choice(probe(sorted(found)), NOMINAL_SAMPLE)
         low, high = added.lows[column], added.highs[column]
         if np.isfinite(low):
             values[half if found else 0 :] = source.uniform(low, high, half if found else 2 * half)
@@ -155,20 +159,22 @@ def _errors(added: Contributions, noise: TableNoise, sums: Array, drawn: float |
         return added.query.widen_whole(exact)
     source = np.random.default_rng(0)
     scales = np.sqrt(np.diagonal(noise.covariance))
+    # sums that may have given the noisy ones, moved to where rows can have them
     sources = sums + noise.sample(SIMULATED, source)
-    restored = added.restored(sources)
+    restored = added.restore(sources)
     # squares alone are lifted, so that the difference is the same without the offsets
     sources += added.query.possible(restored, added.centres, drawn, scales) - restored
     # errors of the numbers from such sums, as if each were what noise was added to
     numbers = added.finish(sources, drawn)
     found = [deviations(numbers - added.finish(sums, drawn))]
+    # 95% of errors about each of a few of them; the widest is told
     simulated = noise.sample(SIMULATED, source)
     for middle, clean in zip(sources[:PLAUSIBLE], numbers, strict=False):
         found.append(deviations(added.finish(middle + simulated, drawn) - clean))
     widest = np.max(found, axis=0)
     errors = np.where(known, exact, widest)
     widened = added.query.widen_whole(errors)
-    return added.query.bracket(widened, sums, drawn, noise.covariance, added.restored)
+    return added.query.bracket(widened, sums, drawn, noise.covariance, added.restore)
 
 
 def _exact_errors(added: Contributions, noise: TableNoise, drawn: float | None) -> Array:
@@ -177,8 +183,9 @@ def _exact_errors(added: Contributions, noise: TableNoise, drawn: float | None) 
     ``√(J Σ Jᵀ)_jj`` with J by differences from sums of zero, exact for what is linear; of a number
     of rows that is not public counts and sums alone are.
     """
+    # J column by column, f(e_k) − f(0): what is affine needs no smaller step
     origin = np.zeros(len(noise.covariance))
-    steps = added.restored(np.eye(len(origin)))
+    steps = added.restore(np.eye(len(origin)))
     start = added.query.finish(origin, added.centres, drawn)
     jacobian = np.stack([added.query.finish(s, added.centres, drawn) - start for s in steps])
     variances = np.einsum("kd,kl,ld->d", jacobian, noise.covariance, jacobian, optimize=True)

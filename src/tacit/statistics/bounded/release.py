@@ -124,7 +124,7 @@ class TableDetails(NumbersDetails):
             FROM_SYSTEM,
         )
 
-    def known(self) -> Columns:
+    def declared_columns(self) -> Columns:
         """Return the columns with what was declared of them, by which the query is bound."""
         places = {name: place for place, name in enumerate(self.columns)}
         bounds: Any = self.promise.bounds or {}
@@ -187,8 +187,8 @@ def _check_noise(details: TableDetails, mu: float) -> None:
     from tacit.statistics.bounded.contributions import contributions, farthest_distance
     from tacit.statistics.queries.language import bind_query
 
-    query: Any = bind_query(details.query, details.known())
-    bounds = details.known().bounds or {}
+    query: Any = bind_query(details.query, details.declared_columns())
+    bounds = details.declared_columns().bounds or {}
     added = contributions(query, details.columns, bounds)
     stored = details.noise or ()
     if any(part.places[-1] >= len(query.terms) for part in stored):

@@ -77,9 +77,9 @@ def certify_table(
         query=query.asked,
         columns=pool.columns,
         mu=mu,
-        noise=_stored(plan.noise),
+        noise=_stored_noise(plan.noise),
         table_rows=len(pool.rows),
-        clamped_rows=added.clamped(pool.rows),
+        clamped_rows=added.count_clamped(pool.rows),
         session=session,
     )
     attacked = request.effort.trials and session is None
@@ -109,7 +109,9 @@ def summable(request: StatisticRequest) -> SumQuery:
             f"table, whose sums are bounded by what one row adds, got {query.description!r}"
         )
     read = {place for one in query.terms for place in (*one.factors, *one.columns)}
-    undeclared = sorted(pool.columns[one] for one in read if pool.columns[one] in pool.observed)
+    undeclared = sorted(
+        pool.columns[one] for one in read if pool.columns[one] in pool.observed_columns
+    )
     if undeclared:
         raise ValueError(
             f"levels: expected the categories of {', '.join(undeclared)} to be declared when the "
@@ -118,7 +120,7 @@ def summable(request: StatisticRequest) -> SumQuery:
     return query
 
 
-def _stored(noise: TableNoise) -> tuple[NoisePart, ...] | None:
+def _stored_noise(noise: TableNoise) -> tuple[NoisePart, ...] | None:
     """Return the law of the noise for a file; None where it would be too large."""
     correlated = [len(chosen) for chosen, law in noise.parts if law.kind != "diagonal"]
     if max(correlated, default=0) > MOST_STORED:

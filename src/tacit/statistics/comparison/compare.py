@@ -107,11 +107,11 @@ def compare(
     known = Pool.of(pool, columns, None)
     if bounds is None and levels is None:
         notes.append(NO_TABLE)
-    elif not isinstance(bind_query(query, known.known(looked_at=True), target), SumQuery):
+    elif not isinstance(bind_query(query, known.as_columns(looked_at=True), target), SumQuery):
         notes.append(NO_SUMS)
     else:
         asked["table"] = Table(success=limit, bounds=bounds, levels=levels)
-    rows = _attacked(pool)
+    rows = _choose_attacked(pool)
     results: list[PromiseResult] = []
     unit = share = np.zeros(0)
     prepared: PreparedNumbers | None = None
@@ -147,11 +147,12 @@ def compare(
     )
 
 
-def _attacked(pool: Any) -> npt.NDArray[np.intp]:
+def _choose_attacked(pool: Any) -> npt.NDArray[np.intp]:
     """Return rows to attack: half of them farthest from the middle, half spread over the pool."""
     values = array("pool", pool, ndim=(1, 2))
     rows = values.reshape(len(values), -1)
     scales = rows.std(axis=0)
+    # columns in units of their deviations: rows far out are told best
     units = (rows - rows.mean(axis=0)) / np.where(scales > 0.0, scales, 1.0)
     far = np.argsort(-np.square(units).sum(axis=1), kind="stable")[
         : ATTACKED_ROWS // FARTHEST_SHARE
@@ -190,6 +191,7 @@ def _share(prepared: PreparedNumbers, count: int) -> Array:
     plan = prepared.plan
     share = np.ones(len(prepared.expected))
     if isinstance(plan, SumPlan):
+        # sums and counts of half of the rows stand for the whole table's times ⌊N/2⌋/N
         share[plan.query.additive_numbers] = (count // 2) / count
     return share
 
@@ -208,6 +210,7 @@ def _clipping(query: AnyQuery, plan: TablePlan, whole: Pool, target: str | None)
     |T(clip(x)) − T(x)| of the query T on the rows x as they are, for the numbers of the table
     promise that are nearer to T(clip(x)): counts in bins are of the rows as they are.
     """
+    # the rows as they are taken under the bounds, and as they are
     clipped = whole.rows.copy()
     for place, (low, high) in whole.bounds.items():
         np.clip(whole.rows[:, place], low, high, out=clipped[:, place])
@@ -216,6 +219,7 @@ def _clipping(query: AnyQuery, plan: TablePlan, whole: Pool, target: str | None)
     numbers = plan.numbers_here()
     if truth.shape != numbers.shape:
         return np.zeros(len(numbers))
+    # bins of a histogram are of the rows themselves, whatever the bounds: nothing is clipped there
     nearer = np.abs(numbers - inside) < np.abs(numbers - truth)
     return np.where(nearer, np.abs(inside - truth), 0.0)
 

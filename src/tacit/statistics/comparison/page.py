@@ -74,7 +74,7 @@ def comparison_lines(found: Comparison) -> list[tuple[str, str]]:
 def attack_words(attack: Attack) -> str:
     """Return who attacked and what it reached."""
     who = LIRA if attack.name.startswith(LIRA) else "told all it may know"
-    return f"{who} {_measured(attack)}"
+    return f"{who} {_interval_words(attack)}"
 
 
 def _row(result: PromiseResult) -> dict[str, str]:
@@ -88,12 +88,12 @@ def _row(result: PromiseResult) -> dict[str, str]:
         "clipping": significant_up(result.clipped, 3) if result.clipped > 0.0 else "none",
         "total": significant_up(result.total, 3),
         "evidence": result.evidence,
-        "told": _measured(told[0]) if told else "–",
-        "lira": _measured(blind[0]) if blind else "–",
+        "told": _interval_words(told[0]) if told else "–",
+        "lira": _interval_words(blind[0]) if blind else "–",
     }
 
 
-def _measured(attack: Attack) -> str:
+def _interval_words(attack: Attack) -> str:
     found = attack.success
     low, high = (percent(end)[:-1] for end in (found.low, found.high))
     return f"{percent(found.value)} [{low}, {high}]"

@@ -45,6 +45,7 @@ def _of_a_draw(
     plan: DrawPlan, rows: npt.NDArray[np.intp], count: int, source: np.random.Generator
 ) -> tuple[Array, Flags]:
     chosen = source.integers(len(plan.family), size=count)
+    # a declared candidate with fresh noise, as the release would be
     releases = plan.outputs[chosen]
     if plan.design.rank:
         releases = releases + plan.design.sample(count, source)
@@ -60,6 +61,7 @@ def _of_sums(
     sums, inside = [], []
     for start in range(0, count, step):
         fallen = source.integers(size, size=(min(step, count - start), len(members)))
+        # Σ_g φ(row drawn of g) by one product of matrices for each place in a group
         sums.append(sum((fallen == j).astype(float) @ values[members[:, j]] for j in range(size)))
         inside.append(fallen[:, group] == place)
     noisy = np.concatenate(sums) + plan.noise.sample(count, source)
@@ -74,6 +76,7 @@ def _of_a_table(
     """Every other row is in; each of those attacked is by its own coin."""
     values = plan.values.values
     inside = source.random((count, len(rows))) < 0.5
+    # the whole table less the rows attacked that their coins left out
     sums = values.sum(axis=0) - (~inside).astype(float) @ values[rows]
     noisy = sums + plan.noise.sample(count, source)
     return plan.added.finish(noisy, None), inside
@@ -95,6 +98,7 @@ def _of_a_callable(
 
 def _places(pairing: Pairing, rows: npt.NDArray[np.intp]) -> tuple[Any, Any]:
     """Return the group and the place in it of every row."""
+    # rows in no group have −1, and are never drawn
     group = np.full(pairing.pool_rows, -1)
     place = np.full(pairing.pool_rows, -1)
     for j in range(pairing.group_size):

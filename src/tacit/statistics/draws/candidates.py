@@ -54,6 +54,7 @@ class CandidateFamily:
     def columns(self, rows: Any) -> npt.NDArray[np.bool_]:
         """Return the memberships of some rows in every candidate, (K, len(rows))."""
         index = np.asarray(rows, dtype=np.intp)
+        # bit 7 − i mod 8 of byte ⌊i/8⌋: as packbits wrote it
         bits = self.packed[:, index // 8] >> (7 - index % 8).astype(np.uint8)
         return (bits & 1).astype(bool)
 
@@ -66,6 +67,7 @@ class CandidateFamily:
         Args:
             groups: (K,) what is seen of each candidate, 0 … m − 1.
         """
+        # candidates by what is seen of them: counts of the row in each group by one pass of sums
         order = np.argsort(groups, kind="stable")
         sizes = np.bincount(groups)
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -74,6 +76,7 @@ class CandidateFamily:
         for start in range(0, self.pool_rows, rows):
             index = np.arange(start, min(start + rows, self.pool_rows))
             inside = np.add.reduceat(self.columns(index)[order].astype(np.int64), starts, axis=0)
+            # whoever sees group g names the larger of those with the row and those without
             right = np.maximum(inside, sizes[:, None] - inside).sum(axis=0)
             best = max(best, int(right.max()))
         return rounded_up(Fraction(best, len(self)))
@@ -116,8 +119,10 @@ def draw_family(
     the pool and the other half.
     """
     share, cycle = rate.numerator, rate.denominator
+    # whole cycles alone: in each every row is in exactly M of L pieces
     permutations = -(-candidates // cycle)
     packed = np.empty((permutations * cycle, (pool_rows + 7) // 8), dtype=np.uint8)
+    # ⌊j N M / L⌋: pieces of equal length, or one apart, of M permutations read in a circle
     cuts = [index * pool_rows * share // cycle for index in range(cycle + 1)]
     for number in range(permutations):
         order = source.permutation(pool_rows)

@@ -70,6 +70,7 @@ class DrawPlan:
         near linear in the rows.
         """
         rows = self.family.pool_rows
+        # Var without replacement = (1 − q) Var: never divided by less than one row's share
         share = self.family.subset_sizes[0] / rows
         return two_digits_up(np.sqrt(self.variances / max(1.0 - share, 1.0 / rows)))
 
@@ -99,12 +100,14 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
     """Certify a statistic of a declared draw of the pool, before anything is drawn."""
     query, promise, effort = request.query, request.promise, request.effort
     rows, source = request.pool.rows, request.source()
+    # prior max(q, 1 − q) of a row is exact, by the balance of the family
     rate = subset_rate(len(rows), promise.rate, effort.simulations)
     prior = max(float(rate), 1.0 - float(rate))
     nats = allowed_nats(promise.nats, promise.success, prior)
     family = draw_family(len(rows), rate, effort.simulations, source)
     outputs = simulate(query, rows, family, workers=effort.workers, progress=effort.progress)
     names = query.labels(outputs.shape[1])
+    # the secret is uniform on K known outputs: S is exact, and its information computable
     found = design_outputs(
         outputs,
         nats,
@@ -119,6 +122,7 @@ def prepare(request: StatisticRequest) -> PreparedNumbers:
     plan = DrawPlan(outputs, family, found.design, np.diagonal(found.covariance))
     details = _details(request, family, nats, found)
     silent = found.design.rank == 0
+    # without noise whoever sees an output counts the candidates that have it
     most = family.largest_success(found.equal.members) if silent else 1.0
     membership, information = certify(
         details,

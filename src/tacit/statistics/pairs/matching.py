@@ -90,6 +90,7 @@ def _features(values: Array, categories: Sequence[int]) -> Array:
             f"categories: expected columns 0 to {values.shape[1] - 1}, got {list(categories)}"
         )
     numbers = np.delete(values, chosen, axis=1)
+    # numbers in units of their deviations about the median, so that no unit outweighs another
     middle = np.median(numbers, axis=0)
     spread = _spreads(numbers)
     parts = [(numbers - middle) / spread]
@@ -100,6 +101,7 @@ def _features(values: Array, categories: Sequence[int]) -> Array:
                 f"categories: expected at most {MOST_CATEGORIES} in a column, got {codes.size} "
                 f"in column {column}"
             )
+        # one column a category: two different ones are √2 · 2^−½ = 1 apart
         shown = np.zeros((len(values), codes.size))
         shown[np.arange(len(values)), places] = CATEGORY_WEIGHT
         parts.append(shown)
@@ -109,6 +111,7 @@ def _features(values: Array, categories: Sequence[int]) -> Array:
 def _spreads(numbers: Array) -> Array:
     """Return standard deviations, 1 where there is none; huge numbers do not overflow."""
     largest = np.abs(numbers).max(axis=0, initial=0.0)
+    # divided by the largest first, so that squares of 1e200 stay finite
     unit = np.where(largest > 0.0, largest, 1.0)
     spreads = unit * (numbers / unit).std(axis=0)
     return np.where(spreads > 0.0, spreads, 1.0)
@@ -137,7 +140,7 @@ def first_groups(
     found: list[Indices] = []
     done = 0
     for leaf in _leaves(features, rows, group_size):
-        found.append(leaf[_grouped(features[leaf], group_size)])
+        found.append(leaf[_group(features[leaf], group_size)])
         done += leaf.size
         report("pairing", done, rows.size)
     return np.concatenate(found)
@@ -151,6 +154,7 @@ def _leaves(features: Array, rows: Indices, group_size: int) -> list[Indices]:
         if piece.size <= LEAF_ROWS + group_size:
             leaves.append(piece)
             continue
+        # a multiple of k on one side, so that no leaf but the last has rows left over
         middle = piece.size // (2 * group_size) * group_size
         order = np.argpartition(features[piece, _widest(features, piece)], middle)
         waiting += [piece[order[middle:]], piece[order[:middle]]]
@@ -162,17 +166,19 @@ def _widest(features: Array, rows: Indices) -> int:
     middle = features[rows[:ROWS_TOGETHER]].mean(axis=0)
     summed, squared = np.zeros_like(middle), np.zeros_like(middle)
     for start in range(0, rows.size, ROWS_TOGETHER):
+        # N Var = Σ g² − (Σ g)²/N with g about the mean of some rows, so that little cancels
         gaps = features[rows[start : start + ROWS_TOGETHER]] - middle
         summed += gaps.sum(axis=0)
         squared += np.einsum("ij,ij->j", gaps, gaps)
     return int(np.argmax(squared - summed**2 / rows.size))
 
 
-def _grouped(features: Array, group_size: int) -> Indices:
+def _group(features: Array, group_size: int) -> Indices:
     """Give the row that is farthest from all others its nearest free ones, and so on."""
     count = len(features)
     squared = squared_distances(features, features)
     np.fill_diagonal(squared, np.inf)
+    # rows far from all others choose first: late ones find a near partner anyway
     hardest_first = np.argsort(-squared.min(axis=1), kind="stable").tolist()
     free = np.ones(count, dtype=bool)
     groups = np.empty((count // group_size, group_size), dtype=np.intp)
@@ -195,6 +201,7 @@ def _grouped(features: Array, group_size: int) -> Indices:
 
 def squared_distances(first: Array, second: Array) -> Array:
     """Return ‖a − b‖² for all pairs of rows, (m, n), never negative."""
+    # ‖a‖² + ‖b‖² − 2 aᵀb: one product of matrices; good for a choice, as rounding may cancel
     left = np.einsum("ij,ij->i", first, first)
     right = np.einsum("ij,ij->i", second, second)
     squared: Array = left[:, None] + right[None, :] - 2.0 * (first @ second.T)
@@ -230,6 +237,7 @@ class _Groups:
         inside = self.group_of >= 0
         self._rows = np.flatnonzero(inside)
         self._search = search
+        # an unbalanced tree is built several times faster, and asked a few thousand times
         self._tree = cKDTree(search[self._rows], balanced_tree=False, compact_nodes=False)
         self._reach = min(NEIGHBOURS + 1, self._rows.size)
         self._known: npt.NDArray[np.int32] = np.full(
@@ -250,6 +258,7 @@ class _Groups:
     def round(self) -> int:
         """Let each of the worst groups exchange one row; return how many did."""
         some = min(WORST_GROUPS, len(self.members))
+        # the largest span sets the noise: the worst groups alone are worth an exchange
         worst = np.argpartition(-self.spans, some - 1)[:some]
         worst = worst[np.argsort(-self.spans[worst], kind="stable")]
         worst = worst[self.spans[worst] > 0.0]
@@ -280,6 +289,7 @@ class _Groups:
         are the place of x, c, and the group that c comes from; None where nothing gains.
         """
         own, spans = self.members[groups], self.spans[groups]
+        # for every place x of a group: the rows that stay, and neighbours c of theirs to enter
         kept = np.stack([np.delete(own, place, axis=1) for place in range(self.size)], axis=1)
         entering = self._known[kept].reshape(len(groups), self.size, -1).astype(np.intp)
         partners = self.group_of[entering]

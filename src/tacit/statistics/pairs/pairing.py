@@ -76,6 +76,7 @@ class Pairing:
     @property
     def left_out(self) -> Indices:
         """Rows in no group, ascending: fewer than k, and never drawn."""
+        # what no group names
         inside = np.zeros(self.pool_rows, dtype=bool)
         inside[self.members] = True
         return np.flatnonzero(~inside)
@@ -100,6 +101,7 @@ class Pairing:
 
     def draw(self, rng: RandomSource = None) -> Indices:
         """Draw one row of every group, (P,), each as likely; from the operating system if None."""
+        # k equally likely faces a group, exactly: no face is likelier by the bits it is made of
         places = fair_choices(len(self), self.group_size, rng)
         return self.members[np.arange(len(self)), places]
 
@@ -124,6 +126,7 @@ def at_random(rows: int, *, group_size: int = 2, rng: RandomSource = None) -> Pa
         (3, 1)
     """
     size, count = check_sizes(rows, group_size)
+    # a uniform permutation cut into pieces of k: every grouping is as likely
     order = generator(rng).permutation(rows)
     return Pairing(order[: count * size].reshape(count, size), rows, "at random")
 

@@ -96,7 +96,7 @@ class BoundCumulative(BoundCounts):
 
     def value(self, totals: Totals) -> Array:
         """Return the counts, none negative or less than the one before."""
-        return np.maximum(rising(totals.counts(self._terms)), 0.0)
+        return np.maximum(make_rising(totals.counts(self._terms)), 0.0)
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class CumulativeCounts(Statistic):
         Raises:
             ValueError: no such column, or thresholds that do not increase.
         """
-        points = increasing("thresholds", self.thresholds)
+        points = check_increasing("thresholds", self.thresholds)
         place = columns.position(self.column)
         labels = tuple(f"count[{self.column} ≤ {text_of(point)}]" for point in points)
         cells = tuple((at_most(place, point),) for point in points)
@@ -277,7 +277,7 @@ class Quantiles(Statistic):
     def _grid(self, columns: Columns, place: int, levels: Array) -> tuple[float, ...]:
         name = columns.names[place]
         if self.grid is not None and name in self.grid:
-            return increasing(f"grid of {name}", self.grid[name])
+            return check_increasing(f"grid of {name}", self.grid[name])
         low, high = columns.range(place)
         if columns.rows is None:
             return tuple(np.linspace(low, high, GRID_POINTS + 1)[1:].tolist())
@@ -348,7 +348,7 @@ class BoundQuantiles(SumStatistic):
         count = totals.divisor(self.conditions)[..., None]
         found = []
         for cells, grid in zip(self._cells, self.grids, strict=True):
-            counts = rising(totals.counts(cells))
+            counts = make_rising(totals.counts(cells))
             if not totals.smooth:
                 # how many thresholds fall short of qN; a noisy last one may too, and is taken
                 least = _least(np.asarray(self.levels), count)
@@ -470,7 +470,7 @@ def bins(columns: Columns, name: str, edges: Sequence[float] | None) -> list[tup
     if edges is None:
         levels = columns.categories(place)
         return [(equals(place, level), f"{name}={columns.label(place, level)}") for level in levels]
-    points = increasing("edges", edges)
+    points = check_increasing("edges", edges)
     if len(points) < 2:
         raise ValueError(f"edges: expected at least two, got {len(points)}")
     last = len(points) - 2
@@ -483,7 +483,7 @@ def bins(columns: Columns, name: str, edges: Sequence[float] | None) -> list[tup
     ]
 
 
-def increasing(name: str, values: Sequence[float]) -> tuple[float, ...]:
+def check_increasing(name: str, values: Sequence[float]) -> tuple[float, ...]:
     """Return numbers that increase.
 
     Raises:
@@ -495,7 +495,7 @@ def increasing(name: str, values: Sequence[float]) -> tuple[float, ...]:
     return tuple(points.tolist())
 
 
-def rising(counts: Array) -> Array:
+def make_rising(counts: Array) -> Array:
     """Return (…, k) that never decrease, between the running maximum and the minimum ahead."""
     # the mean of both is the fit of least largest error, and changes nothing where counts rise
     ahead = np.minimum.accumulate(counts[..., ::-1], axis=-1)[..., ::-1]

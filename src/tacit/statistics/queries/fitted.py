@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import expit
 
 from tacit._ground.checks import Array
-from tacit.statistics.queries.moments import explained
+from tacit.statistics.queries.moments import target_place
 from tacit.statistics.queries.statistic import BoundStatistic, Columns, Statistic
 
 # Of the last step of Newton's method, relative to the weights, and of steps, at most.
@@ -30,7 +30,7 @@ class Logistic(Statistic):
     the intercept is not penalised. The target must be 0 or 1 and take both values.
 
     Attributes:
-        target: name of the column explained; the last when None.
+        target: name of the column target_place; the last when None.
         ridge: what coefficients cost.
     """
 
@@ -47,7 +47,7 @@ class Logistic(Statistic):
         """
         if len(columns.names) < 2:
             raise ValueError("query: logistic needs a target and at least one more column, got 1")
-        return BoundLogistic(columns.names, explained(columns, self.target), self.ridge)
+        return BoundLogistic(columns.names, target_place(columns, self.target), self.ridge)
 
 
 @dataclass(frozen=True)

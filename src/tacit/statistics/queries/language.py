@@ -132,10 +132,10 @@ def bind_query(query: Any, columns: Columns, target: str | None = None) -> Query
     if isinstance(query, SumQuery):
         return query
     if isinstance(query, Query):
-        return _renamed(query, columns, target)
+        return _rename(query, columns, target)
     if isinstance(query, str) and query.strip():
         if _is_import(query):
-            return Query(_imported(query), None, query, imported=True)
+            return Query(_import_query(query), None, query, imported=True)
         asked, description = _from_text(query, target), query
     elif callable(query):
         label = getattr(query, "__qualname__", type(query).__qualname__)
@@ -145,7 +145,7 @@ def bind_query(query: Any, columns: Columns, target: str | None = None) -> Query
         asked = tuple(query) if isinstance(query, (list, tuple)) else (query,)
         if not asked or not all(isinstance(one, Statistic) for one in asked):
             raise ValueError(f"query: expected a text, a statistic or a callable, got {query!r}")
-        description = "+".join(map(_described, asked))
+        description = "+".join(map(_describe, asked))
     if target is not None:
         columns.position(target, "target")
     parts = tuple(one.bind(columns) for one in asked)
@@ -186,7 +186,7 @@ def columns_read(query: Any, target: str | None = None) -> tuple[str, ...] | Non
     return tuple(dict.fromkeys(names)) if statistics else None
 
 
-def _renamed(query: Query, columns: Columns, target: str | None) -> Query:
+def _rename(query: Query, columns: Columns, target: str | None) -> Query:
     """Return a query whose function may be a text or a statistic, under the names given."""
     found = bind_query(query.function, columns, target)
     names, own = query.names, found.names
@@ -202,9 +202,9 @@ def _renamed(query: Query, columns: Columns, target: str | None) -> Query:
     return replace(found, names=named, description=query.description or found.description)
 
 
-def _described(statistic: Statistic) -> str:
+def _describe(statistic: Statistic) -> str:
     if isinstance(statistic, GroupBy):
-        return f"{_described(statistic.statistic)}{BY}{statistic.column}"
+        return f"{_describe(statistic.statistic)}{BY}{statistic.column}"
     return statistic.word
 
 
@@ -229,7 +229,7 @@ def _part(piece: str, text: str, target: str | None) -> Statistic:
     if name == "quantiles":
         return Quantiles(_numbers(rest)) if rest else Quantiles()
     if name not in WRITTEN:
-        raise _unknown(text)
+        raise _unknown_query(text)
     if not rest:
         raise ValueError(f"query: {name} needs a column, as in {name}:NAME, got none")
     if name == "two-way":
@@ -250,7 +250,7 @@ def _word(text: str) -> str:
     return SYNONYMS.get(word, word)
 
 
-def _unknown(text: str) -> ValueError:
+def _unknown_query(text: str) -> ValueError:
     known = ", ".join(WRITTEN.values())
     return ValueError(
         f"query: expected one of {known} (joined by '+'), or module:function, got {text!r}"
@@ -294,16 +294,16 @@ def _is_import(query: str) -> bool:
     return bool(colon) and "+" not in query and BY not in query and _word(head) not in WRITTEN
 
 
-def _imported(query: str) -> RowFunction:
+def _import_query(query: str) -> RowFunction:
     module_name, _, attribute = query.partition(":")
     if not all(part.isidentifier() for part in f"{module_name}.{attribute}".split(".")):
-        raise _unknown(query)
+        raise _unknown_query(query)
     try:
         found: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
-            raise ValueError(f"{_unknown(query)}; there is no module {missing!r}") from None
+            raise ValueError(f"{_unknown_query(query)}; there is no module {missing!r}") from None
         raise query_error(query, error, " while its module was imported") from error
     for part in attribute.split("."):
         if not hasattr(found, part):

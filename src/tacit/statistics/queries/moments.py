@@ -356,7 +356,7 @@ class LeastSquares(MomentStatistic):
         Raises:
             ValueError: no such column, or none that explains.
         """
-        target = explained(columns, self.target)
+        target = target_place(columns, self.target)
         features = tuple(one for one in columns.positions(self.columns) if one != target)
         if not features:
             raise ValueError("query: least-squares needs a target and at least one more column")
@@ -448,7 +448,7 @@ class PrincipalComponents(MomentStatistic):
         return [NOT_NEGATIVE] * self.count + [(-1.0, 1.0)] * (self.count * len(places))
 
 
-def explained(columns: Columns, target: str | None) -> int:
+def target_place(columns: Columns, target: str | None) -> int:
     """Return where the column stands that a regression explains; the last when None."""
     return len(columns.names) - 1 if target is None else columns.position(target, "target")
 
@@ -467,7 +467,7 @@ def _variances(totals: Totals, places: Places, conditions: Conditions) -> Array:
     unbiased = count / np.maximum(count - 1.0, 1.0)
     # E (x − c)² − (E (x − c))²: about the centre, so that little cancels
     values = [
-        totals.product(place, place, conditions) - totals.moved(place, conditions) ** 2
+        totals.product(place, place, conditions) - totals.mean_offset(place, conditions) ** 2
         for place in places
     ]
     return np.maximum(np.stack(values, axis=-1) * unbiased, 0.0)

@@ -128,7 +128,7 @@ class Statistic(ABC):
     def __post_init__(self) -> None:
         # what is asked is the value's own: nobody changes it afterwards
         for one in fields(self):
-            object.__setattr__(self, one.name, _owned(getattr(self, one.name)))
+            object.__setattr__(self, one.name, _own(getattr(self, one.name)))
 
     def reads(self) -> tuple[str, ...] | None:
         """Return the names of the columns that it reads; None for all that there are."""
@@ -143,9 +143,9 @@ class Statistic(ABC):
         """
 
 
-def _owned(value: Any) -> Any:
+def _own(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return FrozenMapping({key: _owned(entry) for key, entry in value.items()})
+        return FrozenMapping({key: _own(entry) for key, entry in value.items()})
     if isinstance(value, np.ndarray):
         return tuple(value.tolist())
     return tuple(value) if isinstance(value, list) else value
@@ -444,7 +444,7 @@ class SumQuery(Query):
         sums: Array,
         drawn: float | None,
         covariance: Array,
-        restored: Callable[[Array], Array] = np.asarray,
+        restore: Callable[[Array], Array] = np.asarray,
     ) -> Array:
         """Return errors (d,) of which ±1.96 hold the number of the rows in 95% of releases.
 
@@ -457,12 +457,12 @@ class SumQuery(Query):
             sums: (k,) noisy.
             drawn: as for ``finish``.
             covariance: (k, k) of their noise.
-            restored: the sums of the terms from those that noise is added to; linear.
+            restore: the sums of the terms from those that noise is added to; linear.
         """
         nowhere = np.zeros(self.width)
 
         def gaps(some: Array) -> Array:
-            return self.function.gaps(Totals(self._places, restored(some), nowhere, drawn))
+            return self.function.gaps(Totals(self._places, restore(some), nowhere, drawn))
 
         found = gaps(sums)
         if not found.size:
@@ -472,7 +472,7 @@ class SumQuery(Query):
         variances = np.einsum("kg,kl,lg->g", jacobian, covariance, jacobian, optimize=True)
         ends = self.function.ends(found, np.sqrt(np.maximum(variances, 0.0)))
         # the farther end, as if it were 1.96 deviations away
-        numbers = self.round_whole(self.finish(restored(sums), nowhere, drawn))
+        numbers = self.round_whole(self.finish(restore(sums), nowhere, drawn))
         reach = np.maximum(numbers - ends[:, 0], ends[:, 1] - numbers)
         return np.where(np.isnan(reach), errors, np.maximum(reach, 0.0) / NORMAL_95)
 

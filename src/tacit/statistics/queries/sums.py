@@ -155,7 +155,7 @@ class GridValues:
         summed = sum(self.integers[some].sum(axis=0) for some in _pieces(rows))
         return np.asarray(np.ldexp(summed, self.exponents))
 
-    def weighed(self, rows: npt.NDArray[np.intp], weights: Array) -> Array:
+    def weighted_total(self, rows: npt.NDArray[np.intp], weights: Array) -> Array:
         """Return ``Σ w φ`` over some rows, (k,)."""
         both = zip(_pieces(weights), _pieces(rows), strict=True)
         summed = sum(some @ self.integers[places] for some, places in both)
@@ -247,13 +247,13 @@ class Totals:
         """Return the count as something to divide by: at least 1."""
         return np.maximum(self.count(conditions), 1.0)
 
-    def moved(self, column: int, conditions: Sequence[Condition] = ()) -> Array:
+    def mean_offset(self, column: int, conditions: Sequence[Condition] = ()) -> Array:
         """Return the mean of ``x − c`` of a column."""
         return np.asarray(self._sum(conditions, column) / self.divisor(conditions))
 
     def mean(self, column: int, conditions: Sequence[Condition] = ()) -> Array:
         """Return the mean of a column, within its bounds where they are declared."""
-        mean: Array = self.centres[column] + self.moved(column, conditions)
+        mean: Array = self.centres[column] + self.mean_offset(column, conditions)
         if self.bounds is None:
             return mean
         return np.clip(mean, self.bounds[0][column], self.bounds[1][column])
@@ -275,8 +275,8 @@ class Totals:
         # E xy = E (x − a)(y − b) + a E (y − b) + b E (x − a) + ab
         return (
             self.product(first, second, conditions)
-            + left * self.moved(second, conditions)
-            + right * self.moved(first, conditions)
+            + left * self.mean_offset(second, conditions)
+            + right * self.mean_offset(first, conditions)
             + left * right
         )
 

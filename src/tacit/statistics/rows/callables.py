@@ -83,6 +83,7 @@ class CallablePlan:
         """Run the attacker told every other coin, or those who know the declared draws."""
         if self.halves is None:
             assert self.swaps is not None
+            # each flip beside its draw is a pair of candidates, told every other coin
             seen = self.swaps[:trials]
             attack = swap_attack(seen, self.design.covariance, rng=source)
             return attack.with_record(int(self.pairing.members[attack.worst_record, 1]))
@@ -137,6 +138,7 @@ class _Task:
 
     def plan(self, way: Way, covariance: Array, **found: Any) -> CallablePlan:
         """Return the plan for noise that is certified."""
+        # tr(FΣ), the price of this noise at the spread of the outputs seen
         prices = prices_of(self.cost, found["outputs"])
         design = Design(
             covariance=dense(covariance),
@@ -177,6 +179,7 @@ class _BySwaps:
         outputs, fresh = task.swaps(task.effort.simulations)
         if not (self.swaps.any() or fresh.any()):
             raise _constant(task.pilot_draws + task.effort.simulations)
+        # the shape is the pilot's; the least factor that fresh swaps certify gives the size
         law = dense(self.shape.covariance)
         scale = certified_scale(self.swaps, fresh, law, task.success, task.failure)
         return task.plan(
@@ -195,6 +198,7 @@ class _ByFamily:
         )
         if check_spread(outputs).all():
             raise _constant(len(halves))
+        # the shape is that of the outputs themselves; its size follows from the posterior
         self.family = family_of(halves, outputs, prices_of(task.cost, outputs))
         self.size = expected_scale(self.family, task.success, PILOT_RELEASES, task.source)
         self.price = self.family.price * self.size
@@ -259,5 +263,6 @@ def callable_plan(
         return _BySwaps(task).certify()
     if way == "family" or not task.affordable:
         return _ByFamily(task).certify()
+    # pilots see nothing of the draws that certify: choosing by them costs no confidence
     ways: tuple[_BySwaps | _ByFamily, ...] = (_BySwaps(task), _ByFamily(task))
     return min(ways, key=lambda one: one.price).certify()

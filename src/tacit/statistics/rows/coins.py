@@ -32,6 +32,7 @@ class Flips:
 
     def members(self, candidate: int) -> Indices:
         """Return the rows, pair by pair: the draw itself first, then with pair i flipped."""
+        # P + 1 candidates a draw: as it fell, then one coin turned at a time
         draw, flipped = divmod(candidate, len(self.pairing) + 1)
         places = self.fallen[draw].astype(np.intp)
         if flipped:
@@ -84,5 +85,6 @@ def swaps_of(
     flips = Flips(pairing, throw_coins(draws, len(pairing), source))
     outputs = simulate(query, rows, flips, workers=workers, progress=progress)
     check_spread(outputs)
+    # z_i = f(flipped at i) − f(as it fell), for every pair of every draw
     found = outputs.reshape(draws, len(pairing) + 1, -1)
     return found[:, 0], found[:, 1:] - found[:, :1]

@@ -57,11 +57,13 @@ def noise_errors(
 
     Source: order statistics of exchangeable numbers, as in Monte Carlo tests (Barnard, 1963).
     """
+    # √(J Σ Jᵀ)_jj, exact for what is linear in the sums
     influence = frame.jacobian @ noise.covariance
     exact = np.sqrt(np.maximum(np.einsum("ij,ij->i", influence, frame.jacobian), 0.0))
     if query.linear or noise.design is None:
         return np.asarray(exact)
     drawn, source = float(len(pairing)), np.random.default_rng(0)
+    # f(S + B) − f(S) for simulated draws S and noise B: errors are of the pool alone, and so told
     totals = _totals(pairing, values, np.random.default_rng(1))
     clean = query.finish(totals, centres, drawn)
     gaps = [
@@ -94,21 +96,26 @@ def sampling_errors(
     All are as much larger as Student's law of ν degrees of freedom reaches beyond the normal law,
     ``ν = 2N/(κ − 1)`` by the kurtosis κ of the influences, N − 1 at most (Satterthwaite, 1946).
     """
+    # ψ = J (φ − mean φ), row by row; its second moments by groups, and its fourth for the kurtosis
     members, numbers = pairing.members, len(frame.jacobian)
     mean = frame.jacobian @ (values.total(members.ravel()) / members.size)
     coins, squares, fourths = np.zeros((3, numbers))
     for start in range(0, len(members), GROUPS_TOGETHER):
         gaps = values.times(frame.jacobian.T, members[start : start + GROUPS_TOGETHER]) - mean
+        # Σ_g Var_g ψ: one row of each group is drawn, and groups are independent
         coins += gaps.var(axis=1).sum(axis=0)
         gaps *= gaps
         squares += gaps.sum(axis=(0, 1))
         gaps *= gaps
         fourths += gaps.sum(axis=(0, 1))
+    # Var ψ of the pool, with N − 1; the sum over P rows drawn varies by P²/N of it
     pool = squares / (members.size - 1)
+    # P²/N = P/k for N = k P rows in groups
     found = np.sqrt(coins + len(members) / pairing.group_size * pool)
     if not query.linear:
-        simulated = _resampled(query, pairing, values, frame, centres)
+        simulated = _resample(query, pairing, values, frame, centres)
         found = np.where(query.linear_numbers, found, simulated)
+    # wider by Student's quantile over the normal one: few rows, or few that matter, say less
     freedom = _freedom(members.size, squares, fourths)
     factor = special.stdtrit(freedom, 0.5 + 0.5 * LEVEL) / NORMAL_95
     known = query.linear_numbers | (freedom >= LEAST_FREEDOM)
@@ -122,7 +129,7 @@ def _totals(pairing: Pairing, values: GridValues, source: np.random.Generator) -
     return np.stack([values.total(pairing.draw(source)) for _ in range(draws)])
 
 
-def _resampled(
+def _resample(
     query: SumQuery, pairing: Pairing, values: GridValues, frame: CostFrame, centres: Array
 ) -> Array:
     """Return deviations (d,) about the pool's own numbers of those of weighed draws."""
@@ -132,8 +139,9 @@ def _resampled(
     count = min(max(LARGEST_WORK // max(work, 1), FEWEST), RESAMPLED)
     sums = np.empty((count, terms))
     for place in range(count):
+        # Γ(k, 1/k) has mean 1 and variance 1/k, as k rows of a new pool stand for each drawn
         weights = source.gamma(shape, 1.0 / shape, drawn)
-        sums[place] = values.weighed(pairing.draw(source), weights / weights.mean())
+        sums[place] = values.weighted_total(pairing.draw(source), weights / weights.mean())
     middle = query.finish(frame.middle, centres, float(drawn), smooth=True)
     return deviations(query.finish(sums, centres, float(drawn), smooth=True) - middle)
 
@@ -147,6 +155,7 @@ def _freedom(count: int, squares: Array, fourths: Array) -> Array:
         fourths: (d,) sums of the fourth powers.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
+        # κ = N Σψ⁴ / (Σψ²)², ν = 2N/(κ − 1); no fewer than 1, no more than a sample of N has
         excess = count * fourths / squares**2 - 1.0
         freedom = np.where(excess > 0.0, 2.0 * count / excess, count - 1.0)
     return np.asarray(np.clip(freedom, 1.0, count - 1.0))

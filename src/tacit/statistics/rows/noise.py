@@ -40,6 +40,7 @@ class SumNoise:
     @property
     def covariance(self) -> Array:
         """Σ of all sums, (k, k)."""
+        # zero rows and columns where no noise is added
         full = np.zeros((self.live.size, self.live.size))
         if self.design is not None:
             full[np.ix_(self.live, self.live)] = self.design.covariance.to_dense()
@@ -77,6 +78,7 @@ def least_noise(swaps: Swaps, mu: float, cost: Any) -> SumNoise:
     Raises:
         ArithmeticError: a swap is farther than was designed, by another way of measuring.
     """
+    # a sum that no swap moves is the same whatever was drawn: it needs no noise
     live = np.logical_or.reduce([(block != 0.0).any(axis=0) for block in _blocks(swaps)])
     if not live.any():
         return SumNoise(live, None, 0.0)
@@ -91,6 +93,7 @@ def least_noise(swaps: Swaps, mu: float, cost: Any) -> SumNoise:
     design = worst_case(moved, (mu * (1.0 - SLACK)) ** 2, cost=cost[np.ix_(live, live)])
     # every swap again, by the covariance that will be drawn
     for block in _blocks(moved):
+        # zᵀ Σ⁻¹ z by another factorisation than the solver's
         farthest = float(np.max(design.covariance.mahalanobis(block)))
         if farthest > mu**2 * (1.0 + MEASURED_SLACK):
             raise ArithmeticError(
@@ -114,6 +117,7 @@ def distinct(swaps: Array) -> Array:
     first = (swaps != 0.0).argmax(axis=1)
     signs = np.sign(swaps[np.arange(len(swaps)), first])
     turned = np.ascontiguousarray(swaps * signs[:, None]) + 0.0
+    # a row of numbers as one item, so that equal rows are found by sorting
     kinds = turned.view([("", turned.dtype)] * turned.shape[1]).ravel()
     unique = np.unique(kinds).view(turned.dtype).reshape(-1, turned.shape[1])
     moving = unique[(unique != 0.0).any(axis=1)]

@@ -76,6 +76,7 @@ class SumPlan:
         """Run the attacker who is told every other coin, on the most exposed groups."""
         if self.noise.design is None:
             return None
+        # the groups whose rows lie farthest apart under the noise are those that are told best
         members, live = self.pairing.members, self.noise.live
         most = max(1, ATTACKED_ROWS // self.pairing.group_size)
         chosen = np.arange(len(members))
@@ -83,6 +84,7 @@ class SumPlan:
             steps = range(0, len(members), ROWS_TOGETHER)
             distances = [self._distances(members[at : at + ROWS_TOGETHER]) for at in steps]
             chosen = np.sort(np.argsort(-np.concatenate(distances), kind="stable")[:most])
+        # φ of the rows of every group attacked, (groups, k rows, live sums), exact on the grid
         groups = np.ldexp(self.values.integers[members[chosen]], self.values.exponents)[..., live]
         assert self.noise.law is not None
         attack = group_attack(groups, self.noise.law, trials=trials, rng=source)
@@ -94,6 +96,7 @@ class SumPlan:
         assert self.noise.law is not None
         added = np.ldexp(self.values.integers[groups], self.values.exponents)[..., self.noise.live]
         pairs = combinations(range(groups.shape[1]), 2)
+        # (φ(a) − φ(b))ᵀ Σ⁻¹ (φ(a) − φ(b)) of every two rows of a group; the largest sets its μ²
         apart = [self.noise.law.mahalanobis(added[:, a] - added[:, b]) for a, b in pairs]
         return np.asarray(np.max(apart, axis=0))
 
@@ -136,7 +139,9 @@ def sum_plan(
         inside = values.values[np.sort(pairing.members, axis=None)]
         frame = frame_of(query, inside, centres, max(drawn, 1), cost)
         del inside
+    # Σ that keeps zᵀ Σ⁻¹ z <= μ² of every swap z = φ(a) − φ(b) of a group
     noise = best_noise(query, frame, _swaps(query, values, pairing), mu, centres, len(pairing))
+    # what is told before the draw: errors of the numbers near what the pool gives on average
     errors = query.widen_whole(noise_errors(query, pairing, values, noise, frame, centres))
     errors = query.bracket(errors, frame.middle, float(drawn), noise.covariance)
     return SumPlan(query, pairing, values, centres, frame, noise, errors)
@@ -163,6 +168,7 @@ def _nearest(
     )
     search = None
     if not query.counting and features.shape[1] > WIDE * query.width:
+        # the rows themselves have fewer columns than what they add: neighbours are found in those
         spread = rows.std(axis=0)
         search = (rows - rows.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
     return nearest(features, group_size=size, scaled=False, search=search, progress=progress)
@@ -170,11 +176,13 @@ def _nearest(
 
 def _swaps(query: SumQuery, values: GridValues, pairing: Pairing) -> Swaps:
     """Return what a flip of every group may move the sums by, in blocks where they are many."""
+    # z of every two rows of every group, exact: differences of integers on one grid
     swaps = np.concatenate(
         [np.ldexp(gaps, values.exponents) for gaps in pairing.differences(values.integers)]
     )
     if query.counting:
         return distinct(swaps)
+    # blocks keep the solver's memory flat: it reads the swaps and holds none of them
     if swaps.size <= MANY_ENTRIES:
         return swaps
     step = MANY_ENTRIES // swaps.shape[1]
@@ -195,6 +203,7 @@ def best_noise(
         noise = least_noise(swaps, mu, cost)
         if query.linear or noise.design is None:
             return noise
+        # a choice alone, good for no bound: what is certified is that every candidate keeps μ
         noisy = frame.middle + noise.sample(COMPARED, np.random.default_rng(0))
         gaps = query.finish(noisy, centres, float(drawn), smooth=True) - clean
         # gᵀ W g of every simulated error, by its median: a few wild ones decide nothing

@@ -68,11 +68,13 @@ def shape_noise(swaps: Array, success: float, prices: Array) -> ScaledNoise:
     # in units of F^½ the price of noise is its trace
     roots: Array = np.sqrt(prices)
     scaled = swaps * roots
+    # ‖z‖ of every swap in those units
     lengths = np.linalg.norm(scaled, axis=2)
     if not lengths.any():
         # nothing moved: any noise will do, which is for the certificate to say
         still = np.diag(STILL / prices)
         return ScaledNoise(still, float(prices @ np.diagonal(still)))
+    # noise that covers the longest swap of each pair holds for every one, though at a price
     longest = scaled[lengths.argmax(axis=0), np.arange(swaps.shape[1])]
     cover = worst_case(longest, 1.0).covariance.to_dense()
     shapes = (cover, _balance(scaled, success))

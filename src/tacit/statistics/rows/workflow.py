@@ -192,7 +192,7 @@ def _prepare_callable(request: StatisticRequest) -> PreparedNumbers:
     from tacit.statistics.rows.callables import callable_plan
 
     query, promise, effort = request.query, request.promise, request.effort
-    success = _success_alone(promise, query.description)
+    success = _require_success(promise, query.description)
     rows, source = request.pool.rows, request.source()
     pairing = choose_pairing(promise.pairs, rows, request.pool.columns, PAIR, source)
     if pairing is None:
@@ -232,7 +232,7 @@ def _prepare_callable(request: StatisticRequest) -> PreparedNumbers:
     return PreparedNumbers.of(planned, plan, membership, source)
 
 
-def _success_alone(promise: Rows, description: str) -> float:
+def _require_success(promise: Rows, description: str) -> float:
     """Return the success that is asked for, the one strength that simulations can certify."""
     if promise.method == "sums":
         raise ValueError(

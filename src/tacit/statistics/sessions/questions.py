@@ -166,7 +166,7 @@ class Questions(ABC):
             )
 
     def _request(self, query: Any, target: str | None, *, looked_at: bool) -> StatisticRequest:
-        bound = bind_query(query, self.pool.known(looked_at=looked_at), target)
+        bound = bind_query(query, self.pool.as_columns(looked_at=looked_at), target)
         return StatisticRequest(bound, self.pool, self.promise, self.effort, self.cost, None)
 
     def _turn(self, state: SessionState, spend: float) -> Turn:

@@ -121,7 +121,7 @@ class Session:
         module, _, name = keeping.session.partition(":")
         questions = getattr(import_module(module), name)
         source = generator(rng) if self._source is None else self._source
-        with self._held():
+        with self._hold():
             if self._path is not None:
                 # they hold what was drawn
                 remove_left_overs(self._path)
@@ -138,7 +138,7 @@ class Session:
         if stored is not None:
             _check_same(stored.declared, said)
             questions.check(stored)
-            self._state = self._taken_up(stored)
+            self._state = self._take_up(stored)
             return
         self._state = SessionState(
             said,
@@ -198,7 +198,7 @@ class Session:
         if not self.spends:
             return self.budget
         # exactly: β − Σ β_i, or the root of μ² − Σ μ_i²
-        rest = Fraction(self.budget) ** self._power - self._charged(self.spends)
+        rest = Fraction(self.budget) ** self._power - self._sum_of(self.spends)
         if rest <= 0:
             return 0.0
         return sqrt(rounded_down(rest)) * (1.0 - HAIR) if self._power == 2 else rounded_down(rest)
@@ -283,7 +283,7 @@ class Session:
         Raises:
             ValueError: as ``price``, or a refusal of the ledger; nothing is drawn then.
         """
-        with self._held():
+        with self._hold():
             # others wait, so that no answer comes between the price and the draw
             offer = self.price(query, spend=spend, share=share, error=error, target=target)
             return self._answer(offer)
@@ -297,12 +297,12 @@ class Session:
     def _unit(self) -> str:
         return "μ" if self._questions.squares else "nats"
 
-    def _charged(self, spends: Sequence[float]) -> Fraction:
+    def _sum_of(self, spends: Sequence[float]) -> Fraction:
         return sum((Fraction(one) ** self._power for one in spends), Fraction(0))
 
     def _check(self, spend: float) -> None:
         """Refuse a charge that, with all before it, is beyond the budget: exactly."""
-        if self._charged((*self.spends, spend)) > Fraction(self.budget) ** self._power:
+        if self._sum_of((*self.spends, spend)) > Fraction(self.budget) ** self._power:
             raise ValueError(
                 f"spend: expected at most {self.remaining:.6g} {self._unit}, what is left of the "
                 f"budget, got {spend:.6g}; nothing was drawn"
@@ -310,7 +310,7 @@ class Session:
 
     def _draw(self, offer: Offer) -> Release[NumbersDetails]:
         """Answer what was offered, the session being as it was then."""
-        with self._held():
+        with self._hold():
             self._refresh()
             if self._state.turn != offer.seen.turn:
                 raise ValueError(
@@ -347,7 +347,7 @@ class Session:
         return prepared.draw(ledger=self._ledger, secret=self._secret, no_budget=self._no_budget)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _hold(self) -> Iterator[None]:
         """Hold the session against other threads, and its file against other processes.
 
         What is left is looked at and spent while it is held, in one step.
@@ -368,9 +368,9 @@ class Session:
             if stored is None:
                 raise ValueError(f"path: expected the session's file, got none: {self._path.name}")
             _check_same(stored.declared, self._state.declared)
-            self._state = self._taken_up(stored)
+            self._state = self._take_up(stored)
 
-    def _taken_up(self, stored: SessionState) -> SessionState:
+    def _take_up(self, stored: SessionState) -> SessionState:
         """Return what a file says; noise of a seed voids what was drawn without one."""
         return replace(stored, reproducible=stored.reproducible or is_reproducible(self._rng))
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import LARGEST_EXACT
-from tacit.statistics.tables.table import Category, ordered, plain_text
+from tacit.statistics.tables.table import Category, order_levels, plain_text
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]
@@ -70,17 +70,17 @@ def column_cells(column: Any, decimal: str) -> CellBlock:
             words = pa.array(words.to_pylist(), pa.large_string())
         return column_cells(pc.take(words, column.indices), decimal)
     if pa.types.is_boolean(kind):
-        return _typed(column, doubles(column.cast(pa.int8()).cast(pa.float64())))
+        return _cells_of_type(column, doubles(column.cast(pa.int8()).cast(pa.float64())))
     if pa.types.is_float64(kind):
-        return _typed(column, doubles(column))
+        return _cells_of_type(column, doubles(column))
     if pa.types.is_integer(kind):
         numbers = doubles(column.cast(pa.float64(), safe=False))
         if kind.bit_width < 64:
-            return _typed(column, numbers)
+            return _cells_of_type(column, numbers)
         far = pc.greater(column, pa.scalar(LARGEST_EXACT, kind))
         if pa.types.is_signed_integer(kind):
             far = pc.or_(far, pc.less(column, pa.scalar(-LARGEST_EXACT, kind)))
-        return _typed(column, numbers, mask(far))
+        return _cells_of_type(column, numbers, mask(far))
     # Single precision and decimals are the shortest text that stands for them, as in a CSV file.
     typed = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return _text_cells(column, "." if typed else decimal)
@@ -152,7 +152,7 @@ class RowBits:
         return "sha256:" + whole.hexdigest()
 
 
-def _typed(column: Any, numbers: Array, inexact: Mask | None = None) -> CellBlock:
+def _cells_of_type(column: Any, numbers: Array, inexact: Mask | None = None) -> CellBlock:
     none = np.zeros(len(numbers), dtype=bool)
     return CellBlock(column, numbers, np.isnan(numbers), none if inexact is None else inexact)
 
@@ -198,7 +198,7 @@ def _inexact(texts: Any, numbers: Array) -> Mask:
 def _text_bits(texts: Sequence[str]) -> Bits:
     """Return the first 64 bits of the SHA-256 of each text, or those of its truth: (n,)."""
     sha256 = hashlib.sha256
-    digests = [sha256(_spelled(text).encode()).digest()[:8] for text in texts]
+    digests = [sha256(_spell(text).encode()).digest()[:8] for text in texts]
     bits: Bits = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
     for place, text in enumerate(texts):
         if len(text) in (4, 5) and text.lower() in TRUTH:
@@ -206,7 +206,7 @@ def _text_bits(texts: Sequence[str]) -> Bits:
     return bits
 
 
-def _spelled(text: str) -> str:
+def _spell(text: str) -> str:
     # most texts have one spelling already
     return text if text.isascii() and "\r" not in text else plain_text(text)
 
@@ -276,7 +276,7 @@ class CategoryCodes:
                 self._place.setdefault(level, len(self._place))
         places = np.array([self._place.get(level, -1) for level in levels], dtype=np.float64)
         codes = places[integers(coded.indices)]
-        codes[_nothing(cells)] = np.nan
+        codes[_empty_cells(cells)] = np.nan
         if self._lenient:
             codes[codes == -1.0] = np.nan
         self._parts.append(codes)
@@ -290,7 +290,7 @@ class CategoryCodes:
         used = set(np.unique(provisional[there]).astype(int).tolist())
         # nothing is a level of its own: an empty field is in no list
         kept = [level for level, place in self._place.items() if self._declared or place in used]
-        levels = ordered(kept)
+        levels = order_levels(kept)
         code = np.full(len(self._place), np.nan)
         for number, level in enumerate(levels):
             code[self._place[level]] = number
@@ -299,7 +299,7 @@ class CategoryCodes:
         return values, Category(levels, self._declared)
 
 
-def _nothing(cells: CellBlock) -> Mask:
+def _empty_cells(cells: CellBlock) -> Mask:
     """Return where a category has no level: "NA" is one, an empty field is none."""
     kind = cells.column.type
     if pa.types.is_dictionary(kind):
@@ -322,20 +322,20 @@ def _first(cells: CellBlock, bad: Any, sentence: str) -> UnreadableCell | None:
 
 def doubles(column: Any) -> Array:
     """Return a column of doubles, NaN where it has none."""
-    numbers: Array = _copied(column, np.float64)
+    numbers: Array = _copy(column, np.float64)
     numbers[_null(column)] = np.nan
     return numbers
 
 
 def integers(column: Any) -> npt.NDArray[np.int64]:
     """Return a column of integers; what is null is anything."""
-    numbers: npt.NDArray[np.int64] = _copied(column.cast(pa.int64()), np.int64)
+    numbers: npt.NDArray[np.int64] = _copy(column.cast(pa.int64()), np.int64)
     return numbers
 
 
 def mask(flags: Any) -> Mask:
     """Return a column of flags, none where it is null."""
-    found: Mask = _copied(flags.cast(pa.uint8()), np.uint8).astype(bool) & ~_null(flags)
+    found: Mask = _copy(flags.cast(pa.uint8()), np.uint8).astype(bool) & ~_null(flags)
     return found
 
 
@@ -345,7 +345,7 @@ def flags(found: Mask) -> Any:
     return pa.Array.from_buffers(pa.uint8(), len(found), [None, content]).cast(pa.bool_())
 
 
-def _copied(column: Any, kind: Any) -> Any:
+def _copy(column: Any, kind: Any) -> Any:
     """Return what a column has in store for each row, (n,)."""
     if not len(column):
         return np.empty(0, dtype=kind)

@@ -61,7 +61,7 @@ class Decoded(NamedTuple):
     note: str | None
 
 
-def decompressed(content: bytes, label: str) -> bytes:
+def decompress(content: bytes, label: str) -> bytes:
     """Return the content of a gzip, bzip2, zstd or LZ4 file, any other as it is.
 
     Raises:
@@ -80,7 +80,7 @@ def decompressed(content: bytes, label: str) -> bytes:
     return content
 
 
-def decoded(content: bytes, encoding: str | None, label: str) -> Decoded:
+def decode(content: bytes, encoding: str | None, label: str) -> Decoded:
     """Return a text as UTF-8.
 
     Without an ``encoding`` it is that of the byte-order mark; else UTF-16 where every other byte
@@ -92,7 +92,7 @@ def decoded(content: bytes, encoding: str | None, label: str) -> Decoded:
     for mark, name in MARKS.items():
         if content.startswith(mark) and _agrees(encoding, name):
             rest = Decoded(content, len(mark), None)
-            return rest if name == "utf-8" else _transcoded(content[len(mark) :], name, label)
+            return rest if name == "utf-8" else _transcode(content[len(mark) :], name, label)
     if encoding is None:
         encoding = _wide(content) or "utf-8"
         if encoding == "utf-8":
@@ -104,7 +104,7 @@ def decoded(content: bytes, encoding: str | None, label: str) -> Decoded:
         raise ValueError(
             f"encoding: expected a text encoding such as utf-8 or latin-1, got {encoding!r}"
         ) from None
-    return _transcoded(content, encoding, label)
+    return _transcode(content, encoding, label)
 
 
 def _agrees(encoding: str | None, name: str) -> bool:
@@ -138,7 +138,7 @@ def _western(content: bytes) -> Decoded:
     return Decoded(content, 0, None)
 
 
-def _transcoded(content: bytes, encoding: str, label: str) -> Decoded:
+def _transcode(content: bytes, encoding: str, label: str) -> Decoded:
     parts: list[bytes] = []
     try:
         for part in codecs.iterdecode(_blocks(content), encoding):
@@ -188,7 +188,7 @@ class CsvText:
         delimiter: str | None,
         decimal: str,
     ) -> None:
-        content, start, note = decoded(content, encoding, label)
+        content, start, note = decode(content, encoding, label)
         self.notes: tuple[str, ...] = () if note is None else (f"{label}: {note}",)
         if b"\x00" in content:
             raise ValueError(f"data: {label} is not text (it holds a zero byte)")
@@ -264,7 +264,7 @@ class CsvText:
             rest = pa.py_buffer(b"".join((memoryview(content)[start:], end, sentinel)))
         held = None
         # closed before anything is raised: its read-ahead thread must not outlive the caller
-        with self._opened(rest) as reader:
+        with self._open(rest) as reader:
             while (batch := self._next(reader)) is not None:
                 self._count(batch)
                 if held is not None:
@@ -284,7 +284,7 @@ class CsvText:
         if len(held):
             yield held
 
-    def _opened(self, content: Any) -> Any:
+    def _open(self, content: Any) -> Any:
         names = [str(place) for place in range(self._width)]
         return arrow_csv.open_csv(
             pa.BufferReader(content),

@@ -24,16 +24,16 @@ from tacit.statistics.tables.cells import (
     column_cells,
     odd_kind,
 )
-from tacit.statistics.tables.csv_text import CsvText, decompressed
+from tacit.statistics.tables.csv_text import CsvText, decompress
 from tacit.statistics.tables.table import (
     Category,
     DataTable,
-    declared_levels,
+    check_levels,
     dropped_words,
-    observed_words,
+    observed_note,
     plain_text,
 )
-from tacit.statistics.tables.typed import TypedTable, frame, queried, typed_file
+from tacit.statistics.tables.typed import TypedTable, frame, run_sql, typed_file
 
 # Likeness of a column's name to one that is not there, for "did you mean".
 LIKE = 0.7
@@ -99,7 +99,7 @@ class Header:
         self._levels: dict[int, list[str] | None] = {}
         for name, levels in request.categories.items():
             place = self._position(name, "categories")
-            self._levels[place] = None if levels is None else declared_levels(name, levels)
+            self._levels[place] = None if levels is None else check_levels(name, levels)
             if place not in self.chosen:
                 raise ValueError(
                     f"categories: expected one of the columns read, got {self.names[place]!r}"
@@ -234,7 +234,7 @@ def read_table(
     """
     choice("missing", missing, CONDUCT)
     choice("decimal", decimal, MARKS)
-    opened = _opened(source, encoding, delimiter, decimal)
+    opened = _open(source, encoding, delimiter, decimal)
     with closing(opened.source):
         return _read(opened, ReadRequest(columns, categories or {}, missing, decimal, show_values))
 
@@ -279,7 +279,7 @@ def read_query(
     """
     choice("missing", missing, CONDUCT)
     choice("decimal", decimal, MARKS)
-    table = queried(sql, database, show_values=show_values)
+    table = run_sql(sql, database, show_values=show_values)
     label = "a query" if database is None else f"a query of {_name(database)}"
     request = ReadRequest(columns, categories or {}, missing, decimal, show_values)
     with closing(table):
@@ -330,7 +330,7 @@ def fingerprints(
 ) -> Fingerprints:
     """Return the fingerprint of a table's rows, and of its file where it is one."""
     choice("decimal", decimal, MARKS)
-    opened = _opened(source, encoding, delimiter, decimal)
+    opened = _open(source, encoding, delimiter, decimal)
     with closing(opened.source):
         rows = RowBits(Header(opened.source, opened.label, ReadRequest()).names)
         for batch in opened.source.batches():
@@ -351,7 +351,7 @@ class _Opened(NamedTuple):
     digest: str | None
 
 
-def _opened(source: Any, encoding: str | None, delimiter: str | None, decimal: str) -> _Opened:
+def _open(source: Any, encoding: str | None, delimiter: str | None, decimal: str) -> _Opened:
     if hasattr(source, "__arrow_c_stream__"):
         _no_text(encoding, delimiter, "a data frame")
         return _Opened(frame(source), "the data frame", None)
@@ -366,7 +366,7 @@ def _opened(source: Any, encoding: str | None, delimiter: str | None, decimal: s
     else:
         label, content = os.path.basename(os.fspath(source)), read_bytes("data", source)
     digest = "sha256:" + hashlib.sha256(content).hexdigest()
-    content = decompressed(content, label)
+    content = decompress(content, label)
     table = typed_file(content, label)
     if table is not None:
         _no_text(encoding, delimiter, label)
@@ -401,10 +401,10 @@ def _read(opened: _Opened, request: ReadRequest) -> DataTable:
         raise ValueError(f"data: {opened.label} has a header line but no rows")
     # the last lines of a spreadsheet are often bare separators
     count = everything.filled() if isinstance(source, CsvText) else count
-    return _finished(opened, header, gathered, everything.fingerprint(), count)
+    return _finish(opened, header, gathered, everything.fingerprint(), count)
 
 
-def _finished(
+def _finish(
     opened: _Opened,
     header: Header,
     gathered: dict[int, NumberCells | CategoryCodes],
@@ -447,7 +447,7 @@ def _table(
     if dropped:
         notes.append(dropped_words(dropped, dropped + len(rows)))
     notes += [
-        observed_words(column) for column, category in categories.items() if not category.declared
+        observed_note(column) for column, category in categories.items() if not category.declared
     ]
     return DataTable(
         columns=columns,

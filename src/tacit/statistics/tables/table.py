@@ -85,7 +85,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def ordered(levels: Iterable[str]) -> tuple[str, ...]:
+def order_levels(levels: Iterable[str]) -> tuple[str, ...]:
     """Return levels in the order of their codes: numbers by size before words."""
     return tuple(sorted(levels, key=_order))
 
@@ -95,7 +95,7 @@ def _order(level: str) -> tuple[bool, float, str]:
     return not number, float(level) if number else 0.0, level
 
 
-def declared_levels(name: str, levels: Sequence[str], argument: str = "categories") -> list[str]:
+def check_levels(name: str, levels: Sequence[str], argument: str = "categories") -> list[str]:
     """Return the levels given for a category, each once and with something in it."""
     spelled = [plain_text(str(level)) for level in levels]
     if isinstance(levels, str) or not spelled or not all(spelled):
@@ -114,7 +114,7 @@ def dropped_words(dropped: int, count: int) -> str:
     )
 
 
-def observed_words(column: str) -> str:
+def observed_note(column: str) -> str:
     """Say what levels tell that were read from the table itself."""
     return (
         f"the levels of {column} are those that occur: their list tells that each is in the table, "

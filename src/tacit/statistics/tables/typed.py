@@ -71,7 +71,7 @@ def typed_file(content: bytes, label: str) -> TypedTable | None:
             batches = (reader.get_batch(place) for place in range(reader.num_record_batches))
             return TypedTable(reader.schema.names, _whole(batches, label))
     except (pa.ArrowException, OSError):
-        raise _damaged(label) from None
+        raise _damage(label) from None
     return None
 
 
@@ -120,14 +120,14 @@ def _whole(batches: Iterable[Any], label: str) -> Iterator[list[Any]]:
         for batch in batches:
             yield batch.columns
     except (pa.ArrowException, OSError):
-        raise _damaged(label) from None
+        raise _damage(label) from None
 
 
-def _damaged(label: str) -> ValueError:
+def _damage(label: str) -> ValueError:
     return ValueError(f"data: {label} is not whole: it cannot be read as the table it begins as")
 
 
-def queried(sql: str, database: str | os.PathLike[str] | None, *, show_values: bool) -> TypedTable:
+def run_sql(sql: str, database: str | os.PathLike[str] | None, *, show_values: bool) -> TypedTable:
     """Return the rows of a query.
 
     Args:
@@ -163,7 +163,7 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
     import sqlalchemy
 
     if not READING.match(sql):
-        raise _nothing()
+        raise _no_columns()
     url = _with_driver(url)
     opened = contextlib.ExitStack()
     try:
@@ -175,16 +175,16 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
             raise ValueError(
                 f"database: it needs the driver {missing}: {install_with(DRIVERS[missing])}"
             ) from None
-        raise _failed(error, show_values) from None
+        raise _query_error(error, show_values) from None
     try:
-        connection = opened.enter_context(_read_only(engine))
+        connection = opened.enter_context(_forbid_writing(engine))
         result = connection.execution_options(stream_results=True).exec_driver_sql(sql)
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
         opened.close()
-        raise _failed(error, show_values) from None
+        raise _query_error(error, show_values) from None
     if not result.returns_rows:
         connection.close()
-        raise _nothing()
+        raise _no_columns()
 
     def batches() -> Iterator[list[Any]]:
         # closing rolls back: whatever the statement did, the database is as it was
@@ -193,7 +193,7 @@ def _sqlalchemy(sql: str, url: str, show_values: bool) -> TypedTable:
                 for rows in result.partitions(ROWS_AT_A_TIME):
                     yield [as_column(list(cells)) for cells in zip(*rows, strict=True)]
             except sqlalchemy.exc.SQLAlchemyError as error:
-                raise _failed(error, show_values) from None
+                raise _query_error(error, show_values) from None
 
     return TypedTable(list(result.keys()), batches())
 
@@ -204,7 +204,7 @@ def _with_driver(url: str) -> str:
     return f"postgresql+psycopg://{rest}" if kind in ("postgres", "postgresql") else url
 
 
-def _read_only(engine: Any) -> Any:
+def _forbid_writing(engine: Any) -> Any:
     """Return a connection that cannot write, where the database knows such a one."""
     kind, file = engine.dialect.name, engine.url.database
     if kind == "sqlite":
@@ -237,13 +237,13 @@ def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
         )
         statements = duckdb.extract_statements(sql)
         if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
-            raise _nothing()
+            raise _no_columns()
         relation = connection.sql(sql)
         if relation is None:
-            raise _nothing()
+            raise _no_columns()
         reader = pa.RecordBatchReader.from_stream(relation)
     except duckdb.Error as error:
-        raise _failed(error, show_values) from None
+        raise _query_error(error, show_values) from None
 
     def batches() -> Iterator[list[Any]]:
         with connection:
@@ -251,12 +251,12 @@ def _duckdb(sql: str, path: str, show_values: bool) -> TypedTable:
                 for batch in reader:
                     yield batch.columns
             except (duckdb.Error, pa.ArrowException, OSError) as error:
-                raise _failed(error, show_values) from None
+                raise _query_error(error, show_values) from None
 
     return TypedTable(reader.schema.names, batches())
 
 
-def _failed(error: Exception, show_values: bool) -> ValueError:
+def _query_error(error: Exception, show_values: bool) -> ValueError:
     # SQLite's words, and DuckDB's for a file that another process writes
     if any(sign in str(error) for sign in ("database is locked", "Could not set lock on file")):
         return ValueError("database: another process holds it; try again when that is done")
@@ -264,7 +264,7 @@ def _failed(error: Exception, show_values: bool) -> ValueError:
     return ValueError(f"sql: the query failed with {type(error).__name__}{said}")
 
 
-def _nothing() -> ValueError:
+def _no_columns() -> ValueError:
     return ValueError(
         "sql: expected one statement that reads and returns rows, such as SELECT, got another"
     )
