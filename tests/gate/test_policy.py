@@ -213,7 +213,7 @@ def test_one_policy_judges_each_by_its_kind(
         ("max_factor = ", "is not TOML"),
         ("max_leak = 3", "expected one of max_factor"),
         ("[statistic-draw]\nmax_leak = 3", "expected one of max_factor"),
-        ("[statistic]\nmax_success = 0.6", "expected tables of kinds"),
+        ("[statistic]\nmax_success = 0.6", "policy: expected one of"),
         ("max_factor = 0.5", "max_factor: expected a number in"),
         ("max_factor = inf", "max_factor: expected a number in"),
         ("max_success = 2", "max_success: expected a number in"),

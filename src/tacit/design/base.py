@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, RandomSource, non_negative
+from tacit._ground.checks import Array, RandomSource
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.codec import leaf
-from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture, covariance_from_dict
+from tacit.codec import MISSING, leaf, read
+from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture
 
 
 @short_repr
@@ -135,20 +134,16 @@ class Design:
             ValueError: the covariance or the noise is malformed.
             KeyError: a field is missing.
         """
-        gap, noise = description["gap"], description.get("noise")
-        told = description["information"]
-        return Design(
-            covariance=covariance_from_dict(description["covariance"]),
-            cost=description["cost"],
-            gap=math.nan if gap is None else gap,
-            method=description["method"],
-            multipliers=np.asarray(description["multipliers"], dtype=np.float64),
-            iterations=description["iterations"],
-            information=None if told is None else non_negative("information", told, allow_inf=True),
-            confidence=description["confidence"],
-            notes=tuple(description["notes"]),
-            noise=None if noise is None else ScaleMixture.from_dict(noise),
-        )
+        held = {
+            name: read(kind, description[name], name)
+            for name, kind in {
+                "covariance": Covariance, "cost": float, "gap": Annotated[float, MISSING],
+                "method": str, "multipliers": Array, "iterations": int,
+                "information": float | None, "confidence": float | None,
+                "notes": tuple[str, ...], "noise": ScaleMixture | None,
+            }.items()
+        }  # fmt: skip
+        return Design(**held)
 
 
 def no_noise(size: int, information: float, method: str, reason: str) -> Design:

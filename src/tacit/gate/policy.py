@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, TypeAlias
 
+from tacit._ground.checks import choice
 from tacit._ground.files import read_bytes
 from tacit._ground.values import Count, NonNegative, Positive, Within, value
 from tacit.releases.kinds import known_kinds
@@ -152,13 +153,11 @@ def read_policy(path: str | os.PathLike[str]) -> PolicyFile:
         raise ValueError(f"policy: {os.fspath(path)} is not TOML ({error})") from None
     kinds = {name: table for name, table in content.items() if isinstance(table, dict)}
     every = {name: value for name, value in content.items() if name not in kinds}
+    for name in kinds:
+        # thresholds for a kind that no release has would be skipped unsaid
+        choice("policy", name, sorted(known_kinds()))
     for table in (every, *kinds.values()):
         _check_names(table)
-    # thresholds for a kind that no release has would be skipped unsaid
-    unknown = [name for name in kinds if name not in known_kinds()]
-    if unknown:
-        listed = ", ".join(sorted(known_kinds()))
-        raise ValueError(f"policy: expected tables of kinds ({listed}), got {unknown[0]!r}")
     if not every and not any(kinds.values()):
         raise ValueError(f"policy: expected thresholds in {os.fspath(path)}, got none")
     found = PolicyFile(every, kinds)
