@@ -7,7 +7,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from typing import (
     Annotated,
@@ -116,7 +116,7 @@ def value(kind: type[Kind]) -> type[Kind]:
         ...         trials: Simulated releases that are attacked.
         ...     '''
         ...     trials: Annotated[int, Within(0, ends="[)")] = 2000
-        >>> Effort(), Effort(trials=10), told(Effort)["trials"]
+        >>> Effort(), Effort(trials=10), told(Effort)["trials"].partition(" In")[0]
         (Effort(), Effort(trials=10), 'Simulated releases that are attacked.')
         >>> Effort(trials=-1)
         Traceback (most recent call last):
@@ -142,7 +142,7 @@ def field_kinds(kind: Any) -> Mapping[str, tuple[Any, tuple[Any, ...]]]:
 
 @cache
 def told(kind: Any) -> Mapping[str, str]:
-    """Return what ``Args:`` of the docstring says of every field.
+    """Return what ``Args:`` of the docstring says of every field, its range and its default.
 
     Raises:
         TypeError: it says nothing of one: a fault of the program.
@@ -154,7 +154,15 @@ def told(kind: Any) -> Mapping[str, str]:
     missing = [field.name for field in fields(kind) if field.name not in words]
     if missing:
         raise TypeError(f"{kind.__name__}: its docstring says nothing of {', '.join(missing)}")
-    return words
+    kinds: Mapping[str, Any] = field_kinds(kind)
+    return {one.name: _help(words[one.name], one, *kinds[one.name]) for one in fields(kind)}
+
+
+def _help(words: str, field: Field[Any], base: Any, notes: tuple[Any, ...]) -> str:
+    within = next((note for note in notes if isinstance(note, Within)), None)
+    words += "" if within is None else f" In {within}."
+    shown = field.default not in (None, MISSING) and base is not bool
+    return f"{words} {field.default} when left out." if shown else words
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from tacit._ground.values import Flag, Spelled, Within, field_kinds, is_value, told, words_of
+from tacit._ground.values import Flag, Spelled, field_kinds, is_value, told, words_of
 
 Json = Annotated[
     str | None,
@@ -244,13 +244,7 @@ class _Valued(_Taker):
         said: dict[str, list[str]] = {}
         owners = [kind for kind in self.kinds if name in field_kinds(kind)]
         for kind in owners:
-            base, notes = field_kinds(kind)[name]
-            default = next(field.default for field in fields(kind) if field.name == name)
-            within, text = _note(notes, Within), told(kind)[name]
-            text += f" In {within}." if within is not None else ""
-            shown = default not in (None, MISSING) and base is not bool
-            text += f" {default} when left out." if shown else ""
-            said.setdefault(text, []).append("" if self.chosen is None else kind.word)
+            said.setdefault(told(kind)[name], []).append("" if self.chosen is None else kind.word)
         if len(said) == 1 and len(owners) == len(self.kinds):
             return next(iter(said))
         return " ".join(f"{' and '.join(words)}: {text}" for text, words in said.items())
