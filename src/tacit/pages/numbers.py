@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tacit.guarantees import GaussianDP, InformationBound, SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.releases.release import INTERVAL_CONFIDENCE, Number
-from tacit.releases.strength import delta_of
+from tacit.releases.strength import epsilon_of
 from tacit.text import beside, percent, percent_up, significant_up
 
 NUMBERS_PER_LINE = 2
 # Of the (ε, δ) that is told beside a μ.
-TOLD_DELTA, LARGEST_EPSILON = 1e-6, 1e6
+TOLD_DELTA = 1e-6
 
 
 def number_words(number: Number) -> str:
@@ -76,13 +75,4 @@ def epsilon_at(private: GaussianDP, delta: float = TOLD_DELTA) -> float:
         >>> round(epsilon_at(GaussianDP(mu=1.0, **rest)), 2)
         4.89
     """
-    low, high = 0.0, 1.0
-    while delta_of(private.mu, high) > delta:
-        low, high = high, 2.0 * high
-        if high > LARGEST_EPSILON:
-            return math.inf
-    while high - low > 1e-3 * high:
-        middle = 0.5 * (low + high)
-        fits = delta_of(private.mu, middle) <= delta
-        low, high = (low, middle) if fits else (middle, high)
-    return high
+    return epsilon_of(private.mu, delta)

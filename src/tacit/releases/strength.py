@@ -16,6 +16,8 @@ from tacit.divergences import shift_divergence
 # The noise of a design keeps its budget up to this, and so does its reading in double precision.
 SLACK = 1e-8
 LARGEST_MU = 2.0**10
+# Beyond this an ε says nothing.
+LARGEST_EPSILON = 1e6
 # Squares of what rows add, in units of the noise, stay within double precision.
 SMALLEST_MU = 1e-50
 BISECTIONS = 80
@@ -115,6 +117,25 @@ def success_of(mu: float, prior: float = 0.5) -> float:
 def delta_of(mu: float, epsilon: float) -> float:
     """Return the least δ that μ gives at ε, ``Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)``, rounded up."""
     return min(float(shift_divergence(("hockey-stick", epsilon), mu)), 1.0)
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """Return an ε at which μ gives no more than δ, the least to a thousandth; inf beyond 10⁶."""
+    if delta_of(mu, 0.0) <= delta:
+        return 0.0
+    # as double precision has it: δ falls with ε
+    low, high = 0.0, 1.0
+    while math.isinf(mu) or _hockey_stick(high, mu) > delta:
+        low, high = high, 2.0 * high
+        if high > LARGEST_EPSILON:
+            return math.inf
+    while high - low > 1e-3 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if _hockey_stick(middle, mu) <= delta else (middle, high)
+    # and then as it is rounded up
+    while delta_of(mu, high) > delta:
+        high *= 1.0 + 1e-4
+    return high
 
 
 def _near(fits: Callable[[float], bool]) -> float:

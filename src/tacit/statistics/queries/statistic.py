@@ -377,7 +377,7 @@ class SumQuery(Query):
         """The k terms that rows add, each once."""
         return self.function.terms()
 
-    @property
+    @cached_property
     def linear(self) -> bool:
         """Whether the numbers are linear in the sums when the number of rows is known."""
         return self.function.linear
