@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tacit.statistics import DataTable, read_table
 from tacit.statistics.tables import csv_text
-from tacit.statistics.tables.csv_text import decoded
+from tacit.statistics.tables.csv_text import decode
 
 ENDS = {"unix": "\n", "windows": "\r\n", "old": "\r"}
 
@@ -108,7 +108,7 @@ def test_a_byte_that_is_none_of_the_encoding_named_has_its_line(tmp_path: Path) 
 def test_every_byte_is_read_as_utf_8_or_as_windows_1252(content: bytes) -> None:
     if b"\x00" in content or content.startswith((codecs.BOM_UTF8, b"\xff\xfe", b"\xfe\xff")):
         return
-    text, start, note = decoded(content, None, "t")
+    text, start, note = decode(content, None, "t")
     try:
         expected = content.decode("utf-8")
     except UnicodeDecodeError:
