@@ -8,7 +8,7 @@ import tacit.statistics.bounded.plan
 from tacit import Effort, Table
 from tacit.guarantees import GaussianDP, SuccessBound
 from tacit.statistics import prepare
-from tacit.statistics.bounded.contributions import probed
+from tacit.statistics.bounded.contributions import probe
 from tacit.statistics.queries import Quantiles
 
 from .registry import certifies
@@ -61,7 +61,7 @@ def hard_rows(added, rows, rng):
         conditions = {
             c for term in added.query.terms for c in term.conditions if c.column == column
         }
-        values = list(probed(sorted(conditions))) if conditions else []
+        values = list(probe(sorted(conditions))) if conditions else []
         if np.isfinite(low):
             values += [
                 low,

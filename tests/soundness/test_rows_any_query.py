@@ -10,6 +10,7 @@ from tacit.guarantees import SuccessBound
 from tacit.statistics import Query, pairs
 from tacit.statistics.rows.callables import callable_plan
 from tacit.statistics.rows.swaps import certified_scale, dense
+from tacit.statistics.workflow import request_statistic
 
 from .registry import certifies
 from .swaps import every_draw, pool
@@ -77,16 +78,10 @@ def planned(number, way, simulations):
     rows /= np.abs(rows).max()
     function = Remembered(QUERIES[way][number % len(QUERIES[way])])
     success = float(rng.uniform(0.55, 0.95))
-    plan = callable_plan(
-        Query(function, None, "query"),
-        rows,
-        pairs.nearest(rows, progress=False),
-        success,
-        promise=Rows(success=success, method=way, confidence=CONFIDENCE),
-        cost=None,
-        effort=Effort(simulations=simulations, workers=1),
-        source=rng,
-    )
+    promise = Rows(success=success, method=way, confidence=CONFIDENCE)
+    effort = Effort(simulations=simulations, workers=1)
+    request = request_statistic(Query(function, None, "query"), rows, promise, effort)
+    plan = callable_plan(request, pairs.nearest(rows, progress=False), success, rng)
     return plan, function, rows, success
 
 

@@ -101,7 +101,6 @@ def few_simulations(monkeypatch):
 def moved(plan, protect):
     """Squared distances by which each coin, or row, moves the sums, (m,)."""
     if protect == "rows":
-        plan = plan.plan
         (swaps,) = plan.pairing.differences(plan.values.values)
         live = plan.noise.live
         if plan.noise.design is None:
@@ -271,7 +270,7 @@ def test_the_strongest_attacker_on_two_answers_that_are_really_drawn():
     trials, members = 20_000, np.arange(8).reshape(4, 2)
     session = Session(rng.normal(size=(8, 1)), Rows(mu=1.0, pairs=members))
     plans = [
-        session.price(query, share=0.5).question.plan.plan
+        session.price(query, share=0.5).question.plan
         for query in ("mean", "sum", "second-moments")
     ]
     coins = rng.integers(0, 2, (trials, 4))

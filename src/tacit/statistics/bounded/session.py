@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class TableQuestions(Questions):
     def membership(self) -> SuccessBound:
         """Return what all answers together hide."""
         details = TableDetails(
-            promise=self.promise,
+            promise=replace(self.promise, bounds=None, levels=None),
             query=(),
             columns=self.pool.columns,
             mu=self.budget,

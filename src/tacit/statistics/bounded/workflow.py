@@ -67,6 +67,7 @@ def certify_table(
         ValueError: a query that does not add up, or one that reads what was found in the table.
     """
     query, pool, adjacency = summable(request), request.pool, request.promise.adjacency
+    trials = request.effort.trials
     added = contributions(query, pool.columns, pool.bounds)
     plan = table_plan(added, pool.rows, mu, adjacency, request.cost)
     declared = pool.declaration()
@@ -82,7 +83,6 @@ def certify_table(
         clamped_rows=added.count_clamped(pool.rows),
         session=session,
     )
-    attacked = request.effort.trials and session is None
     planned = request.release(
         KIND,
         certify(mu, details),
@@ -91,7 +91,7 @@ def certify_table(
         secret=SECRET,
         method=METHOD,
         notes=(*_notes(added, pool, adjacency), *pool.notes(hidden=True)),
-        attack=plan.attack(request.effort.trials, source) if attacked else None,
+        attack=plan.attack(trials, source) if trials else None,
     )
     return plan, planned
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, RandomSource, array, generator, in_interval
 from tacit.attacks import shadow_attack
-from tacit.releases.promises import Draw, Effort, Rows, Table, check_effort
+from tacit.releases.promises import Draw, Effort, Promise, Rows, Table, check_effort
 from tacit.releases.release import Attack
 from tacit.statistics.bounded.plan import TablePlan
 from tacit.statistics.comparison.result import Comparison, PromiseResult
@@ -92,32 +92,25 @@ def compare(
     Source: residual-pac, App. C.2 (equal success); Carlini et al. (2022) for LiRA.
     """
     limit = in_interval("success", success, 0.5, 1.0, open_low=True, open_high=True)
+    check_effort(effort)
     if 0 < effort.trials < SMALLEST_TRIALS:
         raise ValueError(f"trials: expected 0, or {SMALLEST_TRIALS} and more, got {effort.trials}")
     pool, levels = open_pool(pool, columns, levels=levels, query=query, target=target)
-    source = generator(rng)
-    check_effort(effort)
-    options = {"columns": columns, "target": target, "cost": cost}
-    asked: dict[str, Any] = {
+    table = Table(success=limit, bounds=bounds, levels=levels)
+    why = _no_table(query, Pool.of(pool, columns, None), table, target)
+    asked: dict[str, Promise] = {
         "rows matched": Rows(success=limit, levels=levels),
         "rows random": Rows(success=limit, levels=levels, pairs="random"),
         "draw": Draw(success=limit),
+        **({} if why else {"table": table}),
     }
-    notes: list[str] = []
-    known = Pool.of(pool, columns, None)
-    if bounds is None and levels is None:
-        notes.append(NO_TABLE)
-    elif not isinstance(bind_query(query, known.as_columns(looked_at=True), target), SumQuery):
-        notes.append(NO_SUMS)
-    else:
-        asked["table"] = Table(success=limit, bounds=bounds, levels=levels)
-    rows = _choose_attacked(pool)
-    results: list[PromiseResult] = []
+    source, notes, results = generator(rng), [why] if why else [], list[PromiseResult]()
     unit = share = np.zeros(0)
-    prepared: PreparedNumbers | None = None
     for name, promise in asked.items():
         try:
-            prepared = prepare(query, pool, promise, effort, rng=source, **options)
+            prepared = prepare(
+                query, pool, promise, effort, columns=columns, target=target, cost=cost, rng=source
+            )
         except ValueError as error:
             if name != "table":
                 raise
@@ -131,20 +124,23 @@ def compare(
             clipping = _clipping(query, prepared.plan, Pool.of(pool, columns, promise), target)
             result = replace(result, clipping=clipping)
             if clipping.any():
-                clamped = prepared.planned.details.clamped_rows
-                notes.append(clipped_words(clamped, len(pool)))
+                notes.append(clipped_words(prepared.planned.details.clamped_rows, len(pool)))
         attacks = list(prepared.planned.attacks)
         if effort.trials and result.errors.any():
-            attacks.append(_lira(prepared, rows, effort.trials, source))
+            attacks.append(_lira(prepared, _choose_attacked(pool), effort.trials, source))
         results.append(replace(result, attacks=tuple(attacks)))
-    assert prepared is not None
+        description, names = prepared.description, prepared.planned.names
     return Comparison(
-        query=prepared.description,
-        names=prepared.planned.names,
-        success=limit,
-        results=tuple(results),
-        notes=tuple(notes),
+        query=description, names=names, success=limit, results=tuple(results), notes=tuple(notes)
     )
+
+
+def _no_table(query: AnyQuery, pool: Pool, promise: Table, target: str | None) -> str:
+    """Return why there is no promise about the table; empty where there is one."""
+    if promise.bounds is None and promise.levels is None:
+        return NO_TABLE
+    computed = bind_query(query, pool.as_columns(looked_at=True), target)
+    return "" if isinstance(computed, SumQuery) else NO_SUMS
 
 
 def _choose_attacked(pool: Any) -> npt.NDArray[np.intp]:

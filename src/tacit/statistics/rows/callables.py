@@ -13,9 +13,9 @@ from tacit.attacks import MembershipAttack, membership_attack, swap_attack
 from tacit.design.base import Design
 from tacit.information.concentration import confidence_share
 from tacit.releases.outputs import check_spread
-from tacit.releases.promises import Effort, Rows
 from tacit.statistics.cost import prices_of
 from tacit.statistics.pairs.pairing import Pairing
+from tacit.statistics.prepared import StatisticRequest
 from tacit.statistics.queries.statistic import Query
 from tacit.statistics.rows.coins import Halves, swaps_of
 from tacit.statistics.rows.family import (
@@ -97,49 +97,47 @@ class CallablePlan:
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """A query to be certified for pairs, and with what: the arguments of ``callable_plan``."""
+    """A query to be certified for pairs: the arguments of ``callable_plan``."""
 
-    query: Query
-    rows: Array
+    request: StatisticRequest
     pairing: Pairing
     success: float
-    promise: Rows
-    cost: Any
-    effort: Effort
     source: np.random.Generator
 
     @property
     def failure(self) -> float:
         """Probability with which the certificate may not hold."""
-        return 1.0 - confidence_share(self.promise.confidence, 1.0)
+        return 1.0 - confidence_share(self.request.promise.confidence, 1.0)
 
     @property
     def pilot_draws(self) -> int:
         """Draws that only choose the shape of the noise."""
-        return max(SMALLEST_PILOT, int(self.effort.simulations * PILOT_SHARE))
+        return max(SMALLEST_PILOT, int(self.request.effort.simulations * PILOT_SHARE))
 
     @property
     def affordable(self) -> bool:
         """Whether every coin of every draw may be flipped."""
-        evaluations = (self.pilot_draws + self.effort.simulations) * (len(self.pairing) + 1)
+        evaluations = (self.pilot_draws + self.request.effort.simulations) * (len(self.pairing) + 1)
         return evaluations <= MOST_EVALUATIONS
 
     def swaps(self, draws: int) -> tuple[Array, Array]:
         """Return outputs of fresh draws, and by how much each flip moves them."""
+        query, rows, effort = self.request.query, self.request.pool.rows, self.request.effort
         return swaps_of(
-            self.query,
-            self.rows,
+            query,
+            rows,
             self.pairing,
             draws,
             self.source,
-            workers=self.effort.workers,
-            progress=self.effort.progress,
+            workers=effort.workers,
+            progress=effort.progress,
         )
 
     def plan(self, way: Way, covariance: Array, **found: Any) -> CallablePlan:
         """Return the plan for noise that is certified."""
         # tr(FΣ), the price of this noise at the spread of the outputs seen
-        prices = prices_of(self.cost, found["outputs"])
+        request, rows = self.request, self.request.pool.rows
+        prices = prices_of(request.cost, found["outputs"])
         design = Design(
             covariance=dense(covariance),
             cost=float(prices @ np.diagonal(covariance)),
@@ -147,18 +145,18 @@ class _Task:
             method=way,
             multipliers=np.empty(0),
             iterations=0,
-            confidence=self.promise.confidence,
+            confidence=request.promise.confidence,
         )
         return CallablePlan(
-            query=self.query,
-            rows=self.rows,
+            query=request.query,
+            rows=rows,
             pairing=self.pairing,
             way=way,
             design=design,
             success=self.success,
             errors=np.sqrt(np.diagonal(covariance)),
             sampling=spread_over_halves(
-                self.query, self.rows, self.source, workers=self.effort.workers
+                request.query, rows, self.source, workers=request.effort.workers
             ),
             **found,
         )
@@ -170,15 +168,15 @@ class _BySwaps:
     def __init__(self, task: _Task) -> None:
         self.task = task
         outputs, self.swaps = task.swaps(task.pilot_draws)
-        self.shape = shape_noise(self.swaps, task.success, prices_of(task.cost, outputs))
+        self.shape = shape_noise(self.swaps, task.success, prices_of(task.request.cost, outputs))
         self.price = self.shape.price
 
     def certify(self) -> CallablePlan:
         """Certify on draws that nothing was chosen by."""
         task = self.task
-        outputs, fresh = task.swaps(task.effort.simulations)
+        outputs, fresh = task.swaps(task.request.effort.simulations)
         if not (self.swaps.any() or fresh.any()):
-            raise _constant(task.pilot_draws + task.effort.simulations)
+            raise _constant(task.pilot_draws + task.request.effort.simulations)
         # the shape is the pilot's; the least factor that fresh swaps certify gives the size
         law = dense(self.shape.covariance)
         scale = certified_scale(self.swaps, fresh, law, task.success, task.failure)
@@ -191,15 +189,19 @@ class _ByFamily:
     """Declared draws: their exact posterior, on simulated releases."""
 
     def __init__(self, task: _Task) -> None:
-        self.task, effort = task, task.effort
+        self.task, request, effort = task, task.request, task.request.effort
         halves = declared_halves(task.pairing, effort.simulations, task.source)
         outputs = simulate(
-            task.query, task.rows, halves, workers=effort.workers, progress=effort.progress
+            request.query,
+            request.pool.rows,
+            halves,
+            workers=effort.workers,
+            progress=effort.progress,
         )
         if check_spread(outputs).all():
             raise _constant(len(halves))
         # the shape is that of the outputs themselves; its size follows from the posterior
-        self.family = family_of(halves, outputs, prices_of(task.cost, outputs))
+        self.family = family_of(halves, outputs, prices_of(task.request.cost, outputs))
         self.size = expected_scale(self.family, task.success, PILOT_RELEASES, task.source)
         self.price = self.family.price * self.size
 
@@ -226,15 +228,7 @@ def _constant(draws: int) -> ValueError:
 
 
 def callable_plan(
-    query: Query,
-    rows: Array,
-    pairing: Pairing,
-    success: float,
-    *,
-    promise: Rows,
-    cost: Any,
-    effort: Effort,
-    source: np.random.Generator,
+    request: StatisticRequest, pairing: Pairing, success: float, source: np.random.Generator
 ) -> CallablePlan:
     """Choose the way, design the noise by a pilot, certify it on what the pilot did not see.
 
@@ -242,23 +236,19 @@ def callable_plan(
     whole failure probability: which one is asked for needs no share of it.
 
     Args:
-        query: what is computed.
-        rows: (N, p) the pool.
+        request: what is asked. The ``method`` of its promise is the way: ``"swaps"``, ``"family"``;
+            ``"auto"`` for swaps, which hold against someone who is told every other coin, unless
+            they need too many calls of the query; ``"cheaper"`` for the one whose pilot expects
+            less noise. Its effort has the draws on which swaps are certified, and of a family.
         pairing: pairs.
         success: s in (½, 1).
-        promise: its ``method`` is the way: ``"swaps"``, ``"family"``; ``"auto"`` for swaps, which
-            hold against someone who is told every other coin, unless they need too many calls of
-            the query; ``"cheaper"`` for the one whose pilot expects less noise; and its
-            ``confidence``.
-        cost: of the numbers; None for relative.
-        effort: draws of coins on which swaps are certified, and declared draws of a family.
         source: of the simulation.
 
     Raises:
         ValueError: numbers that never change, or so much or little that squares overflow.
     """
-    task = _Task(query, rows, pairing, success, promise, cost, effort, source)
-    way = promise.method
+    task = _Task(request, pairing, success, source)
+    way = request.promise.method
     if way == "swaps" or (way == "auto" and task.affordable):
         return _BySwaps(task).certify()
     if way == "family" or not task.affordable:

@@ -40,6 +40,8 @@ class SumPlan:
         frame: the query near what the pool gives.
         noise: on the sums.
         errors: (d,) of the numbers, as ``noise_errors`` has them.
+        drawn: rows that a session drew once for all its answers; secret; None where each release
+            draws its own.
     """
 
     query: SumQuery
@@ -49,6 +51,7 @@ class SumPlan:
     frame: CostFrame = field(repr=False)
     noise: SumNoise = field(repr=False)
     errors: Array
+    drawn: Indices | None = field(repr=False, default=None)
 
     @cached_property
     def spread(self) -> Sampling:
@@ -62,7 +65,8 @@ class SumPlan:
 
     def draw(self, rng: RandomSource) -> tuple[Array, Array]:
         """Throw the coins, draw the noise, return numbers and errors; no coin outlives this."""
-        return self.at(self.pairing.draw(rng), rng)
+        drawn = self.pairing.draw(rng) if self.drawn is None else self.drawn
+        return self.at(drawn, rng)
 
     def at(self, drawn: Any, rng: RandomSource) -> tuple[Array, Array]:
         """Return the numbers for rows that were drawn, with fresh noise, and their errors."""

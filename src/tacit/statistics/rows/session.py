@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tacit._ground.checks import Array, RandomSource
 from tacit.guarantees import SuccessBound
 from tacit.statistics.details import Turn
 from tacit.statistics.pairs.matching import nearest
@@ -56,7 +55,7 @@ class PairQuestions(Questions):
             session=self._turn(state, spend),
         )
         drawn = self.pairing.members[np.arange(len(self.pairing)), state.drawn]
-        return Question(DrawnRows(plan, drawn), planned)
+        return Question(replace(plan, drawn=drawn), planned)
 
     def membership(self) -> SuccessBound:
         """Return what all answers together hide."""
@@ -65,31 +64,3 @@ class PairQuestions(Questions):
         first = theorem(0.0, replace(details, session=turn))[0]
         assert isinstance(first, SuccessBound)
         return first
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnRows:
-    """Answers from rows that were drawn before.
-
-    Attributes:
-        plan: what was decided.
-        drawn: the rows; secret.
-    """
-
-    plan: Any
-    drawn: Any
-
-    @property
-    def errors(self) -> Array:
-        """Standard deviations of the noise, (d,)."""
-        return np.asarray(self.plan.errors)
-
-    @property
-    def sampling(self) -> Array:
-        """Standard deviations over random draws, (d,)."""
-        return np.asarray(self.plan.sampling)
-
-    def draw(self, rng: RandomSource) -> tuple[Array, Array]:
-        """Draw the noise; return the numbers and their errors."""
-        numbers, errors = self.plan.at(self.drawn, rng)
-        return numbers, errors

@@ -110,7 +110,6 @@ def certify_sums(
         gap=float("nan") if design is None else design.gap,
         session=session,
     )
-    attacked = effort.trials and session is None
     planned = request.release(
         KIND,
         theorem(plan.noise.mu, details),
@@ -119,7 +118,7 @@ def certify_sums(
         secret=details.secret,
         method=METHOD,
         notes=(*_pairing_notes(plan, request.cost), *request.pool.notes(hidden=False)),
-        attack=plan.attack(effort.trials, source) if attacked else None,
+        attack=plan.attack(effort.trials, source) if effort.trials else None,
     )
     return plan, planned
 
@@ -205,10 +204,7 @@ def _prepare_callable(request: StatisticRequest) -> PreparedNumbers:
             f"simulations: expected an integer >= {SMALLEST_SIMULATION} for a query that does not "
             f"add up, got {effort.simulations}"
         )
-    plan = callable_plan(
-        query, rows, pairing, success, promise=promise, cost=request.cost, effort=effort,
-        source=source,
-    )  # fmt: skip
+    plan = callable_plan(request, pairing, success, source)
     details = replace(
         describe_pairing(promise, request.pool, pairing), simulations=effort.simulations
     )
