@@ -17,7 +17,7 @@ from tacit.accounting import (
     randomized_response,
     subsampled_gaussian,
 )
-from tacit.accounting.curves.composition import Part, compose
+from tacit.accounting.curves.composition import ComposedPart, compose
 from tacit.accounting.curves.discretisation import discretise
 from tacit.accounting.curves.moments import capped
 from tests.accounting.oracles import (
@@ -213,7 +213,7 @@ def test_a_noisy_curve_is_made_convex():
         return np.minimum(exact.forward(epsilon) * wobble + 1e-15, 1.0)
 
     rough = profile_from_curves(noisy, name="noisy", source="test", assumptions=())
-    masses = compose([Part(rough.forward, rough.backward, 20)])
+    masses = compose([ComposedPart(rough.forward, rough.backward, 20)])
     assert 1 <= masses.total < 1 + 1e-6
     composed = rough * 20
     assert_above(composed, {e: gaussian_delta(e, mp.sqrt(20)) for e in (0.0, 10.0, 30.0)}, 1e-5)

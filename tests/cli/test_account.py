@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tacit.accounting import (
+    ProjectedSteps,
     gaussian,
     laplace,
     projected_plus_noise,
@@ -135,14 +136,8 @@ def test_noisy_projection_stands_beside_the_published_bound_and_dp_sgd(tacit):
     others = content["others"]
     ours = content["parameter"]["value"]
     assert ours < others["published_noise_multiplier"] < others["plain_noise_multiplier"]
-    claim = published.lora_theorem_5_steps(
-        dim=50,
-        rank=5,
-        sampling_rate=0.1,
-        noise_multiplier=others["published_noise_multiplier"],
-        steps=20,
-        delta=1e-4,
-    )
+    work = ProjectedSteps(dim=50, rank=5, steps=20, sampling_rate=0.1)
+    claim = published.lora_theorem_5_steps(work, others["published_noise_multiplier"], delta=1e-4)
     assert claim.epsilon == pytest.approx(1.0, rel=1e-5)
     plain = subsampled_gaussian(0.1, others["plain_noise_multiplier"], 20)
     assert plain.epsilon(1e-4) == pytest.approx(1.0, rel=1e-5)

@@ -120,25 +120,34 @@ class _Pencil:
 
     def excess(self) -> Array:
         """Upper end of e − ln(1 + e), convex in e."""
-        return np.maximum(_excess(self.low, self.low_logs), _excess(self.high, self.high_logs))
+        return np.maximum(log_excess(self.low, self.low_logs), log_excess(self.high, self.high_logs))
 
     def round_up(self, terms: Array) -> float:
         return math.fsum(terms) * (1 + self.error + 16 * EPS)
 
 
-def _excess(e: Array, logs: Array) -> Array:
-    """e − ln(1 + e) >= 0, given logs = ln(1 + e)."""
-    series = np.zeros_like(e)
+def log_excess(t: Array, logs: Array | None = None) -> Array:
+    """t − ln(1 + t) >= 0, to rounding, by its series where the two cancel.
+
+    Args:
+        t: > −1, any shape.
+        logs: ln(1 + t), or another value of it to be taken away from t; None to compute it.
+    """
+    # t²(1/2 − t/3 + t²/4 − …): the terms left out are below 0.1²² of the first
+    series = np.zeros_like(t)
     for power in range(SERIES_TERMS, 1, -1):
-        series = (-1.0) ** power / power + e * series
-    return np.where(np.abs(e) < SERIES_BELOW, e * e * series, e - logs)
+        series = (-1.0) ** power / power + t * series
+    near = np.abs(t) < SERIES_BELOW
+    if logs is None:
+        logs = np.log1p(np.where(near, 0.0, t))
+    return np.where(near, t * t * series, t - logs)
 
 
 def _renyi_logs(alpha: float, e: Array, logs: Array) -> Array:
     """Half of [(1−α) ln(1+e) − ln(1+(1−α)e)] / (α−1), without cancellation at small e."""
     tilted = (1 - alpha) * e
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (_excess(tilted, np.log1p(tilted)) / (alpha - 1) + _excess(e, logs)) / 2
+        return (log_excess(tilted, np.log1p(tilted)) / (alpha - 1) + log_excess(e, logs)) / 2
 
 
 def _dense(name: str, value: Any, size: int) -> Array:

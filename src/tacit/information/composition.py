@@ -16,10 +16,10 @@ from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBracket, least
 from tacit.information.concentration import confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
-from tacit.information.finite.deterministic import covered
+from tacit.information.finite.likelihood import covered
 from tacit.information.finite.mixture import mixture, prior_weights
 from tacit.information.finite.scale_mixture import ENTROPY
-from tacit.information.simulated import MOST_VALUES
+from tacit.information.sampled import MOST_VALUES
 
 LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
 LEAST_SAMPLES = 100

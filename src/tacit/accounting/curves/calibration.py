@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -12,10 +13,20 @@ from tacit._ground.checks import in_interval, positive
 from tacit._ground.reprs import shown
 from tacit.accounting.curves.profile import PrivacyProfile
 
-TOLERANCE = 1e-5  # of ln ε below the target
-NARROW = 1e-6  # of ln s
+# The search ends where ln ε is so little below the target, or ln s so near to one that fails.
+TOLERANCE, NARROW = 1e-5, 1e-6
+# Where ε is far above its target it falls about so fast in s: by its square at least.
 STEEP = 2.5
+# Profiles that are built at most: halving alone would need 22 of them for a factor of 16.
 MOST_EVALUATIONS = 80
+# A first step away from a guess, squared at each further one up to the largest.
+FIRST_FACTOR, LARGEST_FACTOR = 1.25, 16.0
+# Parameters that are tried, as factors of the first guess and its inverse.
+WIDEST = 1e12
+# An ε that is below its target by more has no logarithm beside it.
+NO_LOSS = 1e-300
+# Near an end of the bracket, by this share of what is left, it is the end itself that is tried.
+NEAR_END = 1 / 64
 
 
 def calibrate(
@@ -78,6 +89,61 @@ def calibrate(
     return search.parameter
 
 
+def least_noise(
+    build: Callable[[float], PrivacyProfile], *, epsilon: float, delta: float, start: float = 1.0
+) -> float:
+    """Return what `calibrate` returns, with a bracket found from a first guess.
+
+    Args:
+        build: From a parameter s > 0 to a profile that grows more private with s.
+        epsilon: Target ε > 0 in nats.
+        delta: Target δ in [0, 1).
+        start: First guess, > 0; steps away from it grow from a quarter.
+
+    Returns:
+        The smallest s that is (ε, δ)-private, on the safe side.
+
+    Raises:
+        ValueError: A number is out of range, or no s between start/10¹² and 10¹² start works.
+
+    Example:
+        >>> from tacit.accounting import gaussian
+        >>> round(least_noise(lambda s: gaussian(1.0, s), epsilon=1.0, delta=1e-5), 4)
+        3.7306
+
+    Source: as `calibrate`.
+    """
+    target = positive("epsilon", epsilon)
+    failure = in_interval("delta", delta, 0.0, 1.0, open_high=True)
+    guess = positive("start", start)
+    built = cache(build)
+
+    def private(parameter: float) -> bool:
+        return built(parameter).epsilon(failure) <= target
+
+    low = high = guess
+    factor = FIRST_FACTOR
+    if private(guess):
+        while private(low):
+            high, low = low, low / factor
+            factor = min(factor * factor, LARGEST_FACTOR)
+            _refuse_beyond(low, guess, "more than enough")
+    else:
+        while not private(high):
+            low, high = high, high * factor
+            factor = min(factor * factor, LARGEST_FACTOR)
+            _refuse_beyond(high, guess, "not enough")
+    return calibrate(built, epsilon=target, delta=failure, bracket=(low, high))
+
+
+def _refuse_beyond(parameter: float, start: float, reason: str) -> None:
+    if not start / WIDEST <= parameter <= start * WIDEST:
+        raise ValueError(
+            f"epsilon, delta: expected a pair that some parameter reaches, and {parameter:.3g} is "
+            f"{reason}"
+        )
+
+
 @dataclass
 class _Search:
     """Inverse interpolation of the points (ln s, ln ε − ln target), kept within their bracket."""
@@ -103,7 +169,7 @@ class _Search:
             if aim is None or (aim - start) * (end - start) <= 0:
                 aim = (start + end) / 2
             aim = min(max(aim, left), right)
-            return end if abs(end - aim) < abs(end - start) / 64 else aim
+            return end if abs(end - aim) < abs(end - start) * NEAR_END else aim
         if aim is None or not left < aim < right or self.stalled:
             return (left + right) / 2
         return aim
@@ -157,7 +223,7 @@ def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:
         raise ValueError(f"build: expected a PrivacyProfile from it, got {type(profile).__name__}")
     reached = profile.epsilon(failure)
     if reached <= target:
-        return math.log(reached / target) if reached > 1e-300 * target else -math.inf
+        return math.log(reached / target) if reached > NO_LOSS * target else -math.inf
     return math.log(reached / target) if math.isfinite(reached) else math.inf
 
 

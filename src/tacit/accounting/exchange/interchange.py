@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.composition import STEP, UPPER_TAIL, Part, lattice_step
+from tacit.accounting.curves.composition import STEP, UPPER_TAIL, ComposedPart, lattice_step
 from tacit.accounting.curves.discretisation import LossMasses
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ SMALLEST_DELTA = 1e-12
 FIGURE_POINTS = 400
 
 
-def to_dp_accounting(parts: tuple[Part, Part]) -> PrivacyLossDistribution:
+def to_dp_accounting(parts: tuple[ComposedPart, ComposedPart]) -> PrivacyLossDistribution:
     """Return the pessimistic distribution of both directions on one lattice."""
     from dp_accounting.pld import privacy_loss_distribution
     from dp_accounting.pld.pld_pmf import DensePLDPmf

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 from tacit._ground.checks import choice, in_interval, integer, non_negative
 from tacit._ground.lazy import install_with
 from tacit.accounting.curves.profile import PrivacyProfile
-from tacit.accounting.mechanisms.steps import NEIGHBOURS, noisy_projection_steps
+from tacit.accounting.mechanisms.projection import ProjectedSteps, noisy_projection_steps
 from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
+from tacit.guarantees.adjacency import Adjacency, Neighbours
 
 try:
     from opacus.accountants import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -52,12 +53,12 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
 
     def __init__(
         self,
-        mechanism: str = "gaussian",
+        mechanism: Literal["gaussian", "noisy-projection"] = "gaussian",
         *,
         rank: int | None = None,
         dim: int | None = None,
         difference_rank: int | None = None,
-        neighbours: str = "add-remove",
+        neighbours: Neighbours = "add-remove",
     ) -> None:
         self.history: list[tuple[float, float, int]] = []
         self._set(
@@ -65,7 +66,7 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
             rank,
             dim,
             difference_rank,
-            choice("neighbours", neighbours, NEIGHBOURS),
+            Adjacency.read("neighbours", neighbours).value,
         )
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
@@ -182,15 +183,15 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         neighbours = self._kind["neighbours"]
         if self._kind["mechanism"] == "gaussian":
             return subsampled_gaussian(rate, noise, steps, neighbours)
-        return noisy_projection_steps(
+        work = ProjectedSteps(
             dim=self._kind["dim"],
             rank=self._kind["rank"],
-            sampling_rate=rate,
-            noise_multiplier=noise,
             steps=steps,
+            sampling_rate=rate,
             difference_rank=self._kind["difference_rank"],
             neighbours=neighbours,
         )
+        return noisy_projection_steps(work, noise)
 
 
 register_accountant(NAME, TacitAccountant, force=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from tacit._ground.checks import Array, non_negative, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.construction import profile_from_curves
-from tacit.accounting.curves.profile import PrivacyProfile
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.divergences.shift import hockey_stick
+
+# Units in the last place: of one quotient; of a square, or of δ at a negative ε.
+UNITS, SQUARE_UNITS = 2, 4
 
 
 def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:
@@ -37,7 +40,8 @@ def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:
     difference = non_negative("sensitivity", sensitivity)
     std = positive("noise_std", noise_std)
     with np.errstate(over="ignore"):
-        distance = float(np.divide(difference, std)) * (1 + 2 * EPS)
+        # Δ/σ; numbers of floats so far apart that their quotient is none are infinitely far
+        distance = float(np.divide(difference, std)) * (1 + UNITS * EPS)
     return _profile(
         distance,
         f"Gaussian noise {std:g} on sensitivity {difference:g}",
@@ -75,15 +79,16 @@ def gaussian_shift(mahalanobis: float) -> PrivacyProfile:
 
 
 def _profile(distance: float, name: str, assumption: str) -> PrivacyProfile:
-    return profile_from_curves(
+    """Return the profile of two Gaussians at a distance, exact and rounded up."""
+    exact = profile_from_curves(
         lambda epsilon: gaussian_curve(epsilon, distance),
         name=name,
         infinite_mass=float(math.isinf(distance)),
-        renyi=lambda orders: orders * (distance * distance / 2) * (1 + 4 * EPS),
+        renyi=lambda orders: orders * (distance * distance / 2) * (1 + SQUARE_UNITS * EPS),
         source="Balle and Wang (2018), Theorem 8",
         assumptions=(assumption,),
-        evidence="theorem",
     )
+    return replace(exact, evidence="theorem")
 
 
 def gaussian_curve(epsilon: Array, distance: float | Array) -> Array:
@@ -99,7 +104,7 @@ def gaussian_curve(epsilon: Array, distance: float | Array) -> Array:
     points, distances = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), distance)
     with np.errstate(all="ignore"):
         above = hockey_stick(np.abs(points), distances)
-        # δ(−ε) = 1 − e^{−ε}(1 − δ(ε))
+        # δ(−ε) = 1 − e^{−ε}(1 − δ(ε)) as a sum of two positive terms
         low = np.minimum(points, 0.0)
-        below = (-np.expm1(low) + np.exp(low) * above) * (1 + 4 * EPS)
+        below = (-np.expm1(low) + np.exp(low) * above) * (1 + SQUARE_UNITS * EPS)
     return np.minimum(np.where(points < 0, below, above), 1.0)

@@ -10,6 +10,10 @@ from scipy.special import expit, ndtr
 from scipy.stats import beta, chi2, t
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
+from tacit.accounting.curves.calibration import least_noise
+from tacit.accounting.curves.profile import PrivacyProfile
+from tacit.accounting.mechanisms.projection import ProjectedSteps
+from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
 from tacit.accounting.published.claims import Claim, open_unit, refuse_large_classical
 
 CAPTURE_GRID = 400
@@ -91,9 +95,7 @@ def lora_theorem_4(
     residual_alignment: float,
     sensitivity: float,
     noise_std: float,
-    delta_correlated: float,
-    delta_spectral: float,
-    delta_residual: float,
+    deltas: tuple[float, float, float],
 ) -> Claim:
     """Claim for M1 = MV + Ξ when one column changes and the others span s dimensions.
 
@@ -108,9 +110,7 @@ def lora_theorem_4(
         residual_alignment: ρ⊥ in (0, 1], cosine of the changed column's parts outside the span.
         sensitivity: Δ >= 0, Euclidean distance of the two columns.
         noise_std: σ > 0, of every entry of Ξ.
-        delta_correlated: δ∥ in (0, 1).
-        delta_spectral: δ_s in (0, 1).
-        delta_residual: δ' in (0, 1).
+        deltas: (δ∥, δ_s, δ'), each in (0, 1).
 
     Returns:
         The claimed pair; ε is inf where the theorem asks for a larger ρ⊥.
@@ -124,8 +124,7 @@ def lora_theorem_4(
     Example:
         >>> claim = lora_theorem_4(
         ...     dim=400, rank=64, span=60, residual_alignment=0.9999,
-        ...     sensitivity=0.01, noise_std=1.0,
-        ...     delta_correlated=0.001, delta_spectral=0.001, delta_residual=0.01,
+        ...     sensitivity=0.01, noise_std=1.0, deltas=(0.001, 0.001, 0.01),
         ... )
         >>> round(claim.epsilon, 2), round(claim.delta, 3)
         (14.2, 0.012)
@@ -138,9 +137,9 @@ def lora_theorem_4(
     cosine = in_interval("residual_alignment", residual_alignment, 0.0, 1.0, open_low=True)
     reach = non_negative("sensitivity", sensitivity)
     std = positive("noise_std", noise_std)
-    correlated = open_unit("delta_correlated", delta_correlated)
-    spectral = open_unit("delta_spectral", delta_spectral)
-    residual = open_unit("delta_residual", delta_residual)
+    correlated, spectral, residual = (
+        open_unit(f"deltas[{place}]", delta) for place, delta in enumerate(deltas)
+    )
     _refuse_rank("rank - span", ranks - spanned, dims - spanned)
     deviation = math.sqrt(2 * math.log(2 / spectral))
     root = math.sqrt(spanned)
@@ -316,3 +315,85 @@ def _least(bound: Callable[[Array], Array]) -> float:
         low = float(points[max(index - 1, 0)])
         high = float(points[min(index + 1, points.size - 1)])
     return best
+
+
+def lora_theorem_5_steps(
+    work: ProjectedSteps, noise_multiplier: float, *, delta: float, failure_share: float = 0.1
+) -> Claim:
+    """Claim for T steps of M2: a Gaussian mechanism of sensitivity √α C at δ (1 − share).
+
+    α is the share of the energy that a projection captures but for probability share·δ/T a step.
+    The Gaussian part is composed exactly here, which the paper leaves to any accountant.
+    `noisy_projection_steps` has the composed exact profile.
+
+    Args:
+        work: What is done, r in [1, d − 1]; a rank of one record's gradient that is left out is 1.
+        noise_multiplier: s > 0, noise standard deviation over the norm bound C.
+        delta: δ in (0, 1).
+        failure_share: Share of δ in (0, 1) for the projections' failures; the paper uses 0.1.
+
+    Returns:
+        The claimed ε at ``delta``.
+
+    Raises:
+        ValueError: An argument is outside its range.
+
+    Example:
+        >>> from tacit.accounting import ProjectedSteps
+        >>> work = ProjectedSteps(dim=2000, rank=16, steps=1000, sampling_rate=1024 / 50_000)
+        >>> round(lora_theorem_5_steps(work, 0.41556, delta=1e-4).epsilon, 3)
+        1.0
+
+    Source: lora-privacy, Theorem 5 and Appendix F.2.
+    """
+    noise = positive("noise_multiplier", noise_multiplier)
+    left, gain = _split(work, delta, failure_share)
+    profile = _plain(work, noise / gain)
+    return Claim(profile.epsilon(left), float(delta), "lora-privacy, Theorem 5 and F.2")
+
+
+def lora_theorem_5_multiplier(
+    work: ProjectedSteps, *, epsilon: float, delta: float, failure_share: float = 0.1
+) -> float:
+    """Return the noise multiplier that `lora_theorem_5_steps` asks for.
+
+    √α times the multiplier of the plain subsampled Gaussian at (ε, (1 − share) δ).
+
+    Args:
+        work: As in `lora_theorem_5_steps`.
+        epsilon: ε > 0 in nats.
+        delta: δ in (0, 1).
+        failure_share: As in `lora_theorem_5_steps`.
+
+    Returns:
+        s, the noise standard deviation over the norm bound.
+
+    Raises:
+        ValueError: An argument is outside its range.
+
+    Example:
+        >>> from tacit.accounting import ProjectedSteps
+        >>> work = ProjectedSteps(dim=2000, rank=16, steps=1000, sampling_rate=1024 / 50_000)
+        >>> round(lora_theorem_5_multiplier(work, epsilon=1.0, delta=1e-4), 3)
+        0.416
+
+    Source: lora-privacy, Theorem 5 and Appendix F.2.
+    """
+    left, gain = _split(work, delta, failure_share)
+    return gain * least_noise(lambda noise: _plain(work, noise), epsilon=epsilon, delta=left)
+
+
+def _plain(work: ProjectedSteps, noise: float) -> PrivacyProfile:
+    return subsampled_gaussian(work.sampling_rate, noise, work.steps, work.neighbours)
+
+
+def _split(work: ProjectedSteps, delta: float, share: float) -> tuple[float, float]:
+    """Return δ of the Gaussian part and √α."""
+    failure, part = open_unit("delta", delta), open_unit("failure_share", share)
+    captured = captured_share(
+        dim=work.dim,
+        rank=work.rank,
+        delta=part * failure / work.steps,
+        difference_rank=work.difference_rank or 1,
+    )
+    return (1 - part) * failure, math.sqrt(captured)

@@ -26,15 +26,16 @@ from tacit.compute import progress_bar
 from tacit.covariance import Covariance, Diagonal, Factored, ScaleMixture, whiten
 from tacit.design.base import Design, no_noise
 from tacit.design.cost import CostFrame, cost_matrix
-from tacit.design.information.fixed_point import (
+from tacit.design.information.gaussian import gaussian_information
+from tacit.design.information.search import (
     SCALE_TOLERANCE,
+    SCALES,
     SHAPE_STEPS,
     Measured,
     Noise,
     Problem,
+    ScaleProblem,
 )
-from tacit.design.information.gaussian import gaussian_information
-from tacit.design.information.scale_family import SCALES, ScaleProblem
 from tacit.information import InformationBracket, mixture
 from tacit.information.concentration import confidence_share
 from tacit.information.distinct import distinct_outputs, entropy

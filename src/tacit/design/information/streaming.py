@@ -22,7 +22,7 @@ from tacit._ground.checks import (
 from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
-from tacit.design.information.spectra import linear_spectrum
+from tacit.design.information.gaussian import linear_spectrum
 
 FIRST_CHECK = 16
 ORTHOGONALITY_TOLERANCE = 1e-10

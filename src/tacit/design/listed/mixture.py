@@ -17,12 +17,10 @@ from scipy import linalg as scipy_linalg
 from tacit._ground.checks import Array
 from tacit.covariance import Factored
 from tacit.design.base import Design
-from tacit.design.listed.interior_point import interior_point
-from tacit.design.listed.newton import newton, second_order_leverage
+from tacit.design.listed.dual import RootSolver, Solution, mended_root, unit_rows
+from tacit.design.listed.maximising import interior_point, newton, second_order_leverage
 from tacit.design.listed.problem import Problem, finite_cost
 from tacit.design.listed.references import Indices, References, prepare
-from tacit.design.listed.repairs import mended_root, unit_rows
-from tacit.design.listed.roots import RootSolver, Solution
 
 # Weight of I mixed into a singular C = L Lᵀ: costs this much and leaves no direction bare.
 MIXING = 1e-8

@@ -15,8 +15,12 @@ from tacit.covariance.whitening import whiten
 from tacit.information.bounds import InformationBracket, least
 from tacit.information.concentration import mean_lower_bound
 from tacit.information.distinct import entropy
-from tacit.information.finite.deterministic import gaussian_information, pairwise_information
-from tacit.information.finite.likelihood import FiniteSecret, principal_secret
+from tacit.information.finite.likelihood import (
+    FiniteSecret,
+    gaussian_information,
+    pairwise_information,
+    principal_secret,
+)
 
 ENTRIES_PER_BLOCK = 400_000
 ENTROPY = "entropy of the outputs"

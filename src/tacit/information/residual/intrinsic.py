@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import rel_entr
+from scipy.special import log_expit, ndtr, rel_entr
 
 from tacit import guarantees
-from tacit._ground.checks import Array, as_float, in_interval, integer, vector
+from tacit._ground.checks import Array, as_float, in_interval, integer, matrix, positive, vector
 from tacit._ground.numbers import EPS
+from tacit.covariance import Covariance
+from tacit.covariance.coercion import as_covariance
 from tacit.information import InformationBracket
+from tacit.linalg import eigh_psd
 
 SUM_TOLERANCE = 1e-9
 ROUNDING_UNITS = 16.0
@@ -228,3 +231,212 @@ def _probabilities(name: str, value: Any, size: int | None) -> Array:
         )
     normalised: Array = found / found.sum()
     return normalised
+
+
+QUADRATURE_POINTS = 10_001
+QUADRATURE_REACH = 12.0
+
+
+def gaussian_entropy(covariance: Covariance) -> float:
+    """Differential entropy ``½ ln((2πe)^d det Σ)`` of a Gaussian, in nats; −inf if Σ is singular.
+
+    Args:
+        covariance: Σ.
+
+    Returns:
+        Nats.
+
+    Raises:
+        ValueError: not a covariance.
+
+    Example:
+        >>> from tacit.covariance import Isotropic
+        >>> round(gaussian_entropy(Isotropic(1.0, 1)), 6)
+        1.418939
+
+    Source: residual-pac, App. D (a).
+    """
+    covariance = as_covariance("covariance", covariance)
+    if not isinstance(covariance, Covariance):
+        raise ValueError(f"covariance: expected a Covariance, got {type(covariance).__name__}")
+    if covariance.rank < covariance.dim:
+        return -math.inf
+    # Whether variances stand on a diagonal or not: scales first, then the correlation.
+    scales = np.sqrt(covariance.diagonal())
+    correlation = covariance.to_dense() / np.outer(scales, scales)
+    eigenvalues, _ = eigh_psd("covariance", correlation)
+    if eigenvalues[0] <= 0.0:
+        return -math.inf
+    logarithms = np.concatenate([2.0 * np.log(scales), np.log(eigenvalues)])
+    return 0.5 * covariance.dim * math.log(2.0 * math.pi * math.e) + 0.5 * math.fsum(logarithms)
+
+
+def maximum_entropy_intrinsic(entropy: float, covariance: Covariance) -> IntrinsicPrivacy:
+    """Relative to the Gaussian of the secret's own moments: ``h(X) − ½ ln((2πe)^d det Σ)``.
+
+    Args:
+        entropy: h(X), differential entropy in nats; −inf for a secret without a density.
+        covariance: Σ, the covariance of the secret.
+
+    Returns:
+        ``IntrinsicPrivacy``; 0 for a Gaussian secret.
+
+    Raises:
+        ValueError: an entropy above that of the Gaussian, which no law of this covariance has.
+
+    Example:
+        >>> from tacit.covariance import Isotropic
+        >>> uniform = maximum_entropy_intrinsic(0.0, Isotropic(1.0 / 12.0, 1))
+        >>> round(uniform.nats, 6)  # −½ ln(2πe/12)
+        -0.176485
+
+    Source: residual-pac, App. D (a).
+    """
+    covariance = as_covariance("covariance", covariance)
+    limit = gaussian_entropy(covariance)
+    if math.isinf(limit):
+        raise ValueError("covariance: expected one of full rank; no density has a singular one")
+    return _from_entropies(_entropy(entropy), limit, "the Gaussian of the same moments")
+
+
+def uniform_intrinsic(entropy: float, log_volume: float) -> IntrinsicPrivacy:
+    """Relative to the uniform law on a bounded set B that holds the secret: ``h(X) − ln vol(B)``.
+
+    Args:
+        entropy: h(X), differential entropy in nats.
+        log_volume: ln vol(B), in the units of the secret.
+
+    Returns:
+        ``IntrinsicPrivacy``; 0 for a secret uniform on B.
+
+    Raises:
+        ValueError: an entropy above ln vol(B), which no law on B has.
+
+    Example:
+        >>> uniform_intrinsic(0.0, math.log(2.0)).nats > -0.69314718057
+        True
+
+    Source: residual-pac, App. D (c).
+    """
+    volume = as_float("log_volume", log_volume)
+    if math.isinf(volume):
+        raise ValueError(f"log_volume: expected a finite number, got {volume!r}")
+    return _from_entropies(_entropy(entropy), volume, "the uniform law on a bounded set")
+
+
+def pullback_intrinsic(entropy: float, mean_log_density: float) -> IntrinsicPrivacy:
+    """Relative to a pull-back of the uniform law on a cube: ``h(X) + E ln r(X)``.
+
+    ``r(x) = |det J(x)|`` of the map to the cube; ``logistic_log_density`` gives ln r for logistic
+    maps, and ``gaussian_logistic_mean`` its mean for Gaussian secrets.
+
+    Args:
+        entropy: h(X), differential entropy in nats.
+        mean_log_density: E ln r(X), or a lower bound on it.
+
+    Returns:
+        ``IntrinsicPrivacy``.
+
+    Raises:
+        ValueError: a sum above 0, which no density r allows.
+
+    Example:
+        >>> round(pullback_intrinsic(1.418939, gaussian_logistic_mean(0.0, 1.0)).nats, 4)
+        -0.1932
+
+    Source: residual-pac, App. D (b), Proposition 8.
+    """
+    mean = as_float("mean_log_density", mean_log_density)
+    if mean == math.inf:
+        raise ValueError(f"mean_log_density: expected a number below inf, got {mean!r}")
+    words = "the pull-back of the uniform law on a cube"
+    return _from_entropies(_entropy(entropy), -mean, words)
+
+
+def logistic_log_density(points: ArrayLike, location: ArrayLike, scale: ArrayLike) -> Array:
+    """``Σ_k ln σ'((x_k − m_k)/s_k) − ln s_k``: the density pulled back by logistic maps.
+
+    Args:
+        points: (n, d) secrets.
+        location: (d,) m.
+        scale: (d,) s > 0.
+
+    Returns:
+        (n,) nats.
+
+    Raises:
+        ValueError: a bad shape, or a scale that is not positive.
+
+    Example:
+        >>> float(np.exp(logistic_log_density([[0.0]], [0.0], [1.0]))[0])
+        0.25
+
+    Source: residual-pac, App. D (b), with the component-wise sigmoid.
+    """
+    rows = matrix("points", points)
+    middle = vector("location", location, size=rows.shape[1])
+    width = vector("scale", scale, size=rows.shape[1])
+    if width.min() <= 0.0:
+        raise ValueError(f"scale: expected numbers > 0, got {width.min():.6g}")
+    standard = (rows - middle) / width
+    logarithms: Array = (log_expit(standard) + log_expit(-standard) - np.log(width)).sum(axis=1)
+    return logarithms
+
+
+def gaussian_logistic_mean(mean: float, std: float) -> float:
+    """``E ln r(X)`` of one coordinate X ~ N(mean, std²) under the standard logistic density r.
+
+    Args:
+        mean: of X, in units of the scale of the logistic map.
+        std: > 0, likewise.
+
+    Returns:
+        Nats, rounded down. A mean over d coordinates is the sum of d such terms less Σ ln s_k.
+
+    Raises:
+        ValueError: a bad argument.
+
+    Example:
+        >>> round(gaussian_logistic_mean(0.0, 1e-9), 6)  # ln ¼
+        -1.386294
+
+    Source: residual-pac, App. D (b). ln r is concave: its chords between nodes are below it.
+    """
+    middle, width = as_float("mean", mean), positive("std", std)
+    if math.isinf(middle):
+        raise ValueError(f"mean: expected a finite number, got {middle!r}")
+    # Nodes in units of X's deviation; more of them where the logistic density bends.
+    bend = (QUADRATURE_REACH * np.linspace(-1.0, 1.0, QUADRATURE_POINTS) - middle) / width
+    even = np.linspace(-QUADRATURE_REACH, QUADRATURE_REACH, QUADRATURE_POINTS)
+    nodes = np.unique(np.concatenate([even, bend[np.abs(bend) < QUADRATURE_REACH]]))
+    left, right = nodes[:-1], nodes[1:]
+    mass = ndtr(right) - ndtr(left)
+    bell = np.exp(-0.5 * nodes**2) / math.sqrt(2.0 * math.pi)
+    moment = bell[:-1] - bell[1:]
+    places = middle + width * nodes
+    values = log_expit(places) + log_expit(-places)
+    slopes = np.diff(values) / (right - left)
+    chords = values[:-1] * mass + slopes * (moment - left * mass)
+    slack = 1e-12 * (1.0 + abs(middle) + width)
+    return float(chords.sum()) * (1.0 + 1e-12) - slack
+
+
+def _from_entropies(entropy: float, limit: float, words: str) -> IntrinsicPrivacy:
+    """Return ``h(X) − limit``; a sum above 0 is refused beyond rounding."""
+    slack = ROUNDING_UNITS * EPS * (1.0 + abs(limit))
+    if math.isinf(entropy):
+        return IntrinsicPrivacy(nats=-math.inf, reference=words)
+    slack += ROUNDING_UNITS * EPS * abs(entropy)
+    if entropy - limit > SUM_TOLERANCE * (1.0 + abs(limit)):
+        raise ValueError(
+            f"entropy: expected at most {limit:.6g} nats, the largest this reference allows, "
+            f"got {entropy:.6g}"
+        )
+    return rounded_down(limit - entropy, slack, words)
+
+
+def _entropy(value: Any) -> float:
+    entropy = as_float("entropy", value)
+    if entropy == math.inf:
+        raise ValueError("entropy: expected a number below inf, got inf")
+    return entropy

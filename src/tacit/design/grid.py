@@ -1,13 +1,15 @@
-"""Release by a discrete Gaussian: integers are published, and every rounding is in the bound."""
+"""TODO."""
 
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from tacit._ground import outlet
@@ -16,6 +18,7 @@ from tacit._ground.checks import (
     RandomSource,
     array,
     as_float,
+    generator,
     is_reproducible,
     vector,
 )
@@ -23,12 +26,140 @@ from tacit._ground.frozen import frozen, read_only
 from tacit._ground.numbers import EPS
 from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile, gaussian_shift
-from tacit.covariance.axes import principal_axes
 from tacit.covariance.base import Covariance
-from tacit.covariance.exact import Scaled, linear_image, scaled_integers, to_doubles
 from tacit.covariance.publication import doubles
+from tacit.covariance.whitening import principal_axes
 from tacit.design.base import Design
-from tacit.design.grid.sampling import discrete_gaussian, random_bits
+
+SIGNIFICANT_BITS = 53
+LARGEST_DOUBLE = float(np.finfo(np.float64).max)
+
+Integers = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """The numbers ``integers · 2^exponent``.
+
+    Attributes:
+        integers: Python integers of any size.
+        exponent: common to all.
+    """
+
+    integers: Integers
+    exponent: int
+
+    def rounded(self, bits: int) -> Integers:
+        """Return the integers nearest to ``2^bits`` times the numbers, halves up."""
+        shift = self.exponent + bits
+        if shift >= 0:
+            return _shifted(self.integers, shift)
+        half = 1 << (-shift - 1)
+        return np.array([(each + half) >> -shift for each in self.integers], dtype=object)
+
+    def plus(self, other: Scaled) -> Scaled:
+        """Return the exact sums."""
+        low = min(self.exponent, other.exponent)
+        mine = _shifted(self.integers, self.exponent - low)
+        return Scaled(mine + _shifted(other.integers, other.exponent - low), low)
+
+
+def scaled_integers(values: Array) -> Scaled:
+    """Return the doubles as integers of one common exponent."""
+    fractions, exponents = np.frexp(values)
+    whole = np.ldexp(fractions, SIGNIFICANT_BITS).astype(np.int64)
+    used = exponents[whole != 0] - SIGNIFICANT_BITS
+    low = int(used.min()) if used.size else 0
+    shifts = np.maximum(exponents.astype(np.int64) - SIGNIFICANT_BITS - low, 0)
+    shifted: Any = whole.astype(object) << shifts.astype(object)
+    return Scaled(np.asarray(shifted, dtype=object), low)
+
+
+def linear_image(weights: Scaled, values: Scaled) -> Scaled:
+    """Return the exact ``weights @ values``; entry by entry where the weights are a diagonal."""
+    both = weights.integers
+    image = both * values.integers if both.ndim == 1 else both @ values.integers
+    return Scaled(np.asarray(image, dtype=object), weights.exponent + values.exponent)
+
+
+def to_doubles(numbers: Scaled) -> Array:
+    """Return the nearest doubles; what is larger than all of them becomes the largest."""
+    return np.array([_double(int(each), numbers.exponent) for each in numbers.integers])
+
+
+def _double(integer: int, exponent: int) -> float:
+    try:
+        # The quotient of two integers is rounded once.
+        return float(integer << exponent) if exponent >= 0 else integer / (1 << -exponent)
+    except OverflowError:
+        return LARGEST_DOUBLE if integer > 0 else -LARGEST_DOUBLE
+
+
+def _shifted(integers: Integers, bits: int) -> Integers:
+    return np.array([each << bits for each in integers], dtype=object)
+
+
+class Bits(Protocol):
+    """Where random integers come from."""
+
+    def randrange(self, stop: int, /) -> int:
+        """Return an integer uniform on 0 … ``stop`` − 1."""
+
+    def getrandbits(self, count: int, /) -> int:
+        """Return ``count`` fair bits."""
+
+
+def random_bits(rng: RandomSource) -> Bits:
+    """Return the operating system's generator, or one that the seed or generator given fixes."""
+    if rng is None:
+        return random.SystemRandom()
+    return random.Random(int.from_bytes(generator(rng).bytes(32), "little"))
+
+
+def discrete_gaussian(variance: int, bits: Bits) -> int:
+    """Draw an integer k with probability proportional to ``exp(−k²/2s²)``, s² = ``variance``.
+
+    Args:
+        variance: s² >= 1, an integer; the variance of k is at most s².
+        bits: source of random integers.
+
+    Source: Canonne, Kamath and Steinke (2020), Algorithm 3.
+    """
+    scale = math.isqrt(variance) + 1
+    while True:
+        drawn = _discrete_laplace(scale, bits)
+        excess = abs(drawn) * scale - variance
+        if _happens(excess * excess, 2 * variance * scale * scale, bits):
+            return drawn
+
+
+def _discrete_laplace(scale: int, bits: Bits) -> int:
+    """Draw k with probability proportional to ``exp(−|k|/scale)`` (Algorithm 2)."""
+    while True:
+        low = bits.randrange(scale)
+        if not _happens(low, scale, bits):
+            continue
+        high = 0
+        while _happens(1, 1, bits):
+            high += 1
+        magnitude = low + scale * high
+        negative = bits.getrandbits(1)
+        if negative and magnitude == 0:
+            continue
+        return -magnitude if negative else magnitude
+
+
+def _happens(numerator: int, denominator: int, bits: Bits) -> bool:
+    """Return True with probability ``exp(−numerator/denominator)`` (Algorithm 1)."""
+    while numerator > denominator:
+        if not _happens(1, 1, bits):
+            return False
+        numerator -= denominator
+    count = 1
+    while bits.randrange(denominator * count) < numerator:
+        count += 1
+    return count % 2 == 1
+
 
 COARSEST_BITS, FINEST_BITS = 4, 60
 # Of its variance s² the discrete Gaussian gives 4² to the rounding that makes it of a continuous
