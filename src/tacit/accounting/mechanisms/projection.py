@@ -153,14 +153,14 @@ def noisy_projection(
     # the range of M is everything, or there is nothing to see
     if width >= size or difference == 0:
         plain = gaussian(difference, std)
-        exact = profile_from_curves(
+        whole = profile_from_curves(
             plain.forward,
             name=name,
             renyi=plain.renyi_curve,
             source=plain.source,
             assumptions=assumptions,
         )
-        return replace(exact, evidence="theorem")
+        return replace(whole, evidence="theorem")
     # the share of a direction that a random r-dimensional range captures is Beta(r/2, (d − r)/2)
     law = ScaledBeta(width / 2, (size - width) / 2, square)
     exact = difference_rank == 1
