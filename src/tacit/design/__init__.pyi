@@ -1,6 +1,7 @@
 """Choose the covariance of the noise: one problem, five measures of leakage."""
 
 from .base import Design as Design
+from .cost import ProtectedCost as ProtectedCost
 from .grid import DiscreteNoise as DiscreteNoise
 from .grid import DiscreteRelease as DiscreteRelease
 from .grid import discrete as discrete

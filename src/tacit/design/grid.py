@@ -1,4 +1,8 @@
-"""TODO."""
+"""Release by a discrete Gaussian: integers are published, and every rounding is in the bound.
+
+The product that finds a value's place on the grid, the rounding to it and the samples are computed
+in integers: no floating point is between the value and what is published.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,28 @@ from tacit.design.base import Design
 
 SIGNIFICANT_BITS = 53
 LARGEST_DOUBLE = float(np.finfo(np.float64).max)
+# Steps are powers of two between these, in standard deviations of the noise.
+COARSEST_BITS, FINEST_BITS = 4, 60
+# Of its variance s² the discrete Gaussian gives 4² to the rounding that makes it of a continuous
+# one, exactly up to factors exp(±7 exp(−2π² 4²)); the slack covers them, and a square or a root.
+ROUNDING_VARIANCE = 16.0
+SLACK = 1.0 + 2.0**-48
+# More than the roundings of a widening by a factor of up to 10¹².
+WIDENING_SLACK = 1.0 + 1e-9
+# Added to the number of columns: the roundings beside those of a product of rows.
+PRODUCT_UNITS = 4
+# What underflows is below 2⁻¹⁰⁰⁰ a product, beside a step of 2⁻⁶⁰ of the noise.
+STEP_SLACK = 1.0 + 2.0**-40
+# Bytes of a generator that a seed fixes.
+SEED_BYTES = 32
+SOURCE = (
+    "Canonne, Kamath and Steinke (2020), Proposition 5; domination by the Gaussian of variance "
+    "s² − 16: docs/explanation/released-floats.md"
+)
+ASSUMPTIONS = (
+    "the two values differ by one of the listed differences, as real numbers",
+    "the covariance, the step and the centre were chosen without the value",
+)
 
 Integers = npt.NDArray[np.object_]
 
@@ -50,10 +76,11 @@ class Scaled:
     exponent: int
 
     def rounded(self, bits: int) -> Integers:
-        """Return the integers nearest to ``2^bits`` times the numbers, halves up."""
+        """Return the integers nearest to ``2^bits`` times the numbers, exactly, halves up."""
         shift = self.exponent + bits
         if shift >= 0:
             return _shifted(self.integers, shift)
+        # ⌊x + ½⌋ by a shift, which is a floor of negative numbers too
         half = 1 << (-shift - 1)
         return np.array([(each + half) >> -shift for each in self.integers], dtype=object)
 
@@ -65,7 +92,8 @@ class Scaled:
 
 
 def scaled_integers(values: Array) -> Scaled:
-    """Return the doubles as integers of one common exponent."""
+    """Return the doubles, exactly, as integers of one common exponent."""
+    # 53 bits each, shifted to the smallest exponent that is used
     fractions, exponents = np.frexp(values)
     whole = np.ldexp(fractions, SIGNIFICANT_BITS).astype(np.int64)
     used = exponents[whole != 0] - SIGNIFICANT_BITS
@@ -83,7 +111,7 @@ def linear_image(weights: Scaled, values: Scaled) -> Scaled:
 
 
 def to_doubles(numbers: Scaled) -> Array:
-    """Return the nearest doubles; what is larger than all of them becomes the largest."""
+    """Return the nearest doubles, rounded once; what is larger than all becomes the largest."""
     return np.array([_double(int(each), numbers.exponent) for each in numbers.integers])
 
 
@@ -113,7 +141,7 @@ def random_bits(rng: RandomSource) -> Bits:
     """Return the operating system's generator, or one that the seed or generator given fixes."""
     if rng is None:
         return random.SystemRandom()
-    return random.Random(int.from_bytes(generator(rng).bytes(32), "little"))
+    return random.Random(int.from_bytes(generator(rng).bytes(SEED_BYTES), "little"))
 
 
 def discrete_gaussian(variance: int, bits: Bits) -> int:
@@ -125,6 +153,7 @@ def discrete_gaussian(variance: int, bits: Bits) -> int:
 
     Source: Canonne, Kamath and Steinke (2020), Algorithm 3.
     """
+    # a discrete Laplace of this scale lies above it, and is kept with e^{−(|k| − s²/t)²/(2s²)}
     scale = math.isqrt(variance) + 1
     while True:
         drawn = _discrete_laplace(scale, bits)
@@ -136,6 +165,7 @@ def discrete_gaussian(variance: int, bits: Bits) -> int:
 def _discrete_laplace(scale: int, bits: Bits) -> int:
     """Draw k with probability proportional to ``exp(−|k|/scale)`` (Algorithm 2)."""
     while True:
+        # |k| = low + scale · high: low with e^{−low/scale}, high geometric with e^{−1}
         low = bits.randrange(scale)
         if not _happens(low, scale, bits):
             continue
@@ -143,6 +173,7 @@ def _discrete_laplace(scale: int, bits: Bits) -> int:
         while _happens(1, 1, bits):
             high += 1
         magnitude = low + scale * high
+        # zero has one sign
         negative = bits.getrandbits(1)
         if negative and magnitude == 0:
             continue
@@ -151,30 +182,16 @@ def _discrete_laplace(scale: int, bits: Bits) -> int:
 
 def _happens(numerator: int, denominator: int, bits: Bits) -> bool:
     """Return True with probability ``exp(−numerator/denominator)`` (Algorithm 1)."""
+    # e^{−x} = e^{−1} e^{−(x − 1)}
     while numerator > denominator:
         if not _happens(1, 1, bits):
             return False
         numerator -= denominator
+    # von Neumann: how long uniform numbers stay below x/1, x/2, x/3 …; odd with e^{−x}
     count = 1
     while bits.randrange(denominator * count) < numerator:
         count += 1
     return count % 2 == 1
-
-
-COARSEST_BITS, FINEST_BITS = 4, 60
-# Of its variance s² the discrete Gaussian gives 4² to the rounding that makes it of a continuous
-# one, exactly up to factors exp(±7 exp(−2π² 4²)); the slack below covers them.
-ROUNDING_VARIANCE = 16.0
-SLACK = 1.0 + 2.0**-48
-WIDENING_SLACK = 1.0 + 1e-9
-SOURCE = (
-    "Canonne, Kamath and Steinke (2020), Proposition 5; domination by the Gaussian of variance "
-    "s² − 16: docs/explanation/released-floats.md"
-)
-ASSUMPTIONS = (
-    "the two values differ by one of the listed differences, as real numbers",
-    "the covariance, the step and the centre were chosen without the value",
-)
 
 
 @short_repr
@@ -296,10 +313,12 @@ class DiscreteNoise:
             ValueError: a value of another length or not finite.
         """
         clean = vector("value", doubles(value), size=self.centre.size)
+        # f − c and its product with W, in integers; rounded once, to the grid
         both = scaled_integers(np.stack([clean, self.centre]))
         moved = Scaled(both.integers[0] - both.integers[1], both.exponent)
         coordinates = linear_image(self._forward_integers, moved).rounded(self.step_bits)
         bits = random_bits(rng)
+        # in units of the step, an integer
         variance = 4**self.step_bits
         noisy = (int(k) + discrete_gaussian(variance, bits) for k in coordinates)
         integers = outlet.let_out(tuple(noisy))
@@ -321,20 +340,22 @@ class DiscreteNoise:
         return frozen(to_doubles(image.plus(scaled_integers(self.centre))))
 
     def _distances(self, rows: Array) -> Array:
-        """Return ``(‖Wz‖ + g √r)/√(1 − 16 g²)``, above the rounding of every product."""
+        """Return ``(‖Wz‖ + g √r)/√(1 − 16 g²)``, rounded up by what every product rounds."""
         weights, moved = np.abs(self.forward), np.abs(rows)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             if self.forward.ndim == 1:
+                # |Wz| with what a sum of d products rounds, and how many coordinates z moves
                 images, sizes = np.abs(rows * self.forward), moved * weights
                 touched = (moved > 0.0).sum(axis=1)
             else:
                 images, sizes = np.abs(rows @ self.forward.T), moved @ weights.T
                 touched = ((moved > 0.0).astype(float) @ (weights > 0.0).T > 0.0).sum(axis=1)
-            error = (rows.shape[1] + 4) * EPS * sizes
+            error = (rows.shape[1] + PRODUCT_UNITS) * EPS * sizes
             # What underflows is below 2⁻¹⁰⁰⁰ a product: the step is far above it.
             norms = np.linalg.norm(np.nan_to_num(images + error, nan=np.inf), axis=1)
             norms = norms * (1.0 + rows.shape[1] * EPS)
-            shifts = norms + self.step * np.sqrt(touched) * (1.0 + 2.0**-40)
+            # the rounded coordinates of two values differ by integers within 1 of (Wz)_j/g
+            shifts = norms + self.step * np.sqrt(touched) * STEP_SLACK
         spread = math.sqrt(1.0 - ROUNDING_VARIANCE * self.step**2)
         distances: Array = np.where(touched > 0, shifts, 0.0) / spread * SLACK
         return distances
@@ -383,6 +404,7 @@ def discrete(
     bits = _step_bits(step)
     size = design.covariance.dim
     middle = np.zeros(size) if centre is None else vector("centre", centre, size=size)
+    # coordinates in which the noise is N(0, I)
     forward, backward = principal_axes(design.covariance)
     if len(forward) < size and centre is None:
         raise ValueError(
@@ -390,6 +412,7 @@ def discrete(
             "directions and says nothing of the others, got None"
         )
     widening = 1.0 if budgets is None else _widening(budgets, len(forward), bits)
+    # Σ widened by c: W smaller and A larger by its root
     root = math.sqrt(widening)
     return DiscreteNoise(
         covariance=design.covariance if widening == 1.0 else design.covariance.scaled(widening),
@@ -409,11 +432,12 @@ def _step_bits(step: float) -> int:
 
 
 def _widening(budgets: Any, rank: int, bits: int) -> float:
-    """Return c with ``(√(b/c) + g √p)/√(1 − 16 g²) <= √b`` for the least budget b."""
+    """Return c, rounded up, with ``(√(b/c) + g √p)/√(1 − 16 g²) <= √b`` for the least budget b."""
     least = float(np.min(array("budgets", budgets, ndim=(0, 1))))
     if least <= 0.0:
         raise ValueError(f"budgets: expected numbers > 0, got {least!r}")
     step = 2.0**-bits
+    # 1/√c is what is left of √(1 − 16 g²) after the rounding of p coordinates
     room = math.sqrt(1.0 - ROUNDING_VARIANCE * step**2) - step * math.sqrt(rank / least)
     if room <= 0.0:
         raise ValueError(

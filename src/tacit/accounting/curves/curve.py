@@ -111,37 +111,29 @@ def mirrored(above: Curve) -> Curve:
     return two_sided(above, above)
 
 
-def chord(point: Array, low: Array, high: Array, at_low: Array, at_high: Array) -> Array:
-    """Return the chord in e^ε from (low, at_low) to (high, at_high) at a point, rounded up.
-
-    Args:
-        point: ε between the two; what is outside has the value of the nearer end.
-        low: Left end in nats.
-        high: Right end.
-        at_low: δ at the left end.
-        at_high: δ at the right end.
-    """
+def share_of(point: Array, low: Array, high: Array) -> Array:
+    """Return how far e^point is from e^low towards e^high, to rounding, in [0, 1]."""
     gap = np.minimum(high - low, LARGEST_LOG)
-    # how far e^point is from e^low towards e^high, both over e^low so that neither overflows
+    # both over e^low, so that neither overflows
     ratio = np.expm1(np.minimum(point - low, gap)) / np.maximum(np.expm1(gap), TINY)
     # on chords longer than 700 the 1 beside e^gap is nothing: e^{point − high}
     share = np.where(high - low < LARGEST_LOG, ratio, np.exp(np.minimum(point - high, 0.0)))
-    value = at_low + np.clip(share, 0.0, 1.0) * (at_high - at_low)
-    return np.asarray(value * (1 + CHORD_UNITS * EPS))
+    return np.clip(share, 0.0, 1.0)
 
 
 def chords(points: Array, values: Array, epsilon: Array) -> tuple[Array, Array, Index]:
-    """Return the chords through dots, rounded up, at each ε, its place in one, and its right end.
+    """Return chords in e^ε through dots at each ε, to rounding, its share of one, its right end.
+
+    What the chord rounds is at most ``CHORD_UNITS`` last places of its left end.
 
     Args:
         points: Increasing ε >= 0 of the dots, shape (k,).
         values: Upper bounds of δ there.
-        epsilon: Any ε between the outer dots.
+        epsilon: Any ε; what is outside has the value of the nearer dot.
     """
     right = np.clip(np.searchsorted(points, epsilon), 1, points.size - 1)
-    low, high = points[right - 1], points[right]
-    place = np.clip((epsilon - low) / np.maximum(high - low, TINY), 0.0, 1.0)
-    return chord(epsilon, low, high, values[right - 1], values[right]), place, right
+    share = share_of(epsilon, points[right - 1], points[right])
+    return values[right - 1] + share * (values[right] - values[right - 1]), share, right
 
 
 class ChordTable:
@@ -163,9 +155,12 @@ class ChordTable:
         """Return δ at increasing ε >= 0, shape (n,), rounded up."""
         if epsilon[-1] > self._points[-1]:
             self._fill(float(epsilon[-1]))
-        joined, place, right = chords(self._points, self._values, epsilon)
+        joined, _, right = chords(self._points, self._values, epsilon)
+        low, high = self._points[right - 1], self._points[right]
+        place = np.clip((epsilon - low) / np.maximum(high - low, TINY), 0.0, 1.0)
         # from −1 to 1 along the chord; the bow is largest at both ends and keeps all chords convex
-        return joined + BOW * self._values[right] * np.square(2 * place - 1)
+        bow = BOW * self._values[right] * np.square(2 * place - 1)
+        return np.asarray(joined * (1 + CHORD_UNITS * EPS) + bow)
 
     def _fill(self, last: float) -> None:
         points = np.linspace(0.0, last, 2 * FIRST_CHORDS + 1)
@@ -194,7 +189,8 @@ def _parts(points: Array, values: Array) -> Index:
     """Return how many parts each chord needs: good for a choice only, more are never wrong."""
     middle = points[1:-1]
     # how far each point lies below the chord of its two neighbours, in units of what is allowed
-    across = chord(middle, points[:-2], points[2:], values[:-2], values[2:])
+    share = share_of(middle, points[:-2], points[2:])
+    across = (values[:-2] + share * (values[2:] - values[:-2])) * (1 + CHORD_UNITS * EPS)
     here = values[1:-1]
     allowed = CHORD_EXCESS * here + (CHORD_FLOOR * values.max() + TINY)
     excess = np.maximum(across - here, 0.0) / allowed

@@ -206,9 +206,9 @@ class ColumnCurve:
         if self._missing > MOST_MISSING:
             return np.ones(epsilon.shape)
         losses, values = self._table
-        joined, place, right = chords(losses, values, epsilon)
+        joined, share, right = chords(losses, values, epsilon)
         # a bow makes the chord convex beyond rounding, for a minorant without many bends to drop
-        bow = BOW * values[right] * np.square(2 * place - 1)
+        bow = BOW * values[right] * np.square(2 * share - 1)
         return quadrature_up(joined + bow + UNSEEN)
 
     @cached_property

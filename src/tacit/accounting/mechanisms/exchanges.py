@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
 from tacit.accounting.curves.composition import LossSum, tilted
-from tacit.accounting.curves.curve import LARGEST_LOG, Curve, chords
+from tacit.accounting.curves.curve import CHORD_UNITS, LARGEST_LOG, Curve, chords
 from tacit.accounting.curves.discretisation import LossMasses
 from tacit.accounting.mechanisms.averages import NODES, WEIGHTS, spread
 
@@ -70,8 +70,8 @@ def exchange_curve(distance: float, count: int, loose: Curve) -> Curve:
     values = np.minimum(values, ceilings)
 
     def curve(epsilon: Array) -> Array:
-        # without a bow: as many units again
-        joined = chords(points, values, epsilon)[0] * (1 + UNITS * EPS)
+        # without a bow: twice the units of a chord
+        joined = chords(points, values, epsilon)[0] * (1 + 2 * CHORD_UNITS * EPS)
         return np.minimum(joined, loose(epsilon))
 
     return curve

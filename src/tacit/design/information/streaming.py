@@ -19,12 +19,13 @@ from tacit._ground.checks import (
     matrix,
     positive,
 )
-from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
-from tacit.design.information.gaussian import linear_spectrum
+from tacit.design.information.gaussian import linear_spectrum, rounding_level
 
+# Outputs before the noise is looked at first; afterwards when they have doubled.
 FIRST_CHECK = 16
+# How far AᵀA may be from the identity: what writing a basis to ten digits leaves.
 ORTHOGONALITY_TOLERANCE = 1e-10
 
 
@@ -75,7 +76,9 @@ def efficient_information(
     limit = integer("maximum_samples", maximum_samples, minimum=2)
     axes = None if basis is None else _orthogonal(basis)
     moments, settled = _watch(_blocks(sampler, rng), axes, settled_at, limit)
-    noise = linear_spectrum(_raised(moments.variances), budget)
+    noise = linear_spectrum(
+        np.maximum(moments.variances, rounding_level(moments.variances)), budget
+    )
     covariance: Covariance = (
         Diagonal(noise) if axes is None else Factored((axes * np.sqrt(noise)).T)
     )
@@ -103,13 +106,15 @@ class _RunningMoments:
 
     @property
     def variances(self) -> Array:
-        """Empirical variances, divided by the count as in Algorithm 3."""
+        """Empirical variances, to rounding, divided by the count as in Algorithm 3."""
         variances: Array = self._squares / self.count
         return variances
 
     def add(self, block: Array) -> None:
         """Take in a block of outputs, (n, d)."""
         size = len(block)
+        # Σ(y − m)² of both parts and what their means are apart: nothing cancels, as it does in Σ
+        # y² − n m²
         mean = block.mean(axis=0)
         shift = mean - self._mean
         total = self.count + size
@@ -134,6 +139,7 @@ def _watch(
                 )
         taken = block[: limit - moments.count]
         moments.add(taken if axes is None else taken @ axes)
+        # against what half as many outputs gave, at a budget of 1: the budget only scales all of it
         if moments.count >= check:
             noise = linear_spectrum(moments.variances, 1.0)
             if before is not None and _change(before, noise) <= tolerance:
@@ -147,6 +153,7 @@ def _watch(
 
 
 def _change(before: Array, after: Array) -> float:
+    """Return the largest relative change, to rounding; 0 where nothing moves."""
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(after == before, 0.0, np.abs(after - before) / after)
     return float(relative.max())
@@ -159,12 +166,6 @@ def _moving(moments: _RunningMoments) -> _RunningMoments:
             "that never moves says nothing and needs no noise"
         )
     return moments
-
-
-def _raised(variances: Array) -> Array:
-    """Return variances with those at rounding level of the largest raised to it."""
-    level = 4.0 * variances.size * EPS * float(variances.max())
-    return np.maximum(variances, level)
 
 
 def _orthogonal(basis: Any) -> Array:
