@@ -19,7 +19,7 @@ from tacit.accounting import (
 )
 from tacit.accounting.curves.composition import ComposedPart, compose
 from tacit.accounting.curves.discretisation import discretise
-from tacit.accounting.curves.moments import capped
+from tacit.accounting.curves.moments import cap_by_moments
 from tests.accounting.oracles import (
     gaussian_delta,
     hockey_stick,
@@ -300,7 +300,7 @@ def test_one_large_loss_among_many_tiny_ones():
 def test_a_coarser_lattice_lies_above(factor, scale):
     profile = gaussian(scale, 1.0)
     fine = discretise(profile.forward, profile.backward, scale / 50, 1e-28)
-    coarse = fine.coarsened(factor)
+    coarse = fine.coarsen(factor)
     assert coarse.step == fine.step * factor
     points = np.linspace(-9, 9, 2001) * scale
     with mp.workdps(30):
@@ -366,7 +366,7 @@ def test_very_many_tiny_losses_have_a_finite_bound():
 def test_chernoffs_bound_is_above_the_gaussian(shift):
     count = 50
     parts = [gaussian(shift, 1.0).parts(count)[0]]
-    bound = capped(np.ones_like, parts)
+    bound = cap_by_moments(np.ones_like, parts)
     epsilons = shift * np.array([0.0, 1.0, 5.0, 20.0, 40.0])
     truth = gaussian(shift * count**0.5, 1.0).delta(epsilons)
     assert (bound(epsilons) >= truth).all()

@@ -10,10 +10,10 @@ from mpmath import mpf
 from scipy.special import ndtr
 
 from tacit.accounting import (
+    ProjectedSteps,
     gaussian,
     laplace,
     noisy_projection,
-    ProjectedSteps,
     noisy_projection_steps,
     profile_from_curves,
     randomized_response,

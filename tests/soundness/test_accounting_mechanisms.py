@@ -10,8 +10,8 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 from tacit.accounting import (
-    noisy_projection,
     ProjectedSteps,
+    noisy_projection,
     noisy_projection_steps,
     projected_plus_noise,
     renyi_over_adjacency,

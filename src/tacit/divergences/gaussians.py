@@ -120,7 +120,9 @@ class _Pencil:
 
     def excess(self) -> Array:
         """Upper end of e − ln(1 + e), convex in e."""
-        return np.maximum(log_excess(self.low, self.low_logs), log_excess(self.high, self.high_logs))
+        return np.maximum(
+            log_excess(self.low, self.low_logs), log_excess(self.high, self.high_logs)
+        )
 
     def round_up(self, terms: Array) -> float:
         return math.fsum(terms) * (1 + self.error + 16 * EPS)

@@ -10,6 +10,9 @@ from typing import Any
 from tacit import guarantees
 from tacit._ground.checks import in_interval, integer, non_negative
 
+# Where rounding may change noise by half of itself nothing is said of it.
+MOST_ERROR = 0.5
+
 
 @dataclass(frozen=True, kw_only=True)
 class InformationBracket:
@@ -89,6 +92,31 @@ class InformationBracket:
         for name in ("lower", "estimate", "upper"):
             fields[name] = fields[name] if math.isfinite(fields[name]) else None
         return fields
+
+
+def bracket_of(nats: float, confidence: float, method: str) -> InformationBracket:
+    """Return the bracket, at most ``nats``, of a bound that needs no sampling."""
+    return InformationBracket(
+        lower=0.0,
+        estimate=nats,
+        upper=nats,
+        confidence=confidence,
+        samples=0,
+        method=method,
+        deterministic=True,
+    )
+
+
+def whitening_slack(dim: int, error: float) -> float:
+    """Return what whitening by rounded numbers may add to an information, rounded up; inf for much.
+
+    Noise that is smaller by a factor 1 − ρ raises the information by ``−½ d ln(1 − ρ)`` at most.
+
+    Args:
+        dim: d.
+        error: ρ, as ``whiten`` tells it.
+    """
+    return math.inf if error >= MOST_ERROR else -0.5 * dim * math.log1p(-error)
 
 
 def least(bound: InformationBracket, upper: float, method: str) -> InformationBracket:

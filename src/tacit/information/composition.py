@@ -13,13 +13,12 @@ from tacit._ground.checks import Array, RandomSource, generator, in_interval, in
 from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Isotropic
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, least
-from tacit.information.concentration import confidence_share
+from tacit.information.bounds import InformationBracket, least, whitening_slack
+from tacit.information.concentration import MOST_VALUES, confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
-from tacit.information.finite.likelihood import covered
-from tacit.information.finite.mixture import mixture, prior_weights
+from tacit.information.finite.likelihood import within_noise
+from tacit.information.finite.mixture import mixture
 from tacit.information.finite.scale_mixture import ENTROPY
-from tacit.information.sampled import MOST_VALUES
 
 LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
 LEAST_SAMPLES = 100
@@ -141,15 +140,14 @@ def compose_joint(
     added = compose_additive(parts)
     whitened, error, size = [], 0.0, 0
     for outputs, noise in pairs:
-        reached = covered(outputs, noise)
+        reached = within_noise(outputs, noise)
         rows, rounding = (outputs, math.inf) if reached is None else whiten(*reached)
         whitened.append(rows)
         error = max(error, rounding)
         size += rows.shape[1]
-    if error >= 0.5:
+    slack = whitening_slack(size, error)
+    if math.isinf(slack):
         return least(_with_level(added, level), entropy(priors), ENTROPY)
-    # Noise smaller by the factor 1 − ρ raises the information by −½ d ln(1 − ρ) at most.
-    slack = -0.5 * size * math.log1p(-error)
     together = mixture(
         np.concatenate(whitened, axis=1),
         Isotropic(1.0, size),
@@ -188,8 +186,7 @@ def _distinct(
 ) -> tuple[list[tuple[Array, Covariance]], Array]:
     """Merge secrets whose outputs agree in every release; return the releases and the priors."""
     stacked = np.concatenate([outputs for outputs, _ in pairs], axis=1)
-    law = None if weights is None else prior_weights(weights, len(stacked))
-    points, priors = distinct_outputs(stacked, law)
+    points, priors = distinct_outputs(stacked, weights)
     edges = np.cumsum([noise.dim for _, noise in pairs])[:-1]
     apart = np.split(points, edges, axis=1)
     return [(rows, noise) for rows, (_, noise) in zip(apart, pairs, strict=True)], priors

@@ -14,10 +14,17 @@ from tacit._ground.numbers import EPS
 
 # Relative to the bet that is best when the pilot's moments are right; e-values may be averaged.
 BET_FACTORS = (1.0, 0.25, 0.05)
-BISECTIONS = 200
-# How near the end is known before the halvings, relative to it.
-BRACKET = 1e-8
+# A bet is at most this share of 1/mean: it must leave wealth where a value is as low as can be.
+MOST_BET = 0.5
+# Halvings of the end, and how near it is known in the end and before them, relative to it.
+BISECTIONS, CLOSE, BRACKET = 200, 1e-7, 1e-8
+# Units in the last place for every value whose logarithm is added.
+SUM_UNITS = 4.0
 SMALLEST_SAMPLE = 2
+# Of the values drawn this share chooses the bet and is not used again.
+PILOT_SHARE = 0.1
+# Values, or draws, that are asked for at most.
+MOST_VALUES = 100_000_000
 
 
 def mean_lower_bound(
@@ -132,6 +139,11 @@ def confidence_share(confidence: float, share: float) -> float:
     return shared
 
 
+def pilot_size(count: int, least: int = SMALLEST_SAMPLE) -> int:
+    """Return how many of ``count`` values choose the bet, exactly, and are not used again."""
+    return max(least, int(PILOT_SHARE * count))
+
+
 def promised_width(pilot: Array, count: int, confidence: float, *, floor: float) -> float:
     """Return about how far ``mean_lower_bound`` of so many values will lie below their mean.
 
@@ -149,12 +161,12 @@ def _bets(pilot: Array, count: int, log_level: float) -> Array:
     if mean <= 0.0:
         return np.zeros(1)
     best = math.inf if variance <= 0.0 else math.sqrt(2.0 * log_level / (count * variance))
-    return min(best, 0.5 / mean) * np.asarray(BET_FACTORS)
+    return min(best, MOST_BET / mean) * np.asarray(BET_FACTORS)
 
 
 def _least_unrejected(values: Array, bets: Array, log_level: float) -> float:
     """Return the smallest m >= 0 whose averaged wealth is at most 1/δ, rounded down."""
-    slack = 4.0 * EPS * values.size
+    slack = SUM_UNITS * EPS * values.size
     # Wealth falls as m rises: all up to the first are rejected, none from the second on.
     most_rejected, least_kept = -math.inf, math.inf
 
@@ -187,7 +199,7 @@ def _least_unrejected(values: Array, bets: Array, log_level: float) -> float:
             rejected(beside * end)
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        if not low < middle < high or high - low <= 1e-7 * high:
+        if not low < middle < high or high - low <= CLOSE * high:
             break
         if rejected(middle):
             low = middle

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, vector
 from tacit._ground.numbers import EPS
 
+# Of an entropy: each term loses a few units, of a logarithm, a quotient and two products.
 ROUNDING_UNITS = 32.0
+# How far probabilities may be from a sum of 1 before they are divided by it.
+SUM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +65,34 @@ class EqualRows:
         return np.array([math.fsum(group.tolist()) for group in groups])
 
 
-def distinct_outputs(outputs: Array, priors: Array | None) -> tuple[Array, Array]:
-    """Return the outputs that can occur, each once, (m, d), and their probabilities, (m,).
+def probabilities(name: str, value: Any, size: int | None) -> Array:
+    """Return numbers >= 0 that sum to 1, divided by what they sum to, to rounding.
+
+    Raises:
+        ValueError: they are not ``size`` of these.
+    """
+    found = vector(name, value, size=size)
+    if found.min() < 0.0 or abs(float(found.sum()) - 1.0) > SUM_TOLERANCE:
+        raise ValueError(
+            f"{name}: expected numbers >= 0 that sum to 1, got a smallest of {found.min():.6g} "
+            f"and a sum of {float(found.sum()):.12g}"
+        )
+    normalised: Array = found / found.sum()
+    return normalised
+
+
+def distinct_outputs(outputs: Array, weights: Any) -> tuple[Array, Array]:
+    """Return the outputs that can occur, exactly, each once, (m, d), and their probabilities, (m,).
 
     With Z the output of the secret X, X – Z – Y is a Markov chain and Z a function of X, so
     ``I(X; Y) = I(Z; Y) <= H(Z)`` for any noise and for none.
+
+    Raises:
+        ValueError: ``weights`` are neither None nor one probability for each output.
     """
-    points = outputs + 0.0
-    if priors is not None:
+    points, priors = outputs + 0.0, None
+    if weights is not None:
+        priors = probabilities("weights", weights, len(points))
         kept = priors > 0.0
         points, priors = points[kept], priors[kept]
     equal = EqualRows.of(points)

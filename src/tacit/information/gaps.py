@@ -1,11 +1,16 @@
-"""TODO."""
+"""How far a release is from the Gaussian of its moments, and what that takes off the log-det.
+
+``I = ½ logdet(I + S Σ⁻¹) − D_Z`` with ``D_Z = KL(P_Z ‖ N(μ_Z, Σ_Z))``: a lower bound on the gap D_Z
+lowers the Gaussian bound. By transport along directions nothing is sampled; by a critic f,
+``D_Z >= E_P f − ln E_Q e^f``, it holds with a confidence.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,22 +30,50 @@ from tacit._ground.checks import (
 from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.covariance import Covariance
+from tacit.covariance.coercion import gaussian_covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket
-from tacit.information.concentration import mean_lower_bound, mean_upper_bound
+from tacit.information.bounds import InformationBracket, whitening_slack
+from tacit.information.concentration import MOST_VALUES, mean_lower_bound, mean_upper_bound
 from tacit.information.distinct import distinct_outputs
 from tacit.information.finite.likelihood import (
     FiniteSecret,
-    covered,
     gaussian_information,
     posterior,
     principal_secret,
+    sample_size,
+    within_noise,
 )
-from tacit.information.finite.mixture import prior_weights
-from tacit.information.sampled import MOST_VALUES, checked_noise
 
+# What is sure has this confidence where one is asked for.
 LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
+# How far below the Gaussian bound of a release another's computation of it may be.
 SAME = 1e-9
+# Beside the number of terms of a product or a sum: a few units in the last place.
+PRODUCT_UNITS = 8
+# How many roundings of an exponent a log ratio is lowered by.
+RATIO_ERRORS = 4.0
+SINGULAR = "nothing: the noise leaves a direction bare"
+
+# Distribution functions that transport may evaluate, at nodes between these, and how many at once.
+TRANSPORT_WORK, FEWEST_NODES, MOST_NODES = 60_000_000, 200, 50_000
+ENTRIES_PER_BLOCK = 2_000_000
+# Standard deviations of the noise beyond the outermost outputs, where the rest is added.
+REACH = 9.0
+MOST_BASES = 10_000
+# Units in the last place of a basis' sums of squares, and of a sum over nodes and outputs.
+BASIS_UNITS, NODE_UNITS = 16.0, 64.0
+TRANSPORT = "transport along orthonormal directions, exact quantiles (residual-pac, Theorem 4)"
+
+Critic: TypeAlias = Literal["likelihood", "kernel"]
+LEAST_SAMPLES = 100
+# Share of the draws that chooses the critic and is not used again.
+TRAINING_SHARES = {"likelihood": 0.1, "kernel": 0.4}
+# −a at which a log ratio is clipped, and the limits of a fitted critic: the best of each is chosen.
+FLOORS, LIMITS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0), (1.0, 2.0, 4.0, 6.0)
+# Outputs around which a critic has bumps, draws that it is fitted on, and what keeps it small.
+CENTRES, MOST_FITTED, RIDGE, FIT_STEPS = 100, 5_000, 1e-3, 60
+# Relative, more than an exponential of a limit rounds.
+CEILING_SLACK = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +192,7 @@ class NoisySecret:
         shrink = self.secret.eigenvalues / self.variances
         quadratic = 0.5 * (noisy**2) @ shrink
         half_log = 0.5 * float(np.log1p(self.secret.eigenvalues).sum())
-        ratio: Array = found.log_sum - quadratic + half_log - 4.0 * found.error
+        ratio: Array = found.log_sum - quadratic + half_log - RATIO_ERRORS * found.error
         return ratio
 
     def gaussian_draws(self, n: int, source: np.random.Generator) -> Array:
@@ -174,32 +207,22 @@ def noisy_secret(outputs: Any, covariance: Covariance, weights: Any) -> NoisySec
     Raises:
         ValueError: a bad argument.
     """
-    covariance = checked_noise(covariance)
+    covariance = gaussian_covariance("covariance", covariance)
     points = matrix("outputs", outputs, columns=covariance.dim)
-    law = None if weights is None else prior_weights(weights, len(points))
-    points, priors = distinct_outputs(points, law)
-    reached = covered(points, covariance)
+    points, priors = distinct_outputs(points, weights)
+    reached = within_noise(points, covariance)
     if reached is None:
         return None
     whitened, error = whiten(*reached)
-    if error >= 0.5:
-        return None
     secret = principal_secret(whitened - whitened[0], priors)
     count, size = secret.points.shape
-    # The information and its Gaussian bound each move by −½ d ln(1 − ρ) at most under a relative
-    # error ρ of the noise; the moments of g are off by (N + d + 8) u tr S.
-    moments = size * (count + size + 8) * EPS * float(secret.eigenvalues.sum())
-    slack = -0.5 * size * math.log1p(-error)
+    slack = whitening_slack(size, error)
+    if math.isinf(slack):
+        return None
+    # the information and its Gaussian bound each move by the slack at most; the moments of g are
+    # off by (N + d + 8) u tr S
+    moments = size * (count + size + PRODUCT_UNITS) * EPS * float(secret.eigenvalues.sum())
     return NoisySecret(secret, gaussian_information(secret) + slack, 2.0 * slack + moments)
-
-
-WORK = 60_000_000
-FEWEST_NODES, MOST_NODES = 200, 50_000
-ENTRIES_PER_BLOCK = 2_000_000
-REACH = 9.0
-MOST_BASES = 10_000
-TRANSPORT = "transport along orthonormal directions, exact quantiles (residual-pac, Theorem 4)"
-SINGULAR = "nothing: the noise leaves a direction bare"
 
 
 def gap_sliced_wasserstein(
@@ -256,7 +279,7 @@ def gap_sliced_wasserstein(
     if size > 1:
         for _ in range(count - 1):
             tried.append(np.linalg.qr(source.standard_normal((size, size)))[0])
-    nodes = WORK // (len(release.secret.points) * size * len(tried))
+    nodes = TRANSPORT_WORK // (len(release.secret.points) * size * len(tried))
     nodes = min(MOST_NODES, max(FEWEST_NODES, nodes))
     best = max(_basis_gap(release, basis, nodes) for basis in tried)
     return Gap(
@@ -280,7 +303,7 @@ def _basis_gap(release: NoisySecret, basis: Array, nodes: int) -> float:
         points = release.secret.points @ (direction / scales)
         noise = math.sqrt(float(((direction / scales) ** 2).sum()))
         total += max(0.0, _squared_distance(points, weights, noise, nodes))
-    return 0.5 * total * (1.0 - defect - 16.0 * len(basis) * EPS)
+    return 0.5 * total * (1.0 - defect - BASIS_UNITS * len(basis) * EPS)
 
 
 def _squared_distance(points: Array, weights: Array, noise: float, nodes: int) -> float:
@@ -303,20 +326,9 @@ def _squared_distance(points: Array, weights: Array, noise: float, nodes: int) -
     second = float(weights @ points**2) + noise**2
     # Beyond the ends φ(t) is at most that of the outermost point: s Φ(−9) on each side.
     missed = 2.0 * noise * float(ndtr(-REACH)) + spacing**2 / (4.0 * noise)
-    rounding = 64.0 * EPS * (len(points) + 8) * (high - low + second)
+    rounding = NODE_UNITS * EPS * (len(points) + PRODUCT_UNITS) * (high - low + second)
     product = spacing * total + missed + rounding
     return second + 1.0 - 2.0 * product - 2.0 * abs(mean)
-
-
-WORK = 500_000_000
-FEWEST_SAMPLES, MOST_SAMPLES = 20_000, 1_000_000
-LEAST_SAMPLES = 100
-TRAINING_SHARES = {"likelihood": 0.1, "kernel": 0.4}
-FLOORS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0)
-CENTRES, MOST_FITTED, RIDGE = 100, 5_000, 1e-3
-LIMITS = (1.0, 2.0, 4.0, 6.0)
-CRITICS = ("likelihood", "kernel")
-SINGULAR = "nothing: the noise leaves a direction bare"
 
 
 def gap_donsker_varadhan(
@@ -324,7 +336,7 @@ def gap_donsker_varadhan(
     covariance: Covariance,
     *,
     weights: ArrayLike | None = None,
-    critic: str = "likelihood",
+    critic: Critic = "likelihood",
     samples: int | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,
@@ -365,7 +377,7 @@ def gap_donsker_varadhan(
 
     Source: residual-pac, Theorem 3 and Definition 8; the deviation Γ is replaced by bets.
     """
-    chosen = choice("critic", critic, CRITICS)
+    chosen = choice("critic", critic, get_args(Critic))
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     count = (
         None
@@ -377,7 +389,7 @@ def gap_donsker_varadhan(
     if release is None:
         return Gap(nats=0.0, confidence=1.0, samples=0, method=SINGULAR, gaussian=math.inf)
     if count is None:
-        count = min(MOST_SAMPLES, max(FEWEST_SAMPLES, WORK // len(release.secret.points)))
+        count = sample_size(len(release.secret.points))
     training = int(TRAINING_SHARES[chosen] * count)
     judge = _likelihood if chosen == "likelihood" else _kernel
     nats = judge(release, training, count - training, level, source) - release.slack
@@ -437,7 +449,7 @@ def _kernel(
     judged = [np.clip(features(noisy) @ slopes, -limit, limit) for noisy in draws(count)]
     mean = mean_lower_bound(np.clip(released, -limit, limit), judged[0], half, floor=-limit)
     pilot = np.exp(np.clip(gaussian, -limit, limit))
-    ceiling = math.exp(limit) * (1.0 + 1e-12)
+    ceiling = math.exp(limit) * (1.0 + CEILING_SLACK)
     return mean - math.log(mean_upper_bound(pilot, np.exp(judged[1]), half, ceiling=ceiling))
 
 
@@ -476,5 +488,5 @@ def _slopes(first: Array, second: Array) -> Array:
 
     start = np.zeros(len(target))
     with one_thread():
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": FIT_STEPS})
     return np.asarray(found.x, dtype=np.float64)

@@ -1,4 +1,9 @@
-"""TODO."""
+"""Information of a secret that can only be sampled: outputs are given, or drawn as needed.
+
+From above on fresh releases against a mixture of others and one broad law, from below by naming an
+output among others. Both are means of values with a known bound on one side, and hold with a
+confidence at the number of samples used.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +26,48 @@ from tacit._ground.checks import (
     vector,
 )
 from tacit._ground.numbers import EPS
-from tacit.covariance import Covariance, Diagonal, as_covariance
+from tacit.covariance import Covariance, Diagonal
+from tacit.covariance.coercion import gaussian_covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, least
-from tacit.information.concentration import mean_lower_bound, mean_upper_bound
+from tacit.information.bounds import InformationBracket, least, whitening_slack
+from tacit.information.concentration import (
+    MOST_VALUES,
+    mean_lower_bound,
+    mean_upper_bound,
+    pilot_size,
+)
 from tacit.information.finite.likelihood import FiniteSecret, posterior
 from tacit.linalg import eigh_psd
 
 Sampler: TypeAlias = Callable[[int, np.random.Generator], Any]
 
-PILOT_SHARE = 0.1
-SMALLEST_PILOT = 2
+
+# Values that a confidence bound needs beside its pilot.
 FEWEST_VALUES = 20
-MOST_VALUES = 100_000_000
+# Releases that are drawn where nobody says how many.
+DEFAULT_SAMPLES = 20_000
+# Outputs in the mixture that fresh releases are held against.
+DEFAULT_CONTEXT = 1_000
+# Spreads τ² of the broad law, in units of R²; the best is taken.
+SPREADS = np.geomspace(1e-4, 1e4, 161)
+# Halvings of the water level; any level gives a bound.
+BISECTIONS = 200
+# Units in the last place of a distance that is held against a radius.
+RADIUS_UNITS = 8.0
+# Relative, more than a sum of a few hundred logarithms rounds.
+CEILING_SLACK = 1e-9
+LEAVE_ONE_OUT = "upper bound: fresh releases against a mixture over a context, by betting"
+UNBOUNDED = "estimate only: no bound on the outputs (radius) or no noise in some direction"
+WATER_FILLING = "upper bound: capacity of outputs within the radius, by water-filling"
+# Outputs among which one is named, where they are drawn as needed, and so many groups of them; of M
+# given the groups are of M^0.4.
+DEFAULT_GROUP, DEFAULT_GROUPS, GROUP_POWER = 100, 500, 0.4
+CONTRASTIVE = "lower bound: naming the output among others (InfoNCE), by betting; at most ln K"
 
 
-def drawn(outputs: Any, count: int | None, columns: int, source: np.random.Generator) -> Array:
+def read_outputs(
+    outputs: Any, count: int | None, columns: int, source: np.random.Generator
+) -> Array:
     """Return outputs (M, d): the ones given, or ``count`` drawn by ``outputs(count, generator)``.
 
     Raises:
@@ -50,27 +81,6 @@ def drawn(outputs: Any, count: int | None, columns: int, source: np.random.Gener
     if len(found) != count:
         raise ValueError(f"outputs: expected {count} rows from the sampler, got {len(found)}")
     return found
-
-
-def checked_noise(covariance: Any) -> Covariance:
-    """Return the covariance, given as one or as an array, or raise a ValueError."""
-    noise = as_covariance("covariance", covariance)
-    if not isinstance(noise, Covariance):
-        raise ValueError(f"covariance: expected a covariance, got {type(covariance).__name__}")
-    return noise
-
-
-def pilot_size(count: int) -> int:
-    """Return how many of ``count`` values choose the bet and are not used again."""
-    return max(SMALLEST_PILOT, int(PILOT_SHARE * count))
-
-
-DEFAULT_CONTEXT, DEFAULT_SAMPLES = 1_000, 20_000
-SPREADS = np.geomspace(1e-4, 1e4, 161)
-BISECTIONS = 200
-LEAVE_ONE_OUT = "upper bound: fresh releases against a mixture over a context, by betting"
-UNBOUNDED = "estimate only: no bound on the outputs (radius) or no noise in some direction"
-WATER_FILLING = "upper bound: capacity of outputs within the radius, by water-filling"
 
 
 def leave_one_out(
@@ -127,7 +137,7 @@ def leave_one_out(
     Source: residual-pac, Eq. 10 with KL: every independent P_W gives an upper bound.
     """
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    covariance = checked_noise(covariance)
+    covariance = gaussian_covariance("covariance", covariance)
     reach = None if radius is None else positive("radius", radius)
     middle = np.zeros(covariance.dim) if centre is None else vector("centre", centre)
     if middle.size != covariance.dim:
@@ -144,7 +154,7 @@ def leave_one_out(
         wanted = size + (DEFAULT_SAMPLES if fresh is None else fresh)
     else:
         wanted = None
-    values = drawn(outputs, wanted, covariance.dim, source)
+    values = read_outputs(outputs, wanted, covariance.dim, source)
     size = len(values) // 2 if size is None else size
     if len(values) - size < FEWEST_VALUES or size < 1:
         raise ValueError(
@@ -161,7 +171,7 @@ def leave_one_out(
 
 def _check_radius(values: Array, centre: Array, radius: float) -> None:
     distance = float(np.linalg.norm(values - centre, axis=1).max())
-    if distance > radius * (1.0 + 8.0 * EPS):
+    if distance > radius * (1.0 + RADIUS_UNITS * EPS):
         raise ValueError(
             f"radius: expected at least {distance:.6g}, the distance of an output from the "
             f"centre, got {radius:.6g}"
@@ -190,7 +200,8 @@ def _bounded(
         return unknown
     shift = values[:size].mean(axis=0)
     whitened, error = whiten(values - shift, covariance)
-    if error >= 0.5:
+    slack = whitening_slack(covariance.dim, error)
+    if math.isinf(slack):
         return unknown
     inverse = whiten(np.eye(covariance.dim), covariance)[0]
     # Rows are A⁻¹e_i, Σ = A Aᵀ: the broad law adds τ² A⁻¹A⁻ᵀ = τ² WᵀW, diagonal in these axes.
@@ -209,8 +220,6 @@ def _bounded(
             samples=count,
             method=UNBOUNDED,
         )
-    # Noise smaller by the factor 1 − ρ raises the information by −½ d ln(1 − ρ) at most.
-    slack = -0.5 * covariance.dim * math.log1p(-error)
     first = pilot_size(len(ratios))
     clipped = np.minimum(ratios, law.ceiling)
     upper = mean_upper_bound(clipped[:first], clipped[first:], level, ceiling=law.ceiling) + slack
@@ -262,7 +271,7 @@ def _context_law(
         + 0.5 * inflation * radius**2 / spreads
     )
     best = int(ceilings.argmin())
-    ceiling = (math.log(size + 1.0) + float(ceilings[best])) * (1.0 + 1e-9)
+    ceiling = (math.log(size + 1.0) + float(ceilings[best])) * (1.0 + CEILING_SLACK)
     return _ContextLaw(secret, 1.0 + spreads[best] * precisions, centre, ceiling)
 
 
@@ -305,12 +314,7 @@ def _capacity(precisions: Array, radius: float) -> float:
             low = level
     filled = float(np.maximum(high - 1.0 / active, 0.0).sum())
     rate = 0.5 * float(np.log(np.maximum(high * active, 1.0)).sum())
-    return (rate + abs(power - filled) / (2.0 * high)) * (1.0 + 1e-9)
-
-
-DEFAULT_CONTEXT, DEFAULT_GROUPS, DEFAULT_SAMPLES = 100, 500, 20_000
-CONTEXT_POWER = 0.4
-CONTRASTIVE = "lower bound: naming the output among others (InfoNCE), by betting; at most ln K"
+    return (rate + abs(power - filled) / (2.0 * high)) * (1.0 + CEILING_SLACK)
 
 
 def contrastive(
@@ -359,7 +363,7 @@ def contrastive(
     Eq. 12 with the optimal critic.
     """
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    covariance = checked_noise(covariance)
+    covariance = gaussian_covariance("covariance", covariance)
     size = None if context is None else integer("context", context, minimum=2, maximum=MOST_VALUES)
     count = (
         DEFAULT_SAMPLES
@@ -369,10 +373,10 @@ def contrastive(
     source = generator(rng)
     wanted = None
     if callable(outputs):
-        size = DEFAULT_CONTEXT if size is None else size
+        size = DEFAULT_GROUP if size is None else size
         wanted = size * max(FEWEST_VALUES, min(DEFAULT_GROUPS, count))
-    values = drawn(outputs, wanted, covariance.dim, source)
-    size = max(2, int(len(values) ** CONTEXT_POWER)) if size is None else size
+    values = read_outputs(outputs, wanted, covariance.dim, source)
+    size = max(2, int(len(values) ** GROUP_POWER)) if size is None else size
     groups = len(values) // size
     if groups < FEWEST_VALUES:
         raise ValueError(
@@ -410,9 +414,8 @@ def _shared(values: Array, covariance: Covariance) -> tuple[Array, float] | None
         kept = slice(covariance.dim - covariance.rank, None)
         centred, noise = centred @ vectors[:, kept], Diagonal(eigenvalues[kept])
     whitened, error = whiten(centred, noise)
-    if error >= 0.5:
-        return None
-    return whitened, -0.5 * noise.dim * math.log1p(-error)
+    slack = whitening_slack(noise.dim, error)
+    return None if math.isinf(slack) else (whitened, slack)
 
 
 def _group_means(

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.curve import LARGEST_LOG, TINY, Curve, mirrored
+from tacit.accounting.curves.curve import LARGEST_LOG, TINY, Curve, mirror
 from tacit.guarantees.adjacency import Adjacency
 
 # Added to what underflows: a product of a float > 0 may be no less than this.
@@ -67,7 +67,7 @@ def replaced_curve(near: Curve, far: Curve, rate: float) -> Curve:
         found = [bound(near, far, share, epsilon) for share in ends]
         return scaled_up(rate, np.minimum(np.minimum(found[0], found[1]), found[2]))
 
-    return mirrored(above)
+    return mirror(above)
 
 
 class _Rough:
@@ -135,7 +135,7 @@ def subsampled_curves(
     """
     if rate == 0.0:
         # both are the same distribution: 1 − e^ε below 0, 0 above
-        nothing = mirrored(np.zeros_like)
+        nothing = mirror(np.zeros_like)
         return nothing, nothing
     if neighbours is Adjacency.ADD_REMOVE:
         return (
@@ -143,7 +143,7 @@ def subsampled_curves(
             lambda epsilon: _without_against_with(backward, rate, epsilon),
         )
     base = larger(forward, backward)
-    replaced = mirrored(lambda epsilon: _with_against_without(base, rate, epsilon))
+    replaced = mirror(lambda epsilon: _with_against_without(base, rate, epsilon))
     return replaced, replaced
 
 

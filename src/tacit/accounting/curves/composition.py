@@ -104,9 +104,9 @@ class LossSum:
 
     def cumulant(self, tilt: float) -> float:
         """ln E exp(tilt · S) over the finite losses, an upper bound."""
-        return self.added(self.cumulants(tilt))
+        return self.total_cumulant(self.cumulants(tilt))
 
-    def added(self, cumulants: Sequence[float]) -> float:
+    def total_cumulant(self, cumulants: Sequence[float]) -> float:
         """The cumulant of the sum from those of its terms, to rounding: Σ n K_term."""
         pairs = zip(cumulants, self.terms, strict=True)
         return math.fsum(count * cumulant for cumulant, (_, count) in pairs)
@@ -218,7 +218,7 @@ def _by_groups(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
             if size and times:
                 # every group may be cut by its share of the tail
                 group = convolve([(term, size)], 1.0 / times) if size > 1 else term
-                groups.append((group.coarsened(2**fold), times))
+                groups.append((group.coarsen(2**fold), times))
     # the sum of the groups is as wide in nats on a lattice 2^j as coarse: fold again where needed
     return _by_groups(groups)
 
@@ -308,8 +308,8 @@ def convolve(terms: Sequence[tuple[LossMasses, int]], share: float = 1.0) -> Los
     masses = np.full(losses.shape, math.inf)
     for tilt in _tilts(total, share):
         cumulants = total.cumulants(tilt)
-        cumulant = total.added(cumulants)
-        entries, error = tilted(terms, tilt, cumulants, low, size, losses.size)
+        cumulant = total.total_cumulant(cumulants)
+        entries, error = convolve_tilted(terms, tilt, cumulants, low, size, losses.size)
         with np.errstate(under="ignore", over="ignore"):
             # entries below zero are rounding
             bound = (np.maximum(entries, 0.0) + error) * np.exp(cumulant - tilt * losses)
@@ -342,7 +342,7 @@ def _tilts(total: LossSum, share: float) -> list[float]:
     return [0.0, *halves.tolist(), *apart]
 
 
-def tilted(
+def convolve_tilted(
     terms: Sequence[tuple[LossMasses, int]],
     tilt: float,
     cumulants: Sequence[float],

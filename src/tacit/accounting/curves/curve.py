@@ -59,7 +59,7 @@ BOW = 1e-9
 CHORD_UNITS, MIRROR_UNITS = 8, 4
 
 
-def guarded(name: str, curve: Curve) -> Curve:
+def guard(name: str, curve: Curve) -> Curve:
     """Return the curve without warnings at the far ends, clipped to [0, 1], exactly where inside.
 
     It raises a ValueError where the curve is NaN.
@@ -106,7 +106,7 @@ def two_sided(above: Curve, below: Curve, infinite: float | None = None) -> Curv
     return curve
 
 
-def mirrored(above: Curve) -> Curve:
+def mirror(above: Curve) -> Curve:
     """Return the curve at every real ε, rounded up, of a pair that is equal in both directions."""
     return two_sided(above, above)
 
@@ -216,15 +216,15 @@ def curve_pair(
         backward: The same for (Q, P); None when they are equal.
         infinite: The limit of both at ε = inf.
     """
-    ahead = _tabulated(forward)
+    ahead = _tabulate(forward)
     if backward is None:
         curve = two_sided(ahead, ahead, infinite)
         return curve, curve
-    back = _tabulated(backward)
+    back = _tabulate(backward)
     return two_sided(ahead, back, infinite), two_sided(back, ahead, infinite)
 
 
-def _tabulated(curve: Curve) -> Curve:
+def _tabulate(curve: Curve) -> Curve:
     """Return the curve at points in any order, rounded up, each computed once or read off."""
     table = ChordTable(curve)
 

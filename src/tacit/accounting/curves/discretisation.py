@@ -106,7 +106,7 @@ class LossMasses:
         memory = min(self.masses.size, math.ceil(1 / self.step))
         return (4 * memory + self.masses.size + 16) * EPS
 
-    def coarsened(self, factor: int) -> LossMasses:
+    def coarsen(self, factor: int) -> LossMasses:
         """Return masses on every ``factor``-th point of the lattice, whose curve is nowhere lower.
 
         Each mass goes to both neighbours, with Σ p and Σ p e^{−ℓ} kept: the curve between them is
@@ -177,7 +177,7 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
     masses[kept] = np.maximum(_bends(epsilons[kept], low[kept], high[kept]), 0.0)
     # beyond the last dot h stays what it is there: that is the mass at infinite loss
     bare = LossMasses(step, first, masses, float(high[kept][-1]))
-    return _lifted(bare, high[kept], kept)
+    return _lift(bare, high[kept], kept)
 
 
 @lru_cache(maxsize=KEPT)
@@ -273,7 +273,7 @@ def _bends(epsilons: Array, low: Array, high: Array) -> Array:
 
 
 def convex_minorant(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np.bool_]:
-    """Mark the lattice points on the convex minorant in e^ε, good for a choice only: see `_lifted`.
+    """Mark the lattice points on the convex minorant in e^ε, good for a choice only: see `_lift`.
 
     A point above the chord of two others is not on it, whichever others are dropped with it: a few
     rounds over the whole array leave little for the pass that finishes.
@@ -333,7 +333,7 @@ def _monotone_chain(epsilons: Array, low: Array, high: Array) -> npt.NDArray[np.
     return kept
 
 
-def _lifted(bare: LossMasses, values: Array, kept: npt.NDArray[np.bool_]) -> LossMasses:
+def _lift(bare: LossMasses, values: Array, kept: npt.NDArray[np.bool_]) -> LossMasses:
     """Scale the masses, rounded up, until their curve is above ``values`` and its total is 1."""
     # rounding may leave the curve of the masses below a dot: all masses grow by the worst ratio
     nodes = bare._nodes[kept]

@@ -30,7 +30,7 @@ TINY = 1e-300
 KEPT = 32
 
 
-def capped(curve: Curve, parts: Sequence[ComposedPart]) -> Curve:
+def cap_by_moments(curve: Curve, parts: Sequence[ComposedPart]) -> Curve:
     """Return the smaller of a curve and Chernoff's bound of a composition, for ε >= 0, rounded up.
 
     δ(ε) <= p_∞ + min_λ exp(Σ n K(λ) − λε) λ^λ/(1 + λ)^{1 + λ}, the least over what part of the

@@ -19,9 +19,9 @@ from tacit.accounting.curves.amplification import (
     subsampled_renyi,
 )
 from tacit.accounting.curves.composition import ComposedPart, compose
-from tacit.accounting.curves.curve import LARGEST_LOSS, Curve, guarded, smallest_epsilon
+from tacit.accounting.curves.curve import LARGEST_LOSS, Curve, guard, smallest_epsilon
 from tacit.accounting.curves.discretisation import LossMasses
-from tacit.accounting.curves.moments import capped
+from tacit.accounting.curves.moments import cap_by_moments
 from tacit.conversions import success_from_profile
 from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.adjacency import Adjacency, Neighbours
@@ -262,7 +262,7 @@ class PrivacyProfile:
         if len(set(names)) > 1:
             raise ValueError(f"other: expected adjacency {names[0]!r}, got {names[1]!r}")
         parts = ((self, 1), (other, 1))
-        return _composed(parts, f"{self.name}, then {other.name}", [*names, ANY_NEIGHBOURS][0])
+        return _compose(parts, f"{self.name}, then {other.name}", [*names, ANY_NEIGHBOURS][0])
 
     def __mul__(self, count: int) -> PrivacyProfile:
         """Return the profile of ``count`` releases; each may use the ones before it.
@@ -281,7 +281,7 @@ class PrivacyProfile:
         times = integer("count", count, minimum=1)
         if times == 1:
             return self
-        return _composed(((self, times),), f"{times} × {self.name}", self.adjacency)
+        return _compose(((self, times),), f"{times} × {self.name}", self.adjacency)
 
     __rmul__ = __mul__
 
@@ -457,11 +457,11 @@ def profile_from_curves(
     for label, curve in (("forward", forward), ("backward", backward), ("renyi", renyi)):
         if not callable(curve) and (curve is not None or label == "forward"):
             raise ValueError(f"{label}: expected a function of ε, got {type(curve).__name__}")
-    ahead = guarded("forward", forward)
+    ahead = guard("forward", forward)
     return PrivacyProfile(
         name=text("name", name),
         forward=ahead,
-        backward=ahead if backward is None else guarded("backward", backward),
+        backward=ahead if backward is None else guard("backward", backward),
         infinite_mass=in_interval("infinite_mass", as_float("infinite_mass", infinite_mass), 0, 1),
         source=text("source", source),
         assumptions=texts("assumptions", assumptions),
@@ -471,7 +471,7 @@ def profile_from_curves(
     )
 
 
-def _composed(
+def _compose(
     parts: Sequence[tuple[PrivacyProfile, int]], name: str, adjacency: str
 ) -> PrivacyProfile:
     """Return the profile of every release of ``parts``, their profiles fixed in advance.
@@ -485,7 +485,7 @@ def _composed(
     # the masses of all losses convolved on a lattice, and where it is lower Chernoff's bound
     ahead = compose(firsts)
     back = ahead if symmetric else compose(seconds)
-    forward: Curve = capped(ahead.curve, firsts)
+    forward: Curve = cap_by_moments(ahead.curve, firsts)
     curves = [(profile.renyi_curve, count) for profile, count in parts]
 
     def renyi(orders: Array) -> Array:
@@ -501,7 +501,7 @@ def _composed(
         parts[0][0],
         name=name,
         forward=forward,
-        backward=forward if symmetric else capped(back.curve, seconds),
+        backward=forward if symmetric else cap_by_moments(back.curve, seconds),
         infinite_mass=1.0 if lost else min(-math.expm1(finite) * (1 + MASS_UNITS * EPS), 1.0),
         source="; ".join([*sources, "pessimistic discretisation, Doroshenko et al. (2022)"]),
         assumptions=tuple(dict.fromkeys([*(a for p, _ in parts for a in p.assumptions), FIXED])),

@@ -80,17 +80,17 @@ def random_allocation(
         far = distance * (2 if relation is Adjacency.REPLACE else 1)
         far *= math.sqrt(count * repeats)
         whole = gaussian_shift(min(far * (1 + SQUARE_UNITS * EPS), LARGEST_DISTANCE))
-        return _named(whole, noise, (count, times, repeats), relation)
+        return _describe(whole, noise, (count, times, repeats), relation)
     # a random set of k is one of each of k random blocks, given the blocks: convexity does the rest
     least, longer = divmod(count, times)
     total = _once(distance, least, relation) * ((times - longer) * repeats)
     if longer:
         rest = _once(distance, least + 1, relation) * (longer * repeats)
         total = total.compose(rest)
-    return _named(total, noise, (count, times, repeats), relation)
+    return _describe(total, noise, (count, times, repeats), relation)
 
 
-def _named(
+def _describe(
     profile: PrivacyProfile, noise: float, numbers: tuple[int, int, int], relation: Adjacency
 ) -> PrivacyProfile:
     steps, times, repeats = numbers

@@ -163,9 +163,9 @@ def gaussian_average(distance: float, count: int) -> Average:
     # the sum of 1, of 2 (+ 1), of 4 (+ 2, + 1) … terms: as the bits of n say
     total, levels, terms = lone, 1, 1
     for bit in f"{count:b}"[1:]:
-        longer = added(total, total)
+        longer = add(total, total)
         if longer is not None and bit == "1":
-            longer = added(longer, on_step(values, masses, longer.step))
+            longer = add(longer, on_step(values, masses, longer.step))
         many = 2 * terms + int(bit)
         # A is the average of fewer terms given which are kept, so that fewer are a spread of more
         if longer is None or _worn(longer, many, total, terms):
@@ -212,7 +212,7 @@ def _ratio(distance: float) -> tuple[Array, Array]:
     return values, masses * (1 + RATIO_UNITS * EPS * (1 + distance * HIGH))
 
 
-def added(first: Points, second: Points) -> Points | None:
+def add(first: Points, second: Points) -> Points | None:
     """Return the law of a sum of independent values, rounded up; None where no grid holds it."""
     # lattice to lattice: a convolution of masses > 0, each term of it rounded once
     step = first.step
@@ -229,8 +229,8 @@ def added(first: Points, second: Points) -> Points | None:
         other, other_masses = second.free()
         pieces.append(_outer((far, far_masses), second.coarse))
         pieces.append(_outer((other, other_masses), first.coarse))
-    pieces.append(_outer(_thinned(far, far_masses), _thinned(other, other_masses)))
-    return placed(pieces)
+    pieces.append(_outer(_thin(far, far_masses), _thin(other, other_masses)))
+    return place_on_lattice(pieces)
 
 
 def _outer(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -239,7 +239,7 @@ def _outer(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Arr
     return sums.ravel(), (first[1][:, None] * second[1]).ravel()
 
 
-def _thinned(points: Array, masses: Array) -> tuple[Array, Array]:
+def _thin(points: Array, masses: Array) -> tuple[Array, Array]:
     """Every fourth of many points beyond the first two, the masses spread on them, rounded up."""
     if points.size < MOST_FREE // THINNER:
         return points, masses
@@ -247,7 +247,7 @@ def _thinned(points: Array, masses: Array) -> tuple[Array, Array]:
     return kept, spread(kept, points, masses)
 
 
-def placed(pieces: list[tuple[Array, Array]]) -> Points | None:
+def place_on_lattice(pieces: list[tuple[Array, Array]]) -> Points | None:
     """Spread masses, rounded up, on a lattice where most of the first piece is, free points beyond.
 
     None where the bulk of the first piece is no longer most of the mass, or narrower than floats.
@@ -270,7 +270,7 @@ def placed(pieces: list[tuple[Array, Array]]) -> Points | None:
 
 def _lone(values: Array, masses: Array) -> Points:
     """Return one ratio's law on a grid, rounded up; it raises where no float holds its spread."""
-    law = placed([(values, masses)])
+    law = place_on_lattice([(values, masses)])
     if law is None:
         raise ValueError(
             "noise_multiplier: expected noise at which one ratio has a spread in floats"

@@ -77,7 +77,7 @@ class Lines:
         middles = (ends[:, 1:] + ends[:, :-1]) / 2 + (slopes[:, :-1] - slopes[:, 1:]) / 8
         missed = np.abs(self.values[:, 1::2] - middles) / 4
         # and no less than beside it: a fourth derivative may change its sign
-        wide = np.maximum(missed, np.maximum(_shifted(missed, 1), _shifted(missed, -1)))
+        wide = np.maximum(missed, np.maximum(_beside(missed, 1), _beside(missed, -1)))
         return np.repeat(wide, 2, axis=1)
 
     def at(self, row: int, points: Array) -> tuple[Array, Array]:
@@ -94,7 +94,7 @@ class Lines:
         return value[:-1][left] + bend * jump + inner, (self.errors[row] + rounding)[left]
 
 
-def _shifted(values: Array, by: int) -> Array:
+def _beside(values: Array, by: int) -> Array:
     """Return the values of the columns beside, exactly, 0 at the end."""
     moved = np.roll(values, by, axis=1)
     moved[:, 0 if by > 0 else -1] = 0.0
@@ -179,7 +179,7 @@ class ColumnCurve:
         angle = self._angles
         # the least and the largest u turn θ to the ends of what is needed
         reach = self._cells.points[[0, -1], [0, -1]]
-        turned = np.arcsin(_turned(angle, self._angle, reach))
+        turned = np.arcsin(_turn(angle, self._angle, reach))
         every = np.concatenate([angle[..., None], turned], axis=2)
         low, high = every.min(axis=(1, 2)), every.max(axis=(1, 2))
         step = np.maximum((high - low) / (TABLE - 1), LEAST_WIDTH)
@@ -234,7 +234,7 @@ class ColumnCurve:
             for odd in (0, 1):
                 part = odds == odd
                 weight = masses[index, seen[index]][part, None] * cells
-                found, far = placed(losses, row[0][part], row[1][part], row[2][part], weight)
+                found, far = place_masses(losses, row[0][part], row[1][part], row[2][part], weight)
                 counts[index % 2, odd] += found
                 beyond[index % 2, odd] += far
         values = self._bound(losses, counts, beyond)
@@ -263,7 +263,7 @@ class ColumnCurve:
     def _losses(self, row: int, angle: Array) -> tuple[Array, Array, Array]:
         """Lowest and highest loss, rounded outwards, and the share of the latter, at least."""
         cells = self._cells
-        turned = np.arcsin(_turned(angle, self._angle, cells.points))
+        turned = np.arcsin(_turn(angle, self._angle, cells.points))
         # loss = G(θ) − G(θ'), each with what its cubic misses
         here, slack = self._lines.at(row, angle)
         there, far_slack = self._lines.at(row, turned)
@@ -301,14 +301,14 @@ def extremes(loss: Array, slack: Array) -> tuple[Array, Array]:
     return least - spread, most + spread
 
 
-def _turned(angle: Array, by: float, points: Array) -> Array:
+def _turn(angle: Array, by: float, points: Array) -> Array:
     """sin θ' for each θ and each u, to rounding: shape of ``angle``, then of ``points``."""
     angle = angle.reshape(angle.shape + (1,) * points.ndim)
     sine = np.sin(angle) * math.cos(by) + np.cos(angle) * math.sin(by) * points
     return np.asarray(np.clip(sine, -1.0, 1.0))
 
 
-def placed(
+def place_masses(
     losses: Array, floor: Array, ceiling: Array, share: Array, weight: Array
 ) -> tuple[Array, float]:
     """Masses on the losses, P and Q of each kept, and the mass beyond the last, rounded up."""

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.composition import LossSum, tilted
+from tacit.accounting.curves.composition import LossSum, convolve_tilted
 from tacit.accounting.curves.curve import CHORD_UNITS, LARGEST_LOG, Curve, chords
 from tacit.accounting.curves.discretisation import LossMasses
 from tacit.accounting.mechanisms.averages import NODES, WEIGHTS, spread
@@ -116,9 +116,9 @@ def _pair_by_pair(distance: float, count: int) -> bool:
 def _inside(total: LossSum, tilt: float, cumulants: tuple[float, ...], half: int) -> float:
     """E[S; 0 < S <= ``half`` steps], at most: what wraps round the window only adds."""
     size = next_fast_len(2 * half + 1, real=True)
-    entries, error = tilted(total.terms, tilt, cumulants, 1, size, half)
+    entries, error = convolve_tilted(total.terms, tilt, cumulants, 1, size, half)
     sums = np.arange(1, half + 1) * total.terms[0][0].step
-    cumulant = total.added(cumulants)
+    cumulant = total.total_cumulant(cumulants)
     with np.errstate(under="ignore"):
         # a tilted mass times e^{K − θs} s; its error is untilted with it
         gains = np.exp(cumulant - tilt * sums) * sums
@@ -229,7 +229,7 @@ def expected_gain(values: Array, masses: Array, count: int) -> float:
     def law(terms: int) -> tuple[Array, Array]:
         if terms not in laws:
             half = terms // 2
-            laws[terms] = _added(law(terms - half), law(half), lowest, points)
+            laws[terms] = _add(law(terms - half), law(half), lowest, points)
         return laws[terms]
 
     # no grid after the last addition: all pairs are looked at
@@ -237,7 +237,7 @@ def expected_gain(values: Array, masses: Array, count: int) -> float:
     return _positive(law(count - half), law(half))
 
 
-def _added(
+def _add(
     one: tuple[Array, Array], other: tuple[Array, Array], lowest: float, points: int
 ) -> tuple[Array, Array]:
     """Return the law of a sum of two, rounded up: on a grid, and larger in convex order."""

@@ -192,8 +192,8 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
     inverse = -excess / (1 + excess)
     forward, backward = CentredLoss(excess, weights), CentredLoss(inverse, weights)
     ahead, back = curve_pair(
-        lambda epsilon: _raised(forward.log_positive(epsilon)),
-        lambda epsilon: _raised(backward.log_positive(epsilon)),
+        lambda epsilon: _delta_up(forward.log_positive(epsilon)),
+        lambda epsilon: _delta_up(backward.log_positive(epsilon)),
     )
 
     def renyi(orders: Array) -> Array:
@@ -223,12 +223,12 @@ def _worst_vertex(columns: int, dim: int, ends: tuple[float, float]) -> Curve:
         return np.zeros_like
 
     def positive(epsilon: Array) -> Array:
-        return _raised(log_worst_split(high, low, columns, dim, epsilon))
+        return _delta_up(log_worst_split(high, low, columns, dim, epsilon))
 
     return positive
 
 
-def _raised(logs: Array) -> Array:
+def _delta_up(logs: Array) -> Array:
     """δ from its logarithm, rounded up, and not to 0 where it underflows."""
     # the slack is the quadrature's, which also covers an exponential of up to 760
     with np.errstate(under="ignore"):

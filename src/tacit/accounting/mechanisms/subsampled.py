@@ -11,7 +11,7 @@ from scipy.special import gammaln, logsumexp
 from tacit._ground.checks import Array, in_interval, integer, positive
 from tacit._ground.numbers import EPS
 from tacit.accounting.curves.amplification import at_shares, log_rise, scaled_up
-from tacit.accounting.curves.curve import Curve, mirrored
+from tacit.accounting.curves.curve import Curve, mirror
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift
 from tacit.guarantees.adjacency import Adjacency, Neighbours
@@ -72,14 +72,14 @@ def subsampled_gaussian(
     if rate == 1.0:
         times = math.sqrt(count) * (2 if relation is Adjacency.REPLACE else 1)
         exact = gaussian_shift(distance * times * (1 + UNITS * EPS))
-        return _named(exact, rate, noise, count, exact.renyi_curve, relation)
+        return _describe(exact, rate, noise, count, exact.renyi_curve, relation)
     if relation is Adjacency.REPLACE:
-        return _replaced(rate, distance, noise) * count
+        return _replacement(rate, distance, noise) * count
     sampled = gaussian_shift(distance).poisson_subsample(rate, neighbours=relation)
-    return _named(sampled, rate, noise, 1, _renyi(rate, distance), relation) * count
+    return _describe(sampled, rate, noise, 1, _renyi(rate, distance), relation) * count
 
 
-def _named(
+def _describe(
     profile: PrivacyProfile,
     rate: float,
     noise: float,
@@ -100,7 +100,7 @@ def _named(
     return replace(exact, evidence="theorem")
 
 
-def _replaced(rate: float, distance: float, noise: float) -> PrivacyProfile:
+def _replacement(rate: float, distance: float, noise: float) -> PrivacyProfile:
     """(1 − q)N(0) + qN(d) against (1 − q)N(0) + qN(−d), rounded up: `replaced_curve` at the best s.
 
     The laws cross where e^{dx − d²/2} = y, y² = A y + γ with A = a e^{d²/2}: there s = A/y and
@@ -133,7 +133,7 @@ def _replaced(rate: float, distance: float, noise: float) -> PrivacyProfile:
 
     sampled = gaussian_shift(2 * distance).poisson_subsample(rate, neighbours="replace")
     exact = profile_from_curves(
-        mirrored(above if rate > 0 else nothing),
+        mirror(above if rate > 0 else nothing),
         name=_title(rate, noise, 1),
         renyi=sampled.renyi_curve,
         source="Balle, Barthe and Gaboardi (2018), Theorem 2; docs/explanation/sampling.md",

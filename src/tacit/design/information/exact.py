@@ -38,7 +38,6 @@ from tacit.design.information.search import (
 from tacit.information import InformationBracket, mixture
 from tacit.information.concentration import confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
-from tacit.information.finite.mixture import prior_weights
 from tacit.text import number_up
 
 Noises: TypeAlias = Covariance | ScaleMixture
@@ -135,8 +134,7 @@ def true_information(
     budget = positive("mi_budget", mi_budget)
     choice("family", family, get_args(Family))
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    law = None if weights is None else prior_weights(weights, len(given))
-    points, priors = distinct_outputs(given, law)
+    points, priors = distinct_outputs(given, weights)
     if len(points) == 1:
         raise ValueError("outputs: expected outputs that differ, got the same one for every secret")
     # what noise costs, and what it is charged while it is chosen

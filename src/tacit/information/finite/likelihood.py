@@ -17,10 +17,20 @@ from tacit.compute import available_workers
 from tacit.covariance import Covariance, Diagonal
 from tacit.information.log_det import information_of_ratios
 
-ENTRIES_PER_BLOCK = 400_000
-OUTPUTS_PER_TILE = 50_000
-# Candidates whose likelihood is e⁻⁴⁰⁰ of the largest move no sum that double precision can hold.
+# Exponents that are held at once by one core, and outputs in a tile of them, for the cache.
+ENTRIES_PER_BLOCK, OUTPUTS_PER_TILE = 400_000, 50_000
+# Outputs farther from a release than this have a likelihood below e⁻⁴⁰⁰ of the largest, which moves
+# no sum that double precision can hold.
 NEGLIGIBLE_DISTANCE = 30.0
+# Beside the number of terms of a product: a few units in the last place.
+PRODUCT_UNITS = 8
+# Likelihoods that draws may need where nobody says how many draws, and their number between these.
+WORK, FEWEST_SAMPLES, MOST_SAMPLES = 500_000_000, 20_000, 1_000_000
+
+
+def sample_size(outputs: int) -> int:
+    """Return how many draws a secret of so many outputs gets: good for a choice only."""
+    return int(min(MOST_SAMPLES, max(FEWEST_SAMPLES, WORK // outputs)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +68,7 @@ class FiniteSecret:
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class PosteriorDraws:
     """What the posterior says at n draws.
 
     Attributes:
@@ -88,7 +98,7 @@ def principal_secret(outputs: Array, weights: Array) -> FiniteSecret:
     )
 
 
-def posterior(secret: FiniteSecret, noisy: Array, *, means: bool = False) -> Posterior:
+def posterior(secret: FiniteSecret, noisy: Array, *, means: bool = False) -> PosteriorDraws:
     """Return the posterior over the secret at every noisy output, exactly.
 
     ``ln P(j | y) = ln p_j + y·z_j − ½‖z_j‖² − log_sum``. Blocks of draws run on all cores.
@@ -104,11 +114,11 @@ def posterior(secret: FiniteSecret, noisy: Array, *, means: bool = False) -> Pos
         results = _on_all_cores(block, list(_slices(len(noisy), rows)))
     found = [result[2] for result in results if result[2] is not None]
     reach = np.linalg.norm(noisy, axis=1) + NEGLIGIBLE_DISTANCE
-    return Posterior(
+    return PosteriorDraws(
         log_sum=np.concatenate([result[0] for result in results]),
         entropy=np.maximum(np.concatenate([result[1] for result in results]), 0.0),
         means=np.concatenate(found) if means else None,
-        error=(noisy.shape[1] + 8) * EPS * reach**2,
+        error=(noisy.shape[1] + PRODUCT_UNITS) * EPS * reach**2,
     )
 
 
@@ -171,11 +181,11 @@ def gaussian_information(secret: FiniteSecret, scale: float = 1.0) -> float:
     """Return ``½ Σ ln(1 + w/s)`` nats for noise N(0, s I), rounded up, that of S included."""
     count, size = secret.points.shape
     # Each entry of the product of N terms is off by (N + 8) u √(S_ii S_kk) at most.
-    slack = (count + size + 8) * EPS * float(secret.eigenvalues.sum())
+    slack = (count + size + PRODUCT_UNITS) * EPS * float(secret.eigenvalues.sum())
     return information_of_ratios((secret.eigenvalues + slack) / scale)
 
 
-def covered(outputs: Array, covariance: Covariance) -> tuple[Array, Covariance] | None:
+def within_noise(outputs: Array, covariance: Covariance) -> tuple[Array, Covariance] | None:
     """Return outputs and noise in the directions of the noise; None if outputs differ elsewhere.
 
     Outputs are relative to the first one: what they have in common drowns no difference of theirs.
@@ -201,4 +211,4 @@ def covered(outputs: Array, covariance: Covariance) -> tuple[Array, Covariance] 
 
 
 def _raised(value: float, terms: int) -> float:
-    return value * (1.0 + (terms + 8) * EPS)
+    return value * (1.0 + (terms + PRODUCT_UNITS) * EPS)

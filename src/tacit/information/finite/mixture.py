@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,33 +15,52 @@ from tacit._ground.checks import (
     in_interval,
     integer,
     matrix,
-    vector,
 )
 from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, ScaleMixture
 from tacit.covariance.coercion import as_covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, least
-from tacit.information.concentration import mean_lower_bound, promised_width
+from tacit.information.bounds import InformationBracket, bracket_of, least, whitening_slack
+from tacit.information.concentration import (
+    MOST_VALUES,
+    mean_lower_bound,
+    pilot_size,
+    promised_width,
+)
 from tacit.information.distinct import distinct_outputs, entropy
 from tacit.information.finite.likelihood import (
     FiniteSecret,
-    covered,
     gaussian_information,
     pairwise_information,
     posterior,
     principal_secret,
+    sample_size,
+    within_noise,
 )
 from tacit.information.finite.scale_mixture import ENTROPY, scale_mixture_bound
 
-WORK = 500_000_000
-FEWEST_SAMPLES, MOST_SAMPLES = 20_000, 1_000_000
-PILOT_SHARE = 0.1
+# Draws that choose which bound is used, at least.
 SMALLEST_PILOT = 50
-SUM_TOLERANCE = 1e-9
 LOG_DET = "Gaussian information ½ logdet(I + S Σ⁻¹) (residual-pac, Thm 1)"
 PAIRWISE = "pairwise divergences of the mixture (Kolchinsky and Tracey, 2017, Eq. 10)"
 LIKELIHOOD = "exact mixture likelihood, lower confidence bound by betting"
+# Excess of a clipped quadratic form beyond the clip, relative to the information at most.
+TAIL_SHARE = 1e-4
+# Numbers of simulated releases that are held at once.
+NUMBERS_PER_BLOCK = 4_000_000
+# Rounding of an entropy by ln N: units in the last place; and of a bound by all it is made of.
+ENTROPY_UNITS, BOUND_UNITS = 16.0, 64.0
+# Beside the number of terms of a product: a few units in the last place.
+PRODUCT_UNITS = 8
+# Tilts of Chernoff's bound, relative to where the moment is infinite, and clips, relative to E q.
+TILTS = np.concatenate([np.geomspace(0.02, 0.5, 8), np.linspace(0.6, 0.95, 6)])
+CLIPS = np.geomspace(1.5, 400.0, 24)
+# Numbers in the outputs beyond which no clip is sought.
+MOST_ENTRIES = 20_000_000
+# Relative, more than a mean of millions of exponentials rounds.
+TAIL_SLACK = 1e-9
+# Multiples of the clipped form that a regression may take.
+MOST_CONTROL = 2.0
 
 
 def mixture(
@@ -93,9 +111,8 @@ def mixture(
     """
     covariance = as_covariance("covariance", covariance)
     given = matrix("outputs", outputs)
-    law = None if weights is None else prior_weights(weights, len(given))
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    points, priors = distinct_outputs(given, law)
+    points, priors = distinct_outputs(given, weights)
     count = _samples(samples, len(points))
     source = generator(rng)
     if not isinstance(covariance, Covariance | ScaleMixture) or covariance.dim != points.shape[1]:
@@ -104,7 +121,7 @@ def mixture(
             f"got {getattr(covariance, 'dim', type(covariance).__name__)}"
         )
     if len(points) == 1:
-        return _exactly(0.0, level, "the same output for every secret")
+        return bracket_of(0.0, level, "the same output for every secret")
     if isinstance(covariance, ScaleMixture):
         return scale_mixture_bound(points, priors, covariance, count, level, source)
     return _mixture(points, priors, covariance, count, level, source)
@@ -119,17 +136,16 @@ def _mixture(
     source: np.random.Generator,
 ) -> InformationBracket:
     ceiling = entropy(priors)
-    nothing = _exactly(ceiling, level, ENTROPY)
-    reached = covered(points, covariance)
+    nothing = bracket_of(ceiling, level, ENTROPY)
+    reached = within_noise(points, covariance)
     if reached is None:
         return nothing
     whitened, error = whiten(*reached)
-    if error >= 0.5:
-        return nothing
     secret = principal_secret(whitened - whitened[0], priors)
-    # Noise smaller by the factor 1 − ρ raises the information by −½ d ln(1 − ρ) at most.
-    slack = -0.5 * secret.points.shape[1] * math.log1p(-error)
-    pilot_count = max(SMALLEST_PILOT, int(PILOT_SHARE * count))
+    slack = whitening_slack(secret.points.shape[1], error)
+    if math.isinf(slack):
+        return nothing
+    pilot_count = pilot_size(count, SMALLEST_PILOT)
     pilot = Draws.of(secret, ceiling, pilot_count, source)
     main = Draws.of(secret, ceiling, count - pilot_count, source)
     statistic = best_statistic(secret, ceiling, pilot, len(main), level)
@@ -152,40 +168,10 @@ def _mixture(
     return least(bound, ceiling, ENTROPY)
 
 
-def _exactly(nats: float, level: float, method: str) -> InformationBracket:
-    return InformationBracket(
-        lower=0.0,
-        estimate=nats,
-        upper=nats,
-        confidence=level,
-        samples=0,
-        method=method,
-        deterministic=True,
-    )
-
-
-def prior_weights(weights: Any, count: int) -> Array:
-    """Return prior probabilities (N,) that sum to 1, equal ones for None."""
-    if weights is None:
-        return np.full(count, 1.0 / count)
-    priors = vector("weights", weights, size=count)
-    if priors.min() < 0.0 or abs(float(priors.sum()) - 1.0) > SUM_TOLERANCE:
-        raise ValueError(
-            f"weights: expected numbers >= 0 that sum to 1, got a smallest of {priors.min():.6g} "
-            f"and a sum of {float(priors.sum()):.12g}"
-        )
-    normalised: Array = priors / priors.sum()
-    return normalised
-
-
 def _samples(samples: int | None, outputs: int) -> int:
     if samples is None:
-        return int(min(MOST_SAMPLES, max(FEWEST_SAMPLES, WORK // outputs)))
-    return integer("samples", samples, minimum=2 * SMALLEST_PILOT, maximum=100_000_000)
-
-
-TAIL_SHARE = 1e-4
-NUMBERS_PER_BLOCK = 4_000_000
+        return sample_size(outputs)
+    return integer("samples", samples, minimum=2 * SMALLEST_PILOT, maximum=MOST_VALUES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +214,7 @@ class Draws:
             information=np.clip(most - entropy - unsure, 0.0, None),
             quadratic=quadratic,
             half_trace=half_trace,
-            shortfall=max(0.0, most - secret_entropy) + 16.0 * EPS * most,
+            shortfall=max(0.0, most - secret_entropy) + ENTROPY_UNITS * EPS * most,
         )
 
     def __len__(self) -> int:
@@ -248,12 +234,12 @@ def _simulated(
     _, noisy = secret.draw(n, source)
     found = posterior(secret, noisy)
     shrink = secret.eigenvalues / (1.0 + secret.eigenvalues)
-    raised = 1.0 + (secret.points.shape[1] + 8) * EPS
+    raised = 1.0 + (secret.points.shape[1] + PRODUCT_UNITS) * EPS
     return found.log_sum, found.entropy, found.error, 0.5 * (noisy**2) @ shrink * raised
 
 
 @dataclass(frozen=True)
-class Statistic:
+class ControlledStatistic:
     """``V = α ℓ + (1 − α) H(X | y) − λ min(q, c)``, for which
 
     ``I = α ½ tr S + (1 − α) H(X) − λ E min(q, c) − E V`` and
@@ -298,12 +284,12 @@ class Statistic:
         )
         excess = 0.0 if self.tail is None else self.control * self.tail.excess
         scale = abs(self.half_trace) + self.secret_entropy + abs(lowest)
-        return self.offset - lowest + excess + 64.0 * EPS * scale
+        return self.offset - lowest + excess + BOUND_UNITS * EPS * scale
 
 
 def best_statistic(
     secret: FiniteSecret, secret_entropy: float, pilot: Draws, n: int, confidence: float
-) -> Statistic:
+) -> ControlledStatistic:
     """Return the statistic that promises the least upper bound from n draws, by the pilot."""
     half_trace = pilot.half_trace
     gaussian = 0.5 * float(np.log1p(secret.eigenvalues).sum())
@@ -313,11 +299,11 @@ def best_statistic(
         clipped = np.minimum(pilot.quadratic, tail.clip)
         choices += [(1.0, 1.0), _regressed(pilot.log_sum, pilot.entropy, clipped)]
     candidates = [
-        Statistic(alpha, control, tail if control else None, half_trace, secret_entropy)
+        ControlledStatistic(alpha, control, tail if control else None, half_trace, secret_entropy)
         for alpha, control in choices
     ]
 
-    def width(statistic: Statistic) -> float:
+    def width(statistic: ControlledStatistic) -> float:
         """All means are the same information, so only how sure they are sets them apart."""
         values = statistic.values(pilot)
         excess = 0.0 if statistic.tail is None else statistic.control * statistic.tail.excess
@@ -338,12 +324,7 @@ def _regressed(log_sum: Array, entropy: Array, clipped: Array) -> tuple[float, f
     centred = clipped - clipped.mean()
     spread = float(centred @ centred)
     control = float(centred @ (rest - rest.mean())) / spread if spread > 0.0 else 0.0
-    return alpha, float(np.clip(control, 0.0, 2.0))
-
-
-TILTS = np.concatenate([np.geomspace(0.02, 0.5, 8), np.linspace(0.6, 0.95, 6)])
-CLIPS = np.geomspace(1.5, 400.0, 24)
-MOST_ENTRIES = 20_000_000
+    return alpha, float(np.clip(control, 0.0, MOST_CONTROL))
 
 
 @dataclass(frozen=True)
@@ -375,5 +356,5 @@ def quadratic_tail(secret: FiniteSecret, tolerance: float) -> QuadraticTail | No
             bounds = np.minimum(np.exp(logarithms.min(axis=1)), means)
         excess = float(weights @ bounds)
         if excess <= tolerance:
-            return QuadraticTail(float(clip), math.nextafter(excess * (1.0 + 1e-9), math.inf))
+            return QuadraticTail(float(clip), math.nextafter(excess * (1.0 + TAIL_SLACK), math.inf))
     return None

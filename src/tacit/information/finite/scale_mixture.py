@@ -12,8 +12,8 @@ from tacit._ground.numbers import EPS
 from tacit._ground.threads import one_thread
 from tacit.covariance.scale_mixture import ScaleMixture
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, least
-from tacit.information.concentration import mean_lower_bound
+from tacit.information.bounds import InformationBracket, bracket_of, least, whitening_slack
+from tacit.information.concentration import mean_lower_bound, pilot_size
 from tacit.information.distinct import entropy
 from tacit.information.finite.likelihood import (
     FiniteSecret,
@@ -27,7 +27,6 @@ ENTROPY = "entropy of the outputs"
 LOG_DET_GIVEN_SCALE = "Gaussian information given the scale, Σ_k π_k ½ logdet(I + S Σ⁻¹/s_k)"
 PAIRWISE_GIVEN_SCALE = "pairwise divergences given the scale (Kolchinsky and Tracey, 2017)"
 BY_ENTROPY = "entropy of the exact posterior, lower confidence bound by betting"
-PILOT_SHARE = 0.1
 SMALLEST_PILOT = 50
 
 
@@ -47,15 +46,15 @@ def scale_mixture_bound(
     """
     ceiling = entropy(priors)
     if noise.base.rank < noise.dim:
-        return _nothing(ceiling, level)
+        return bracket_of(ceiling, level, ENTROPY)
     whitened, error = whiten(points - points[0], noise.base)
-    if error >= 0.5:
-        return _nothing(ceiling, level)
+    # a component smaller by 1 − ρ is the same mixture of s_k (1 − ρ)
+    slack = whitening_slack(noise.dim, error)
+    if math.isinf(slack):
+        return bracket_of(ceiling, level, ENTROPY)
     centred = whitened - priors @ whitened
-    # A component smaller by 1 − ρ is the same mixture of s_k (1 − ρ): see ``mixture``.
-    slack = -0.5 * noise.dim * math.log1p(-error)
     found = _posterior_entropies(centred, priors, noise, count, source)
-    pilot_count = max(SMALLEST_PILOT, int(PILOT_SHARE * count))
+    pilot_count = pilot_size(count, SMALLEST_PILOT)
     values, unsure = found
     most = math.log(len(priors)) * (1.0 + 8.0 * EPS)
     low, high = np.clip(values - unsure, 0.0, most), np.clip(values + unsure, 0.0, most)
@@ -65,7 +64,7 @@ def scale_mixture_bound(
     lower = max(0.0, lower - (most - ceiling) - slack)
     lower = min(lower, ceiling)
     # an upper end below the lower, or below 0, is known to be false: no sampled end is kept
-    bound = _nothing(ceiling, level)
+    bound = bracket_of(ceiling, level, ENTROPY)
     if lower <= upper:
         bound = InformationBracket(
             lower=lower,
@@ -96,18 +95,6 @@ def _scaled(secret: FiniteSecret, scale: float) -> FiniteSecret:
     """Return the secret in units of noise that is √s times as large."""
     return FiniteSecret(
         secret.points / math.sqrt(scale), secret.log_weights, secret.eigenvalues / scale
-    )
-
-
-def _nothing(ceiling: float, level: float) -> InformationBracket:
-    return InformationBracket(
-        lower=0.0,
-        estimate=ceiling,
-        upper=ceiling,
-        confidence=level,
-        samples=0,
-        method=ENTROPY,
-        deterministic=True,
     )
 
 

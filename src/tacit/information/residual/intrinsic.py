@@ -17,6 +17,7 @@ from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance
 from tacit.covariance.coercion import as_covariance
 from tacit.information import InformationBracket
+from tacit.information.distinct import probabilities
 from tacit.linalg import eigh_psd
 
 SUM_TOLERANCE = 1e-9
@@ -170,12 +171,12 @@ def finite_intrinsic(weights: ArrayLike, reference: ArrayLike | None = None) -> 
 
     Source: residual-pac, Sec. 4; Corollary 2 with V = ln N.
     """
-    priors = _probabilities("weights", weights, None)
+    priors = probabilities("weights", weights, None)
     if reference is None:
         base, words = np.full(priors.size, 1.0 / priors.size), "equally likely candidates"
         same = bool((priors == priors[0]).all())
     else:
-        base, words = _probabilities("reference", reference, priors.size), "the reference given"
+        base, words = probabilities("reference", reference, priors.size), "the reference given"
         same = bool((priors == base).all())
     terms = rel_entr(priors, base)
     total = math.fsum(terms.tolist()) if np.isfinite(terms).all() else math.inf
@@ -220,17 +221,6 @@ def membership_intrinsic(records: int, weights: ArrayLike | None = None) -> Intr
 def rounded_down(divergence: float, slack: float, words: str) -> IntrinsicPrivacy:
     """Return ``−(D + slack)``."""
     return IntrinsicPrivacy(nats=-(max(0.0, divergence) + slack), reference=words)
-
-
-def _probabilities(name: str, value: Any, size: int | None) -> Array:
-    found = vector(name, value, size=size)
-    if found.min() < 0.0 or abs(float(found.sum()) - 1.0) > SUM_TOLERANCE:
-        raise ValueError(
-            f"{name}: expected numbers >= 0 that sum to 1, got a smallest of {found.min():.6g} "
-            f"and a sum of {float(found.sum()):.12g}"
-        )
-    normalised: Array = found / found.sum()
-    return normalised
 
 
 QUADRATURE_POINTS = 10_001
