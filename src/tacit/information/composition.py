@@ -13,15 +13,22 @@ from tacit._ground.checks import Array, RandomSource, generator, in_interval, in
 from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Isotropic
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, least, whitening_slack
+from tacit.information.bounds import (
+    LARGEST_CONFIDENCE,
+    InformationBracket,
+    least,
+    whitening_slack,
+)
 from tacit.information.concentration import MOST_VALUES, confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
 from tacit.information.finite.likelihood import within_noise
 from tacit.information.finite.mixture import mixture
 from tacit.information.finite.scale_mixture import ENTROPY
 
-LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
+# Draws asked for at least: a tenth of them chooses the bet.
 LEAST_SAMPLES = 100
+# Units in the last place that a sum may be off by, which rounds once, and one addition more.
+SUM_UNITS = 2.0
 ADDITIVE = "sum over releases (residual-pac, Sec. 5.4)"
 JOINT = "all releases together"
 
@@ -59,16 +66,20 @@ def compose_additive(bounds: Iterable[InformationBracket]) -> InformationBracket
             raise ValueError(f"bounds: expected InformationBounds, got {type(part).__name__}")
     if not parts:
         raise ValueError("bounds: expected at least one InformationBracket, got none")
+    # union bound over the statements that are used: upper bounds that were sampled, and lower
+    # bounds that say anything
     above = math.fsum(1.0 - part.confidence for part in parts if not part.deterministic)
     below = math.fsum(1.0 - part.confidence for part in parts if part.lower > 0.0)
+    # 1 − max is a confidence: rounded down
     confidence = min(LARGEST_CONFIDENCE, math.nextafter(1.0 - max(above, below), 0.0))
     if confidence <= 0.0:
         raise ValueError(
             f"bounds: expected probabilities of failure that add up to less than 1, "
             f"got {max(above, below):.6g}"
         )
-    # fsum rounds to nearest once.
+    # I(X; Y₁ … Y_T) <= Σ I(X; Y_t): fsum rounds to nearest once, and the sum is raised by more
     upper = _raised(math.fsum(part.upper for part in parts))
+    # no release tells less than what it alone is known to tell
     lower = min(max(part.lower for part in parts), upper)
     estimate = math.fsum(part.estimate for part in parts)
     return InformationBracket(
@@ -125,6 +136,7 @@ def compose_joint(
     pairs = _checked(releases)
     pairs, priors = _distinct(pairs, weights)
     source = generator(rng)
+    # δ = 1 − confidence: δ/2 for the joint bound, δ/(2T) for each release by itself
     half = confidence_share(level, 0.5)
     parts = [
         mixture(
@@ -138,14 +150,17 @@ def compose_joint(
         for outputs, noise in pairs
     ]
     added = compose_additive(parts)
+    # the releases are one: outputs side by side, each in units of its noise, the noises independent
     whitened, error, size = [], 0.0, 0
     for outputs, noise in pairs:
         reached = within_noise(outputs, noise)
         rows, rounding = (outputs, math.inf) if reached is None else whiten(*reached)
         whitened.append(rows)
+        # every block of the noise is off by a factor 1 − ρ at most: the worst ρ stands for all
         error = max(error, rounding)
         size += rows.shape[1]
     slack = whitening_slack(size, error)
+    # a release without noise in a direction that counts: the joint law is not computed
     if math.isinf(slack):
         return least(_with_level(added, level), entropy(priors), ENTROPY)
     together = mixture(
@@ -160,6 +175,7 @@ def compose_joint(
 
 
 def _checked(releases: Any) -> list[tuple[Array, Covariance]]:
+    """Return the releases exactly as they are, or raise the error that names what is wrong."""
     if not isinstance(releases, Sequence) or isinstance(releases, (str, bytes)) or not releases:
         raise ValueError("releases: expected a list of (outputs, covariance), one at least")
     pairs: list[tuple[Array, Covariance]] = []
@@ -184,7 +200,8 @@ def _checked(releases: Any) -> list[tuple[Array, Covariance]]:
 def _distinct(
     pairs: list[tuple[Array, Covariance]], weights: Any
 ) -> tuple[list[tuple[Array, Covariance]], Array]:
-    """Merge secrets whose outputs agree in every release; return the releases and the priors."""
+    """Merge secrets that are exactly equal in every release; return releases and priors."""
+    # a secret is its row over all releases: equal rows are one secret, their weights added
     stacked = np.concatenate([outputs for outputs, _ in pairs], axis=1)
     points, priors = distinct_outputs(stacked, weights)
     edges = np.cumsum([noise.dim for _, noise in pairs])[:-1]
@@ -196,6 +213,8 @@ def _least(
     together: InformationBracket, added: InformationBracket, slack: float, level: float
 ) -> InformationBracket:
     """Return the tighter of the two on each side; all their statements hold at once."""
+    # all bounds are true at once with probability ``level``: the least upper and the largest lower
+    # bound are, too; whitening moves the joint one by the slack at most
     upper = min(_raised(together.upper + slack), added.upper)
     lower = min(max(together.lower - slack, added.lower, 0.0), upper)
     joint = upper < added.upper
@@ -211,8 +230,10 @@ def _least(
 
 
 def _with_level(bound: InformationBracket, level: float) -> InformationBracket:
+    """Return the same bounds at the confidence of the whole, if theirs is not less."""
     return InformationBracket(**{**vars(bound), "confidence": min(level, bound.confidence)})
 
 
 def _raised(value: float) -> float:
-    return value * (1.0 + 2.0 * EPS)
+    """Return an upper bound on a sum that has been rounded to nearest."""
+    return value * (1.0 + SUM_UNITS * EPS)

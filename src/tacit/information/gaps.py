@@ -32,7 +32,12 @@ from tacit._ground.threads import one_thread
 from tacit.covariance import Covariance
 from tacit.covariance.coercion import gaussian_covariance
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, whitening_slack
+from tacit.information.bounds import (
+    LARGEST_CONFIDENCE,
+    InformationBracket,
+    bracket_of,
+    whitening_slack,
+)
 from tacit.information.concentration import MOST_VALUES, mean_lower_bound, mean_upper_bound
 from tacit.information.distinct import distinct_outputs
 from tacit.information.finite.likelihood import (
@@ -44,9 +49,7 @@ from tacit.information.finite.likelihood import (
     within_noise,
 )
 
-# What is sure has this confidence where one is asked for.
-LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
-# How far below the Gaussian bound of a release another's computation of it may be.
+# How far below the Gaussian bound of a release another's computation of it may be, relatively.
 SAME = 1e-9
 # Beside the number of terms of a product or a sum: a few units in the last place.
 PRODUCT_UNITS = 8
@@ -60,11 +63,14 @@ ENTRIES_PER_BLOCK = 2_000_000
 # Standard deviations of the noise beyond the outermost outputs, where the rest is added.
 REACH = 9.0
 MOST_BASES = 10_000
-# Units in the last place of a basis' sums of squares, and of a sum over nodes and outputs.
+# Units in the last place of the sums of squares of a basis vector, three roundings per entry, five
+# times over; and of a sum over nodes and outputs: F rounds by a few, and φ(Φ⁻¹(F)), whose slope is
+# −Φ⁻¹(F), by 38 times as much at most.
 BASIS_UNITS, NODE_UNITS = 16.0, 64.0
 TRANSPORT = "transport along orthonormal directions, exact quantiles (residual-pac, Theorem 4)"
 
 Critic: TypeAlias = Literal["likelihood", "kernel"]
+# Draws asked for at least: of fewer nothing can be said at any confidence in use.
 LEAST_SAMPLES = 100
 # Share of the draws that chooses the critic and is not used again.
 TRAINING_SHARES = {"likelihood": 0.1, "kernel": 0.4}
@@ -136,28 +142,23 @@ def improve(bound: InformationBracket | float, gap: Gap) -> InformationBracket:
     if not isinstance(gap, Gap):
         raise ValueError(f"gap: expected a Gap, got {type(gap).__name__}")
     if not isinstance(bound, InformationBracket):
+        # a bound that is given counts as sure: whether it is, is for the caller to say
         nats = non_negative("bound", bound, allow_inf=True)
-        bound = InformationBracket(
-            lower=0.0,
-            estimate=nats,
-            upper=nats,
-            confidence=LARGEST_CONFIDENCE,
-            samples=0,
-            method="given",
-            deterministic=True,
-        )
+        bound = bracket_of(nats, LARGEST_CONFIDENCE, "given")
     if bound.upper < gap.gaussian * (1.0 - SAME):
         raise ValueError(
             f"bound: expected the Gaussian bound of the gap's release, {gap.gaussian:.6g} nats, "
             f"got {bound.upper:.6g}; a gap may not be subtracted from a tighter bound"
         )
     deterministic = bound.deterministic and gap.confidence == 1.0
+    # δ + δ': both statements hold with what is left (union bound)
     doubt = (1.0 - gap.confidence) + (0.0 if bound.deterministic else 1.0 - bound.confidence)
     confidence = min(bound.confidence, math.nextafter(1.0 - doubt, 0.0))
     if confidence <= 0.0:
         raise ValueError(f"gap: expected confidences that leave some, got {1.0 - doubt:.6g}")
-    # A given bound may be below the Gaussian one by the tolerance just allowed.
+    # a given bound may be below the Gaussian one by the tolerance just allowed
     base = max(bound.upper, gap.gaussian)
+    # one subtraction, rounded up; I is never below its own lower bound
     upper = max(math.nextafter(base - gap.nats, math.inf), bound.lower)
     return InformationBracket(
         lower=bound.lower,
@@ -183,20 +184,24 @@ class NoisySecret:
 
     @property
     def variances(self) -> Array:
-        """Return (r,) the variances 1 + w of the release."""
+        """Return (r,) the variances 1 + w of the release, to rounding."""
         return 1.0 + self.secret.eigenvalues
 
     def log_ratio(self, noisy: Array) -> Array:
         """Return ``r = ln p̄/g`` at (n, r) releases, rounded down."""
+        # ln p̄(y)/n(y) less ln g(y)/n(y), n the density of N(0, I): neither density itself, which
+        # underflow
         found = posterior(self.secret, noisy)
         shrink = self.secret.eigenvalues / self.variances
+        # ln g/n = ½ Σ w/(1 + w) y² − ½ Σ ln(1 + w)
         quadratic = 0.5 * (noisy**2) @ shrink
         half_log = 0.5 * float(np.log1p(self.secret.eigenvalues).sum())
+        # downwards by all that the exponents of either may be off by
         ratio: Array = found.log_sum - quadratic + half_log - RATIO_ERRORS * found.error
         return ratio
 
     def gaussian_draws(self, n: int, source: np.random.Generator) -> Array:
-        """Return (n, r) draws of N(0, Σ_Z)."""
+        """Return (n, r) draws of N(0, Σ_Z), to rounding."""
         draws: Array = source.standard_normal((n, len(self.variances))) * np.sqrt(self.variances)
         return draws
 
@@ -275,12 +280,15 @@ def gap_sliced_wasserstein(
     if release is None:
         return Gap(nats=0.0, confidence=1.0, samples=0, method=SINGULAR, gaussian=math.inf)
     size = len(release.variances)
+    # the principal axes, where the outputs spread most, and random rotations of them
     tried = [np.eye(size)]
     if size > 1:
         for _ in range(count - 1):
             tried.append(np.linalg.qr(source.standard_normal((size, size)))[0])
+    # the work is shared: nodes for every output, direction and basis
     nodes = TRANSPORT_WORK // (len(release.secret.points) * size * len(tried))
     nodes = min(MOST_NODES, max(FEWEST_NODES, nodes))
+    # every basis gives a true bound, so the best one does; the slack is whitening's
     best = max(_basis_gap(release, basis, nodes) for basis in tried)
     return Gap(
         nats=max(0.0, best - release.slack),
@@ -293,16 +301,18 @@ def gap_sliced_wasserstein(
 
 def _basis_gap(release: NoisySecret, basis: Array, nodes: int) -> float:
     """Return ``½ Σ_k W₂²`` over the columns of a basis, rounded down."""
+    # in units of the release's deviations: v·x/√(1 + w), noise of variance Σ (v_k²/(1 + w_k))
     scales = np.sqrt(release.variances)
     weights = np.exp(release.secret.log_weights)
     weights = weights / weights.sum()
-    # A basis that is orthonormal up to κ changes Σ (v_k·x)² by a factor 1 ± κ.
+    # a basis that is orthonormal up to κ changes Σ (v_k·x)² by a factor 1 ± κ
     defect = float(np.abs(basis.T @ basis - np.eye(len(basis))).sum())
     total = 0.0
     for direction in basis.T:
         points = release.secret.points @ (direction / scales)
         noise = math.sqrt(float(((direction / scales) ** 2).sum()))
         total += max(0.0, _squared_distance(points, weights, noise, nodes))
+    # ½ Σ_k W₂² <= D_Z (Talagrand); downwards by κ and the rounding of its entries
     return 0.5 * total * (1.0 - defect - BASIS_UNITS * len(basis) * EPS)
 
 
@@ -315,6 +325,8 @@ def _squared_distance(points: Array, weights: Array, noise: float, nodes: int) -
     low = float(points.min()) - REACH * noise
     high = float(points.max()) + REACH * noise
     grid, step = np.linspace(low, high, nodes, retstep=True)
+    # ∫ φ(Φ⁻¹(F(x))) dx: Σ h φ(t_i), F a mixture of N normal distribution functions, a block at a
+    # time
     total = 0.0
     rows = max(1, ENTRIES_PER_BLOCK // len(points))
     for start in range(0, nodes, rows):
@@ -322,11 +334,14 @@ def _squared_distance(points: Array, weights: Array, noise: float, nodes: int) -
         quantiles = ndtri(np.clip(ndtr(places) @ weights, 0.0, 1.0))
         total += float(np.exp(-0.5 * quantiles**2).sum()) / math.sqrt(2.0 * math.pi)
     spacing = float(step)
+    # W₂² = E x² + 1 − 2 ∫ φ(Φ⁻¹(F)); the outputs are centred, up to a mean that rounding left
     mean = float(weights @ points)
     second = float(weights @ points**2) + noise**2
-    # Beyond the ends φ(t) is at most that of the outermost point: s Φ(−9) on each side.
+    # beyond the ends φ(t) is at most that of the outermost point: s Φ(−9) on each side; and the sum
+    # over nodes errs by h²/(4s)
     missed = 2.0 * noise * float(ndtr(-REACH)) + spacing**2 / (4.0 * noise)
     rounding = NODE_UNITS * EPS * (len(points) + PRODUCT_UNITS) * (high - low + second)
+    # the integral upwards, so that the distance errs downwards
     product = spacing * total + missed + rounding
     return second + 1.0 - 2.0 * product - 2.0 * abs(mean)
 
@@ -391,6 +406,7 @@ def gap_donsker_varadhan(
     if count is None:
         count = sample_size(len(release.secret.points))
     training = int(TRAINING_SHARES[chosen] * count)
+    # training draws choose the critic, the others judge it: its bound holds whatever was chosen
     judge = _likelihood if chosen == "likelihood" else _kernel
     nats = judge(release, training, count - training, level, source) - release.slack
     return Gap(
@@ -405,56 +421,68 @@ def gap_donsker_varadhan(
 def _likelihood(
     release: NoisySecret, training: int, count: int, level: float, source: np.random.Generator
 ) -> float:
-    """Return ``LCB(E max(r, −a)) − ln(1 + e^−a)``.
+    """Return the lower bound ``LCB(E max(r, −a)) − ln(1 + e^−a)``.
 
     E_Q e^r = 1, and the clip adds e^−a times a probability at most.
     """
+    # r = ln p̄/g at training draws: a is chosen by what they promise
     pilot = release.log_ratio(release.secret.draw(training, source)[1])
     log_level = -math.log1p(-level)
 
     def promised(floor: float) -> float:
         values = np.maximum(pilot, -floor)
+        # a sub-Gaussian guess of the width; only the choice depends on it
         width = math.sqrt(2.0 * log_level / count) * float(values.std())
         return float(values.mean()) - width - math.log1p(math.exp(-floor))
 
     floor = max(FLOORS, key=promised)
+    # fresh draws; −a is the floor that betting needs
     ratios = release.log_ratio(release.secret.draw(count, source)[1])
     lowest = mean_lower_bound(
         np.maximum(pilot, -floor), np.maximum(ratios, -floor), level, floor=-floor
     )
+    # E_Q e^{max(r, −a)} <= E_Q e^r + e^−a = 1 + e^−a
     return lowest - math.log1p(math.exp(-floor))
 
 
 def _kernel(
     release: NoisySecret, training: int, count: int, level: float, source: np.random.Generator
 ) -> float:
-    """Return ``LCB(E_P f) − ln UCB(E_Q e^f)`` for the critic fitted to the training draws."""
+    """Return the lower bound ``LCB(E_P f) − ln UCB(E_Q e^f)``, f fitted to training draws."""
     features = _features(release, source)
+    # δ/2 for either expectation (union bound)
     half = 1.0 - 0.5 * (1.0 - level)
 
     def draws(n: int) -> tuple[Array, Array]:
         return release.secret.draw(n, source)[1], release.gaussian_draws(n, source)
 
+    # features at draws of the release and of Q; the critic is f = slopes · features
     first, second = (features(noisy) for noisy in draws(training))
     fitted = min(training, MOST_FITTED)
     slopes = _slopes(first[:fitted], second[:fitted])
     released, gaussian = first @ slopes, second @ slopes
 
     def promised(limit: float) -> float:
+        # what a limit promises: a range of ±limit costs the second bound about e^limit ln(1/δ)/n
         above = float(np.exp(np.clip(gaussian, -limit, limit)).mean())
         loss = -2.0 * math.exp(limit) * math.log1p(-half) / count
         return float(np.clip(released, -limit, limit).mean()) - math.log(above) - loss
 
     limit = max(LIMITS, key=promised)
+    # fresh draws of both laws, f clipped to where both bets have their bounds
     judged = [np.clip(features(noisy) @ slopes, -limit, limit) for noisy in draws(count)]
     mean = mean_lower_bound(np.clip(released, -limit, limit), judged[0], half, floor=-limit)
+    # e^f <= e^limit, upwards: a bet needs a ceiling that no value passes
     pilot = np.exp(np.clip(gaussian, -limit, limit))
     ceiling = math.exp(limit) * (1.0 + CEILING_SLACK)
     return mean - math.log(mean_upper_bound(pilot, np.exp(judged[1]), half, ceiling=ceiling))
 
 
 def _features(release: NoisySecret, source: np.random.Generator) -> Callable[[Array], Array]:
-    """Return ``exp(−‖y − z_j‖²/(2h²))`` around outputs z_j drawn at random, h² = d and 4d."""
+    """Return bumps around outputs z_j drawn at random: good for a choice only.
+
+    ``exp(−‖y − z_j‖²/(2h²))``, h² = d and 4d.
+    """
     points = release.secret.points
     chosen = source.choice(
         len(points),
@@ -466,6 +494,7 @@ def _features(release: NoisySecret, source: np.random.Generator) -> Callable[[Ar
     squares = (centres**2).sum(axis=1)
 
     def features(noisy: Array) -> Array:
+        # ‖y − z‖² by one product of matrices; below 0 it is rounding
         distances = (noisy**2).sum(axis=1)[:, None] - 2.0 * noisy @ centres.T + squares
         scaled = -0.5 * np.maximum(distances, 0.0) / points.shape[1]
         values: Array = np.concatenate([np.exp(scaled), np.exp(0.25 * scaled)], axis=1)
@@ -475,17 +504,22 @@ def _features(release: NoisySecret, source: np.random.Generator) -> Callable[[Ar
 
 
 def _slopes(first: Array, second: Array) -> Array:
-    """Return the slopes that maximise the (concave) objective, ridged, on the training draws."""
+    """Return slopes that maximise the ridged objective: good for a choice only.
+
+    ``mean f over P − ln mean e^f over Q − ridge ‖slopes‖²`` is concave in the slopes.
+    """
     target = first.mean(axis=0)
 
     def loss(slopes: Array) -> tuple[float, Array]:
         exponents = second @ slopes
+        # ln Σ e^f by log-sum-exp, and its gradient: the features' mean under weights e^f
         total = float(logsumexp(exponents))
         tilted = np.exp(exponents - total) @ second
         value = total - math.log(len(second)) - float(target @ slopes)
         gradient: Array = tilted - target + 2.0 * RIDGE * slopes
         return value + RIDGE * float(slopes @ slopes), gradient
 
+    # from f = 0, whose bound is 0: some steps towards the best, not all
     start = np.zeros(len(target))
     with one_thread():
         found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": FIT_STEPS})

@@ -54,12 +54,16 @@ SPREADS = np.geomspace(1e-4, 1e4, 161)
 BISECTIONS = 200
 # Units in the last place of a distance that is held against a radius.
 RADIUS_UNITS = 8.0
+# How many roundings of an exponent a log ratio is raised by: of each of its two sides, twice.
+RATIO_ERRORS = 4.0
 # Relative, more than a sum of a few hundred logarithms rounds.
 CEILING_SLACK = 1e-9
+# Which statement a bound comes from, or why there is none.
 LEAVE_ONE_OUT = "upper bound: fresh releases against a mixture over a context, by betting"
 UNBOUNDED = "estimate only: no bound on the outputs (radius) or no noise in some direction"
 WATER_FILLING = "upper bound: capacity of outputs within the radius, by water-filling"
 # Outputs among which one is named, where they are drawn as needed, and so many groups of them; of M
+
 # given the groups are of M^0.4.
 DEFAULT_GROUP, DEFAULT_GROUPS, GROUP_POWER = 100, 500, 0.4
 CONTRASTIVE = "lower bound: naming the output among others (InfoNCE), by betting; at most ln K"
@@ -68,7 +72,7 @@ CONTRASTIVE = "lower bound: naming the output among others (InfoNCE), by betting
 def read_outputs(
     outputs: Any, count: int | None, columns: int, source: np.random.Generator
 ) -> Array:
-    """Return outputs (M, d): the ones given, or ``count`` drawn by ``outputs(count, generator)``.
+    """Return outputs (M, d) exactly: the ones given, or ``count`` of ``outputs(count, generator)``.
 
     Raises:
         ValueError: not a matrix of d columns, or not as many rows as were asked for.
@@ -149,12 +153,14 @@ def leave_one_out(
         else integer("samples", samples, minimum=FEWEST_VALUES, maximum=MOST_VALUES)
     )
     source = generator(rng)
+    # as many as the mixture and the fresh releases need
     if callable(outputs):
         size = DEFAULT_CONTEXT if size is None else size
         wanted = size + (DEFAULT_SAMPLES if fresh is None else fresh)
     else:
         wanted = None
     values = read_outputs(outputs, wanted, covariance.dim, source)
+    # half for the mixture q, which must be fixed before a fresh output is seen; half are fresh
     size = len(values) // 2 if size is None else size
     if len(values) - size < FEWEST_VALUES or size < 1:
         raise ValueError(
@@ -163,6 +169,7 @@ def leave_one_out(
         )
     if reach is not None:
         _check_radius(values, middle, reach)
+    # outputs are few: each gets several draws of noise, whose mean counts once
     count = max(DEFAULT_SAMPLES if fresh is None else fresh, len(values) - size)
     if fresh is not None and fresh < len(values) - size:
         values, count = values[: size + fresh], fresh
@@ -196,21 +203,26 @@ def _bounded(
         samples=0,
         method=UNBOUNDED,
     )
+    # a direction without noise tells outputs of a bounded law apart, by any number of nats
     if covariance.rank < covariance.dim:
         return unknown
+    # in units of the noise, about the mean of the context, which is independent of the fresh
+    # outputs
     shift = values[:size].mean(axis=0)
     whitened, error = whiten(values - shift, covariance)
     slack = whitening_slack(covariance.dim, error)
     if math.isinf(slack):
         return unknown
     inverse = whiten(np.eye(covariance.dim), covariance)[0]
-    # Rows are A⁻¹e_i, Σ = A Aᵀ: the broad law adds τ² A⁻¹A⁻ᵀ = τ² WᵀW, diagonal in these axes.
+    # rows are A⁻¹e_i, Σ = A Aᵀ: the broad law adds τ² A⁻¹A⁻ᵀ = τ² WᵀW, diagonal in these axes
     precisions, axes = np.linalg.eigh(inverse.T @ inverse)
     precisions = np.maximum(precisions, 0.0)
     middle = (centre - shift) @ inverse @ axes
     law = _context_law(whitened[:size] @ axes, precisions, middle, radius, 1.0 + error)
+    # ln p(y | x)/q(y) at fresh (x, y): its mean is I + D(p̄ ‖ q)
     ratios = _log_ratios(law, whitened[size:] @ axes, count, source)
     estimate = max(0.0, float(ratios.mean()))
+    # no ceiling, no bound: an output that was not seen may be anywhere
     if radius is None:
         return InformationBracket(
             lower=0.0,
@@ -220,9 +232,11 @@ def _bounded(
             samples=count,
             method=UNBOUNDED,
         )
+    # the pilot chooses the bet of the upper end; a ratio above its ceiling is rounding
     first = pilot_size(len(ratios))
     clipped = np.minimum(ratios, law.ceiling)
     upper = mean_upper_bound(clipped[:first], clipped[first:], level, ceiling=law.ceiling) + slack
+    # what any law within the radius tells at most
     by_capacity = _capacity(precisions, radius) * (1.0 + error) + slack
     if upper < 0.0:
         # below 0 it is known to be false: what holds without sampling
@@ -258,18 +272,22 @@ class _ContextLaw:
 def _context_law(
     points: Array, precisions: Array, centre: Array, radius: float | None, inflation: float
 ) -> _ContextLaw:
+    """Return q of the context, its ceiling rounded up, at the spread that makes it least."""
+    # posterior() gives ln q₁(y)/n(y); eigenvalues play no part in it
     size = len(points)
     secret = FiniteSecret(
         np.ascontiguousarray(points), np.full(size, -math.log(size)), np.zeros(points.shape[1])
     )
     if radius is None:
         return _ContextLaw(secret, None, centre, math.inf)
-    # max over ε of −½‖ε‖² + ½ (v + ε)ᵀ(I + D)⁻¹(v + ε) is ½ vᵀD⁻¹v, at most R²/(2τ²).
+    # ln p(y|x)/N(y; c, I + τ²G) <= ½ logdet(I + τ²G) + max over ε of −½‖ε‖² + ½ (v + ε)ᵀ(I + D)⁻¹(v
+    # + ε), the latter ½ vᵀD⁻¹v, at most R²/(2τ²); D = τ²G, and 1 + ρ pays for whitening
     spreads = radius**2 * SPREADS
     ceilings = (
         0.5 * np.log1p(precisions[:, None] * spreads).sum(axis=0)
         + 0.5 * inflation * radius**2 / spreads
     )
+    # the share 1/(K + 1) of the broad law in q costs ln(K + 1)
     best = int(ceilings.argmin())
     ceiling = (math.log(size + 1.0) + float(ceilings[best])) * (1.0 + CEILING_SLACK)
     return _ContextLaw(secret, 1.0 + spreads[best] * precisions, centre, ceiling)
@@ -280,38 +298,45 @@ def _log_ratios(law: _ContextLaw, fresh: Array, count: int, source: np.random.Ge
     total = np.zeros(len(fresh))
     rounds = -(-count // len(fresh))
     for _ in range(rounds):
+        # y = x + N(0, I); ln p(y | x)/n(y) = y·x − ½‖x‖²
         noisy = fresh + source.standard_normal(fresh.shape)
         found = posterior(law.secret, noisy)
         own = np.einsum("ij,ij->i", noisy, fresh) - 0.5 * (fresh**2).sum(axis=1)
         marginal = found.log_sum
         if law.variances is not None:
             size = len(law.secret.points)
+            # ln of the broad law over n(y), diagonal in these axes
             broad = 0.5 * (
                 (noisy**2).sum(axis=1)
                 - ((noisy - law.centre) ** 2 / law.variances).sum(axis=1)
                 - float(np.log(law.variances).sum())
             )
+            # ln (K q₁ + broad)/(K + 1) over n(y), as a log-sum-exp
             mixed = np.logaddexp(math.log(size) + marginal, broad)
             marginal = mixed - math.log1p(size)
-        total += own - marginal + 4.0 * found.error
+        # upwards by what each exponent of the two sides may be off by
+        total += own - marginal + RATIO_ERRORS * found.error
     mean: Array = total / rounds
     return mean
 
 
 def _capacity(precisions: Array, radius: float) -> float:
-    """Return ``max ½ logdet(I + S Σ⁻¹)`` over tr S <= R², by its dual at a water level ν.
+    """Return the upper bound ``max ½ logdet(I + S Σ⁻¹)`` over tr S <= R², by its dual.
 
-    ``½ Σ ln⁺(ν g) + (R² − Σ (ν − 1/g)₊)/(2ν)`` bounds the maximum from above at every ν > 0.
+    At every water level ν > 0 ``½ Σ ln⁺(ν g) + (R² − Σ (ν − 1/g)₊)/(2ν)`` is at least the maximum.
     """
+    # an axis without precision is not reached by any power
     active = precisions[precisions > 0.0]
     power = radius**2
     low, high = 0.0, power + float((1.0 / active).max(initial=0.0))
+    # Σ (ν − 1/g)₊ = R² by bisection
     for _ in range(BISECTIONS):
         level = 0.5 * (low + high)
         if float(np.maximum(level - 1.0 / active, 0.0).sum()) > power:
             high = level
         else:
             low = level
+    # the dual at the level found: an imperfect level only makes it larger
     filled = float(np.maximum(high - 1.0 / active, 0.0).sum())
     rate = 0.5 * float(np.log(np.maximum(high * active, 1.0)).sum())
     return (rate + abs(power - filled) / (2.0 * high)) * (1.0 + CEILING_SLACK)
@@ -376,6 +401,7 @@ def contrastive(
         size = DEFAULT_GROUP if size is None else size
         wanted = size * max(FEWEST_VALUES, min(DEFAULT_GROUPS, count))
     values = read_outputs(outputs, wanted, covariance.dim, source)
+    # larger groups can say more, fewer groups say it with less confidence
     size = max(2, int(len(values) ** GROUP_POWER)) if size is None else size
     groups = len(values) // size
     if groups < FEWEST_VALUES:
@@ -384,10 +410,12 @@ def contrastive(
         )
     shared = _shared(values, covariance)
     if shared is None:
+        # no direction has noise that is known well: 0 is always true
         means, slack = np.zeros(groups), 0.0
     else:
         whitened, slack = shared
         means = _group_means(whitened, size, groups, -(-count // groups), source)
+    # groups are independent; within one, draws share their outputs and count as one value
     first = pilot_size(groups)
     lower = max(0.0, mean_lower_bound(means[:first], means[first:], level) - slack)
     return InformationBracket(
@@ -401,8 +429,9 @@ def contrastive(
 
 
 def _shared(values: Array, covariance: Covariance) -> tuple[Array, float] | None:
-    """Return whitened outputs in the directions of the noise and a slack; None if there are none.
+    """Return whitened outputs where there is noise, to rounding, and an upper bound on the slack.
 
+    None if there is no such direction.
     Leaving out directions is post-processing: it lowers the information.
     """
     centred = values - values.mean(axis=0)
@@ -410,6 +439,7 @@ def _shared(values: Array, covariance: Covariance) -> tuple[Array, float] | None
     if covariance.rank < covariance.dim:
         if covariance.rank == 0:
             return None
+        # the last ``rank`` eigenvectors span the range of Σ
         eigenvalues, vectors = eigh_psd("covariance", covariance.to_dense())
         kept = slice(covariance.dim - covariance.rank, None)
         centred, noise = centred @ vectors[:, kept], Diagonal(eigenvalues[kept])
@@ -427,9 +457,11 @@ def _group_means(
     priors, none = np.full(size, -most), np.zeros(whitened.shape[1])
     for group in range(groups):
         points = whitened[group * size : (group + 1) * size]
+        # each of the K takes its turn, from a random one on, and is released with fresh noise
         places = (np.arange(draws) + source.integers(size)) % size
         noisy = points[places] + source.standard_normal((draws, points.shape[1]))
         found = posterior(FiniteSecret(np.ascontiguousarray(points), priors, none), noisy)
+        # a change of every exponent by e changes the entropy by 2e (2 + ln K): downwards
         unsure = 2.0 * found.error * (2.0 + most)
         means[group] = float(np.clip(most - found.entropy - unsure, 0.0, None).mean())
     return means

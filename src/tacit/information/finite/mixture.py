@@ -41,6 +41,7 @@ from tacit.information.finite.scale_mixture import ENTROPY, scale_mixture_bound
 
 # Draws that choose which bound is used, at least.
 SMALLEST_PILOT = 50
+# Which statement an upper bound comes from, as brackets and certificates say it.
 LOG_DET = "Gaussian information ½ logdet(I + S Σ⁻¹) (residual-pac, Thm 1)"
 PAIRWISE = "pairwise divergences of the mixture (Kolchinsky and Tracey, 2017, Eq. 10)"
 LIKELIHOOD = "exact mixture likelihood, lower confidence bound by betting"
@@ -137,19 +138,25 @@ def _mixture(
 ) -> InformationBracket:
     ceiling = entropy(priors)
     nothing = bracket_of(ceiling, level, ENTROPY)
+    # where outputs differ in a direction without noise, y tells them apart: H(X) is all that is
+    # known
     reached = within_noise(points, covariance)
     if reached is None:
         return nothing
+    # in units of the noise: y = z + N(0, I), the factor of the noise off by 1 − ρ at most
     whitened, error = whiten(*reached)
     secret = principal_secret(whitened - whitened[0], priors)
     slack = whitening_slack(secret.points.shape[1], error)
     if math.isinf(slack):
         return nothing
+    # the pilot and the rest are independent: what the pilot chooses leaves the bound of the rest
+    # true
     pilot_count = pilot_size(count, SMALLEST_PILOT)
     pilot = Draws.of(secret, ceiling, pilot_count, source)
     main = Draws.of(secret, ceiling, count - pilot_count, source)
     statistic = best_statistic(secret, ceiling, pilot, len(main), level)
     upper = statistic.upper_bound(pilot, main, level) + slack
+    # I <= H(X) whatever was drawn
     lower = min(max(0.0, main.lower_bound(pilot, level) - slack), ceiling)
     # an upper end below the lower, or below 0, is known to be false: no sampled end is kept
     bound = nothing
@@ -162,7 +169,9 @@ def _mixture(
             samples=count,
             method=LIKELIHOOD,
         )
+    # a Gaussian of the same covariance tells most; its bound needs no draws
     bound = least(bound, gaussian_information(secret) + slack, LOG_DET)
+    # N² exponentials: no more than the draws cost
     if len(priors) <= count:
         bound = least(bound, pairwise_information(secret) + slack, PAIRWISE)
     return least(bound, ceiling, ENTROPY)
@@ -205,15 +214,18 @@ class Draws:
             np.concatenate(column) for column in zip(*blocks, strict=True)
         )
         most = math.log(len(secret.points))
+        # ½ tr S = E q(y): a signal-to-noise ratio, in nats
         half_trace = 0.5 * secret.trace
-        # A change of every exponent by e changes ln Σ by e, and the entropy by 2e (2 + ln N).
+        # a change of every exponent by e changes ln Σ by e, and the entropy by 2e (2 + ln N)
         unsure = 2.0 * error * (2.0 + most)
         return Draws(
+            # downwards: by Jensen's inequality ℓ >= −½ tr S, whatever rounding made of it
             log_sum=np.maximum(log_sum - 2.0 * error, -half_trace),
             entropy=np.clip(entropy - unsure, 0.0, None),
             information=np.clip(most - entropy - unsure, 0.0, None),
             quadratic=quadratic,
             half_trace=half_trace,
+            # fsum and one logarithm each: what H(X) lacks of ln N, upwards
             shortfall=max(0.0, most - secret_entropy) + ENTROPY_UNITS * EPS * most,
         )
 
@@ -222,7 +234,8 @@ class Draws:
         return self.log_sum.size
 
     def lower_bound(self, pilot: Draws, confidence: float) -> float:
-        """Return ``LCB(E (ln N − H(X | y))) − (ln N − H(X))``."""
+        """Return the lower confidence bound ``LCB(E (ln N − H(X | y))) − (ln N − H(X))`` on I."""
+        # ln N − H(X | y) lies in [0, ln N]: betting needs values >= 0
         bound = mean_lower_bound(pilot.information, self.information, confidence)
         return bound - self.shortfall
 
@@ -233,7 +246,9 @@ def _simulated(
     """Return ℓ, H(X | y), the rounding of the exponents and q, rounded up, at n draws."""
     _, noisy = secret.draw(n, source)
     found = posterior(secret, noisy)
+    # q = ½ Σ w/(1 + w) y²: what ln of the mixture has in common with a Gaussian of covariance I + S
     shrink = secret.eigenvalues / (1.0 + secret.eigenvalues)
+    # a product of r terms, upwards: q is subtracted from what is bounded from below
     raised = 1.0 + (secret.points.shape[1] + PRODUCT_UNITS) * EPS
     return found.log_sum, found.entropy, found.error, 0.5 * (noisy**2) @ shrink * raised
 
@@ -254,35 +269,38 @@ class ControlledStatistic:
 
     @property
     def offset(self) -> float:
-        """Return what E V is subtracted from, the excess of the tail apart."""
+        """Return what E V is subtracted from, the excess of the tail apart, to rounding."""
         return (self.likelihood - self.control) * self.half_trace + (
             1.0 - self.likelihood
         ) * self.secret_entropy
 
     @property
     def floor(self) -> float:
-        """Return the least value that V can take."""
+        """Return the least value that V can take: ℓ >= −½ tr S, H >= 0 and q <= c."""
         clip = 0.0 if self.tail is None else self.tail.clip
         return -self.likelihood * self.half_trace - self.control * clip
 
     def values(self, draws: Draws) -> Array:
-        """Return V for every draw."""
+        """Return V for every draw: at most its true value."""
         combined = self.likelihood * draws.log_sum + (1.0 - self.likelihood) * draws.entropy
         if self.tail is not None and self.control:
             combined = combined - self.control * np.minimum(draws.quadratic, self.tail.clip)
+        # betting needs a floor that no value passes, not even by rounding
         floored: Array = np.maximum(combined, self.floor)
         return floored
 
     def estimate(self, draws: Draws) -> float:
-        """Return the information by the mean of V."""
+        """Return the information by the mean of V: an estimate, to rounding."""
         return self.offset - float(self.values(draws).mean())
 
     def upper_bound(self, pilot: Draws, main: Draws, confidence: float) -> float:
         """Return an upper confidence bound on I; only the pilot chose this statistic."""
+        # I = offset − E V + what clipping left out: LCB(E V) gives the upper end
         lowest = mean_lower_bound(
             self.values(pilot), self.values(main), confidence, floor=self.floor
         )
         excess = 0.0 if self.tail is None else self.control * self.tail.excess
+        # each of the three terms rounds by a few units of itself
         scale = abs(self.half_trace) + self.secret_entropy + abs(lowest)
         return self.offset - lowest + excess + BOUND_UNITS * EPS * scale
 
@@ -293,7 +311,9 @@ def best_statistic(
     """Return the statistic that promises the least upper bound from n draws, by the pilot."""
     half_trace = pilot.half_trace
     gaussian = 0.5 * float(np.log1p(secret.eigenvalues).sum())
+    # the excess is paid in full: a ten-thousandth of what there can be to know
     tail = quadratic_tail(secret, TAIL_SHARE * min(gaussian, secret_entropy))
+    # ℓ alone, the posterior entropy alone, ℓ without its quadratic part, and a mix of the three
     choices = [(1.0, 0.0), (0.0, 0.0)]
     if tail is not None:
         clipped = np.minimum(pilot.quadratic, tail.clip)
@@ -313,12 +333,14 @@ def best_statistic(
 
 
 def _regressed(log_sum: Array, entropy: Array, clipped: Array) -> tuple[float, float]:
-    """Return (α, λ), α in [0, 1] and λ in [0, 2], of about the least variance of V."""
+    """Return (α, λ) of about the least variance of V on the pilot: good for a choice only."""
     difference = log_sum - entropy
+    # V − E V = α(ℓ − H) − λ q̄ + H, centred: least squares with H as the target, its sign turned
     columns = np.stack([difference, -clipped], axis=1)
     columns = columns - columns.mean(axis=0)
     target = -(entropy - entropy.mean())
     solution = np.linalg.lstsq(columns, target, rcond=None)[0]
+    # α in [0, 1] keeps V above its floor; with α held there λ is chosen again by itself
     alpha = float(np.clip(solution[0], 0.0, 1.0))
     rest = alpha * log_sum + (1.0 - alpha) * entropy
     centred = clipped - clipped.mean()
@@ -344,17 +366,23 @@ def quadratic_tail(secret: FiniteSecret, tolerance: float) -> QuadraticTail | No
     shrink = secret.eigenvalues / (1.0 + secret.eigenvalues)
     if secret.points.size > MOST_ENTRIES or not shrink.any():
         return None
+    # t below 1/max a, where the moment is infinite
     tilts = TILTS / float(shrink.max())
     squares = secret.points**2
     rates = tilts[None, :] * shrink[:, None]
+    # ln E_j e^{tq} for every point j and tilt t
     exponents = 0.5 * squares @ (rates / (1.0 - rates)) - 0.5 * np.log1p(-rates).sum(axis=0)
+    # E_j q, by which the excess is bounded where Chernoff says less
     means = 0.5 * (squares + 1.0) @ shrink
     weights = np.exp(secret.log_weights)
+    # ln of e^{−tc} E_j e^{tq}/(t e), the least over the tilts for every point; an overflow is inf,
+    # and then the mean counts
     for clip in float(weights @ means) * CLIPS:
         logarithms = exponents - tilts * clip - np.log(tilts) - 1.0
         with np.errstate(over="ignore"):
             bounds = np.minimum(np.exp(logarithms.min(axis=1)), means)
         excess = float(weights @ bounds)
         if excess <= tolerance:
+            # upwards, by more than the mean of N exponentials rounds
             return QuadraticTail(float(clip), math.nextafter(excess * (1.0 + TAIL_SLACK), math.inf))
     return None

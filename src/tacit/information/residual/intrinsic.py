@@ -20,8 +20,17 @@ from tacit.information import InformationBracket
 from tacit.information.distinct import probabilities
 from tacit.linalg import eigh_psd
 
+# Relative: how far an entropy may lie above the largest there is, and still be that one rounded.
 SUM_TOLERANCE = 1e-9
+# Units in the last place of 1 + |each term|: two logarithms, a quotient, a product and a sum that
+# rounds once are off by eight at most.
 ROUNDING_UNITS = 16.0
+# Nodes of a mean over a Gaussian coordinate, within so many deviations of its mean: beyond them lie
+# 4e-33 of it.
+QUADRATURE_POINTS, QUADRATURE_REACH = 10_001, 12.0
+# Relative to 1 + |m| + s, of such a mean: values, masses and moments round to 3e-14 of it together,
+# and what lies beyond the nodes is 1e-31 of it.
+QUADRATURE_SLACK = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +90,7 @@ class IntrinsicPrivacy:
 
         Source: residual-pac, Definition 9, Eq. 9 and 11, Corollary 2.
         """
+        # only the upper bound of a bracket certifies
         if isinstance(information, InformationBracket):
             information = information.guarantee("the secret")
         if not isinstance(information, guarantees.InformationBound):
@@ -145,6 +155,7 @@ def decompose(intrinsic: IntrinsicPrivacy, prior: float, posterior: float) -> De
         raise ValueError(f"intrinsic: expected an IntrinsicPrivacy, got {type(intrinsic).__name__}")
     blind = in_interval("prior", prior, 0.0, 1.0)
     seen = in_interval("posterior", posterior, blind, 1.0)
+    # KL of two coins, each term with 0 ln 0 = 0; below 0 it is rounding
     lost = float(rel_entr(seen, blind) + rel_entr(1.0 - seen, 1.0 - blind))
     lost = max(0.0, lost)
     return Decomposition(intrinsic=intrinsic.nats, lost=lost, residual=intrinsic.nats - lost)
@@ -172,12 +183,14 @@ def finite_intrinsic(weights: ArrayLike, reference: ArrayLike | None = None) -> 
     Source: residual-pac, Sec. 4; Corollary 2 with V = ln N.
     """
     priors = probabilities("weights", weights, None)
+    # equal weights tell nothing relative to the uniform law: 0 without rounding
     if reference is None:
         base, words = np.full(priors.size, 1.0 / priors.size), "equally likely candidates"
         same = bool((priors == priors[0]).all())
     else:
         base, words = probabilities("reference", reference, priors.size), "the reference given"
         same = bool((priors == base).all())
+    # −D = −Σ p ln(p/r): terms of either sign, so the slack is of their absolute sum
     terms = rel_entr(priors, base)
     total = math.fsum(terms.tolist()) if np.isfinite(terms).all() else math.inf
     slack = ROUNDING_UNITS * EPS * (1.0 + float(np.abs(terms).sum()))
@@ -210,6 +223,7 @@ def membership_intrinsic(records: int, weights: ArrayLike | None = None) -> Intr
     """
     count = integer("records", records, minimum=1)
     words = "the uniform law on the records"
+    # H(J) = ln N
     if weights is None:
         return IntrinsicPrivacy(nats=0.0, reference=words)
     priors = vector("weights", weights)
@@ -219,16 +233,12 @@ def membership_intrinsic(records: int, weights: ArrayLike | None = None) -> Intr
 
 
 def rounded_down(divergence: float, slack: float, words: str) -> IntrinsicPrivacy:
-    """Return ``−(D + slack)``."""
+    """Return ``−(D + slack)``, at most −D; a D below 0 is rounding."""
     return IntrinsicPrivacy(nats=-(max(0.0, divergence) + slack), reference=words)
 
 
-QUADRATURE_POINTS = 10_001
-QUADRATURE_REACH = 12.0
-
-
 def gaussian_entropy(covariance: Covariance) -> float:
-    """Differential entropy ``½ ln((2πe)^d det Σ)`` of a Gaussian, in nats; −inf if Σ is singular.
+    """Differential entropy ``½ ln((2πe)^d det Σ)`` in nats, to rounding; −inf for a singular Σ.
 
     Args:
         covariance: Σ.
@@ -251,12 +261,14 @@ def gaussian_entropy(covariance: Covariance) -> float:
         raise ValueError(f"covariance: expected a Covariance, got {type(covariance).__name__}")
     if covariance.rank < covariance.dim:
         return -math.inf
-    # Whether variances stand on a diagonal or not: scales first, then the correlation.
+    # ln det Σ = 2 Σ ln σ_i + ln det C, C the correlation: units cost no digits, and whether
+    # variances stand on a diagonal or in a matrix changes nothing
     scales = np.sqrt(covariance.diagonal())
     correlation = covariance.to_dense() / np.outer(scales, scales)
     eigenvalues, _ = eigh_psd("covariance", correlation)
     if eigenvalues[0] <= 0.0:
         return -math.inf
+    # a product of eigenvalues would overflow: fsum of their logarithms rounds once
     logarithms = np.concatenate([2.0 * np.log(scales), np.log(eigenvalues)])
     return 0.5 * covariance.dim * math.log(2.0 * math.pi * math.e) + 0.5 * math.fsum(logarithms)
 
@@ -283,6 +295,7 @@ def maximum_entropy_intrinsic(entropy: float, covariance: Covariance) -> Intrins
     Source: residual-pac, App. D (a).
     """
     covariance = as_covariance("covariance", covariance)
+    # the largest entropy there is at these second moments
     limit = gaussian_entropy(covariance)
     if math.isinf(limit):
         raise ValueError("covariance: expected one of full rank; no density has a singular one")
@@ -344,7 +357,7 @@ def pullback_intrinsic(entropy: float, mean_log_density: float) -> IntrinsicPriv
 
 
 def logistic_log_density(points: ArrayLike, location: ArrayLike, scale: ArrayLike) -> Array:
-    """``Σ_k ln σ'((x_k − m_k)/s_k) − ln s_k``: the density pulled back by logistic maps.
+    """``Σ_k ln σ'((x_k − m_k)/s_k) − ln s_k``, the density by logistic maps, to rounding.
 
     Args:
         points: (n, d) secrets.
@@ -368,13 +381,14 @@ def logistic_log_density(points: ArrayLike, location: ArrayLike, scale: ArrayLik
     width = vector("scale", scale, size=rows.shape[1])
     if width.min() <= 0.0:
         raise ValueError(f"scale: expected numbers > 0, got {width.min():.6g}")
+    # σ' = σ(t) σ(−t), each by its own logarithm: neither under- nor overflows at any t
     standard = (rows - middle) / width
     logarithms: Array = (log_expit(standard) + log_expit(-standard) - np.log(width)).sum(axis=1)
     return logarithms
 
 
 def gaussian_logistic_mean(mean: float, std: float) -> float:
-    """``E ln r(X)`` of one coordinate X ~ N(mean, std²) under the standard logistic density r.
+    """``E ln r(X)`` for X ~ N(mean, std²), r the standard logistic density, rounded down.
 
     Args:
         mean: of X, in units of the scale of the logistic map.
@@ -395,28 +409,34 @@ def gaussian_logistic_mean(mean: float, std: float) -> float:
     middle, width = as_float("mean", mean), positive("std", std)
     if math.isinf(middle):
         raise ValueError(f"mean: expected a finite number, got {middle!r}")
-    # Nodes in units of X's deviation; more of them where the logistic density bends.
+    # nodes in units of X's deviation, and more of them where the logistic density bends
     bend = (QUADRATURE_REACH * np.linspace(-1.0, 1.0, QUADRATURE_POINTS) - middle) / width
     even = np.linspace(-QUADRATURE_REACH, QUADRATURE_REACH, QUADRATURE_POINTS)
     nodes = np.unique(np.concatenate([even, bend[np.abs(bend) < QUADRATURE_REACH]]))
+    # ln r is concave, so between nodes it lies above its chord: Σ ∫ chord φ is at most the mean
     left, right = nodes[:-1], nodes[1:]
+    # ∫ φ over a cell, and ∫ z φ = φ(left) − φ(right)
     mass = ndtr(right) - ndtr(left)
     bell = np.exp(-0.5 * nodes**2) / math.sqrt(2.0 * math.pi)
     moment = bell[:-1] - bell[1:]
     places = middle + width * nodes
     values = log_expit(places) + log_expit(-places)
     slopes = np.diff(values) / (right - left)
+    # ∫ (v + slope (z − left)) φ = v · mass + slope (moment − left · mass)
     chords = values[:-1] * mass + slopes * (moment - left * mass)
-    slack = 1e-12 * (1.0 + abs(middle) + width)
-    return float(chords.sum()) * (1.0 + 1e-12) - slack
+    # every ln r is below 0, so a factor above 1 rounds down as the slack does
+    slack = QUADRATURE_SLACK * (1.0 + abs(middle) + width)
+    return float(chords.sum()) * (1.0 + QUADRATURE_SLACK) - slack
 
 
 def _from_entropies(entropy: float, limit: float, words: str) -> IntrinsicPrivacy:
     """Return ``h(X) − limit``; a sum above 0 is refused beyond rounding."""
+    # each entropy rounds by some units of itself
     slack = ROUNDING_UNITS * EPS * (1.0 + abs(limit))
     if math.isinf(entropy):
         return IntrinsicPrivacy(nats=-math.inf, reference=words)
     slack += ROUNDING_UNITS * EPS * abs(entropy)
+    # above the largest by more than rounding no law has it: one of the two is not of this secret
     if entropy - limit > SUM_TOLERANCE * (1.0 + abs(limit)):
         raise ValueError(
             f"entropy: expected at most {limit:.6g} nats, the largest this reference allows, "
@@ -426,6 +446,7 @@ def _from_entropies(entropy: float, limit: float, words: str) -> IntrinsicPrivac
 
 
 def _entropy(value: Any) -> float:
+    """Return an entropy exactly as given: a number, or −inf for a secret without a density."""
     entropy = as_float("entropy", value)
     if entropy == math.inf:
         raise ValueError("entropy: expected a number below inf, got inf")
