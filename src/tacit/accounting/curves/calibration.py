@@ -36,7 +36,7 @@ def calibrate(
     delta: float,
     bracket: tuple[float, float],
 ) -> float:
-    """Return the smallest parameter whose profile is (ε, δ)-private, on the safe side.
+    """Return the least parameter whose profile is (ε, δ)-private, rounded up.
 
     min {s in bracket : build(s).epsilon(δ) <= ε}, for a family that grows more private with s,
     by inverse interpolation of ln ε in ln s. The value returned was itself built and found to
@@ -157,7 +157,7 @@ class _Search:
     stalled: bool = False
 
     def proposal(self) -> float:
-        """Where to look next: at the middle, then where the points so far put the target."""
+        """Where to look next: the middle, then where the points aim; good for a choice only."""
         if not self.points and self.private is None and self.leaking is None:
             return (self.low + self.high) / 2
         left = self.low if self.leaking is None else self.leaking[0]
@@ -175,7 +175,7 @@ class _Search:
         return aim
 
     def _aim(self) -> float | None:
-        """Put ln s at half the tolerance below the target, by the last points' parabola in ln ε."""
+        """ln s half a tolerance below the target by a parabola in ln ε: for a choice only."""
         if not self.points:
             return None
         target = -TOLERANCE / 2
@@ -212,6 +212,7 @@ class _Search:
         return over or self._width() <= NARROW
 
     def _width(self) -> float:
+        """The width of the bracket in ln s, to rounding; inf before it has both ends."""
         if self.private is None or self.leaking is None:
             return math.inf
         return self.private[0] - self.leaking[0]
@@ -228,6 +229,7 @@ def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:
 
 
 def _bracket(bracket: tuple[float, float]) -> tuple[float, float]:
+    """Return the two scales exactly as given, or refuse them."""
     if np.ndim(bracket) != 1 or len(bracket) != 2:
         raise ValueError(f"bracket: expected two numbers (low, high), got {shown(bracket)}")
     low, high = positive("bracket[0]", bracket[0]), positive("bracket[1]", bracket[1])

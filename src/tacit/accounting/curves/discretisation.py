@@ -82,7 +82,7 @@ class LossMasses:
 
     @cached_property
     def _relative(self) -> Array:
-        """R_j = Σ_{k >= j} p_k exp(ℓ_j − ℓ_k), to ``rounding``."""
+        """R_j = Σ_{k >= j} p_k exp(ℓ_j − ℓ_k), to rounding by ``self.rounding`` at most."""
         # takes longer to import than all else that accounting needs
         from scipy.signal import lfilter
 
@@ -93,7 +93,7 @@ class LossMasses:
 
     @cached_property
     def _nodes(self) -> Array:
-        """h(ℓ_j) = p_∞ + Σ_{k >= j} R_{k+1} (1 − exp(−step)), to ``rounding``."""
+        """h(ℓ_j) = p_∞ + Σ_{k >= j} R_{k+1} (1 − exp(−step)), to rounding as R."""
         # h rises by R_{j+1}(1 − e^{−step}) from one dot to the one before: a sum of positive terms
         rises = -math.expm1(-self.step) * self._relative[1:]
         sums = np.concatenate([np.cumsum(rises[::-1])[::-1], [0.0]])
@@ -209,6 +209,7 @@ def _reach(curve: Curve, tail: float, *, dual: bool) -> float:
 
 @lru_cache(maxsize=KEPT)
 def _on_grid(curve: Curve) -> Array:
+    """The curve on the coarse grid, exactly, kept for the next lattice of the same curve."""
     return curve(COARSE_GRID)
 
 

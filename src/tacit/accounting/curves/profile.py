@@ -133,7 +133,7 @@ class PrivacyProfile:
         return smallest_epsilon(self._worse, target)
 
     def advantage(self) -> float:
-        """Return the total variation distance δ(0): true minus false positives of any test.
+        """Return the total variation distance δ(0), rounded up: true less false positives.
 
         Example:
             >>> from tacit.accounting import gaussian

@@ -335,6 +335,7 @@ def _pair(reference: str) -> str:
 
 
 def _targets(epsilon: Any, delta: Any) -> tuple[Array, Array]:
+    """Return ε and δ exactly as given, as long as each other, or refuse them."""
     losses = np.atleast_1d(array("epsilon", epsilon, ndim=(0, 1)))
     failures = np.atleast_1d(array("delta", delta, ndim=(0, 1)))
     if (losses <= 0).any():

@@ -217,6 +217,7 @@ class Contours:
         return np.asarray(np.log(result / math.pi) + peak + rounding)
 
     def _terms(self) -> Iterator[tuple[float, Array]]:
+        """Each kind of coordinate exactly: x of its loss, and how many there are."""
         return zip(self.excess.tolist(), self.counts, strict=True)
 
     def _cumulants(self) -> Iterator[Array]:

@@ -231,9 +231,10 @@ def _height(epsilon: Array, point: Array, level: Array) -> Array:
 
 
 def _crossing(epsilon: Array, point: Array, bend: Array) -> tuple[Array, Array, Array]:
-    """Where the tangent at ``point`` crosses δ_G, 0 where it starts above; a line above δ_G beyond.
+    """Where the tangent at ``point`` crosses δ_G, rounded down, and a line above δ_G beyond.
 
-    Returns the crossing, rounded down, and slope and offset of the line, rounded up.
+    Returns the crossing, 0 where the tangent starts above, and slope and offset of the line,
+    rounded up.
     """
     slope = _slope(epsilon, point)
     offset = gaussian_square(epsilon, point) - slope * point

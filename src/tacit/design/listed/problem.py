@@ -226,6 +226,7 @@ class ListedProblem:
 
     @cached_property
     def _gram(self) -> Array:
+        """The Gram matrix of the rows z_i/√g_i, to rounding."""
         if self.given_gram is not None:
             # the Gram matrix of the given rows, over the same root and unit on either side
             scales = self.roots * self.unit
@@ -354,7 +355,7 @@ class RowBlocks:
         return isinstance(self.source, np.ndarray) and not isinstance(self.source, np.memmap)
 
     def __iter__(self) -> Iterator[tuple[int, Array]]:
-        """Yield the index of the first row of a block, and its rows z_i/√g_i."""
+        """Yield the index of the first row of a block, and its rows z_i/√g_i to rounding."""
         first, width = 0, None
         for piece in self._pieces():
             rows = piece if self.checked else array("differences", piece, ndim=2)
