@@ -1,6 +1,7 @@
 """A function of numbers says to which side its result lies, and a constant says what it covers."""
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,3 +64,51 @@ def test_a_number_says_its_side(path):
         if returns_numbers(function) and not says_its_side(function)
     ]
     assert not silent, silent
+
+
+def constants(path: Path) -> Iterator[tuple[str, bool]]:
+    """Constants of numbers at the top of a file, and whether a comment stands over their group."""
+    lines = path.read_text().splitlines()
+    for node in parsed(path).body:
+        if not isinstance(node, ast.Assign) or not any(
+            isinstance(part, ast.Constant) and isinstance(part.value, (int, float))
+            for part in ast.walk(node.value)
+        ):
+            continue
+        above = node.lineno - 2
+        while above >= 0 and re.match(r"[A-Z][A-Z0-9_, ]* = ", lines[above]):
+            above -= 1
+        described = "  # " in lines[node.lineno - 1] or lines[above].startswith("#")
+        yield ast.unparse(node.targets[0]), described
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_constant_has_a_word_of_why(path):
+    bare = [name for name, described in constants(path) if not described]
+    assert not bare, bare
+
+
+def small(node: ast.AST) -> bool:
+    """Whether this is a number that only a tolerance or a limit can be."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        factors = (node.left, node.right)
+        return isinstance(node.left, ast.Constant) and any(
+            getattr(factor, "id", "") == "EPS" for factor in factors
+        )
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, float)
+        and (0.0 < abs(node.value) < 1e-3 or 1e5 < abs(node.value) < math.inf)
+    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_tolerance_has_a_name(path):
+    nameless = [
+        f"{function.name}: {ast.unparse(node)}"
+        for function in functions(parsed(path))
+        for statement in function.body
+        for node in ast.walk(statement)
+        if small(node)
+    ]
+    assert not nameless, nameless

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource, array, generator, plain
+from tacit._ground.numbers import LARGEST as LARGEST_DOUBLE
 from tacit._ground.random import released_normal
 
 GRID_BITS = 20
@@ -17,7 +18,6 @@ GRID_BITS = 20
 TERM_BITS = 30
 SMALLEST, LARGEST = 2.0**-1000, 2.0**1000
 EXACT_INTEGERS = 2.0**52
-LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 
 Normals: TypeAlias = Callable[[tuple[int, ...]], Array]
 

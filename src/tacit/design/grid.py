@@ -27,7 +27,7 @@ from tacit._ground.checks import (
     vector,
 )
 from tacit._ground.frozen import frozen, read_only
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, LARGEST
 from tacit._ground.reprs import short_repr
 from tacit.accounting import PrivacyProfile, gaussian_shift
 from tacit.covariance.base import Covariance
@@ -36,7 +36,6 @@ from tacit.covariance.whitening import principal_axes
 from tacit.design.base import Design
 
 SIGNIFICANT_BITS = 53
-LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 # Steps are powers of two between these, in standard deviations of the noise.
 COARSEST_BITS, FINEST_BITS = 4, 60
 # Of its variance s² the discrete Gaussian gives 4² to the rounding that makes it of a continuous
@@ -120,7 +119,7 @@ def _double(integer: int, exponent: int) -> float:
         # The quotient of two integers is rounded once.
         return float(integer << exponent) if exponent >= 0 else integer / (1 << -exponent)
     except OverflowError:
-        return LARGEST_DOUBLE if integer > 0 else -LARGEST_DOUBLE
+        return LARGEST if integer > 0 else -LARGEST
 
 
 def _shifted(integers: Integers, bits: int) -> Integers:

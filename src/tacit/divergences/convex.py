@@ -11,14 +11,13 @@ import numpy as np
 from scipy.special import ndtr
 
 from tacit._ground.checks import Array
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, SMALLEST
 
 # Both e^700 and e^−700 are floats: t = e^level is evaluated within these.
 LOG_LIMIT = 700.0
 # At larger distances both laws lie outside |ln t| <= 700 up to a mass below 1e-300; smaller ones
 # are raised to the second, whose square is a float.
 FAR, NEAR = 1e4, 1e-150
-SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 # Beyond |x| = 60 the integrand is below φ(x) e^709 < e^−1000.
 WINDOW = 60.0
 # Of the largest integrand: less than this, twice over a window of 120, is below the slack.

@@ -10,11 +10,9 @@ import numpy as np
 from scipy.special import erf, erfcx, ndtr
 
 from tacit._ground.checks import Array, non_negative, positive
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, LARGEST, SMALLEST
 from tacit.divergences.convex import ConvexFunction
 
-SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
-LARGEST = float(np.finfo(np.float64).max)
 # The density of N(0, 1) is below the smallest float beyond this.
 NORMAL_TAIL = 39.0
 # 12 nodes are exact for polynomials of degree 23: 1 − x m(x) over a width of at most (1 + x)/4.

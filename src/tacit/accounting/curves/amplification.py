@@ -13,12 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from tacit._ground.checks import Array
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, SMALLEST
 from tacit.accounting.curves.curve import LARGEST_LOG, TINY, Curve, mirror
 from tacit.guarantees.adjacency import Adjacency
 
-# Added to what underflows: a product of a float > 0 may be no less than this.
-SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 # A golden section keeps .618 of an interval: 28 of them leave 1.4e-6, where a convex function is
 # flat to 2e-12.
 GOLDEN, SECTIONS = (math.sqrt(5.0) - 1) / 2, 28
@@ -27,8 +25,9 @@ TABLE, TABLE_FROM, TABLE_TO = 2**13, 1e-6, 2e3
 # e^ε of more is not needed beside the 1 that is taken off it, and (e^600)/q is a float.
 MODERATE = 600.0
 # Units in the last place: of a product; of an argument that is a sum of logarithms; of a logarithm
-# of two exponentials. The first is for one rounding, the others for up to seven.
-PRODUCT_UNITS, ARGUMENT_UNITS, RENYI_UNITS = 4, 8, 16
+# of two exponentials; and of 1 − s. The first is for one rounding, the second and third for up to
+# seven, the last for half a unit.
+PRODUCT_UNITS, ARGUMENT_UNITS, RENYI_UNITS, SHARE_UNITS = 4, 8, 16, 2
 
 
 def larger(forward: Curve, backward: Curve) -> Curve:
@@ -56,7 +55,7 @@ def replaced_curve(near: Curve, far: Curve, rate: float) -> Curve:
 
     def bound(first: Curve, second: Curve, share: Array, epsilon: Array) -> Array:
         # any s is sound whose two parts add up to at least 1
-        rest = (1 - share) * (1 + 2 * EPS)
+        rest = (1 - share) * (1 + SHARE_UNITS * EPS)
         left, right = at_shares(epsilon, rate, share, rest)
         value = scaled_up(share, first(left)) + scaled_up(rest, second(right))
         return np.asarray(value * (1 + PRODUCT_UNITS * EPS))

@@ -61,6 +61,9 @@ SILENCE = -100.0
 LARGEST_ROOT = 373.0
 # Units in the last place of an exponential, a product and a sum, beside the size of the exponent.
 UNITS = 8
+# Units in the last place of a quotient by the largest mass; of a logarithm and an angle of what is
+# near 1, four functions in all.
+QUOTIENT_UNITS, LOG_UNITS = 4, 16
 # A fast Fourier transform of N numbers is off by this, times log₂ N and the sum of their sizes, at
 # most: every input reaches an output through log₂ N butterflies, each of which multiplies it by
 # 1 + δ with |δ| <= (1 + 4√2) 2⁻⁵³ (Higham 2002, Section 24.1), which is below 3.4 EPS.
@@ -371,7 +374,7 @@ def convolve_tilted(
         atom, rest[place] = float(rest[place]), 0.0
         # of the transform, |F̂ − F| <= depth · Σ|input|, over a
         z = rfft(np.roll(_wrapped(rest, size), -place)) / atom
-        error = (depth + 4 * EPS) * float(rest.sum()) / atom
+        error = (depth + QUOTIENT_UNITS * EPS) * float(rest.sum()) / atom
         # Π F^n: logarithms, angles and relative errors add up
         grown, turned, rounded = _logarithm(z, error)
         logs += count * grown
@@ -419,7 +422,7 @@ def _logarithm(z: npt.NDArray[np.complex128], error: float) -> tuple[Array, Arra
     turned = np.angle(1 + z)
     # near 1 logarithm and angle are of the size of z and keep its relative precision
     size = np.where(near, np.abs(z), 1 + np.abs(turned))
-    return grown, turned, error / np.maximum(modulus + error, NOTHING) + 16 * EPS * size
+    return grown, turned, error / np.maximum(modulus + error, NOTHING) + LOG_UNITS * EPS * size
 
 
 def _less_one(logs: Array, turns: Array, whole: float) -> npt.NDArray[np.complex128]:

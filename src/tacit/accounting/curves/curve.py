@@ -35,6 +35,8 @@ COARSE_GRID = np.concatenate([[0.0], 2.0**COARSE_EXPONENTS])
 # Curves are evaluated at many points for the price of few: eight parts of a bracket at a time, and
 # places near where a straight ln δ would cross, from a tenth of the bracket to the last digits.
 SEARCH_PARTS = 8
+# Units in the last place at which a search ends: the curve's own rounding decides beyond.
+SEARCH_UNITS = 4
 NEAR_GUESS = np.array([-1e-1, -1e-2, -1e-4, -1e-7, 0.0, 1e-7, 1e-4, 1e-2, 1e-1])
 
 # e^700 is a float, and beside e^−700 of a δ nothing else counts.
@@ -247,7 +249,7 @@ def smallest_epsilon(curve: Curve, target: float) -> float:
         return high
     values = curve(np.array([low, high]))
     # down to four units in the last place: beyond, the curve's own rounding decides
-    while high - low > 4 * EPS * high:
+    while high - low > SEARCH_UNITS * EPS * high:
         points = _probes(low, high, values, target)
         found = curve(points)
         # the last of the bracket is within

@@ -14,15 +14,13 @@ from tacit.accounting.curves.curve import LARGEST_LOG, Curve, two_sided
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.averages import Average, gaussian_average
 from tacit.accounting.mechanisms.exchanges import exchange_curve
-from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift
+from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_curve, gaussian_shift
 from tacit.guarantees.adjacency import Adjacency, Neighbours
 
 # Distances beyond which, and below which, sampling is not counted on: δ is one or nothing there.
 FARTHEST, NEAREST = 15.0, 1e-6
 # Beyond, rounding of the lattice costs more than more steps give.
 MOST_STEPS = 10**8
-# A larger distance is no float when squared.
-LARGEST_DISTANCE = 1e300
 # Shares of ε that a chain through noise alone may spend on its first half, and the largest ε.
 CHAIN_SHARES, LARGEST_CHAINED = np.linspace(0.0, 1.0, 33)[:, None], 2 * LARGEST_LOG
 # Units in the last place: of one quotient or product; of two, or of a square; of a sum of three.

@@ -45,6 +45,8 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(6)
 RATIO_UNITS, LEVEL_UNITS, SPREAD_UNITS, TOP_UNITS, LEAST_STEP = 64, 4, 4, 8, 64
 # Added to the number of terms of a sum, for the products beside it.
 SUM_UNITS = 16
+# Of each term of a convolution: one product, one sum, both half a unit.
+TERM_UNITS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +219,7 @@ def add(first: Points, second: Points) -> Points | None:
     # lattice to lattice: a convolution of masses > 0, each term of it rounded once
     step = first.step
     body = np.convolve(first.lattice, second.lattice)
-    body *= 1 + 2 * EPS * (min(first.lattice.size, second.lattice.size) + 4)
+    body *= 1 + TERM_UNITS * EPS * (min(first.lattice.size, second.lattice.size) + LEVEL_UNITS)
     start = first.grid[first.first] + second.grid[second.first]
     pieces = [(start + step * np.arange(body.size), body)]
     # what is off the lattice is added to a coarser lattice, and to what is off the other

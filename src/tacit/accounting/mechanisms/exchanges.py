@@ -39,8 +39,9 @@ HEAVIEST = 8.0
 HALVINGS, LARGEST_EXPONENT = 40, 600.0
 # Tilts by which a tail is bounded: any is sound, the least counts.
 TILTS, LEAST_TILT = 8, 1e-6
-# Units in the last place of a value of W beside its exponent; of a mass; of a sum of such.
-VALUE_UNITS, MASS_UNITS, UNITS = 8, 64, 8
+# Units in the last place of a value of W beside its exponent; of a mass; of a sum of such; of a
+# quotient.
+VALUE_UNITS, MASS_UNITS, UNITS, MEAN_UNITS = 8, 64, 8, 4
 # More than the roundings of a Chernoff bound.
 SLACK = 1e-9
 # Of values as small as this the grid is even, of larger ones geometric: gains are weighed against
@@ -83,7 +84,7 @@ def _expected(distance: float, count: int, epsilon: float) -> float:
     lost = float(ndtr(-BEYOND))
     if _pair_by_pair(distance, count):
         gain = expected_gain(*_values(distance, epsilon, WIDE_BIN), count)
-        return min(gain / count * (1 + 4 * EPS) + lost, 1.0)
+        return min(gain / count * (1 + MEAN_UNITS * EPS) + lost, 1.0)
     # else by Fourier transforms under a tilt at which the mean is 0: what matters is near 0
     values, weights = _values(distance, epsilon, BIN)
     tilt = _saddle(values, weights)

@@ -14,6 +14,8 @@ from tacit.divergences.shift import hockey_stick
 
 # Units in the last place: of one quotient; of a square, or of δ at a negative ε.
 UNITS, SQUARE_UNITS = 2, 4
+# Where a quotient stands for a distance it is no larger: δ is 1 long before.
+LARGEST_DISTANCE = 1e300
 
 
 def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:

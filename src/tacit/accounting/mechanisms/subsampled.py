@@ -13,13 +13,11 @@ from tacit._ground.numbers import EPS
 from tacit.accounting.curves.amplification import at_shares, log_rise, scaled_up
 from tacit.accounting.curves.curve import Curve, mirror
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
-from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift
+from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_curve, gaussian_shift
 from tacit.guarantees.adjacency import Adjacency, Neighbours
 
 # Orders up to which the Rényi divergence is a sum of so many terms; beyond that of no sampling.
 MOST_TERMS = 4096
-# A larger distance is no float when squared.
-LARGEST_DISTANCE = 1e300
 # Beyond e^300 the 1 in asinh(x) = ln(x + √(x² + 1)) is nothing beside x².
 FAR = 300
 # Units in the last place: of a quotient; of a product; of a sum of logarithms; of an exponential of

@@ -66,6 +66,7 @@ def _coefficients(degree: int) -> Array:
     return np.asarray(np.linalg.inv(np.cos(np.outer(angles, np.arange(degree + 1)))))
 
 
+# Of a curve between its first and its last ε, and of one through every second point of it.
 FIT, HALF_FIT = _coefficients(DEGREE), _coefficients(DEGREE // 2)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, LARGEST
 from tacit.covariance import Factored, Isotropic
 from tacit.covariance.span import row_norms
 from tacit.design.base import Design
@@ -53,7 +53,6 @@ LEAST_RATIO = 1e-6
 WORST_ROUNDING = 0.1
 # Added to the number of columns, for the roundings beside those of a back substitution.
 SOLVE_UNITS = 4
-LARGEST = float(np.finfo(np.float64).max)
 # The second moment needs no more rows than this, and its correlations a floor to be factored.
 MOMENT_ROWS, MOMENT_FLOOR = 100_000, 1e-10
 # Columns further below the largest have no room for the squares of their noise.

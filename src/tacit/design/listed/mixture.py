@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, LARGEST
 from tacit.covariance import Factored
 from tacit.design.base import Design
 from tacit.design.listed.dual import RootSolver, Solution, mended_root, unit_rows
@@ -430,5 +430,5 @@ def _fill_multipliers(
     values = found.multipliers * scale
     with np.errstate(over="ignore"):
         own = values * problem.unit**2 / problem.roots[references.order] ** 2
-    multipliers[references.order] = np.minimum(own, np.finfo(np.float64).max)
+    multipliers[references.order] = np.minimum(own, LARGEST)
     ratios[references.order] = values / references.norms**2

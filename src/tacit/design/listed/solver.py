@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, in_interval, vector
+from tacit._ground.numbers import LARGEST
 from tacit._ground.threads import one_thread
 from tacit.design.base import Design
 from tacit.design.listed.many import over_many
@@ -130,7 +131,7 @@ def _ratios(problem: ListedProblem, warm_start: Design | Any) -> Array | None:
         scaled = multipliers / max(float(multipliers.max()), TINY) * problem.limits
         scaled = scaled / float(problem.limits.max())
         ratios = np.divide(scaled, squared, out=np.zeros(count), where=squared > 0.0)
-        ratios = np.minimum(ratios, np.finfo(np.float64).max)
+        ratios = np.minimum(ratios, LARGEST)
     # none is zero: a multiplier at zero would never grow again
     largest = float(ratios.max())
     return np.maximum(ratios / largest, LEAST_RATIO) if largest > 0.0 else None
