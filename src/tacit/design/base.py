@@ -72,6 +72,7 @@ class Design:
     @property
     def law(self) -> Covariance | ScaleMixture:
         """The law of the noise."""
+        # a mixture of sizes has this covariance, and is no Gaussian
         return self.covariance if self.noise is None else self.noise
 
     def sample(self, n: int, rng: RandomSource = None) -> Array:
@@ -109,13 +110,16 @@ class Design:
         Source: Mironov (2012), "On significance of the least significant bits for differential
         privacy".
         """
+        # exact sum, rounded once to a grid that does not depend on the value
         return self.law.release(value, rng=rng)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able summary; the covariance can be read back, the factor is left out."""
+        # the factor and the ratios only serve a further design: they are not stored
         return {
             "covariance": self.covariance.to_dict(),
             "cost": self.cost,
+            # JSON has no NaN: where no optimum was sought there is no gap
             "gap": None if self.gap != self.gap else self.gap,
             "method": self.method,
             "multipliers": self.multipliers.tolist(),
@@ -136,6 +140,7 @@ class Design:
             KeyError: a field is missing.
         """
         gap, noise = description["gap"], description.get("noise")
+        # what a file lacks is what a design has by default
         return Design(
             covariance=covariance_from_dict(description["covariance"]),
             cost=description["cost"],
@@ -159,6 +164,7 @@ def no_noise(size: int, information: float, method: str, reason: str) -> Design:
         method: ``"constant"`` where they never differ, or ``"no-noise"``.
         reason: why none is needed, a sentence for the notes.
     """
+    # rank 0: released as it is
     return Design(
         covariance=Isotropic(0.0, size),
         cost=0.0,

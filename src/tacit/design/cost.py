@@ -28,6 +28,7 @@ class CostFrame:
     def of(outputs: Array, weights: Array) -> CostFrame:
         """Diagonalise F^½ S F^½; ``directions`` are F^-½ U, None when all is diagonal."""
         if outputs.ndim == 1 and weights.ndim == 1:
+            # two diagonals: S_ii F_ii, and no axes to turn
             return CostFrame(outputs * weights, None, weights)
         dense = np.diag(outputs) if outputs.ndim == 1 else outputs
         if weights.ndim == 1:
@@ -40,12 +41,14 @@ class CostFrame:
         root = np.sqrt(values)
         rotated = root[:, None] * (axes.T @ dense @ axes) * root[None, :]
         ratios, vectors = scipy_linalg.eigh((rotated + rotated.T) / 2.0)
+        # a ratio below 0 is rounding of a direction in which nothing moves
         return CostFrame(np.maximum(ratios, 0.0), axes @ (vectors / root[:, None]), values)
 
     def covariance(self, spectrum: Array) -> Covariance:
         """Return F^-½ U diag(l) Uᵀ F^-½, in the factored form that is sampled as it stands."""
         if self.directions is None:
             return Diagonal(spectrum / self.scales)
+        # A = F^-½ U diag(l)^½, whose rows are drawn as they stand
         return Factored((self.directions * np.sqrt(spectrum)).T)
 
 
@@ -95,6 +98,7 @@ class ProtectedCost:
 
 def cost_matrix(cost: Any, size: int) -> Array:
     """Return F as a positive vector (d,) or a positive definite matrix (d, d)."""
+    # squared error
     if cost is None:
         return np.ones(size)
     weights = array("cost", cost, ndim=(0, 1, 2))

@@ -35,6 +35,7 @@ from tacit.covariance.publication import doubles
 from tacit.covariance.whitening import principal_axes
 from tacit.design.base import Design
 
+# Of a double: an integer of so many bits times a power of two.
 SIGNIFICANT_BITS = 53
 # Steps are powers of two between these, in standard deviations of the noise.
 COARSEST_BITS, FINEST_BITS = 4, 60
@@ -85,6 +86,7 @@ class Scaled:
 
     def plus(self, other: Scaled) -> Scaled:
         """Return the exact sums."""
+        # to the smaller exponent, where both are integers
         low = min(self.exponent, other.exponent)
         mine = _shifted(self.integers, self.exponent - low)
         return Scaled(mine + _shifted(other.integers, other.exponent - low), low)
@@ -104,6 +106,7 @@ def scaled_integers(values: Array) -> Scaled:
 
 def linear_image(weights: Scaled, values: Scaled) -> Scaled:
     """Return the exact ``weights @ values``; entry by entry where the weights are a diagonal."""
+    # sums of products of integers: no bit is lost, whatever their size
     both = weights.integers
     image = both * values.integers if both.ndim == 1 else both @ values.integers
     return Scaled(np.asarray(image, dtype=object), weights.exponent + values.exponent)
@@ -115,14 +118,16 @@ def to_doubles(numbers: Scaled) -> Array:
 
 
 def _double(integer: int, exponent: int) -> float:
+    """Return the nearest double of ``integer · 2^exponent``, the largest where none is near."""
     try:
-        # The quotient of two integers is rounded once.
+        # Python rounds the quotient of two integers, and an integer to a float, once
         return float(integer << exponent) if exponent >= 0 else integer / (1 << -exponent)
     except OverflowError:
         return LARGEST if integer > 0 else -LARGEST
 
 
 def _shifted(integers: Integers, bits: int) -> Integers:
+    """Return integers times 2^bits, exactly."""
     return np.array([each << bits for each in integers], dtype=object)
 
 
@@ -156,6 +161,7 @@ def discrete_gaussian(variance: int, bits: Bits) -> int:
     scale = math.isqrt(variance) + 1
     while True:
         drawn = _discrete_laplace(scale, bits)
+        # (|k| − s²/t)²/(2s²) in integers: t² cancels the fraction
         excess = abs(drawn) * scale - variance
         if _happens(excess * excess, 2 * variance * scale * scale, bits):
             return drawn
@@ -270,6 +276,7 @@ class DiscreteNoise:
         rows = array("z", z, ndim=(1, 2))
         if rows.shape[-1] != self.centre.size:
             raise ValueError(f"z: expected {self.centre.size} columns, got shape {rows.shape}")
+        # the root and the square round: raised by the slack
         squares = self._distances(np.atleast_2d(rows)) ** 2 * SLACK
         return float(squares[0]) if rows.ndim == 1 else squares
 
@@ -289,6 +296,7 @@ class DiscreteNoise:
         Source: docs/explanation/released-floats.md; Balle and Wang (2018), Theorem 8.
         """
         rows = np.atleast_2d(array("differences", differences, ndim=(1, 2)))
+        # δ rises with the distance: the farthest pair is the worst
         farthest = float(np.max(self.mahalanobis(rows)))
         return replace(
             gaussian_shift(math.sqrt(farthest) * SLACK),
@@ -311,6 +319,7 @@ class DiscreteNoise:
         Raises:
             ValueError: a value of another length or not finite.
         """
+        # values beyond doubles are clipped before anything is computed of them
         clean = vector("value", doubles(value), size=self.centre.size)
         # f − c and its product with W, in integers; rounded once, to the grid
         both = scaled_integers(np.stack([clean, self.centre]))
@@ -320,6 +329,7 @@ class DiscreteNoise:
         # in units of the step, an integer
         variance = 4**self.step_bits
         noisy = (int(k) + discrete_gaussian(variance, bits) for k in coordinates)
+        # the one place where integers of the value leave
         integers = outlet.let_out(tuple(noisy))
         return DiscreteRelease(
             integers=integers,
@@ -330,6 +340,7 @@ class DiscreteNoise:
 
     @cached_property
     def _forward_integers(self) -> Scaled:
+        """W as exact integers, once for all releases."""
         return scaled_integers(self.forward)
 
     def _reconstructed(self, integers: tuple[int, ...]) -> Array:
@@ -352,9 +363,11 @@ class DiscreteNoise:
             error = (rows.shape[1] + PRODUCT_UNITS) * EPS * sizes
             # What underflows is below 2⁻¹⁰⁰⁰ a product: the step is far above it.
             norms = np.linalg.norm(np.nan_to_num(images + error, nan=np.inf), axis=1)
+            # ‖·‖ rounds by a unit for each of the columns summed
             norms = norms * (1.0 + rows.shape[1] * EPS)
             # the rounded coordinates of two values differ by integers within 1 of (Wz)_j/g
             shifts = norms + self.step * np.sqrt(touched) * STEP_SLACK
+        # 16 of the variance 1/g² pay for the rounding of a continuous Gaussian
         spread = math.sqrt(1.0 - ROUNDING_VARIANCE * self.step**2)
         distances: Array = np.where(touched > 0, shifts, 0.0) / spread * SLACK
         return distances
@@ -424,6 +437,7 @@ def discrete(
 
 
 def _step_bits(step: float) -> int:
+    """Return b with g = 2^−b, exactly, or refuse the step."""
     fraction, exponent = math.frexp(as_float("step", step))
     if fraction != 0.5 or not COARSEST_BITS <= 1 - exponent <= FINEST_BITS:
         raise ValueError(f"step: expected a power of two from 2^-60 to 2^-4, got {step!r}")
@@ -443,4 +457,5 @@ def _widening(budgets: Any, rank: int, bits: int) -> float:
             f"step: expected one below {math.sqrt(least / rank):.3g} for a budget of {least:.3g} "
             f"in {rank} directions, got {step:g}"
         )
+    # c = 1/room², upwards
     return WIDENING_SLACK / room**2

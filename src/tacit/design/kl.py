@@ -87,6 +87,7 @@ def ball(fisher: ArrayLike, kl_budget: float, *, diagonal: bool = False) -> Desi
     matrix, values = _fisher(fisher)
     if boolean("diagonal", diagonal) or matrix.ndim == 1:
         _require_positive_diagonal(values)
+        # σ_i² = 2K/(d F_ii): each coordinate spends K/d
         with np.errstate(all="ignore"):
             variances = 2 * budget / (values.size * values)
         covariance: Covariance = Diagonal(_representable("fisher, kl_budget", variances))
@@ -293,6 +294,7 @@ def _fisher(fisher: Any, *, allow_diagonal: bool = True) -> tuple[Array, Array]:
         if (diagonal < 0).any():
             raise ValueError(f"fisher: expected entries >= 0, got {float(diagonal.min())!r}")
         return diagonal, diagonal
+    # a matrix is checked for its eigenvalues, a diagonal for its entries
     checked = symmetric("fisher", given)
     check_psd("fisher", np.linalg.eigvalsh(checked))
     return checked, np.diagonal(checked)
@@ -321,6 +323,7 @@ def _representable(name: str, variances: Any) -> Any:
     Raises:
         ValueError: one is 0, infinite, or too small for its digits.
     """
+    # what is no number of full precision now would spend another budget later
     least, most = float(np.min(variances)), float(np.max(variances))
     if not SMALLEST_VARIANCE <= least <= most <= LARGEST_VARIANCE:
         raise ValueError(
@@ -339,6 +342,7 @@ def _spend(
     gap: float = 0.0,
 ) -> Design:
     """Rescale away the last rounding so that ½ tr(FΣ) is the budget, and wrap up."""
+    # K = ½ tr(FΣ): one scaling, for what rounding has left of it
     spent = 0.5 * covariance.weighted_trace(fisher)
     if not np.isclose(spent, budget, rtol=SPENT_TOLERANCE, atol=0.0):
         covariance = covariance.scaled(budget / spent)

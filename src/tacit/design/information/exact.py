@@ -148,6 +148,7 @@ def true_information(
         return no_noise(points.shape[1], ceiling, NO_NOISE, entropy_sentence(len(points), ceiling))
     _check_spread(points)
     # the log-det optimum is the start, and the answer where nothing cheaper is found
+    # S upwards: what is certified for more than S holds for S
     upper = _covariance_upwards(points, priors)
     gaussian = gaussian_information(
         upper, budget, cost=charged, method="diagonal" if family == "diagonal" else "exact"
@@ -157,6 +158,7 @@ def true_information(
     with progress_bar(SHAPE_STEPS + OTHER_STEPS, "choosing the noise", shown=shown) as advance:
         task = _Task(points, priors, ceiling, budget, frame, source, lambda: advance(1))
         designs = [gaussian, *task.improved(family, level)]
+    # all are certified for the same budget: the cheapest under the cost that was charged
     chosen = min(designs, key=lambda design: design.covariance.weighted_trace(charged))
     if chosen is gaussian:
         chosen = replace(gaussian, notes=(*gaussian.notes, NOT_IMPROVED))
@@ -164,6 +166,7 @@ def true_information(
 
 
 def _check_spread(points: Array) -> None:
+    """Refuse outputs whose squares are no floats: their covariance would be 0 or inf."""
     with np.errstate(over="ignore"):
         spreads = np.ptp(points, axis=0)
     lowest, highest = float(spreads[spreads > 0.0].min()), float(spreads.max())
@@ -231,6 +234,7 @@ class _Frame:
             return Diagonal(variances * np.diagonal(self.directions) ** 2)
         # a factor of Σ, columns side by side
         moving = self.directions[:, self.moving] @ (noise.axes * np.sqrt(noise.variances))
+        # where outputs do not differ but for rounding the log-det noise stays
         still = self.directions[:, ~self.moving] * np.sqrt(self.variances[~self.moving])
         return Factored(np.concatenate([moving, still], axis=1).T)
 
@@ -249,6 +253,7 @@ class _Task:
 
     def search(self, family: str) -> NoiseMeasure | None:
         """Return the cheapest noise found, None for the log-det optimum: good for a choice only."""
+        # in u noise costs its trace, and Σ of the search is a plain matrix
         outputs = self.frame.inward(self.points, self.priors)
         size = outputs.shape[1]
         # as many draws as its work allows: the search judges every candidate on the same
@@ -257,6 +262,7 @@ class _Task:
             outputs, self.priors, min(draws, MOST_DRAWS), self.source, free=family in TURNING
         )
         start = EigenNoise(np.eye(size), self.frame.variances[self.frame.moving])
+        # the log-det optimum already spends the true information too
         if problem.measure(start).information >= self.budget * (1.0 - WORTH_IMPROVING):
             return None
         if family == "scale":
@@ -267,6 +273,7 @@ class _Task:
             # one
             level = EigenNoise(np.eye(size), np.full(size, start.cost / size))
             found += problem.descend(level, self.budget, self.tick)
+        # the cheapest of those within the budget on the search's own draws, which certify nothing
         within = [m for m in found if m.information <= self.budget * (1.0 + 2.0 * SCALE_TOLERANCE)]
         return min(within or found, key=lambda measured: measured.noise.cost)
 
@@ -298,6 +305,7 @@ class _Task:
 
     def spread(self, form: Covariance) -> ScaleMixture:
         """Return the noise of the same shape whose size has the best law found: a choice only."""
+        # the law of the size alone is chosen: in units of the shape all directions are alike
         whitened, _ = whiten(self.points - self.points[0], form)
         problem = ScaleProblem.of(whitened - self.priors @ whitened, self.priors, self.source)
         probabilities = problem.least_noise(self.budget)
@@ -317,6 +325,7 @@ class _Task:
             spent = 1.0 / (max(attempt, 1) * (max(attempt, 1) + 1))
             bound = self._bound(form, confidence_share(level, spent), rehearsal=attempt == 0)
             self.tick()
+            # a rehearsal certifies nothing, whatever it found
             if attempt and bound.upper <= self.budget:
                 found = _design(form, bound, level, method, attempt)
                 if bound.upper >= self.budget * (1.0 - TIGHT) or attempt >= LAST_TIGHTENING:
@@ -327,6 +336,7 @@ class _Task:
             width = (bound.upper - bound.estimate) * (REHEARSAL**0.5 if attempt == 0 else 1.0)
             # ln s changes the information at the measured slope
             excess = bound.estimate + (1.0 + MARGIN) * width - self.budget
+            # about (I + width − β)/(−dI/d ln s), bounded where the information hardly changes
             change = excess / max(-slope, SMALLEST_SLOPE * self.budget)
             form = form.scaled(math.exp(max(-LARGEST_CHANGE, min(change, LARGEST_CHANGE))))
         return found
@@ -367,6 +377,7 @@ def _design(
 
 def _covariance_upwards(points: Array, priors: Array) -> Array:
     """Return a matrix that S, the covariance of the outputs, does not exceed: rounded up."""
+    # relative to one output: small differences of large outputs keep their digits
     moved = points - points[0]
     centred = moved - priors @ moved
     covariance = (centred * priors[:, None]).T @ centred

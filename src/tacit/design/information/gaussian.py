@@ -32,6 +32,7 @@ from tacit.information.log_det import log_det_information as log_det_information
 SMALLEST_BUDGET = 1e-120
 Method: TypeAlias = Literal["exact", "linear", "diagonal"]
 Estimated: TypeAlias = Literal["exact", "published"]
+# What the notes of a design say where directions were raised.
 RAISED = "eigenvalues of F^½ S F^½ at rounding level of the largest were raised to it"
 # Units in the last place, times d, that an eigensolver leaves of the largest eigenvalue.
 LEVEL_UNITS = 4.0
@@ -251,17 +252,19 @@ def covariance_radius(
     largest = float(scipy_linalg.eigvalsh(covariance)[-1]) * (1.0 + RADIUS_SLACK)
 
     def deviation(norm: float) -> float:
+        # t(κ) of Bernstein
         return norm * rate / 3.0 + math.sqrt((norm * rate / 3.0) ** 2 + 4.0 * bound * norm * rate)
 
-    # From the top, κ ← min(R², ‖Ĉ‖ + t(κ)) decreases to the largest fixed point from above.
+    # from the top, κ ← min(R², ‖Ĉ‖ + t(κ)) decreases to the largest fixed point from above
     norm = bound
     for _ in range(FIXED_POINT_STEPS):
         norm = min(norm, largest + deviation(norm))
     by_dimension = deviation(norm)
+    # bounded differences in Hilbert–Schmidt norm: less where d is large
     dimension_free = bound * (
         math.sqrt(2.0 / pairs) + 2.0 * math.sqrt(math.log(2.0 / probability) / pairs)
     )
-    # The last term is the rounding of Ĉ itself.
+    # upwards by the roundings of either, and by that of Ĉ itself
     return min(by_dimension, dimension_free, bound) * (1.0 + RADIUS_SLACK) + count * EPS * bound
 
 
@@ -275,6 +278,7 @@ def _hadamard_variances(outputs: Array, weights: Array, mi_budget: float) -> Arr
     variances = outputs if outputs.ndim == 1 else np.diagonal(outputs)
     prices = weights if weights.ndim == 1 else np.diagonal(weights)
     ratios = variances * prices
+    # a coordinate that does not move is given noise of the rounding of the others
     raised = np.maximum(ratios, rounding_level(ratios))
     return linear_spectrum(raised, mi_budget) / prices
 
@@ -302,6 +306,7 @@ def _algorithm_one(
     eigenvalues, vectors = scipy_linalg.eigh(estimate)
     eigenvalues = np.maximum(eigenvalues, 0.0)
     size = eigenvalues.size
+    # eigenvalues that the samples tell from 0
     large = np.flatnonzero(eigenvalues > slack)
     # gaps between each eigenvalue above the slack and all others
     distances = np.abs(eigenvalues[large, None] - eigenvalues[None, :])
@@ -311,6 +316,7 @@ def _algorithm_one(
     if large.size == 0 or distances.min(initial=math.inf) <= needed:
         variance = (float(eigenvalues.sum()) + size * slack) / (2.0 * main)
         return Diagonal(np.full(size, variance))
+    # noise of Auto-PAC for the eigenvalues, raised by what they may lack
     roots = np.sqrt(eigenvalues + PUBLISHED_SLACK * slack * main / reserve)
     return Factored((vectors * np.sqrt(roots * (roots.sum() / (2.0 * main)))).T)
 
@@ -341,12 +347,14 @@ def exact_spectrum(ratios: Array, mi_budget: float) -> tuple[Array, float]:
     if excess(low) <= 0.0:
         solution = low
     else:
+        # excess falls in ln μ: bracketed, a root is sure
         solution = float(brentq(excess, low, high, xtol=ROOT_TOLERANCE, rtol=4 * EPS))
         # the last digits upwards until the information is within
         step = EPS * max(1.0, abs(solution))
         while excess(solution) > 0.0:
             solution += step
             step *= 2.0
+    # l = μ r/(r + √(r² + 2 μ r)): no difference of like numbers, as −r + √(…) is
     multiplier = math.exp(solution)
     root = np.sqrt(relative * (relative + 2.0 * multiplier))
     return scale * relative * (multiplier / (relative + root)), scale * multiplier
@@ -385,6 +393,7 @@ def scaled_to_budget(
             return candidate, information
         if math.isinf(information):
             break
+        # by the factor that about fits, and twice as many last digits every time
         growth *= _growth(ratios, mi_budget) * (1.0 + 2.0**attempt * EPS)
         candidate = covariance.scaled(growth)
     raise ValueError(
@@ -402,6 +411,7 @@ def _growth(ratios: Array, mi_budget: float) -> float:
 
     if excess(0.0) <= 0.0:
         return 1.0
+    # a bracket for ln c: the excess is at the last digits, or far
     high = FIRST_GROWTH
     while excess(high) > 0.0:
         high *= GROWTH_FACTOR

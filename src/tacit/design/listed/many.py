@@ -85,6 +85,7 @@ class ManyNoise:
 
     def whitened(self, rows: Array, unit: float) -> Array:
         """Return u, ``z/√g = uᵀ triangle diag(scales)``, for rows of live columns, to rounding."""
+        # back substitution: no inverse, and only rounding of the triangle's own rows
         solved: Array = scipy_linalg.solve_triangular(
             self.triangle, (rows / (unit * self.scales)).T, trans="T", check_finite=False
         ).T
@@ -153,6 +154,7 @@ def _solved(
     orthonormal, triangle, pivots = scipy_linalg.qr(
         (rows / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False
     )
+    # pivots at rounding level of the first span nothing
     diagonal = np.abs(np.diagonal(triangle))
     rank = int((diagonal > max(rows.shape) * EPS * diagonal[0]).sum())
     coordinates = np.empty((rows.shape[0], rank))
@@ -166,6 +168,7 @@ def _solved(
         found = interior_point(coordinates, start, rtol / 2, pivots[:rank])
     except scipy_linalg.LinAlgError:
         spectrum = RootSolver(coordinates, None, rtol).narrow_spectrum(start)
+        # what cannot be solved stays at its start, whose dual value is a bound all the same
         found = Solution(start, spectrum, math.inf, 0, by_diagonal=False)
     singular, right = found.spectrum.singular, found.spectrum.right
     assert right is not None

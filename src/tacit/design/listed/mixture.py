@@ -235,6 +235,7 @@ def over_references(problem: ListedProblem, rtol: float, ratios: Array | None) -
     lifted = scaled if scaled is None or (lifts == 1.0).all() else scaled * lifts[:, None]
     squared = np.diagonal(gram)
     order = np.flatnonzero(squared > floor * lifts**2)
+    # from the longest to the shortest: groups are cut from the front
     order = order[np.argsort(-squared[order], kind="stable")]
     blocks = []
     while order.size:
@@ -275,11 +276,13 @@ def _solved(
     """Solve one group and extend its L to the multiples that only rounding makes one."""
     # in units of the longest row
     unit = float(references.norms[0])
+    # orthogonal rows have λ = ‖y‖²: a start for any, an earlier design's ratios a better one
     start = (references.norms / unit) ** 2
     if ratios is not None:
         start = start * ratios[references.order]
     rows = references.coordinates / unit
     gram = None if references.gram is None else references.gram / unit**2
+    # the leverages of Y to second order, where the Gram matrix is at hand
     if gram is not None and ratios is None:
         start = start * second_order_leverage(gram) ** 2
     solution = _multipliers(rows, gram, start, rtol)
@@ -290,6 +293,7 @@ def _solved(
         solution = _multipliers(rows, None, solution.multipliers, rtol)
         lower, spent = _lower(references, rows, solution, MIXING if given else GRAM_MIXING)
     spent *= unit**2
+    # rows that are multiples only up to rounding keep a constraint of their own
     inexact = [multiple for multiple in references.multiples if not multiple.exact]
     count = rows.shape[0]
     whole = np.zeros((count + len(inexact), count + len(inexact)))
@@ -360,6 +364,7 @@ def _triangular(root: Array) -> Array | None:
     count = root.shape[0]
     # Rᵀ = Q T, so that R Rᵀ = Tᵀ T without the product
     triangle = scipy_linalg.qr(root.T, mode="r", check_finite=False)[0][:count]
+    # fewer columns than rows: C is singular
     if triangle.shape[0] < count:
         return None
     diagonal = np.diagonal(triangle)
@@ -380,6 +385,7 @@ def _assembled(
     whole = scipy_linalg.block_diag(*(block.lower for block in blocks), np.eye(free.size))
     whole /= lifts[order][:, None]
     roots = problem.roots[order]
+    # noise is A η, A = Zᵀ √g L: as many normals as references
     mixed = np.eye(problem.count)[order] if problem.rows is None else problem.rows[order]
     constraint = np.zeros((problem.count, order.size))
     constraint[order] = whole
@@ -394,6 +400,7 @@ def _assembled(
                 lift = lifts[longer] / lifts[multiple.index]
                 constraint[multiple.index] = multiple.ratio * lift * constraint[longer]
         start += block.order.size
+    # rows without a cost of their own pay what their rounding may cost
     at_rounding = float(np.diagonal(problem.gram_matrix())[free].sum())
     spent = finite_cost(problem.unit**2 * (sum(block.spent for block in blocks) + at_rounding))
     bound = problem.unit**2 * _lower_bound(blocks, lifts)
@@ -429,6 +436,7 @@ def _fill_multipliers(
     scale = (trace / float(found.multipliers.sum())) ** 2 * float(references.norms[0]) ** 2
     values = found.multipliers * scale
     with np.errstate(over="ignore"):
+        # λ of the rows as they came: units and budgets undone
         own = values * problem.unit**2 / problem.roots[references.order] ** 2
     multipliers[references.order] = np.minimum(own, LARGEST)
     ratios[references.order] = values / references.norms**2

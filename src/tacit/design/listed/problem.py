@@ -53,6 +53,7 @@ class Cost:
             if (self.diagonal < 0).any():
                 low = float(self.diagonal.min())
                 raise ValueError(f"cost: expected entries >= 0, got {low!r}")
+        # a matrix: Cholesky's triangle says at once whether it is definite to rounding
         else:
             self.matrix = symmetric("cost", cost, size=dim)
             self.diagonal = np.diagonal(self.matrix)
@@ -62,6 +63,7 @@ class Cost:
                 check_psd("cost", np.linalg.eigvalsh(self.matrix))
                 self._definite = False
         self._definite = self._definite and bool((self.diagonal > 0).all())
+        # costs are squared where leverages are computed
         if float(self.diagonal.max()) > LARGEST_COST:
             raise ValueError(
                 f"cost: expected entries of at most {LARGEST_COST:g}, got "
@@ -142,6 +144,7 @@ class Cost:
             scaled: Array = rows * inverse
             return scaled
         # by back substitution with Cholesky's triangle
+        # none: Cholesky found a pivot for each
         if self._definite:
             # K⁻¹ = T⁻¹ from the right: Tᵀ X = rowsᵀ
             solved: Array = scipy_linalg.solve_triangular(
@@ -160,6 +163,7 @@ class Cost:
             # coordinates without a cost
             bare: Array = np.eye(self.dim)[self.diagonal == 0]
             return bare
+        # none: Cholesky found a pivot for each
         if self._definite:
             return np.empty((0, self.dim))
         values, vectors = self._spectrum
@@ -271,6 +275,8 @@ def read_problem(differences: Any, budgets: Any, cost: Any, gram: Any) -> Listed
     given = None if gram is None else _checked_gram(gram, None if rows is None else rows.shape[0])
     if rows is None and cost is not None:
         raise ValueError("cost: expected None when only gram is given, since gram contains it")
+    # squared error where no cost is given
+    # squared error where no cost is given
     metric = None if rows is None else Cost(cost, rows.shape[1])
     count = rows.shape[0] if rows is not None else given.shape[0] if given is not None else 0
     limits = checked_budgets(budgets, count)
@@ -367,17 +373,23 @@ class RowBlocks:
             width = rows.shape[1]
             yield first, self._scaled(rows, self._limits(first, len(rows)))
             first += len(rows)
+        # an empty stream, and budgets that outlast the rows, are seen at its end
+        # an empty stream, and budgets that outlast the rows, are seen at its end
         if first == 0:
             raise ValueError("differences: expected at least one row, got none")
         if np.ndim(self.budgets) == 1 and len(self.budgets) != first:
             raise ValueError(f"budgets: expected {first} entries, got {len(self.budgets)}")
 
     def _pieces(self) -> Iterator[Any]:
+        """Yield the rows a block at a time, from their start, however they are given."""
         if isinstance(self.source, np.ndarray):
+            # views of an array: nothing is copied
             step = max(1, BLOCK_ENTRIES // self.source.shape[1])
             for start in range(0, self.source.shape[0], step):
                 yield self.source[start : start + step]
             return
+        # a list of blocks, or another thing that starts anew each time it is iterated
+        # a list of blocks, or another thing that starts anew each time it is iterated
         if not callable(self.source):
             yield from self.source
             return
@@ -397,6 +409,8 @@ class RowBlocks:
         yield from pieces
 
     def _limits(self, first: int, count: int) -> Any:
+        """Return the budgets of so many rows from the first on, exactly."""
+        # one budget for all
         if np.ndim(self.budgets) == 0:
             return checked_budgets(self.budgets, 1)[0]
         # budgets may lie in a file as the rows do
@@ -427,6 +441,8 @@ class RowBlocks:
 
     def rows(self, indices: Any) -> Array:
         """Return the rows z_i/√g_i at increasing indices, to rounding."""
+        # an array is asked for its rows; √g divides them as everywhere
+        # an array is asked for its rows; √g divides them as everywhere
         if isinstance(self.source, np.ndarray):
             chosen = np.asarray(self.source[indices], dtype=np.float64)
             return self._scaled(chosen, self.limits(indices))
@@ -453,6 +469,8 @@ def blocks_of(differences: Any, budgets: Any) -> RowBlocks | None:
                 f"{differences.shape} of {differences.dtype}"
             )
         return RowBlocks(differences, _budgets(budgets))
+    # it would be exhausted after one look
+    # it would be exhausted after one look
     if isinstance(differences, Iterator):
         raise ValueError(
             "differences: expected rows that can be read several times (an array, a file, a "

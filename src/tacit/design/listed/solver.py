@@ -123,6 +123,7 @@ def _ratios(problem: ListedProblem, warm_start: Design | Any) -> Array | None:
         if ratios is None or ratios.size != count:
             raise ValueError(f"warm_start: expected a worst-case design of {count} differences")
     else:
+        # multipliers λ ≥ 0 as they are; a design carries them relative to its rows' lengths
         multipliers = vector("warm_start", warm_start, size=count)
         if (multipliers < 0).any():
             raise ValueError("warm_start: expected multipliers >= 0, got a negative one")
