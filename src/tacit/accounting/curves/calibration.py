@@ -76,6 +76,7 @@ def calibrate(
         parameter = ends.get(place, math.exp(place))
         if search.add(place, parameter, _excess(build(parameter), target, failure)):
             break
+    # the whole bracket leaks: ended at its upper end
     if search.private is None:
         raise ValueError(
             f"bracket: expected an upper end that is private enough, got {high!r} "
@@ -121,6 +122,7 @@ def least_noise(
     def private(parameter: float) -> bool:
         return built(parameter).epsilon(failure) <= target
 
+    # steps by 1.25, 1.25², 1.25⁴ …: a good guess costs two profiles, a bad one a few more
     low = high = guess
     factor = FIRST_FACTOR
     if private(guess):
@@ -137,6 +139,7 @@ def least_noise(
 
 
 def _refuse_beyond(parameter: float, start: float, reason: str) -> None:
+    """Refuse a parameter so far from the first guess that the target is out of reach."""
     if not start / WIDEST <= parameter <= start * WIDEST:
         raise ValueError(
             f"epsilon, delta: expected a pair that some parameter reaches, and {parameter:.3g} is "
@@ -163,13 +166,16 @@ class _Search:
         left = self.low if self.leaking is None else self.leaking[0]
         right = self.high if self.private is None else self.private[0]
         aim = self._aim()
+        # one end is not bracketed yet: towards it, at most to it
         if self.leaking is None or self.private is None:
             end = left if self.leaking is None else right
             start = right if self.leaking is None else left
             if aim is None or (aim - start) * (end - start) <= 0:
+                # an aim that points away is halved instead
                 aim = (start + end) / 2
             aim = min(max(aim, left), right)
             return end if abs(end - aim) < abs(end - start) * NEAR_END else aim
+        # what interpolation does not narrow is halved
         if aim is None or not left < aim < right or self.stalled:
             return (left + right) / 2
         return aim
@@ -178,6 +184,7 @@ class _Search:
         """ln s half a tolerance below the target by a parabola in ln ε: for a choice only."""
         if not self.points:
             return None
+        # below the target by half of what counts as on it: the point is private
         target = -TOLERANCE / 2
         near = sorted(self.points, key=lambda point: abs(point[1]))[:3]
         if len(near) == 1:
@@ -185,8 +192,11 @@ class _Search:
             # large losses fall with the square of the noise or faster
             return place + min(excess - target, 1 + (excess - 1) / STEEP)
         (a, u), (b, v) = near[:2]
+        # ln ε rises with s: rounding of the profiles, no direction to follow
         if (a - b) * (u - v) >= 0:
             return None
+        # inverse interpolation: s as a function of ln ε, a line through two points, a parabola of
+        # three
         slope = (b - a) / (v - u)
         aim = a + (target - u) * slope
         if len(near) == 3 and near[2][1] not in (u, v):
@@ -200,6 +210,7 @@ class _Search:
     def add(self, place: float, parameter: float, excess: float) -> bool:
         """Take in a point; return whether the search is over."""
         width, best = self._width(), min((abs(y) for _, y in self.points), default=math.inf)
+        # an ε of 0 or inf brackets the target and says nothing of its slope
         if math.isfinite(excess):
             self.points.append((place, excess))
         if excess > 0:
@@ -208,6 +219,7 @@ class _Search:
         else:
             self.private, self.parameter = (place, excess), parameter
             over = place <= self.low or excess >= -TOLERANCE
+        # neither end moved much
         self.stalled = self._width() > width / 2 and abs(excess) > best / 2
         return over or self._width() <= NARROW
 
@@ -223,6 +235,7 @@ def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:
     if not isinstance(profile, PrivacyProfile):
         raise ValueError(f"build: expected a PrivacyProfile from it, got {type(profile).__name__}")
     reached = profile.epsilon(failure)
+    # compared as numbers: the logarithm could round to the other side
     if reached <= target:
         return math.log(reached / target) if reached > NO_LOSS * target else -math.inf
     return math.log(reached / target) if math.isfinite(reached) else math.inf

@@ -159,6 +159,8 @@ class PrivacyProfile:
             >>> round(gaussian(1.0, 1.0).success().success, 4)
             0.6915
         """
+        # the best test succeeds with (1 − p) + p δ(ln((1 − p)/p)); with P and Q exchanged at 1 − p:
+        # the larger of both counts
         chance = in_interval("prior", prior, 0.0, 1.0, open_low=True, open_high=True)
         return SuccessBound(
             success=success_from_profile(self.delta, chance),
@@ -190,6 +192,7 @@ class PrivacyProfile:
         alphas = vector("orders", orders)
         if not (alphas > 1).all():
             raise ValueError(f"orders: expected numbers > 1, got {float(alphas.min())!r}")
+        # a curve that bounds δ alone bounds no moment of the loss
         if self.renyi_curve is None:
             return np.full(alphas.shape, math.inf)
         return np.asarray(self.renyi_curve(alphas), dtype=np.float64)
@@ -217,9 +220,11 @@ class PrivacyProfile:
         """
         if (delta is None) == (epsilon is None):
             raise ValueError("delta, epsilon: expected exactly one of the two")
+        # an ε that was searched for is a number computed; a δ at a given ε is what the curve says
         evidence: Evidence = "numerical"
         if delta is not None:
             loss, failure = self.epsilon(delta), float(delta)
+            # a loss that is infinite with probability p_∞ leaves δ >= p_∞ at every ε
             if math.isinf(loss):
                 least = max(self.infinite_mass, self.delta(LARGEST_LOSS))
                 raise ValueError(
@@ -258,6 +263,7 @@ class PrivacyProfile:
         """
         if not isinstance(other, PrivacyProfile):
             raise ValueError(f"other: expected a PrivacyProfile, got {type(other).__name__}")
+        # two profiles of different neighbours have no neighbours in common to be a profile of
         names = [p.adjacency for p in (self, other) if p.adjacency != ANY_NEIGHBOURS]
         if len(set(names)) > 1:
             raise ValueError(f"other: expected adjacency {names[0]!r}, got {names[1]!r}")
@@ -337,6 +343,7 @@ class PrivacyProfile:
             name=f"{self.name}, sampled at rate {rate:g}",
             forward=forward,
             backward=backward,
+            # the record must be sampled before it can give itself away
             infinite_mass=min(rate * self.infinite_mass * (1 + PRODUCT_UNITS * EPS), 1.0),
             source=f"{self.source}; Balle, Barthe and Gaboardi (2018), Theorem 2",
             assumptions=(
@@ -369,6 +376,7 @@ class PrivacyProfile:
         library have been seen below the truth (`docs/how-to/accounting.md`).
 
         Raises:
+            ImportError: ``dp_accounting`` is not installed: the extra `exchange` has it.
             ValueError: The losses need a lattice coarser than that library can hold.
 
         Example:
@@ -397,6 +405,7 @@ class PrivacyProfile:
     def parts(self, count: int) -> tuple[ComposedPart, ComposedPart]:
         """Return both directions of ``count`` such releases, for a composition."""
         ahead, back = self.masses if self.masses is not None else (None, None)
+        # a profile that was composed before brings the lattice of its losses along
         return (
             ComposedPart(self.forward, self.backward, count, ahead),
             ComposedPart(self.backward, self.forward, count, back),
@@ -457,6 +466,7 @@ def profile_from_curves(
     for label, curve in (("forward", forward), ("backward", backward), ("renyi", renyi)):
         if not callable(curve) and (curve is not None or label == "forward"):
             raise ValueError(f"{label}: expected a function of ε, got {type(curve).__name__}")
+    # from outside: a curve's values are checked at every call
     ahead = guard("forward", forward)
     return PrivacyProfile(
         name=text("name", name),
@@ -479,6 +489,7 @@ def _compose(
     A mechanism may use the releases before it; which profile it has may not depend on them. For
     that there are filters, on Rényi curves and on μ, in `tacit.ledger`.
     """
+    # each loss as often as it occurs, in either direction
     both = [profile.parts(count) for profile, count in parts]
     symmetric = all(profile.symmetric for profile, _ in parts)
     firsts, seconds = [pair[0] for pair in both], [pair[1] for pair in both]
@@ -513,6 +524,7 @@ def _compose(
 
 
 def _check_without(without: Any, relation: Adjacency) -> None:
+    """Refuse a second curve that is not of a record against none, for a replacement."""
     if not isinstance(without, PrivacyProfile):
         raise ValueError(f"without: expected a PrivacyProfile, got {type(without).__name__}")
     if relation is not Adjacency.REPLACE:

@@ -16,8 +16,9 @@ from tacit.accounting.mechanisms.projection import ProjectedSteps
 from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
 from tacit.accounting.published.claims import Claim, open_unit, refuse_large_classical
 
-CAPTURE_GRID = 400
-REFINEMENTS = 6
+# α is sought on so many points of ln(α/(1 − α)) between ±this, and anew around the best, so often.
+CAPTURE_GRID, LARGEST_LOGIT, REFINEMENTS = 400, 40.0, 6
+# Quantiles of χ² over whose middles ‖Mu‖ is averaged.
 GAIN_POINTS = 2000
 
 
@@ -52,6 +53,7 @@ def lora_theorem_1(*, dim: int, rank: int, alignment: float, delta: float) -> Cl
     cosine = in_interval("alignment", alignment, 0.0, 1.0, open_low=True)
     failure = open_unit("delta", delta)
     _refuse_rank("rank", ranks, dims)
+    # 3δ' is what δ leaves beside the mass of an infinite loss
     spent = failure - _infinite_part(ranks, cosine)
     epsilon = _projection_epsilon(dims, ranks, cosine, spent / 3)
     return Claim(epsilon, failure, "lora-privacy, Theorem 1")
@@ -82,6 +84,7 @@ def lora_theorem_3(columns: int, epsilon_one: float, delta_one: float) -> Claim:
     count = integer("columns", columns, minimum=1)
     loss = non_negative("epsilon_one", epsilon_one, allow_inf=True)
     failure = in_interval("delta_one", delta_one, 0.0, 1.0)
+    # e^{(k−1) ε_one} may overflow: then nothing is claimed
     with np.errstate(over="ignore"):
         grown = count * float(np.exp((count - 1) * loss)) * failure if failure > 0 else 0.0
     return Claim(count * loss, grown, "lora-privacy, Theorem 3")
@@ -141,12 +144,15 @@ def lora_theorem_4(
         open_unit(f"deltas[{place}]", delta) for place, delta in enumerate(deltas)
     )
     _refuse_rank("rank - span", ranks - spanned, dims - spanned)
+    # Γ bounds ‖Mu‖ for u in the span but for δ_s, by deviations of the singular values
     deviation = math.sqrt(2 * math.log(2 / spectral))
     root = math.sqrt(spanned)
     gain = (math.sqrt(dims) + root + deviation) * (root + deviation) / ranks
     _refuse_gain(dims, ranks, gain, spectral)
+    # the correlated part: a Gaussian mechanism of sensitivity ΓΔ, calibrated classically
     aligned = gain * reach / std * math.sqrt(2 * math.log(1.25 / correlated))
     refuse_large_classical("epsilon of the correlated term", aligned)
+    # the residual part: Theorem 1 in the d − s dimensions that are left
     free = ranks - spanned
     epsilon = aligned + _residual_epsilon(dims - spanned, free, cosine, residual / 3)
     delta = correlated + spectral + residual + _infinite_part(free, cosine)
@@ -199,6 +205,7 @@ def lora_theorem_5(
     scale = (reach / std) ** 2
 
     def bound(shares: Array) -> Array:
+        # s events, each that a projection captures more than α of the energy (union bound)
         missed = count * beta.sf(shares, ranks / 2, (dims - ranks) / 2)
         return np.asarray(_two_sided_tail(loss, shares * scale) + missed)
 
@@ -238,6 +245,7 @@ def captured_share(*, dim: int, rank: int, delta: float, difference_rank: int = 
 
 
 def _refuse_rank(name: str, rank: int, dim: int) -> None:
+    """Refuse r > d + 1, where Theorem 1's upper end is none."""
     if rank > dim + 1:
         raise ValueError(
             f"{name}: expected at most dimension + 1 = {dim + 1}, above which Theorem 1 is "
@@ -247,6 +255,8 @@ def _refuse_rank(name: str, rank: int, dim: int) -> None:
 
 
 def _refuse_gain(dim: int, rank: int, gain: float, failure: float) -> None:
+    """Refuse a Γ that ‖Mu‖ exceeds with more than ``failure``, by the exact law of ‖Mu‖²."""
+    # P(X(X + Y) > (rΓ)²) = E P(Y > (rΓ)²/X − X), X by its quantiles, Y by its exact tail
     middles = (np.arange(GAIN_POINTS) + 0.5) / GAIN_POINTS
     inside = chi2.isf(middles, rank)
     larger = float(chi2.sf((rank * gain) ** 2 / inside - inside, dim - 1).mean())
@@ -277,6 +287,7 @@ def _quantiles(dim: int, rank: int, cosine: float, tail: float) -> tuple[float, 
 
 
 def _projection_epsilon(dim: int, rank: int, cosine: float, tail: float) -> float:
+    """The ε of Theorem 1 at a tail of each quantile; inf where it does not apply."""
     found = _quantiles(dim, rank, cosine, tail)
     if found is None:
         return math.inf
@@ -286,6 +297,7 @@ def _projection_epsilon(dim: int, rank: int, cosine: float, tail: float) -> floa
 
 
 def _residual_epsilon(dim: int, rank: int, cosine: float, tail: float) -> float:
+    """The ε⊥ of Theorem 4, which normalises the second term otherwise than Theorem 1."""
     found = _quantiles(dim, rank, cosine, tail)
     if found is None:
         return math.inf
@@ -298,6 +310,7 @@ def _two_sided_tail(epsilon: float, mean: Array) -> Array:
     """P(|N(μ/2, μ)| > ε)."""
     with np.errstate(divide="ignore"):
         root = np.sqrt(mean)
+        # √μ/2 − ε/√μ and −√μ/2 − ε/√μ: standard normal tails on either side; 0 at μ = 0
         near = ndtr(np.where(mean > 0, root / 2 - epsilon / root, -np.inf))
         far = ndtr(np.where(mean > 0, -root / 2 - epsilon / root, -np.inf))
     return np.asarray(near + far)
@@ -305,9 +318,10 @@ def _two_sided_tail(epsilon: float, mean: Array) -> Array:
 
 def _least(bound: Callable[[Array], Array]) -> float:
     """Return the least value of ``bound`` over α in (0, 1); every α gives a valid bound."""
-    low, high = -40.0, 40.0  # of ln(α/(1 − α))
+    low, high = -LARGEST_LOGIT, LARGEST_LOGIT
     best = math.inf
     for _ in range(REFINEMENTS):
+        # a grid in ln(α/(1 − α)), twice as fine about the best point every time
         points = np.linspace(low, high, CAPTURE_GRID)
         values = bound(expit(points))
         index = int(np.argmin(values))
@@ -348,6 +362,7 @@ def lora_theorem_5_steps(
     """
     noise = positive("noise_multiplier", noise_multiplier)
     left, gain = _split(work, delta, failure_share)
+    # within a share of α of its sensitivity the mechanism is plain, with noise s/√α
     profile = _plain(work, noise / gain)
     return Claim(profile.epsilon(left), float(delta), "lora-privacy, Theorem 5 and F.2")
 
@@ -384,12 +399,14 @@ def lora_theorem_5_multiplier(
 
 
 def _plain(work: ProjectedSteps, noise: float) -> PrivacyProfile:
+    """The profile of the steps without the projection, of this noise multiplier."""
     return subsampled_gaussian(work.sampling_rate, noise, work.steps, work.neighbours)
 
 
 def _split(work: ProjectedSteps, delta: float, share: float) -> tuple[float, float]:
     """Return δ of the Gaussian part and √α."""
     failure, part = open_unit("delta", delta), open_unit("failure_share", share)
+    # the bad event's share of δ, over T steps (union bound)
     captured = captured_share(
         dim=work.dim,
         rank=work.rank,
