@@ -45,6 +45,7 @@ def as_covariance(name: str, value: object) -> object:
             f"{name}: expected a covariance or an array of shape (d,) or (d, d), got "
             f"{type(value).__name__}"
         )
+    # the class's own sentence, about the argument of this name
     entries = array(name, value, ndim=(1, 2))
     try:
         return Diagonal(entries) if entries.ndim == 1 else Dense(entries)

@@ -15,6 +15,7 @@ from tacit.covariance.coercion import as_covariance
 from tacit.covariance.full import Dense, Diagonal, Isotropic
 from tacit.covariance.low_rank import Factored, LowRank
 
+# Units in the last place: of a quotient by a deviation, and for each dimension of a factorisation.
 ROUNDING_UNITS = 8.0
 
 
@@ -46,10 +47,13 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
             f"covariance: expected one of full rank {values.shape[1]}, got rank "
             f"{covariance.rank} of dimension {covariance.dim}"
         )
+    # coordinates of unit variance first: κ is that of the correlations
     scales = np.sqrt(covariance.diagonal())
     scaled = values / scales
+    # one quotient a number
     if isinstance(covariance, (Isotropic, Diagonal)):
         return scaled, ROUNDING_UNITS * EPS
+    # A itself, where it is square, has half the digits to lose of A Aᵀ
     if isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
         factor = covariance.factor / scales[:, None]
         singular = scipy_linalg.svdvals(factor)
@@ -57,11 +61,13 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
         correlation = covariance.to_dense() / np.outer(scales, scales)
         try:
             factor = scipy_linalg.cholesky(correlation, lower=True)
+        # rounding exceeds the least eigenvalue
         except scipy_linalg.LinAlgError:
             return scaled, math.inf
         singular = scipy_linalg.svdvals(factor)
     if singular[-1] <= 0.0:
         return scaled, math.inf
+    # (1 − ρ) Σ ⪯ Σ' ⪯ (1 + ρ) Σ: a backward error of d units of Σ is κ² as much of its least
     condition = float(singular[0] / singular[-1])
     error = ROUNDING_UNITS * covariance.dim * EPS * condition**2
     whitened: Array = scipy_linalg.solve(factor, scaled.T).T
@@ -91,10 +97,12 @@ def principal_axes(covariance: Covariance) -> tuple[Array, Array]:
 
 
 def _axes(covariance: Covariance) -> tuple[Array, Array]:
+    """Return W and A to rounding, inf where an inverse is no double."""
     if isinstance(covariance, (Isotropic, Diagonal)):
         deviations = np.sqrt(covariance.diagonal())
         if covariance.rank == covariance.dim:
             return 1.0 / deviations, deviations
+        # coordinates without noise are left out of W, and A says nothing of them
         kept = np.flatnonzero(deviations)
         selected = np.eye(covariance.dim)[kept]
         return selected / deviations[kept, None], selected.T * deviations[kept]
@@ -108,6 +116,7 @@ def _basis(covariance: Covariance) -> tuple[Array, Array, Array]:
     Scaled to unit variances, a coordinate with little noise is resolved like any other.
     """
     if isinstance(covariance, Factored):
+        # from its factor: Σ itself has lost half the digits
         left, singular, _ = covariance.span.directions
         return covariance.span.scales, left.T, singular
     if isinstance(covariance, LowRank) and covariance.floor == 0.0:
