@@ -32,6 +32,7 @@ class Adjacency(enum.StrEnum):
     @staticmethod
     def of(sentence: str) -> Adjacency | None:
         """Return the adjacency of a sentence; None where it says another relation."""
+        # by its first words: the unit of privacy is the rest
         found = (one for one, words in WORDS.items() if sentence.startswith(words))
         return next(found, None)
 

@@ -13,6 +13,7 @@ from tacit.codec import leaf
 from tacit.documents import dumps, encoded
 from tacit.text import share_down
 
+# Of stored guarantees; a file of another is refused.
 SCHEMA = 1
 EVIDENCE = ("theorem", "numerical", "statistical")
 
@@ -44,6 +45,7 @@ class Guarantee(ABC):
     optional_fields: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        # what holds with certainty has no confidence, and what was estimated needs one
         choice("evidence", self.evidence, EVIDENCE)
         self._set("assumptions", texts("assumptions", self.assumptions))
         text("source", self.source)
@@ -67,6 +69,7 @@ class Guarantee(ABC):
 
     def describe(self) -> str:
         """Return the bound as one line of plain English, every number rounded against us."""
+        # a sentence that may be false says how often
         doubt = ""
         if self.confidence is not None:
             doubt = f" (statistical: true with confidence {share_down(self.confidence)})"
@@ -94,6 +97,7 @@ leaf(Guarantee, _read)
 
 def text(name: str, value: Any) -> str:
     """Return ``value`` when it is a string that says something."""
+    # a blank assumption or source would be none
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name}: expected a non-empty string, got {shown(value)}")
     return value
