@@ -404,7 +404,9 @@ def _open_unit(name: str, value: float) -> float:
 
 
 def _sum_up(left: float, right: float) -> float:
-    return rounded_up(Fraction(left) + Fraction(right))
+    """Return left + right rounded up: ``fsum`` of what rounding left is exact in its sign."""
+    total = left + right
+    return total if math.fsum((left, right, -total)) <= 0 else math.nextafter(total, math.inf)
 
 
 def _kl_of_gap(gap: float, chance: float) -> float:

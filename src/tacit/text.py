@@ -76,14 +76,14 @@ def _decimal(value: float, digits: int, rounding: str) -> str:
     return f"{scaled.quantize(Decimal(1).scaleb(-digits), rounding=rounding)}%"
 
 
-def number_up(value: float) -> str:
-    """Write ``value`` with three significant digits, rounded up."""
-    return _number(value, ROUND_CEILING)
+def number_up(value: float, digits: int = DIGITS) -> str:
+    """Write ``value`` with so many significant digits, rounded up."""
+    return _number(value, digits, ROUND_CEILING)
 
 
-def number_down(value: float) -> str:
-    """Write ``value`` with three significant digits, rounded down."""
-    return _number(value, ROUND_FLOOR)
+def number_down(value: float, digits: int = DIGITS) -> str:
+    """Write ``value`` with so many significant digits, rounded down."""
+    return _number(value, digits, ROUND_FLOOR)
 
 
 def share_up(share: float) -> str:
@@ -105,16 +105,16 @@ def _quantum(value: Decimal, digits: int) -> Decimal:
     return Decimal(1).scaleb(value.adjusted() - digits + 1)
 
 
-def _number(value: float, rounding: str) -> str:
+def _number(value: float, digits: int, rounding: str) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
     exact = Decimal(repr(value))
-    short = exact.quantize(_quantum(exact, DIGITS), rounding=rounding)
+    short = exact.quantize(_quantum(exact, digits), rounding=rounding)
     if PLAIN_FROM <= abs(value) < PLAIN_TO:
         return f"{short.normalize():f}"
-    return f"{float(short):.{DIGITS}g}"
+    return f"{float(short):.{digits}g}"
 
 
 def _share(share: float, rounding: str) -> str:

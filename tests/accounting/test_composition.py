@@ -17,9 +17,8 @@ from tacit.accounting import (
     randomized_response,
     subsampled_gaussian,
 )
-from tacit.accounting.curves.composition import ComposedPart, compose
-from tacit.accounting.curves.discretisation import discretise
-from tacit.accounting.curves.moments import cap_by_moments
+from tacit.accounting.curves.composition import cap_by_moments, compose
+from tacit.accounting.curves.discretisation import ComposedPart, discretise
 from tests.accounting.oracles import (
     gaussian_delta,
     hockey_stick,

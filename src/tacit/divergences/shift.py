@@ -251,6 +251,25 @@ def hockey_stick(epsilon: Array, distance: Array) -> Array:
     return np.minimum(np.asarray(value, dtype=np.float64), 1.0)
 
 
+def gaussian_curve(epsilon: Array, distance: float | Array) -> Array:
+    """Return the hockey-stick divergence of N(0, 1) and N(d, 1) at any real ε, rounded up.
+
+    Args:
+        epsilon: ε in nats, any shape that broadcasts with ``distance``; infinities allowed.
+        distance: d >= 0, may be inf.
+
+    Returns:
+        δ in [0, 1], of the common shape; relative error a few units in the last place.
+    """
+    points, distances = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), distance)
+    with np.errstate(all="ignore"):
+        above = hockey_stick(np.abs(points), distances)
+        # δ(−ε) = 1 − e^{−ε}(1 − δ(ε)) as a sum of two positive terms
+        low = np.minimum(points, 0.0)
+        below = (-np.expm1(low) + np.exp(low) * above) * (1 + QUOTIENT_UNITS * EPS)
+    return np.minimum(np.where(points < 0, below, above), 1.0)
+
+
 def _bulk(epsilon: Array, low: Array, high: Array) -> Array:
     """Φ(−low) − e^ε Φ(−high) for low <= 0, to rounding, without cancellation at small ε."""
     # Φ(−low) − Φ(−high) is the mass between, and (e^ε − 1) Φ(−high) is small with ε

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from tacit._ground.checks import choice, in_interval
+from tacit._ground.checks import items as items
+from tacit._ground.checks import text as text
+from tacit._ground.checks import texts as texts
 from tacit._ground.reprs import shown
 from tacit.codec import leaf
 from tacit.documents import dumps, encoded
@@ -18,7 +20,6 @@ SCHEMA = 1
 EVIDENCE = ("theorem", "numerical", "statistical")
 
 Evidence: TypeAlias = Literal["theorem", "numerical", "statistical"]
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,23 +94,3 @@ def _read(content: Any) -> Guarantee:
 
 
 leaf(Guarantee, _read)
-
-
-def text(name: str, value: Any) -> str:
-    """Return ``value`` when it is a string that says something."""
-    # a blank assumption or source would be none
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name}: expected a non-empty string, got {shown(value)}")
-    return value
-
-
-def items(name: str, value: Iterable[Item]) -> tuple[Item, ...]:
-    """Return ``value`` as a tuple, refusing a bare string."""
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ValueError(f"{name}: expected a sequence, got {shown(value)}")
-    return tuple(value)
-
-
-def texts(name: str, value: Iterable[str]) -> tuple[str, ...]:
-    """Return ``value`` as a tuple of strings that each say something."""
-    return tuple(text(f"{name}[{i}]", entry) for i, entry in enumerate(items(name, value)))

@@ -1,4 +1,4 @@
-"""Composition of discretised losses by tilted Fourier transforms, every error added to δ."""
+"""Composition of losses by tilted Fourier transforms, every error added to δ, and by moments."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
 from tacit.accounting.curves.curve import LARGEST_LOG, Curve
 from tacit.accounting.curves.discretisation import (
+    ORDERS,
+    ComposedPart,
     LossMasses,
     discretise,
-    loss_range,
+    log_moments,
+    loss_ranges,
     mean_loss,
 )
 
@@ -70,29 +73,12 @@ QUOTIENT_UNITS, LOG_UNITS = 4, 16
 FOURIER_ROUNDING = 4 * EPS
 # More than the roundings of a few sums and products that have no digit to lose.
 SLACK = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class ComposedPart:
-    """One direction of a profile, and how often it enters a composition.
-
-    Args:
-        forward: Its curve.
-        backward: The curve of the other direction.
-        count: How many releases it stands for.
-        masses: Its losses where they are already discrete.
-    """
-
-    forward: Curve
-    backward: Curve
-    count: int
-    masses: LossMasses | None = None
-
-    def on(self, step: float, tail: float) -> LossMasses:
-        """Return its losses on the lattice of ``step``, rounded up."""
-        if self.masses is not None and self.masses.step == step:
-            return self.masses
-        return discretise(self.forward, self.backward, step, tail)
+# Parts of the upper tail that Chernoff's bound puts at infinite loss, of all releases together:
+# each is tried.
+CUTS = (UPPER_TAIL, 1e-13, 1e-10, 1e-7, 1e-5)
+# Of its logarithms and exponentials, as of a moment's; and of λ ε and of λ ln λ, relative: five and
+# fifty units in the last place.
+CHERNOFF_ROUNDING, EXPONENT_ROUNDING, LOG_ROUNDING = 1e-9, 1e-15, 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,18 +87,10 @@ class LossSum:
 
     terms: Sequence[tuple[LossMasses, int]]
 
-    def cumulants(self, tilt: float) -> tuple[float, ...]:
-        """ln E exp(tilt · L) over the finite losses of each term, upper bounds, shape (terms,)."""
-        return tuple(_log_moment(term, tilt) for term, _ in self.terms)
-
-    def cumulant(self, tilt: float) -> float:
-        """ln E exp(tilt · S) over the finite losses, an upper bound."""
-        return self.total_cumulant(self.cumulants(tilt))
-
-    def total_cumulant(self, cumulants: Sequence[float]) -> float:
-        """The cumulant of the sum from those of its terms, to rounding: Σ n K_term."""
-        pairs = zip(cumulants, self.terms, strict=True)
-        return math.fsum(count * cumulant for cumulant, (_, count) in pairs)
+    def cumulants(self, tilt: float) -> tuple[tuple[float, ...], float]:
+        """K = ln E exp(tilt · L) over finite losses, upper bounds: of each term, and Σ n K."""
+        each = tuple(_log_moment(term, tilt) for term, _ in self.terms)
+        return each, math.fsum(n * k for k, (_, n) in zip(each, self.terms, strict=True))
 
     def ends(self) -> tuple[int, int]:
         """Lowest and highest index of the sum, exactly."""
@@ -177,7 +155,7 @@ class LossSum:
     def reach(self, mass: float, sign: int) -> float:
         """Return a loss beyond which at most ``mass`` lies, by Chernoff's bound at any tilt."""
         tilt = self.best_tilt(mass, sign)
-        return (self.cumulant(tilt) - math.log(mass)) / tilt
+        return (self.cumulants(tilt)[1] - math.log(mass)) / tilt
 
 
 def compose(parts: Sequence[ComposedPart]) -> LossMasses:
@@ -197,6 +175,48 @@ def compose(parts: Sequence[ComposedPart]) -> LossMasses:
     tail = UPPER_TAIL / releases
     step = lattice_step(parts, tail)
     return _by_groups([(part.on(step, tail), part.count) for part in parts])
+
+
+def cap_by_moments(curve: Curve, parts: Sequence[ComposedPart]) -> Curve:
+    """Return the smaller of a curve and Chernoff's bound of a composition, for ε >= 0, rounded up.
+
+    δ(ε) <= p_∞ + min_λ exp(Σ n K(λ) − λε) λ^λ/(1 + λ)^{1 + λ}, the least over what part of the
+    upper tail of one loss is counted in p_∞: a sum of rare large losses is the largest of them.
+    """
+    # each release may lose its share of a cut
+    releases = sum(part.count for part in parts)
+    tails = (*(cut / releases for cut in CUTS), UPPER_TAIL)
+    moments = [log_moments(part.forward, part.backward, tails) for part in parts]
+    # 1 − e^{−t} <= λ^λ (1 + λ)^{−1−λ} e^{λt} for every t > 0 and λ > 0: its logarithm
+    start = np.log(ORDERS) * ORDERS - (1 + ORDERS) * np.log1p(ORDERS)
+    start += CHERNOFF_ROUNDING + LOG_ROUNDING * ORDERS * np.log1p(ORDERS)
+    # of every cut: the useful orders λ, their exponents at ε = 0, and p_∞
+    bounds = []
+    for of_cut in zip(*moments, strict=True):
+        logs, infinite = start, 0.0
+        # the moments of finite losses multiply; what was put at infinity adds up
+        for part, (cumulants, lost) in zip(parts, of_cut, strict=True):
+            logs = logs + part.count * cumulants
+            infinite += part.count * lost
+        useful = np.isfinite(logs)
+        bounds.append((ORDERS[useful], logs[useful], infinite))
+
+    def least(epsilon: Array) -> Array:
+        values = np.array(curve(epsilon))
+        some = (epsilon >= 0) & (epsilon < math.inf)
+        points = epsilon[some]
+        bound = np.ones(points.shape)
+        for orders, logs, infinite in bounds:
+            # the least exponent ln c_λ + Σ n K(λ) − λε; λε is rounded down by what it rounds
+            best = np.zeros(points.shape)
+            for order, log in zip(orders, logs, strict=True):
+                best = np.minimum(best, log - order * points * (1 - EXPONENT_ROUNDING))
+            with np.errstate(under="ignore"):
+                bound = np.minimum(bound, (np.exp(best) + infinite) * (1 + CHERNOFF_ROUNDING))
+        values[some] = np.minimum(values[some], bound)
+        return values
+
+    return least
 
 
 def _by_groups(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
@@ -228,7 +248,8 @@ def _by_groups(terms: Sequence[tuple[LossMasses, int]]) -> LossMasses:
 
 def lattice_step(parts: Sequence[ComposedPart], tail: float) -> float:
     """Return a step that suits the range of the sum and the size of one loss: a choice only."""
-    ranges = [_range(part, tail) for part in parts]
+    ends = [loss_ranges(part.forward, part.backward, (tail,))[0] for part in parts]
+    ranges = [high - low for low, high in ends]
     width = _sketched_width(parts, ranges, tail)
     points = width / STEP
     if points <= 0:
@@ -310,8 +331,7 @@ def convolve(terms: Sequence[tuple[LossMasses, int]], share: float = 1.0) -> Los
     # is kept
     masses = np.full(losses.shape, math.inf)
     for tilt in _tilts(total, share):
-        cumulants = total.cumulants(tilt)
-        cumulant = total.total_cumulant(cumulants)
+        cumulants, cumulant = total.cumulants(tilt)
         entries, error = convolve_tilted(terms, tilt, cumulants, low, size, losses.size)
         with np.errstate(under="ignore", over="ignore"):
             # entries below zero are rounding
@@ -373,7 +393,9 @@ def convolve_tilted(
         place = int(rest.argmax())
         atom, rest[place] = float(rest[place]), 0.0
         # of the transform, |F̂ − F| <= depth · Σ|input|, over a
-        z = rfft(np.roll(_wrapped(rest, size), -place)) / atom
+        # folded onto ``size`` points, as their transform would
+        folded = np.bincount(np.arange(rest.size) % size, rest, size)
+        z = rfft(np.roll(folded, -place)) / atom
         error = (depth + QUOTIENT_UNITS * EPS) * float(rest.sum()) / atom
         # Π F^n: logarithms, angles and relative errors add up
         grown, turned, rounded = _logarithm(z, error)
@@ -436,14 +458,6 @@ def _less_one(logs: Array, turns: Array, whole: float) -> npt.NDArray[np.complex
     return result
 
 
-def _wrapped(weights: Array, size: int) -> Array:
-    """Return the weights folded onto ``size`` points, to rounding, as their transform would."""
-    if weights.size <= size:
-        return np.concatenate([weights, np.zeros(size - weights.size)])
-    folded = np.bincount(np.arange(weights.size) % size, weights=weights, minlength=size)
-    return folded.astype(np.float64)
-
-
 def _window(total: LossSum, share: float = 1.0) -> tuple[int, int]:
     """Return the lowest and the highest index, rounded outwards, of the sum but for its tails."""
     lowest, highest = total.ends()
@@ -482,9 +496,3 @@ def _infinite(terms: Sequence[tuple[LossMasses, int]]) -> float:
     if grown > LARGEST_LOG:
         return math.exp(finite + grown)
     return math.exp(finite) * math.expm1(grown) * (1 + SLACK)
-
-
-def _range(part: ComposedPart, tail: float) -> float:
-    """Return the length of one loss's range in nats, rounded up: see `loss_range`."""
-    low, high = loss_range(part.forward, part.backward, tail)
-    return high - low

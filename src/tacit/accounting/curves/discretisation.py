@@ -1,8 +1,9 @@
-"""From a privacy curve to point masses on a lattice of losses, never below the curve."""
+"""From a privacy curve to its losses: point masses on a lattice, never below it, and moments."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -15,8 +16,9 @@ from tacit.accounting.curves.curve import (
     COARSE_GRID,
     LARGEST_LOG,
     LARGEST_LOSS,
+    TINY,
     Curve,
-    bracket,
+    brackets,
 )
 
 # A range of losses ends where a curve is within the tail allowed of its limit, or within this: a
@@ -37,6 +39,14 @@ MEAN_POINTS, MEAN_DECADES = 73, 12
 KEPT = 32
 # Below it a ratio of curves is one of subnormals, which have no digits.
 UNSEEN = 1e-290
+# Orders λ of moments: from those of losses of 100 nats to those of losses of 1e-12.
+ORDERS = np.geomspace(1e-2, 1e12, 160)
+# Cells of their integral: even in ln ε over so many decades up to a 64th of the range, even in ε
+# beyond.
+CELL_DECADES, NEAR_POINTS, FAR_POINTS, NEAR_SHARE = 12, 1024, 4096, 1 / 64
+# Of the logarithm of a moment, absolute and relative: more than the roundings of a sum of 5,000
+# terms and of exponents that are products of two numbers.
+MOMENT_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +69,10 @@ class LossMasses:
     masses: Array
     infinite: float
 
-    @property
+    @cached_property
     def losses(self) -> Array:
         """The losses ℓ_j in nats, shape (n,), to rounding."""
         return np.asarray((self.first + np.arange(self.masses.size)) * self.step, dtype=np.float64)
-
-    @property
-    def total(self) -> float:
-        """Σ p_j + p_∞, to rounding."""
-        return float(self.masses.sum()) + self.infinite
 
     @property
     def variance(self) -> float:
@@ -99,7 +104,7 @@ class LossMasses:
         sums = np.concatenate([np.cumsum(rises[::-1])[::-1], [0.0]])
         return np.asarray(self.infinite + sums)
 
-    @property
+    @cached_property
     def rounding(self) -> float:
         """Relative error of ``_relative`` and ``_nodes``, at most."""
         # a term of R lives for 1/step points, at four roundings each; then a sum of all
@@ -158,7 +163,7 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
     Source: Doroshenko et al. (2022), Algorithm 1; duality δ(ε) = 1 − e^ε (1 − δ'(−ε)).
     """
     # outside this range the curve is near its limits, which the first and the last mass take over
-    lowest, highest = loss_range(forward, backward, tail)
+    ((lowest, highest),) = loss_ranges(forward, backward, (tail,))
     first, last = math.floor(lowest / step), math.ceil(highest / step)
     epsilons = np.arange(first, last + 1).astype(np.float64) * step
     below = epsilons < 0
@@ -180,15 +185,41 @@ def discretise(forward: Curve, backward: Curve, step: float, tail: float) -> Los
     return _lift(bare, high[kept], kept)
 
 
+@dataclass(frozen=True, eq=False)
+class ComposedPart:
+    """One direction of a profile, and how often it enters a composition.
+
+    Args:
+        forward: Its curve.
+        backward: The curve of the other direction.
+        count: How many releases it stands for.
+        masses: Its losses where they are already discrete.
+    """
+
+    forward: Curve
+    backward: Curve
+    count: int
+    masses: LossMasses | None = None
+
+    def on(self, step: float, tail: float) -> LossMasses:
+        """Return its losses on the lattice of ``step``, rounded up."""
+        if self.masses is not None and self.masses.step == step:
+            return self.masses
+        return discretise(self.forward, self.backward, step, tail)
+
+
 @lru_cache(maxsize=KEPT)
-def loss_range(forward: Curve, backward: Curve, tail: float) -> tuple[float, float]:
-    """Return a range of losses, rounded outwards: beyond it curves are near their limits."""
+def loss_ranges(
+    forward: Curve, backward: Curve, tails: tuple[float, ...]
+) -> tuple[tuple[float, float], ...]:
+    """Return the range of losses, rounded outwards, for each of some tails."""
     # a low loss of (P, Q) is a high one of (Q, P), and counts e^{−ε} as much under P
-    return -_reach(backward, tail, dual=True), _reach(forward, tail, dual=False)
+    low, high = _reaches(backward, tails, dual=True), _reaches(forward, tails, dual=False)
+    return tuple(zip((-low).tolist(), high.tolist(), strict=True))
 
 
-def _reach(curve: Curve, tail: float, *, dual: bool) -> float:
-    """Where the curve, or e^{−ε} times it, is within ``tail`` of its limit, rounded up a little."""
+def _reaches(curve: Curve, tails: Sequence[float], *, dual: bool) -> Array:
+    """Where the curve, or e^{−ε} times it, is within each tail of its limit, rounded up."""
 
     def value(points: Array) -> Array:
         return curve(points) * np.exp(-points) if dual else curve(points)
@@ -196,15 +227,17 @@ def _reach(curve: Curve, tail: float, *, dual: bool) -> float:
     coarse = _on_grid(curve) * np.exp(-COARSE_GRID) if dual else _on_grid(curve)
     # the limit is what is left at 2^40
     limit = float(coarse.min())
-    bound = limit + max(tail, min(LIMIT_SHARE * limit, FLOOR_SLACK))
+    bounds = limit + np.maximum(tails, min(LIMIT_SHARE * limit, FLOOR_SLACK))
     # a power of two, and the first of 16 points below it that is within: at most 6% beyond
-    low, high = bracket(lambda points: value(points) <= bound, coarse <= bound)
-    if not 0 < high < math.inf:
-        return min(high, LARGEST_LOSS)
-    points = np.linspace(low, high, REACH_POINTS)[1:]
-    within = value(points) <= bound
-    within[-1] = True
-    return float(points[int(np.argmax(within))])
+    low, high = brackets(value, coarse, bounds)
+    reached = np.minimum(high, LARGEST_LOSS)
+    some = np.flatnonzero((high > 0) & (high < math.inf))
+    if some.size:
+        points = np.linspace(low[some], high[some], REACH_POINTS, axis=1)[:, 1:]
+        within = value(points.ravel()).reshape(points.shape) <= bounds[some, None]
+        within[:, -1] = True
+        reached[some] = points[np.arange(some.size), within.argmax(axis=1)]
+    return reached
 
 
 @lru_cache(maxsize=KEPT)
@@ -219,7 +252,7 @@ def mean_loss(forward: Curve, backward: Curve, tail: float) -> float:
 
     δ' is the curve of the other direction. For small losses it is half their variance.
     """
-    low, high = loss_range(forward, backward, tail)
+    ((low, high),) = loss_ranges(forward, backward, (tail,))
     if high == low:
         return 0.0
     # a loss far below the range counts as much as one near its end: nodes even in ln ε
@@ -228,6 +261,65 @@ def mean_loss(forward: Curve, backward: Curve, tail: float) -> float:
     values = forward(points) + np.exp(-points) * backward(points)
     # the trapezoidal rule
     return float(np.sum(np.diff(points) * (values[1:] + values[:-1])) / 2)
+
+
+@lru_cache(maxsize=KEPT)
+def log_moments(
+    forward: Curve, backward: Curve, tails: tuple[float, ...]
+) -> tuple[tuple[Array, float], ...]:
+    """Return ln E_P e^{λL} over finite losses at `ORDERS`, rounded up, and the mass of the others.
+
+    For each of some tails, the last of which is the one of the lower end:
+    E_P e^{λL} = 1 + λ(λ + 1) ∫ (e^{λε} δ(ε) + e^{−(λ+1)ε} δ'(ε)) dε over ε >= 0, for decreasing δ
+    at most its value at the start of each cell. What the curve has left at the end E of the range
+    is taken to be at infinite loss: δ(ε) − δ(E) remains.
+    """
+    # the upper end is where a tail is cut; below the lower one e^{−(λ+1)ε} is all that counts
+    ranges = loss_ranges(forward, backward, tails)
+    low = ranges[-1][0]
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        aboves, ends = _cells(forward, np.array([high for _, high in ranges[:-1]]))
+        ((edges, values),), (rest,) = _cells(backward, np.array([-low]))
+        lower = _log_integral(edges, values, -ORDERS - 1)
+        # below the range δ' is at most its last value r: ∫ e^{−(λ+1)ε} r dε = r e^{(λ+1)low}/(λ+1)
+        ending = math.log(max(rest, TINY)) + (ORDERS + 1) * low - np.log1p(ORDERS)
+        found = []
+        for (edges, values), lost in zip(aboves, ends, strict=True):
+            # δ falls, so that its value at the start of a cell is above it in the cell
+            upper = _log_integral(edges, np.maximum(values - lost, 0.0), ORDERS)
+            total = np.logaddexp(np.logaddexp(upper, lower), ending)
+            # 1 + λ(λ + 1) ∫: by its logarithm where it does not fit into a float
+            logs = np.log(ORDERS) + np.log1p(ORDERS) + total + MOMENT_ROUNDING
+            small = np.log1p(np.exp(np.minimum(logs, LARGEST_LOG)))
+            moments = np.where(logs < LARGEST_LOG, small, logs + MOMENT_ROUNDING)
+            found.append((np.asarray(moments * (1 + MOMENT_ROUNDING)), lost))
+    return tuple(found)
+
+
+def _cells(curve: Curve, ends: Array) -> tuple[list[tuple[Array, Array]], list[float]]:
+    """Edges of cells up to each end, upper bounds of the curve in each, and at the end."""
+    near = np.geomspace(10.0**-CELL_DECADES, NEAR_SHARE, NEAR_POINTS)[:-1]
+    places = np.concatenate([[0.0], near, np.linspace(NEAR_SHARE, 1.0, FAR_POINTS)])
+    edges = ends[:, None] * places
+    # a bound that rises is replaced by the one before it, which holds further out too
+    values = np.minimum.accumulate(curve(edges.ravel()).reshape(edges.shape), axis=1)
+    return list(zip(edges, values[:, :-1], strict=True)), values[:, -1].tolist()
+
+
+def _log_integral(edges: Array, values: Array, rates: Array) -> Array:
+    """ln Σ v_j ∫ e^{rε} dε over the cells, for each r, to rounding."""
+    widths = np.diff(edges)
+    found = np.empty(rates.shape)
+    for index, rate in enumerate(rates):
+        # ∫ e^{rε} = e^{r max} (1 − e^{−|r|w})/|r|
+        ends = edges[1:] if rate > 0 else edges[:-1]
+        logs = np.log(values * (-np.expm1(-abs(rate) * widths) / abs(rate))) + rate * ends
+        # about the largest term: e^{rε} of large r overflows
+        shift = float(logs.max())
+        found[index] = (
+            shift + math.log(float(np.exp(logs - shift).sum())) if shift > -math.inf else shift
+        )
+    return found
 
 
 def _after(rise: float, gap: float, here: float, *, crosses: bool) -> float:
@@ -341,5 +433,6 @@ def _lift(bare: LossMasses, values: Array, kept: npt.NDArray[np.bool_]) -> LossM
     seen = values > UNSEEN
     ratio = float(np.max(values[seen] / nodes[seen], initial=1.0))
     # and by the rounding of the sums just compared, once for each side of the ratio
-    scale = max(ratio, 1 / bare.total) * (1 + 2 * bare.rounding)
+    total = float(bare.masses.sum()) + bare.infinite
+    scale = max(ratio, 1 / total) * (1 + 2 * bare.rounding)
     return LossMasses(bare.step, bare.first, bare.masses * scale, bare.infinite * scale)

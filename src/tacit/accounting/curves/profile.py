@@ -10,27 +10,28 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tacit._ground.checks import Array, as_float, in_interval, integer, vector
+from tacit._ground.checks import Array, as_float, in_interval, integer, text, texts, vector
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.amplification import (
+from tacit.accounting.curves.composition import cap_by_moments, compose
+from tacit.accounting.curves.curve import (
+    LARGEST_LOSS,
+    Curve,
+    guard,
     larger,
     replaced_curve,
+    smallest_epsilon,
     subsampled_curves,
     subsampled_renyi,
 )
-from tacit.accounting.curves.composition import ComposedPart, compose
-from tacit.accounting.curves.curve import LARGEST_LOSS, Curve, guard, smallest_epsilon
-from tacit.accounting.curves.discretisation import LossMasses
-from tacit.accounting.curves.moments import cap_by_moments
+from tacit.accounting.curves.discretisation import ComposedPart, LossMasses
 from tacit.conversions import success_from_profile
-from tacit.guarantees import ApproximateDP, SuccessBound
 from tacit.guarantees.adjacency import Adjacency, Neighbours
-from tacit.guarantees.base import Evidence, text, texts
-from tacit.guarantees.information import law_of_pair
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from matplotlib.figure import Figure
+
+    from tacit.guarantees import ApproximateDP, Evidence, SuccessBound
 
 # What a profile says of its neighbours where its parameters alone decide.
 ANY_NEIGHBOURS = "any that the parameters allow"
@@ -161,6 +162,8 @@ class PrivacyProfile:
         """
         # the best test succeeds with (1 − p) + p δ(ln((1 − p)/p)); with P and Q exchanged at 1 − p:
         # the larger of both counts
+        from tacit.guarantees.information import SuccessBound, law_of_pair
+
         chance = in_interval("prior", prior, 0.0, 1.0, open_low=True, open_high=True)
         return SuccessBound(
             success=success_from_profile(self.delta, chance),
@@ -218,6 +221,8 @@ class PrivacyProfile:
             >>> gaussian(1.0, 1.0).guarantee(delta=1e-5).evidence
             'numerical'
         """
+        from tacit.guarantees import ApproximateDP
+
         if (delta is None) == (epsilon is None):
             raise ValueError("delta, epsilon: expected exactly one of the two")
         # an ε that was searched for is a number computed; a δ at a given ε is what the curve says

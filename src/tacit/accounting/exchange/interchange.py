@@ -11,8 +11,8 @@ import numpy as np
 
 from tacit._ground.lazy import install_with
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.composition import STEP, UPPER_TAIL, ComposedPart, lattice_step
-from tacit.accounting.curves.discretisation import LossMasses
+from tacit.accounting.curves.composition import STEP, UPPER_TAIL, lattice_step
+from tacit.accounting.curves.discretisation import ComposedPart, LossMasses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

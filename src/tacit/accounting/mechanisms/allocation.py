@@ -14,7 +14,8 @@ from tacit.accounting.curves.curve import LARGEST_LOG, Curve, two_sided
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.averages import Average, gaussian_average
 from tacit.accounting.mechanisms.exchanges import exchange_curve
-from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_curve, gaussian_shift
+from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_shift
+from tacit.divergences.shift import gaussian_curve
 from tacit.guarantees.adjacency import Adjacency, Neighbours
 
 # Distances beyond which, and below which, sampling is not counted on: δ is one or nothing there.

@@ -16,7 +16,7 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit._ground.numbers import EPS
 from tacit.accounting.curves.curve import LARGEST_LOG
-from tacit.accounting.mechanisms.gaussian import gaussian_curve
+from tacit.divergences.shift import gaussian_curve
 
 # Of the lattice: its step is about a 200th of a standard deviation.
 POINTS = 4096

@@ -94,7 +94,7 @@ def _expected(distance: float, count: int, epsilon: float) -> float:
     # the tilted term's mean and deviation place the window, which may be any
     some = terms.masses > 0
     losses, masses = terms.losses[some], terms.masses[some]
-    weights = np.exp(tilt * losses - cumulants[0]) * masses
+    weights = np.exp(tilt * losses - cumulants[0][0]) * masses
     mean = float((weights * losses).sum() / weights.sum())
     deviation = math.sqrt(float((weights * (losses - mean) ** 2).sum()) * count)
     widest = count * max(-terms.first, terms.first + terms.masses.size)
@@ -114,12 +114,14 @@ def _pair_by_pair(distance: float, count: int) -> bool:
     return count <= VERY_FEW or distance > HEAVY or (count <= FEW and distance > LIGHT)
 
 
-def _inside(total: LossSum, tilt: float, cumulants: tuple[float, ...], half: int) -> float:
+def _inside(
+    total: LossSum, tilt: float, cumulants: tuple[tuple[float, ...], float], half: int
+) -> float:
     """E[S; 0 < S <= ``half`` steps], at most: what wraps round the window only adds."""
     size = next_fast_len(2 * half + 1, real=True)
-    entries, error = convolve_tilted(total.terms, tilt, cumulants, 1, size, half)
+    each, cumulant = cumulants
+    entries, error = convolve_tilted(total.terms, tilt, each, 1, size, half)
     sums = np.arange(1, half + 1) * total.terms[0][0].step
-    cumulant = total.total_cumulant(cumulants)
     with np.errstate(under="ignore"):
         # a tilted mass times e^{K − θs} s; its error is untilted with it
         gains = np.exp(cumulant - tilt * sums) * sums
@@ -198,7 +200,7 @@ def _beyond(total: LossSum, tilt: float, edge: float) -> float:
     best = math.inf
     top = LARGEST_EXPONENT / float(np.abs(total.terms[0][0].losses).max())
     for other in np.geomspace(max(tilt, LEAST_TILT * top), top, TILTS).tolist():
-        exponent = total.cumulant(other) - other * edge
+        exponent = total.cumulants(other)[1] - other * edge
         best = min(best, math.exp(min(exponent, LARGEST_LOG)) * (edge + 1 / other))
     return best * (1 + SLACK)
 

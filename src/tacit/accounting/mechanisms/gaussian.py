@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tacit._ground.checks import Array, non_negative, positive
+from tacit._ground.checks import non_negative, positive
 from tacit._ground.numbers import EPS
 from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
-from tacit.divergences.shift import hockey_stick
+from tacit.divergences.shift import gaussian_curve
 
 # Units in the last place: of one quotient; of a square, or of δ at a negative ε.
 UNITS, SQUARE_UNITS = 2, 4
@@ -91,22 +91,3 @@ def _profile(distance: float, name: str, assumption: str) -> PrivacyProfile:
         assumptions=(assumption,),
     )
     return replace(exact, evidence="theorem")
-
-
-def gaussian_curve(epsilon: Array, distance: float | Array) -> Array:
-    """Return the hockey-stick divergence of N(0, 1) and N(d, 1) at any real ε, rounded up.
-
-    Args:
-        epsilon: ε in nats, any shape that broadcasts with ``distance``; infinities allowed.
-        distance: d >= 0, may be inf.
-
-    Returns:
-        δ in [0, 1], of the common shape; relative error a few units in the last place.
-    """
-    points, distances = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), distance)
-    with np.errstate(all="ignore"):
-        above = hockey_stick(np.abs(points), distances)
-        # δ(−ε) = 1 − e^{−ε}(1 − δ(ε)) as a sum of two positive terms
-        low = np.minimum(points, 0.0)
-        below = (-np.expm1(low) + np.exp(low) * above) * (1 + SQUARE_UNITS * EPS)
-    return np.minimum(np.where(points < 0, below, above), 1.0)

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from tacit._ground.checks import Array, in_interval, integer, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.amplification import at_shares, log_rise, scaled_up
-from tacit.accounting.curves.curve import Curve, mirror
-from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
-from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_curve, gaussian_shift
+from tacit.accounting.curves.curve import (
+    Curve,
+    at_shares,
+    log_rise,
+    mirror,
+    scaled_up,
+    subsampled_curves,
+    subsampled_renyi,
+)
+from tacit.accounting.curves.profile import PrivacyProfile
+from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_shift
+from tacit.divergences.shift import gaussian_curve
 from tacit.guarantees.adjacency import Adjacency, Neighbours
 
 # Orders up to which the Rényi divergence is a sum of so many terms; beyond that of no sampling.
@@ -70,32 +79,41 @@ def subsampled_gaussian(
     if rate == 1.0:
         times = math.sqrt(count) * (2 if relation is Adjacency.REPLACE else 1)
         exact = gaussian_shift(distance * times * (1 + UNITS * EPS))
-        return _describe(exact, rate, noise, count, exact.renyi_curve, relation)
+        return replace(
+            _step(rate, noise, relation, exact.forward, exact.backward, exact.renyi_curve),
+            name=_title(rate, noise, count),
+            infinite_mass=exact.infinite_mass,
+        )
     if relation is Adjacency.REPLACE:
         return _replacement(rate, distance, noise) * count
-    sampled = gaussian_shift(distance).poisson_subsample(rate, neighbours=relation)
-    return _describe(sampled, rate, noise, 1, _renyi(rate, distance), relation) * count
+
+    plain: Curve = partial(gaussian_curve, distance=distance)
+    forward, backward = subsampled_curves(plain, plain, rate, relation)
+    return _step(rate, noise, relation, forward, backward, _renyi(rate, distance)) * count
 
 
-def _describe(
-    profile: PrivacyProfile,
+def _step(
     rate: float,
     noise: float,
-    count: int,
-    renyi: Curve | None,
     relation: Adjacency,
+    forward: Curve,
+    backward: Curve,
+    renyi: Curve | None,
 ) -> PrivacyProfile:
-    exact = profile_from_curves(
-        profile.forward,
-        None if profile.symmetric else profile.backward,
-        name=_title(rate, noise, count),
-        infinite_mass=profile.infinite_mass,
-        renyi=renyi,
+    """Return the profile of one step, exact and rounded up, from curves of closed form."""
+    taken = "every record is sampled independently, and which were sampled stays secret"
+    bound = "every record's contribution has norm at most 1 in units of the noise multiplier"
+    return PrivacyProfile(
+        name=_title(rate, noise, 1),
+        forward=forward,
+        backward=backward,
+        infinite_mass=0.0,
         source="Zhu, Dong and Wang (2022), Theorem 11; Mironov, Talwar and Zhang (2019)",
-        assumptions=_assumptions(rate),
+        assumptions=(bound,) if rate == 1.0 else (bound, taken),
+        evidence="theorem",
         adjacency=relation.sentence(),
+        renyi_curve=renyi,
     )
-    return replace(exact, evidence="theorem")
 
 
 def _replacement(rate: float, distance: float, noise: float) -> PrivacyProfile:
@@ -129,28 +147,17 @@ def _replacement(rate: float, distance: float, noise: float) -> PrivacyProfile:
     def nothing(epsilon: Array) -> Array:
         return np.zeros(epsilon.shape)
 
-    sampled = gaussian_shift(2 * distance).poisson_subsample(rate, neighbours="replace")
-    exact = profile_from_curves(
-        mirror(above if rate > 0 else nothing),
-        name=_title(rate, noise, 1),
-        renyi=sampled.renyi_curve,
-        source="Balle, Barthe and Gaboardi (2018), Theorem 2; docs/explanation/sampling.md",
-        assumptions=_assumptions(rate),
-        adjacency=Adjacency.REPLACE.sentence(),
-    )
-    return replace(exact, evidence="theorem")
+    # of the Rényi divergence joint convexity bounds all that is needed
+    whole = gaussian_shift(2 * distance).renyi_curve
+    curve = mirror(above if rate > 0 else nothing)
+    exact = _step(rate, noise, Adjacency.REPLACE, curve, curve, subsampled_renyi(whole, rate))
+    source = "Balle, Barthe and Gaboardi (2018), Theorem 2; docs/explanation/sampling.md"
+    return replace(exact, source=source)
 
 
 def _title(rate: float, noise: float, count: int) -> str:
     times = "" if count == 1 else f"{count} × "
     return f"{times}Gaussian noise {noise:g} on samples at rate {rate:g}"
-
-
-def _assumptions(rate: float) -> tuple[str, ...]:
-    bound = "every record's contribution has norm at most 1 in units of the noise multiplier"
-    if rate == 1.0:
-        return (bound,)
-    return (bound, "every record is sampled independently, and which were sampled stays secret")
 
 
 def _renyi(rate: float, distance: float) -> Curve:
