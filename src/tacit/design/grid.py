@@ -79,7 +79,7 @@ class Scaled:
         """Return the integers nearest to ``2^bits`` times the numbers, exactly, halves up."""
         shift = self.exponent + bits
         if shift >= 0:
-            return _shifted(self.integers, shift)
+            return _shift(self.integers, shift)
         # ⌊x + ½⌋ by a shift, which is a floor of negative numbers too
         half = 1 << (-shift - 1)
         return np.array([(each + half) >> -shift for each in self.integers], dtype=object)
@@ -88,8 +88,8 @@ class Scaled:
         """Return the exact sums."""
         # to the smaller exponent, where both are integers
         low = min(self.exponent, other.exponent)
-        mine = _shifted(self.integers, self.exponent - low)
-        return Scaled(mine + _shifted(other.integers, other.exponent - low), low)
+        mine = _shift(self.integers, self.exponent - low)
+        return Scaled(mine + _shift(other.integers, other.exponent - low), low)
 
 
 def scaled_integers(values: Array) -> Scaled:
@@ -126,7 +126,7 @@ def _double(integer: int, exponent: int) -> float:
         return LARGEST if integer > 0 else -LARGEST
 
 
-def _shifted(integers: Integers, bits: int) -> Integers:
+def _shift(integers: Integers, bits: int) -> Integers:
     """Return integers times 2^bits, exactly."""
     return np.array([each << bits for each in integers], dtype=object)
 
@@ -333,7 +333,7 @@ class DiscreteNoise:
         integers = outlet.let_out(tuple(noisy))
         return DiscreteRelease(
             integers=integers,
-            value=self._reconstructed(integers),
+            value=self._reconstruct(integers),
             reproducible=is_reproducible(rng),
             seed=int(rng) if isinstance(rng, (int, np.integer)) else None,
         )
@@ -343,7 +343,7 @@ class DiscreteNoise:
         """W as exact integers, once for all releases."""
         return scaled_integers(self.forward)
 
-    def _reconstructed(self, integers: tuple[int, ...]) -> Array:
+    def _reconstruct(self, integers: tuple[int, ...]) -> Array:
         """Return ``c + g A k`` in integers, rounded once: nothing between can overflow."""
         noisy = Scaled(np.array(integers, dtype=object), -self.step_bits)
         image = linear_image(scaled_integers(self.backward), noisy)

@@ -82,7 +82,7 @@ class ConvexFunction:
         # almost all of P has ln t above 700 and almost all of Q below −700: f there by its two
         # limits
         if distance > FAR:
-            return _rounded_up(self.lower.limit + self.upper.limit, 0.0, self.slope)
+            return _round_up(self.lower.limit + self.upper.limit, 0.0, self.slope)
         distance = max(distance, NEAR)
         # ∫ φ(x) f(e^{dx − d²/2}) dx: beyond the last evaluated t by how f grows, within by
         # quadrature
@@ -90,12 +90,12 @@ class ConvexFunction:
         if math.isinf(beyond):
             return math.inf
         inside, error = self._inside(distance)
-        return _rounded_up(inside + beyond, error, self.slope)
+        return _round_up(inside + beyond, error, self.slope)
 
     def integrand(self, x: float, distance: float) -> float:
         """φ(x) f(exp(dx − d²/2)), f without its tangent, to rounding."""
         level = distance * x - distance * distance / 2
-        value = _tilted(self.function, self.slope, level)
+        value = _tilt(self.function, self.slope, level)
         if value == 0 or math.isinf(value):
             return value
         # φ underflows where f overflows: their logarithms are added
@@ -177,7 +177,7 @@ class ConvexFunction:
         return float(points[max(kept[0] - 1, 0)]), float(points[min(kept[-1] + 1, last)])
 
 
-def _rounded_up(value: float, error: float, slope: float) -> float:
+def _round_up(value: float, error: float, slope: float) -> float:
     """Raise an integral by its slack, by its error and by what the tangent cancelled."""
     rounding = SLOPE_UNITS * EPS * abs(slope)
     return value * (1 + RELATIVE_SLACK) + error + rounding + ABSOLUTE_SLACK
@@ -215,7 +215,7 @@ def _at_zero(function: Callable[[float], float]) -> float:
         return math.inf
 
 
-def _tilted(function: Callable[[float], float], slope: float, level: float) -> float:
+def _tilt(function: Callable[[float], float], slope: float, level: float) -> float:
     """The value f(t) − slope (t − 1) at t = e^level, to rounding; inf where it is none."""
     if abs(level) > LOG_LIMIT:
         return math.inf
@@ -288,7 +288,7 @@ def _lower_end(function: Callable[[float], float], slope: float) -> _End:
     """What f is assumed to do below e^−level: its limit is f(0), its tangent subtracted."""
 
     def evaluate(level: float) -> float:
-        return _tilted(function, slope, -level)
+        return _tilt(function, slope, -level)
 
     level = _last_level(evaluate)
     limit = math.inf
@@ -305,7 +305,7 @@ def _upper_end(function: Callable[[float], float], slope: float) -> _End:
     """What f is assumed to do above e^level: f/t has a limit, or f grows as a power of t."""
 
     def evaluate(level: float) -> float:
-        return _tilted(function, slope, level)
+        return _tilt(function, slope, level)
 
     level = _last_level(evaluate)
     limit = math.inf
@@ -329,5 +329,5 @@ def _beyond(function: ConvexFunction, end: _End, side: int, distance: float) -> 
     rate = edge - distance * end.growth
     if not rate > 1:
         return math.inf
-    value = abs(_tilted(function.function, function.slope, side * end.level))
+    value = abs(_tilt(function.function, function.slope, side * end.level))
     return math.exp(_log_density(edge) + math.log(max(value, SMALLEST))) / rate

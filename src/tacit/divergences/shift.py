@@ -161,17 +161,17 @@ def _non_negative(name: str, value: Any) -> Array:
 def _evaluator(kind: Kind) -> Closed:
     """Return the function of distances that bounds this divergence from above."""
     if isinstance(kind, str):
-        return _guarded({"kl": _kl, "tv": _tv, "hellinger": _hellinger, "chi2": _chi2}[kind])
+        return _guard({"kl": _kl, "tv": _tv, "hellinger": _hellinger, "chi2": _chi2}[kind])
     if isinstance(kind, tuple):
         name, parameter = kind
         if name == "renyi":
-            return _guarded(lambda d: _up(parameter * d * d / 2, QUOTIENT_UNITS))
-        return _guarded(lambda d: hockey_stick(np.array(parameter), d))
+            return _guard(lambda d: _up(parameter * d * d / 2, QUOTIENT_UNITS))
+        return _guard(lambda d: hockey_stick(np.array(parameter), d))
     function = ConvexFunction.prepare(kind)
     return lambda d: np.array([function.divergence(float(x)) for x in d])
 
 
-def _guarded(closed: Closed) -> Closed:
+def _guard(closed: Closed) -> Closed:
     """Return the function with 0 at distance 0, where quotients by it are none."""
 
     def evaluate(distances: Array) -> Array:

@@ -257,7 +257,7 @@ class GaussianDP(Guarantee):
             # δ(ε) of N(μ, 1) against N(0, 1), in closed form, rounded up
             delta=self._delta(loss),
             source=f"{self.source}; Dong, Roth and Su (2022), Corollary 2.13",
-            **self._inherited(),
+            **self._own_fields(),
         )
 
     def renyi(self, orders: Iterable[float]) -> RenyiDP:
@@ -279,7 +279,7 @@ class GaussianDP(Guarantee):
             orders=alphas,
             epsilons=tuple(gaussian_renyi(self.mu, order) for order in alphas),
             source=f"{self.source}; Dong, Roth and Su (2022), Corollary B.6",
-            **self._inherited(),
+            **self._own_fields(),
         )
 
     def success(self, prior: float = 0.5) -> SuccessBound:
@@ -311,7 +311,7 @@ class GaussianDP(Guarantee):
     def _delta(self, epsilon: float) -> float:
         return min(shift_divergence(("hockey-stick", epsilon), self.mu), 1.0)
 
-    def _inherited(self) -> dict[str, Any]:
+    def _own_fields(self) -> dict[str, Any]:
         return {
             "adjacency": self.adjacency,
             "evidence": self.evidence,

@@ -78,7 +78,7 @@ def compose_additive(bounds: Iterable[InformationBracket]) -> InformationBracket
             f"got {max(above, below):.6g}"
         )
     # I(X; Y₁ … Y_T) <= Σ I(X; Y_t): fsum rounds to nearest once, and the sum is raised by more
-    upper = _raised(math.fsum(part.upper for part in parts))
+    upper = _sum_up(math.fsum(part.upper for part in parts))
     # no release tells less than what it alone is known to tell
     lower = min(max(part.lower for part in parts), upper)
     estimate = math.fsum(part.estimate for part in parts)
@@ -133,7 +133,7 @@ def compose_joint(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if samples is not None:
         integer("samples", samples, minimum=LEAST_SAMPLES, maximum=MOST_VALUES)
-    pairs = _checked(releases)
+    pairs = _check(releases)
     pairs, priors = _distinct(pairs, weights)
     source = generator(rng)
     # δ = 1 − confidence: δ/2 for the joint bound, δ/(2T) for each release by itself
@@ -174,7 +174,7 @@ def compose_joint(
     return _least(together, added, slack, level)
 
 
-def _checked(releases: Any) -> list[tuple[Array, Covariance]]:
+def _check(releases: Any) -> list[tuple[Array, Covariance]]:
     """Return the releases exactly as they are, or raise the error that names what is wrong."""
     if not isinstance(releases, Sequence) or isinstance(releases, (str, bytes)) or not releases:
         raise ValueError("releases: expected a list of (outputs, covariance), one at least")
@@ -215,7 +215,7 @@ def _least(
     """Return the tighter of the two on each side; all their statements hold at once."""
     # all bounds are true at once with probability ``level``: the least upper and the largest lower
     # bound are, too; whitening moves the joint one by the slack at most
-    upper = min(_raised(together.upper + slack), added.upper)
+    upper = min(_sum_up(together.upper + slack), added.upper)
     lower = min(max(together.lower - slack, added.lower, 0.0), upper)
     joint = upper < added.upper
     return InformationBracket(
@@ -234,6 +234,6 @@ def _with_level(bound: InformationBracket, level: float) -> InformationBracket:
     return InformationBracket(**{**vars(bound), "confidence": min(level, bound.confidence)})
 
 
-def _raised(value: float) -> float:
+def _sum_up(value: float) -> float:
     """Return an upper bound on a sum that has been rounded to nearest."""
     return value * (1.0 + SUM_UNITS * EPS)

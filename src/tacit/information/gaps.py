@@ -429,13 +429,13 @@ def _likelihood(
     pilot = release.log_ratio(release.secret.draw(training, source)[1])
     log_level = -math.log1p(-level)
 
-    def promised(floor: float) -> float:
+    def promise(floor: float) -> float:
         values = np.maximum(pilot, -floor)
         # a sub-Gaussian guess of the width; only the choice depends on it
         width = math.sqrt(2.0 * log_level / count) * float(values.std())
         return float(values.mean()) - width - math.log1p(math.exp(-floor))
 
-    floor = max(FLOORS, key=promised)
+    floor = max(FLOORS, key=promise)
     # fresh draws; −a is the floor that betting needs
     ratios = release.log_ratio(release.secret.draw(count, source)[1])
     lowest = mean_lower_bound(
@@ -462,13 +462,13 @@ def _kernel(
     slopes = _slopes(first[:fitted], second[:fitted])
     released, gaussian = first @ slopes, second @ slopes
 
-    def promised(limit: float) -> float:
+    def promise(limit: float) -> float:
         # what a limit promises: a range of ±limit costs the second bound about e^limit ln(1/δ)/n
         above = float(np.exp(np.clip(gaussian, -limit, limit)).mean())
         loss = -2.0 * math.exp(limit) * math.log1p(-half) / count
         return float(np.clip(released, -limit, limit).mean()) - math.log(above) - loss
 
-    limit = max(LIMITS, key=promised)
+    limit = max(LIMITS, key=promise)
     # fresh draws of both laws, f clipped to where both bets have their bounds
     judged = [np.clip(features(noisy) @ slopes, -limit, limit) for noisy in draws(count)]
     mean = mean_lower_bound(np.clip(released, -limit, limit), judged[0], half, floor=-limit)

@@ -195,7 +195,7 @@ def clipped_information(
     size = integer("dimension", dimension, minimum=1, maximum=10**6)
     reach, noise = non_negative("radius", radius), positive("noise_std", noise_std)
     return InformationBound(
-        nats=_shared_evenly(size, reach, noise),
+        nats=_even_shares_up(size, reach, noise),
         secret=secret,
         evidence="theorem",
         assumptions=(
@@ -207,7 +207,7 @@ def clipped_information(
     )
 
 
-def _shared_evenly(size: int, radius: float, noise_std: float) -> float:
+def _even_shares_up(size: int, radius: float, noise_std: float) -> float:
     """Return (k/2) ln(1 + R²/(kσ²)), rounded up."""
     if radius == 0.0:
         return 0.0

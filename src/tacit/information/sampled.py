@@ -173,7 +173,7 @@ def leave_one_out(
     count = max(DEFAULT_SAMPLES if fresh is None else fresh, len(values) - size)
     if fresh is not None and fresh < len(values) - size:
         values, count = values[: size + fresh], fresh
-    return _bounded(values, size, count, covariance, reach, middle, level, source)
+    return _bound(values, size, count, covariance, reach, middle, level, source)
 
 
 def _check_radius(values: Array, centre: Array, radius: float) -> None:
@@ -185,7 +185,7 @@ def _check_radius(values: Array, centre: Array, radius: float) -> None:
         )
 
 
-def _bounded(
+def _bound(
     values: Array,
     size: int,
     count: int,
@@ -408,7 +408,7 @@ def contrastive(
         raise ValueError(
             f"outputs: expected at least {FEWEST_VALUES} groups of {size}, got {len(values)} rows"
         )
-    shared = _shared(values, covariance)
+    shared = _whiten_range(values, covariance)
     if shared is None:
         # no direction has noise that is known well: 0 is always true
         means, slack = np.zeros(groups), 0.0
@@ -428,7 +428,7 @@ def contrastive(
     )
 
 
-def _shared(values: Array, covariance: Covariance) -> tuple[Array, float] | None:
+def _whiten_range(values: Array, covariance: Covariance) -> tuple[Array, float] | None:
     """Return whitened outputs where there is noise, to rounding, and an upper bound on the slack.
 
     None if there is no such direction.

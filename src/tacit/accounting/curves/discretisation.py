@@ -75,6 +75,11 @@ class LossMasses:
         return np.asarray((self.first + np.arange(self.masses.size)) * self.step, dtype=np.float64)
 
     @property
+    def total(self) -> float:
+        """Σ p_j + p_∞, to rounding."""
+        return float(self.masses.sum()) + self.infinite
+
+    @property
     def variance(self) -> float:
         """Variance of the finite losses, good for a choice only."""
         some = np.flatnonzero(self.masses > SEEN * self.masses.max())
@@ -433,6 +438,5 @@ def _lift(bare: LossMasses, values: Array, kept: npt.NDArray[np.bool_]) -> LossM
     seen = values > UNSEEN
     ratio = float(np.max(values[seen] / nodes[seen], initial=1.0))
     # and by the rounding of the sums just compared, once for each side of the ratio
-    total = float(bare.masses.sum()) + bare.infinite
-    scale = max(ratio, 1 / total) * (1 + 2 * bare.rounding)
+    scale = max(ratio, 1 / bare.total) * (1 + 2 * bare.rounding)
     return LossMasses(bare.step, bare.first, bare.masses * scale, bare.infinite * scale)

@@ -88,7 +88,7 @@ class Spans:
         at = np.clip(np.searchsorted(chosen, np.arange(count), side="right"), 1, chosen.size - 1)
         share = (np.arange(count) - chosen[at - 1]) / np.diff(chosen)[at - 1]
 
-        def mixed(values: Array, extreme: np.ufunc | None = None) -> Array:
+        def mix(values: Array, extreme: np.ufunc | None = None) -> Array:
             table = values.reshape(rows, chosen.size)
             first, last = table[:, at - 1], table[:, at]
             return np.asarray(
@@ -96,10 +96,10 @@ class Spans:
             ).ravel()
 
         return Spans(
-            mixed(self.peak),
-            mixed(self.left, np.minimum),
-            mixed(self.right, np.maximum),
-            mixed(self.width),
+            mix(self.peak),
+            mix(self.left, np.minimum),
+            mix(self.right, np.maximum),
+            mix(self.width),
         )
 
     def part(self, rows: slice) -> Spans:

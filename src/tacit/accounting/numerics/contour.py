@@ -169,10 +169,10 @@ class Contours:
         value = np.minimum(self.log_bound(), 0.0)
         some = np.flatnonzero(value > LOG_NOTHING)
         if some.size:
-            value[some] = np.minimum(self.rows(some)._settled(), value[some])
+            value[some] = np.minimum(self.rows(some)._settle(), value[some])
         return value
 
-    def _settled(self) -> Array:
+    def _settle(self) -> Array:
         """Return ln of the integral, at most; inf where it does not settle."""
         # integrand over its value at the saddle, which is left out until the end: no over- or
         # underflow
@@ -385,7 +385,7 @@ class _Splits:
             few = last - first < FEW
             np.maximum.at(worst, *self._each(rows[few], epsilon, first[few], last[few]))
             rows, first, last = rows[~few], first[~few], last[~few]
-            largest, change = self._interpolated(epsilon[rows], first, last)
+            largest, change = self._interpolate(epsilon[rows], first, last)
             done = change <= LEFT_OUT
             np.maximum.at(worst, rows[done], (largest + change)[done])
             # cut where the interpolant is rough and may still matter
@@ -444,7 +444,7 @@ class _Splits:
                 break
         return upper
 
-    def _interpolated(self, epsilon: Array, first: Array, last: Array) -> tuple[Array, Array]:
+    def _interpolate(self, epsilon: Array, first: Array, last: Array) -> tuple[Array, Array]:
         """The largest interpolant at a whole m in [first, last], and its change, at most."""
         # 17 Chebyshev points; every second of them gives the rougher interpolant
         angles = math.pi * np.arange(DEGREE + 1) / DEGREE

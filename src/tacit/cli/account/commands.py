@@ -124,7 +124,7 @@ def answer(mechanism: MechanismFlags, output: OutputFlags) -> None:
     plot = None if output.plot is None else _plot_path(output.plot, output.force)
     given = getattr(mechanism, mechanism.parameter)
     found, rivals = (
-        _calibrated(mechanism, output)
+        _calibrate(mechanism, output)
         if given is None
         else (_read(mechanism, output, given), list[Rival]())
     )
@@ -162,7 +162,7 @@ def _read(mechanism: MechanismFlags, output: OutputFlags, parameter: float) -> A
     return Accounted(mechanism, parameter, profile, epsilon, delta)
 
 
-def _calibrated(mechanism: MechanismFlags, output: OutputFlags) -> tuple[Accounted, list[Rival]]:
+def _calibrate(mechanism: MechanismFlags, output: OutputFlags) -> tuple[Accounted, list[Rival]]:
     """Return the least private parameter that keeps ε and δ, and what others would have needed."""
     from tacit.accounting import least_noise
 

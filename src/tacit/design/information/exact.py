@@ -157,7 +157,7 @@ def true_information(
     shown = progress is not False
     with progress_bar(SHAPE_STEPS + OTHER_STEPS, "choosing the noise", shown=shown) as advance:
         task = _Task(points, priors, ceiling, budget, frame, source, lambda: advance(1))
-        designs = [gaussian, *task.improved(family, level)]
+        designs = [gaussian, *task.improve(family, level)]
     # all are certified for the same budget: the cheapest under the cost that was charged
     chosen = min(designs, key=lambda design: design.covariance.weighted_trace(charged))
     if chosen is gaussian:
@@ -277,7 +277,7 @@ class _Task:
         within = [m for m in found if m.information <= self.budget * (1.0 + 2.0 * SCALE_TOLERANCE)]
         return min(within or found, key=lambda measured: measured.noise.cost)
 
-    def improved(self, family: str, level: float) -> list[Design]:
+    def improve(self, family: str, level: float) -> list[Design]:
         """Return certified designs that may cost less than the log-det optimum.
 
         All certificates hold together at ``level``, so that the cheapest may be kept.
@@ -296,7 +296,7 @@ class _Task:
             forms.append((self.spread(form), MIXTURE))
         # all certificates hold together: each takes its share of the failure
         each = confidence_share(level, 1.0 / len(forms))
-        found = [self.certified(noise, best.slope, each, method) for noise, method in forms]
+        found = [self.certify(noise, best.slope, each, method) for noise, method in forms]
         return [
             design if design.confidence is None else replace(design, confidence=level)
             for design in found
@@ -312,7 +312,7 @@ class _Task:
         kept = probabilities > 0.0
         return ScaleMixture(form, SCALES[kept], probabilities[kept])
 
-    def certified(self, form: Noises, slope: float, level: float, method: str) -> Design | None:
+    def certify(self, form: Noises, slope: float, level: float, method: str) -> Design | None:
         """Return the noise, enlarged until a bound on fresh draws is within the budget.
 
         Attempt k spends ``(1 − confidence)/(k (k + 1))``, whatever comes of it; the rehearsal

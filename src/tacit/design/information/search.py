@@ -158,14 +158,16 @@ class InformationProblem:
             measured = self.measure(noise.scaled(math.exp(position)))
         return measured
 
-    def reshaped(self, measured: NoiseMeasure) -> EigenNoise:
+    def reshape_by(self, measured: NoiseMeasure) -> EigenNoise:
         """Return noise of the stationary shape ``Σ ∝ E^½`` for the E measured: a choice only."""
         if not self.free:
             # noise that may not turn has only variances to choose
             roots = np.sqrt(np.diagonal(measured.error))
-            return EigenNoise(measured.noise.axes, _kept(roots))
+            return EigenNoise(measured.noise.axes, _invertible(roots))
         values, vectors = scipy_linalg.eigh(measured.error)
-        return EigenNoise(measured.noise.axes @ vectors, _kept(np.sqrt(np.maximum(values, 0.0))))
+        return EigenNoise(
+            measured.noise.axes @ vectors, _invertible(np.sqrt(np.maximum(values, 0.0)))
+        )
 
     def descend(
         self, start: EigenNoise, mi_budget: float, tick: Callable[[], None]
@@ -177,7 +179,7 @@ class InformationProblem:
         for _ in range(SHAPE_STEPS):
             if not current.error.any():
                 return
-            shape = self.reshaped(current)
+            shape = self.reshape_by(current)
             # The size of the shape before is a good first guess.
             guess = shape.scaled(current.noise.cost / shape.cost)
             following = self.at_budget(guess, mi_budget)
@@ -188,7 +190,7 @@ class InformationProblem:
             current = following
 
 
-def _kept(roots: Array) -> Array:
+def _invertible(roots: Array) -> Array:
     """Return variances, exactly, none too small for double precision to whiten by."""
     return np.maximum(roots, SMALLEST_VARIANCE * float(roots.max()))
 

@@ -114,10 +114,10 @@ def over_many(blocks: RowBlocks, cost: Cost, rtol: float, ratios: Array | None) 
         start = ratios[working]
     best: tuple[float, ManyNoise, float, Working, Indices] | None = None
     for number in range(ROUNDS):
-        solution, covering = _solved(seen.weighed(blocks.rows(working)), seen, aim, start)
+        solution, covering = _solve(seen.weighed(blocks.rows(working)), seen, aim, start)
         noise = _noise(covering, seen, rtol)
         # the noise of the few on all rows: divided by the worst distance it is feasible for all
-        worst, distances, violated = _measured(blocks, seen, noise, working, rtol)
+        worst, distances, violated = _measure(blocks, seen, noise, working, rtol)
         # weak duality: the few rows' dual bounds all rows' optimum from below
         gap = 1 - solution.bound / (_cost_of(seen, noise) * worst)
         if best is None or gap < best[0]:
@@ -136,7 +136,7 @@ def over_many(blocks: RowBlocks, cost: Cost, rtol: float, ratios: Array | None) 
     return _design(blocks, seen, *best)
 
 
-def _solved(
+def _solve(
     weighed: Array, seen: Survey, rtol: float, earlier: Array | None
 ) -> tuple[Working, Array]:
     """Return multipliers of the working rows, their dual value, rounded down, and W feasible.
@@ -244,7 +244,7 @@ def _cost_of(seen: Survey, noise: ManyNoise) -> float:
     return float(np.vdot(weighed, weighed))
 
 
-def _measured(
+def _measure(
     blocks: RowBlocks, seen: Survey, noise: ManyNoise, working: Indices, rtol: float
 ) -> tuple[float, Array, Indices]:
     """Return the worst squared distance, rounded up, those of working rows and the worst others."""
@@ -385,7 +385,7 @@ def survey(blocks: RowBlocks, cost: Cost) -> Survey:
     if not _any_cost(cost, live):
         bare = _with_cost(bare, Cost(None, live.size), priced=False)
     else:
-        bare = _with_cost(bare, cost.restricted(live), priced=True)
+        bare = _with_cost(bare, cost.restrict(live), priced=True)
     largest, free = _largest(blocks, bare, columns[live])
     if not largest.any():
         bare = _with_cost(bare, Cost(None, live.size), priced=False)

@@ -231,7 +231,7 @@ def _follow_path(
             every[missing].max() >= every[active].max() or iteration % TAKE_IN_EVERY == 0
         ):
             active = np.concatenate([active, missing])
-            state = state.extended(rows[missing])
+            state = state.extend(rows[missing])
     assert best is not None
     return best
 
@@ -248,7 +248,7 @@ class _State:
         """Return μ over the mean multiplier, to rounding: the violation the path still allows."""
         return float((self.multipliers * self.slacks).sum() / self.multipliers.sum())
 
-    def extended(self, rows: Array) -> _State:
+    def extend(self, rows: Array) -> _State:
         """Return the state with more rows, at the current centrality."""
         # new rows at the mean of λ s
         product = float((self.multipliers * self.slacks).mean())

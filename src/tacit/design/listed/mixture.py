@@ -243,8 +243,8 @@ def over_references(problem: ListedProblem, rtol: float, ratios: Array | None) -
         group = order[squared[order] >= short**2 * squared[order[0]]]
         order = order[group.size :]
         prepared = prepare(lifted, problem.rows, gram, group, problem.cost)
-        blocks.append(_solved(prepared, rtol, ratios, given=lifted is not None))
-    return _assembled(problem, blocks, free, lifts)
+        blocks.append(_solve_group(prepared, rtol, ratios, given=lifted is not None))
+    return _assemble(problem, blocks, free, lifts)
 
 
 def _lifts(problem: ListedProblem, rows: Array, short: float) -> Array:
@@ -270,7 +270,7 @@ def _lifts(problem: ListedProblem, rows: Array, short: float) -> Array:
     return np.where(np.isfinite(lifts), lifts, 1.0)
 
 
-def _solved(
+def _solve_group(
     references: ReferenceRows, rtol: float, ratios: Array | None, *, given: bool
 ) -> MixtureBlock:
     """Solve one group and extend its L to the multiples that only rounding makes one."""
@@ -374,7 +374,7 @@ def _triangular(root: Array) -> Array | None:
     return unit_rows(lower)
 
 
-def _assembled(
+def _assemble(
     problem: ListedProblem, blocks: list[MixtureBlock], free: Indices, lifts: Array
 ) -> Design:
     """Put the groups side by side, in the caller's units and order."""

@@ -87,7 +87,7 @@ class Cost:
         resolved = np.diagonal(triangle) ** 2 > default_tolerance(self.dim) * self.diagonal
         return triangle if resolved.all() else None
 
-    def restricted(self, columns: Indices) -> Cost:
+    def restrict(self, columns: Indices) -> Cost:
         """Return the cost of some of the columns; the others hold nothing."""
         if columns.size == self.dim:
             return self
@@ -371,7 +371,7 @@ class RowBlocks:
                     f"from row {first} on"
                 )
             width = rows.shape[1]
-            yield first, self._scaled(rows, self._limits(first, len(rows)))
+            yield first, self._scale(rows, self._limits(first, len(rows)))
             first += len(rows)
         # an empty stream, and budgets that outlast the rows, are seen at its end
         # an empty stream, and budgets that outlast the rows, are seen at its end
@@ -422,7 +422,7 @@ class RowBlocks:
         return checked_budgets(given, count)
 
     @staticmethod
-    def _scaled(rows: Array, limits: Any) -> Array:
+    def _scale(rows: Array, limits: Any) -> Array:
         """Return z/√g, to rounding."""
         if np.ndim(limits) == 0:
             limits = limits[None]
@@ -445,7 +445,7 @@ class RowBlocks:
         # an array is asked for its rows; √g divides them as everywhere
         if isinstance(self.source, np.ndarray):
             chosen = np.asarray(self.source[indices], dtype=np.float64)
-            return self._scaled(chosen, self.limits(indices))
+            return self._scale(chosen, self.limits(indices))
         # a stream has no places: it is read from its start
         found = []
         for first, rows in self:

@@ -72,7 +72,7 @@ def worst_case(
     with one_thread() if _independent_at_most(differences, gram) < THREADS_PAY else nullcontext():
         streamed = blocks_of(differences, budgets)
         if streamed is not None:
-            return _streamed(streamed, cost, gram, rtol, warm_start)
+            return _solve_stream(streamed, cost, gram, rtol, warm_start)
         problem = read_problem(differences, budgets, cost, gram)
         ratios = _ratios(problem, warm_start)
         # at most as many rows as columns: their mixture, exact whatever their rank
@@ -86,7 +86,7 @@ def worst_case(
         return over_many(blocks, problem.cost, rtol, ratios)
 
 
-def _streamed(blocks: RowBlocks, cost: Any, gram: Any, rtol: float, warm_start: Any) -> Design:
+def _solve_stream(blocks: RowBlocks, cost: Any, gram: Any, rtol: float, warm_start: Any) -> Design:
     """Return the design for rows that are read in blocks, which know no Gram and no start."""
     if gram is not None:
         raise ValueError("gram: expected None where differences are read in blocks")

@@ -192,7 +192,7 @@ def pairwise_information(secret: FiniteSecret) -> float:
     found = posterior(secret, secret.points)
     # each exponent is off by ``error``, the one of ½‖z_i‖² too; a term below 0 is rounding
     terms = 0.5 * (secret.points**2).sum(axis=1) - found.log_sum + 2.0 * found.error
-    return _raised(float(np.exp(secret.log_weights) @ np.maximum(terms, 0.0)), len(terms))
+    return _sum_up(float(np.exp(secret.log_weights) @ np.maximum(terms, 0.0)), len(terms))
 
 
 def gaussian_information(secret: FiniteSecret, scale: float = 1.0) -> float:
@@ -235,6 +235,6 @@ def within_noise(outputs: Array, covariance: Covariance) -> tuple[Array, Covaria
     return (moved / scales) @ vectors[:, kept], Diagonal(eigenvalues[kept])
 
 
-def _raised(value: float, terms: int) -> float:
+def _sum_up(value: float, terms: int) -> float:
     """Return an upper bound on a sum of so many terms >= 0 that has been rounded."""
     return value * (1.0 + (terms + PRODUCT_UNITS) * EPS)

@@ -209,7 +209,7 @@ class Draws:
     ) -> Draws:
         """Draw n releases, a block at a time."""
         rows = max(1, NUMBERS_PER_BLOCK // secret.points.shape[1])
-        blocks = [_simulated(secret, min(rows, n - at), source) for at in range(0, n, rows)]
+        blocks = [_simulate(secret, min(rows, n - at), source) for at in range(0, n, rows)]
         log_sum, entropy, error, quadratic = (
             np.concatenate(column) for column in zip(*blocks, strict=True)
         )
@@ -240,7 +240,7 @@ class Draws:
         return bound - self.shortfall
 
 
-def _simulated(
+def _simulate(
     secret: FiniteSecret, n: int, source: np.random.Generator
 ) -> tuple[Array, Array, Array, Array]:
     """Return ℓ, H(X | y), the rounding of the exponents and q, rounded up, at n draws."""
@@ -317,7 +317,7 @@ def best_statistic(
     choices = [(1.0, 0.0), (0.0, 0.0)]
     if tail is not None:
         clipped = np.minimum(pilot.quadratic, tail.clip)
-        choices += [(1.0, 1.0), _regressed(pilot.log_sum, pilot.entropy, clipped)]
+        choices += [(1.0, 1.0), _regress(pilot.log_sum, pilot.entropy, clipped)]
     candidates = [
         ControlledStatistic(alpha, control, tail if control else None, half_trace, secret_entropy)
         for alpha, control in choices
@@ -332,7 +332,7 @@ def best_statistic(
     return min(candidates, key=width)
 
 
-def _regressed(log_sum: Array, entropy: Array, clipped: Array) -> tuple[float, float]:
+def _regress(log_sum: Array, entropy: Array, clipped: Array) -> tuple[float, float]:
     """Return (α, λ) of about the least variance of V on the pilot: good for a choice only."""
     difference = log_sum - entropy
     # V − E V = α(ℓ − H) − λ q̄ + H, centred: least squares with H as the target, its sign turned

@@ -97,7 +97,7 @@ def scale_mixture_bound(
     bound = least(bound, by_log_det + slack, LOG_DET_GIVEN_SCALE)
     # N² exponentials for each scale: no more than the draws cost
     if len(priors) * len(law) <= count:
-        by_pairs = _mean([(p, pairwise_information(_scaled(secret, s))) for p, s in law])
+        by_pairs = _mean([(p, pairwise_information(_scale(secret, s))) for p, s in law])
         bound = least(bound, by_pairs + slack, PAIRWISE_GIVEN_SCALE)
     return least(bound, ceiling, ENTROPY)
 
@@ -108,7 +108,7 @@ def _mean(terms: list[tuple[float, float]]) -> float:
     return total * (1.0 + (len(terms) + FEW_UNITS) * EPS)
 
 
-def _scaled(secret: FiniteSecret, scale: float) -> FiniteSecret:
+def _scale(secret: FiniteSecret, scale: float) -> FiniteSecret:
     """Return the secret in units of noise that is √s times as large, to rounding."""
     return FiniteSecret(
         secret.points / math.sqrt(scale), secret.log_weights, secret.eigenvalues / scale
