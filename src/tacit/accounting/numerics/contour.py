@@ -24,8 +24,9 @@ from tacit.divergences.gaussians import log_excess
 
 # An integral is settled when twice as many nodes change it by less than this, and by its rounding.
 CHANGE = 1e-11
-# One that its own rounding keeps from settling is taken when it changes by less than this.
-ROUGH_CHANGE = 1e-6
+# One that its own rounding keeps from settling is taken when it changes by less than this, and is
+# raised by so many times the change: what is left of it is rounding, which both sums have.
+ROUGH_CHANGE, ROUGH_FACTOR = 1e-6, 4
 # Nodes of the trapezoidal rule before the first doubling, and doublings: 6,144 in the end.
 FIRST_NODES, DOUBLINGS = 24, 8
 # Steps to the saddle point: bisection to a thousandth of the range, then Newton's.
@@ -38,7 +39,7 @@ LOG_NEGLIGIBLE = -42.0
 LOG_NOTHING = -760.0
 # Values of u at which the path may end, sinh u in units of the width of the saddle.
 REACH = np.linspace(0.5, 40.0, 80)
-# The path bends to its side at least so much of what its derivation allows.
+# The path bends to its side at least so much of how far the integrand falls along it.
 STEEPNESS = 0.05
 # Rows at once, for memory.
 MOST_ROWS = 4096
@@ -151,8 +152,7 @@ class Contours:
 
     def log_bound(self) -> Array:
         """ln δ is at most this: 1 − e^{−t} <= c^c (1 + c)^{−1−c} e^{ct} for t > 0 and any c > 0."""
-        # E(1 − e^{ε−L})₊ <= c^c (1 + c)^{−1−c} e^{K(c) − εc}: at the saddle the same numbers as ∫'s
-        # peak
+        # c ln c − (1 + c) ln(1 + c) = −ln(1 + c) − c ln(1 + 1/c): two terms of one sign
         c = self.centre
         bound = -self.epsilon * c - np.log1p(c) - c * np.log1p(1 / c)
         for cumulant, count in zip(self._cumulants(), self.counts, strict=True):
@@ -212,7 +212,8 @@ class Contours:
             result[rows[done]] = (finer + change)[done]
             # each halving squares the error of a smooth integrand: a small change tells of rounding
             rough = ~done & (change <= ROUGH_CHANGE * finer)
-            result[rows[rough]] = np.minimum(result[rows[rough]], (finer + 4 * change)[rough])
+            raised = finer + ROUGH_FACTOR * change
+            result[rows[rough]] = np.minimum(result[rows[rough]], raised[rough])
             rows, total, value = rows[~done], total[~done], finer[~done]
         # ∫ = value · e^peak/π; the peak's own rounding is added
         return np.asarray(np.log(result / math.pi) + peak + rounding)
@@ -298,9 +299,9 @@ class Contours:
             second = second + count / 2 * share**2
             third = third + count * share**3
             slope += count / 2 * math.log1p(x)
-        # e^{−slope·z} decays to the right where the slope is positive; the path bends there, by a
-        # third of the inverse distance to the nearest singularity on that side at most: 1/max x, or
-        # 1/min x or −1
+        # e^{−slope·z} decays to the right where the slope is positive, and the path bends there.
+        # |1 − zx| grows along it while κ < x/(2(1 − cx)), and |1 + z| while −κ < 1/(2(1 + c)): a
+        # third in place of a half keeps the integrand falling from the saddle on
         top, bottom = float(self.excess.max()), float(self.excess.min())
         right = top / (3 * (1 - c * top)) if top > 0 else np.full(c.shape, np.inf)
         left = -bottom / (3 * (1 - c * bottom)) if bottom < 0 else 1 / (3 * (c + 1))

@@ -52,15 +52,15 @@ class SquaredDistanceLaw(Protocol):
         ...
 
     def tail(self, level: Array) -> tuple[Array, Array]:
-        """Return P(Y > m) and E[Y; Y > m] for each m of ``level``, shape (n,), rounded up."""
+        """Return P(Y > m) and E[Y; Y > m], to rounding, which `quadrature_up` pays for."""
         ...
 
     def mean_above(self, level: Array) -> Array:
-        """Return E[Y | Y > m] for each m of ``level``, shape (n,), rounded up."""
+        """Return E[Y | Y > m], good for a choice only: every point of a tangent gives a bound."""
         ...
 
     def below(self, epsilon: Array, level: Array) -> Array:
-        """Return E[δ_G(ε; Y); Y < m] for each ε >= 0 and m, shape (n,), rounded up."""
+        """Return E[δ_G(ε; Y); Y < m] for each ε >= 0 and m, at most, but for `quadrature_up`."""
         ...
 
 
@@ -96,7 +96,7 @@ class ScaledBeta:
         return mass, share * (mass + rise) * self.scale
 
     def mean_above(self, level: Array) -> Array:
-        """E[Y | Y > m], to rounding; at most what is returned where the tail underflows."""
+        """E[Y | Y > m], to rounding; where the tail underflows, what is returned is at least it."""
         mass, moment = self.tail(level)
         # the density of X falls at the rate (b − 1)/(1 − x) − (a − 1)/x or faster: beyond m it is
         # below an exponential, whose mean is 1/rate

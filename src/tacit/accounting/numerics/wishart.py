@@ -95,7 +95,11 @@ class WishartLoss:
         return np.sort(np.concatenate([edges, inner], axis=1), axis=1)
 
     def _conditional(self, epsilon: Array, theta: Array) -> Array:
-        """f(θ) [G(b) − e^ε a^{r−1} G(b/a)], the hockey stick of the loss given θ, rounded up."""
+        """f(θ) [G(b) − e^ε a^{r−1} G(b/a)], the hockey stick of the loss given θ, rounded up.
+
+        The loss c ln a + (B/2)(1/a − 1) exceeds ε where B is on one side of b: G(b) = P(B > b) for
+        a < 1, P(B < b) for a > 1. Under Mv' the same event has a^{r−1} G(b/a).
+        """
         cosine = np.cos(theta)
         # a − 1 = tan θ sin φ − 2 sin²(φ/2): a itself would lose a small angle
         excess = np.tan(theta) * math.sin(self.angle) - 2 * math.sin(self.angle / 2) ** 2

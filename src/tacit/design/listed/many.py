@@ -382,13 +382,14 @@ def survey(blocks: RowBlocks, cost: Cost) -> Survey:
         )
     # first with the cost as given; where no row has a cost, all noise is free, and F = I decides
     bare = Survey(count, columns.size, unit, live, cost, True, np.empty(0), empty, live)
-    if not _any_cost(cost, live):
-        bare = _with_cost(bare, Cost(None, live.size), priced=False)
+    free_of_cost = Cost(None, live.size)
+    if cost.diagonal[live].any():
+        bare = replace(bare, cost=cost.restrict(live))
     else:
-        bare = _with_cost(bare, cost.restrict(live), priced=True)
+        bare = replace(bare, cost=free_of_cost, priced=False)
     largest, free = _largest(blocks, bare, columns[live])
     if not largest.any():
-        bare = _with_cost(bare, Cost(None, live.size), priced=False)
+        bare = replace(bare, cost=free_of_cost, priced=False)
         largest, free = _largest(blocks, bare, columns[live])
     return Survey(
         count,
@@ -419,14 +420,6 @@ def _columns(blocks: RowBlocks) -> tuple[int, Array]:
     return count, columns
 
 
-def _any_cost(cost: Cost, live: Indices) -> bool:
-    return bool(cost.diagonal[live].any())
-
-
-def _with_cost(found: Survey, cost: Cost, *, priced: bool) -> Survey:
-    return replace(found, cost=cost, priced=priced)
-
-
 def _largest(blocks: RowBlocks, found: Survey, columns: Array) -> tuple[Array, Array]:
     """Return the largest |y_j|, to rounding, and free directions times noise to hide all in."""
     # a diagonal cost scales columns
@@ -441,6 +434,7 @@ def _largest(blocks: RowBlocks, found: Survey, columns: Array) -> tuple[Array, A
         if free.size:
             # how far a row reaches in a direction that costs nothing
             length = max(length, float(row_norms(found.alive(rows) / found.unit @ free.T).max()))
+    # so much noise, which costs nothing, that the reach of a row uses FREE_SHARE of its budget
     return largest, free * max(length / math.sqrt(FREE_SHARE), float(largest.max()))
 
 

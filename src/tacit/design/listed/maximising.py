@@ -204,7 +204,7 @@ def _follow_path(
     limit: int,
 ) -> Solution:
     """Step until the gap over all rows is ``rtol``, adding and dropping rows that are no anchor."""
-    state, best = initial.kept(active), None
+    state, best = initial.choose(active), None
     squared = np.einsum("ij,ij->i", rows, rows)
     for iteration in range(1, limit + 1):
         spectrum = RootSolver(state.rows, None, rtol).narrow_spectrum(state.multipliers)
@@ -224,7 +224,7 @@ def _follow_path(
         # let go of rows without weight, once they are many
         useful = state.useful() | anchor[active]
         if useful.sum() < STILL_USEFUL * useful.size:
-            active, state = active[useful], state.kept(useful)
+            active, state = active[useful], state.choose(useful)
         # take in rows that are violated beyond what the path still allows
         missing = np.setdiff1d(np.flatnonzero(every > 1 + state.mean_product()), active)
         if missing.size and (
@@ -264,7 +264,7 @@ class _State:
         heavy: npt.NDArray[np.bool_] = self.multipliers > NO_WEIGHT * self.multipliers.mean()
         return heavy | (self.slacks < LEAST_SLACK)
 
-    def kept(self, chosen: npt.NDArray[Any]) -> _State:
+    def choose(self, chosen: npt.NDArray[Any]) -> _State:
         """Return the state with the chosen rows only."""
         return _State(self.rows[chosen], self.multipliers[chosen], self.slacks[chosen])
 
