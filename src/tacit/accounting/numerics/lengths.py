@@ -183,8 +183,8 @@ class _LogDensity:
         """ln of the masses, and ln X, to rounding, on even steps of ln(x/(1 − x))."""
         # the standard deviation of ln(x/(1 − x)), about
         wide = math.sqrt(1 / self.first + 1 / self.second)
-        # d ln x = (1 − x) d ln(x/(1 − x)); 1 − x is about at most a gamma variable of shape b over a,
-        # which is below b + √(150 b) + 80 but for e^−75
+        # d ln x = (1 − x) d ln(x/(1 − x)); 1 − x is about at most a gamma variable of shape b over
+        # a, which is below b + √(150 b) + 80 but for e^−75
         farthest = (self.second + math.sqrt(-2 * LOG_NODES * self.second) + 80) / self.first
         narrow = 1 / math.sqrt(1 / wide**2 + self.degrees / 2 * min(farthest, 1.0) ** 2)
         step = min(narrow / STEPS_PER_WIDTH, WIDEST_STEP) / fineness
