@@ -88,7 +88,7 @@ class Guarantee(ABC):
 
 def _read(content: Any) -> Guarantee:
     # the kinds stand above their base
-    from tacit.guarantees.reading import guarantee_from_dict
+    from tacit.guarantees import guarantee_from_dict
 
     return guarantee_from_dict(content)
 

@@ -13,11 +13,11 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from tacit._ground.checks import in_interval, non_negative, positive
-from tacit.cli.account.mechanisms import DIGITS, MECHANISMS, MechanismFlags, Rival
+from tacit.cli.account.mechanisms import DIGITS, MECHANISMS, Accounted, MechanismFlags, Rival
 from tacit.cli.console import line
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import JsonOutput, json_output, new_file
-from tacit.text import number_down, number_up, share_up
+from tacit.text import number_up, share_up
 
 if TYPE_CHECKING:
     from tacit.accounting import PrivacyProfile
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Where ε is read when neither of the two is said, and where δ is said to have got to.
 DEFAULT_DELTA, FAR = 1e-5, 1e6
+# What matplotlib writes, by the ending of the file.
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -62,6 +63,7 @@ class MechanismCommands(TyperGroup):
         if kind is None:
             return None
 
+        # one function for all: its annotation says which flags it has
         def account(mechanism: MechanismFlags, output: OutputFlags) -> None:
             answer(mechanism, output)
 
@@ -84,42 +86,9 @@ app = typer.Typer(
 )
 
 
-@dataclass(frozen=True)
-class Accounted:
-    """A mechanism with its parameter, its profile, and one point of it."""
-
-    mechanism: MechanismFlags
-    parameter: float
-    profile: PrivacyProfile
-    epsilon: float
-    delta: float
-    # whether δ is what was asked for, and ε what was found
-    at_delta: bool = True
-
-    @property
-    def title(self) -> str:
-        """The parameter in words, rounded against us."""
-        rounded = number_up if self.mechanism.grows else number_down
-        name = self.mechanism.parameter.replace("_", " ")
-        return f"{name} {rounded(self.parameter, DIGITS)}"
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether the parameter was found, not given."""
-        return getattr(self.mechanism, self.mechanism.parameter) is None
-
-    def claim(self, delta: float) -> Claim | str | None:
-        """Return the published bound, or the sentence that refuses it."""
-        if not 0 < delta < 1:
-            return None
-        try:
-            return self.mechanism.claim(self.parameter, delta)
-        except ValueError as refusal:
-            return str(refusal)
-
-
 def answer(mechanism: MechanismFlags, output: OutputFlags) -> None:
     """Account for the mechanism, or calibrate it, and tell."""
+    # all that could refuse is asked before anything is computed
     chosen = json_output(output.json, output.force, {"--plot": output.plot})
     plot = None if output.plot is None else _plot_path(output.plot, output.force)
     given = getattr(mechanism, mechanism.parameter)
@@ -128,6 +97,7 @@ def answer(mechanism: MechanismFlags, output: OutputFlags) -> None:
         if given is None
         else (_read(mechanism, output, given), list[Rival]())
     )
+    # matplotlib is imported for a figure alone
     if plot is not None:
         from tacit.cli.account.figure import write_figure
 
@@ -146,14 +116,17 @@ def _read(mechanism: MechanismFlags, output: OutputFlags, parameter: float) -> A
             f"{_flag(mechanism.parameter)}: expected it with --epsilon or with --delta, or both of "
             "these without it, got all three"
         )
+    # δ at ε is what the curve says
     if output.epsilon is not None:
         epsilon = non_negative("--epsilon", output.epsilon)
         profile = _built(mechanism, parameter)
         delta = profile.delta(epsilon)
         return Accounted(mechanism, parameter, profile, epsilon, delta, at_delta=False)
+    # ε at δ is searched for on the curve
     delta = in_interval("--delta", DEFAULT_DELTA if output.delta is None else output.delta, 0, 1)
     profile = _built(mechanism, parameter)
     epsilon = profile.epsilon(delta)
+    # a release that gives itself away with probability above δ has no ε
     if math.isinf(epsilon):
         raise ValueError(
             f"--delta: expected one that a finite epsilon reaches, got {delta!r} "
@@ -171,8 +144,10 @@ def _calibrate(mechanism: MechanismFlags, output: OutputFlags) -> tuple[Accounte
             f"{_flag(mechanism.parameter)}: expected a number, or both --epsilon and --delta to "
             "find it, got none"
         )
+    # both were asked for: the parameter is what is searched
     epsilon = positive("--epsilon", output.epsilon)
     delta = in_interval("--delta", output.delta, 0, 1, open_high=True)
+    # the same parameter may be asked for twice: composed profiles are dear
     build = cache(lambda parameter: _built(mechanism, parameter))
     search = least_noise(
         lambda s: build(mechanism.of_search(s)),
@@ -223,6 +198,7 @@ def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written:
     pair = f"ε = {number_up(found.epsilon, DIGITS)}, δ = {number_up(found.delta, DIGITS)}"
     line(console, "guarantee", f"{pair} ({profile.adjacency})")
     line(console, "advantage", f"at most {number_up(advantage)} (total variation)")
+    # what no ε covers
     if profile.infinite_mass > 0:
         lost = number_up(profile.infinite_mass, DIGITS)
         line(console, "certain", f"with probability {lost} the release gives it away")
@@ -233,6 +209,7 @@ def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written:
         epsilon = "nothing" if math.isinf(claim.epsilon) else f"ε = {claimed}"
         at = mechanism.parameter.replace("_", "-")
         line(console, "published", f"{epsilon} at this {at} ({claim.source})")
+    # what others would have needed, and then what must hold for all of this
     for rival in rivals:
         line(console, rival.label, rival.text)
     for assumption in profile.assumptions:
@@ -249,6 +226,7 @@ def _content(
     """Return the answer as JSON holds it."""
     from tacit.documents import encoded
 
+    # a claim of a paper is a number to compare with, never a guarantee
     published: dict[str, Any] | None = None
     if isinstance(claim, str):
         published = {"refused": claim}

@@ -12,7 +12,7 @@ import numpy as np
 from tacit._ground.files import write_bytes_atomic
 
 if TYPE_CHECKING:
-    from tacit.cli.account.commands import Accounted
+    from tacit.cli.account.mechanisms import Accounted
 
 PUBLISHED_COLOUR = "#6E6E6E"
 # Points of the published bound, evenly in ln δ from the least drawn to one half.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from tacit._ground.values import Count, Flag, NonNegative, Positive, Within, value
 from tacit.guarantees.adjacency import Adjacency
-from tacit.text import number_up
+from tacit.text import number_down, number_up
 
 if TYPE_CHECKING:
     from tacit.accounting import PrivacyProfile, ProjectedSteps
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DIGITS = 5
 # Relative, more than a root and a product round.
 ROOT_ROUNDING = 1e-15
+# Ranges of flags: both ends may be reached; a dimension of 1 has no neighbours to be apart from.
 Probability = Annotated[float, Within(0, 1, ends="[]")]
 Dimension = Annotated[int, Within(2, ends="[)")]
 
@@ -146,6 +147,7 @@ class ResponseFlags(MechanismFlags):
         """Return the profile at this probability."""
         from tacit.accounting import randomized_response
 
+        # a report of one person, whose answers are the neighbours
         once = randomized_response(None, self.categories, truth_probability=parameter)
         return once * self.steps
 
@@ -153,6 +155,7 @@ class ResponseFlags(MechanismFlags):
         """Return e^{1/s}/(e^{1/s} + C − 1): s is 1/ε of one answer."""
         from scipy.special import expit
 
+        # by expit: e^{1/s} overflows where s is small
         return float(expit(1 / search - math.log(self.categories - 1)))
 
 
@@ -179,6 +182,7 @@ class SampledFlags(MechanismFlags):
         """Return the profile at this noise."""
         from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
 
+        # composed over the steps: what is searched for is the noise of all of them together
         return subsampled_gaussian(self.sampling_rate, parameter, self.steps, self.neighbours)
 
     def guess(self, epsilon: float, delta: float) -> float:
@@ -221,6 +225,7 @@ class AllocationFlags(MechanismFlags):
 
     def guess(self, epsilon: float, delta: float) -> float:
         """Return the noise of Poisson samples at the same rate."""
+        # k of t steps is about a coin of k/t in each
         rate = min(self.participations / self.steps, 1.0)
         return _central_noise(rate, self.steps * self.epochs, epsilon, delta)
 
@@ -252,6 +257,7 @@ class VectorProjectionFlags(MechanismFlags):
 
     def of_search(self, search: float) -> float:
         """Return the cosine 1 − 1/(1 + s)."""
+        # from 0 to 1 as s grows: the cosine of neighbours that are nearer and nearer
         return 1 - 1 / (1 + search)
 
     def claim(self, parameter: float, delta: float) -> Claim | None:
@@ -292,6 +298,7 @@ class NoisyProjectionFlags(MechanismFlags):
         """Return what is done, whatever its noise."""
         from tacit.accounting import ProjectedSteps
 
+        # the parameter is left out of the settings: the rest is the value of the accounting
         return ProjectedSteps(**self.settings())
 
     def profile(self, parameter: float) -> PrivacyProfile:
@@ -316,6 +323,7 @@ class NoisyProjectionFlags(MechanismFlags):
         from tacit.accounting import least_noise, subsampled_gaussian
         from tacit.accounting.published import lora_theorem_5_multiplier
 
+        # the noise that the same promise needs where all of the gradient is released
         plain = least_noise(
             lambda s: subsampled_gaussian(self.sampling_rate, s, self.steps, self.neighbours),
             epsilon=epsilon,
@@ -329,6 +337,7 @@ class NoisyProjectionFlags(MechanismFlags):
             f"{energy:.2f} times that energy, and the projection adds its own variance"
         )
         found = [Rival("plain_noise_multiplier", "DP-SGD", plain, words)]
+        # of a projection that keeps everything the paper claims nothing
         if self.rank < self.dim and delta > 0:
             claimed = lora_theorem_5_multiplier(self.work(), epsilon=epsilon, delta=delta)
             much = f"{claimed / parameter:.2f} times as much"
@@ -366,6 +375,7 @@ class ProjectedNoiseFlags(MechanismFlags):
         """Return the profile at this noise."""
         from tacit.accounting.mechanisms.projected_noise import projected_plus_noise
 
+        # one release; the steps compose
         once = projected_plus_noise(
             dim=self.dim,
             rank=self.rank,
@@ -378,6 +388,7 @@ class ProjectedNoiseFlags(MechanismFlags):
 
     def guess(self, epsilon: float, delta: float) -> float:
         """Return the noise of the central limit for E M² = ((d + 1)/r + 1) I."""
+        # by how much a projection stretches a difference, in the mean square
         length = self.sensitivity * math.sqrt((self.dim + 1) / self.rank + 1)
         return length * _central_noise(1.0, self.steps, epsilon, delta)
 
@@ -414,6 +425,7 @@ class SketchFlags(MechanismFlags):
 
     def of_search(self, search: float) -> float:
         """Return the stability 1/(1 + s)."""
+        # from 1 to 0 as s grows: the stability of covariances that are nearer and nearer
         return 1 / (1 + search)
 
     def claim(self, parameter: float, delta: float) -> Claim | None:
@@ -433,6 +445,7 @@ class SketchFlags(MechanismFlags):
         return {"dim": self.dim, "rank": self.rank, "both_orders": both, "steps": self.steps}
 
 
+# In the order of the help.
 MECHANISMS: dict[str, type[MechanismFlags]] = {
     kind.word: kind
     for kind in (
@@ -449,10 +462,48 @@ MECHANISMS: dict[str, type[MechanismFlags]] = {
 }
 
 
+@dataclass(frozen=True)
+class Accounted:
+    """A mechanism with its parameter, its profile, and one point of it."""
+
+    mechanism: MechanismFlags
+    parameter: float
+    profile: PrivacyProfile
+    epsilon: float
+    delta: float
+    # whether δ is what was asked for, and ε what was found
+    at_delta: bool = True
+
+    @property
+    def title(self) -> str:
+        """The parameter in words, rounded against us."""
+        # a noise is said a little larger, a cosine or a stability a little smaller, than was found
+        rounded = number_up if self.mechanism.grows else number_down
+        name = self.mechanism.parameter.replace("_", " ")
+        return f"{name} {rounded(self.parameter, DIGITS)}"
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the parameter was found, not given."""
+        return getattr(self.mechanism, self.mechanism.parameter) is None
+
+    def claim(self, delta: float) -> Claim | str | None:
+        """Return the published bound, or the sentence that refuses it."""
+        # the papers have no claim at the ends
+        if not 0 < delta < 1:
+            return None
+        try:
+            return self.mechanism.claim(self.parameter, delta)
+        except ValueError as refusal:
+            return str(refusal)
+
+
 def _central_noise(rate: float, steps: int, epsilon: float, delta: float) -> float:
     """The central limit q √(T (e^{1/σ²} − 1)) of the composed distance, solved for σ."""
     from tacit.divergences import shift_distance
 
+    # the shift d of a Gaussian pair that has this ε and δ: q √(T (e^{1/σ²} − 1)) = d is solved for
+    # σ
     distance = float(shift_distance(("hockey-stick", epsilon), delta))
     effort = rate * math.sqrt(steps)
     if distance == 0 or effort <= 0:
