@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,22 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import Array, RandomSource
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.codec import leaf
-from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture, covariance_from_dict
+from tacit.codec import MISSING, leaf, read
+from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture
+
+# What ``to_dict`` stores and ``from_dict`` reads; without a gap the rule is no optimum of its measure.
+STORED: dict[str, Any] = {
+    "covariance": Covariance,
+    "cost": float,
+    "gap": Annotated[float, MISSING],
+    "method": str,
+    "multipliers": Array,
+    "iterations": int,
+    "information": float | None,
+    "confidence": float | None,
+    "notes": tuple[str, ...],
+    "noise": ScaleMixture | None,
+}
 
 
 @short_repr
@@ -139,20 +152,9 @@ class Design:
             ValueError: the covariance or the noise is malformed.
             KeyError: a field is missing.
         """
-        gap, noise = description["gap"], description.get("noise")
         # what a file lacks is what a design has by default
-        return Design(
-            covariance=covariance_from_dict(description["covariance"]),
-            cost=description["cost"],
-            gap=math.nan if gap is None else gap,
-            method=description["method"],
-            multipliers=np.asarray(description["multipliers"], dtype=np.float64),
-            iterations=description["iterations"],
-            information=description["information"],
-            confidence=description["confidence"],
-            notes=tuple(description["notes"]),
-            noise=None if noise is None else ScaleMixture.from_dict(noise),
-        )
+        held = {name: read(kind, description[name], name) for name, kind in STORED.items()}
+        return Design(**held)
 
 
 def no_noise(size: int, information: float, method: str, reason: str) -> Design:
