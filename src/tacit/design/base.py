@@ -16,7 +16,7 @@ from tacit._ground.reprs import short_repr
 from tacit.codec import MISSING, leaf, read
 from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture
 
-# What ``to_dict`` stores and ``from_dict`` reads; without a gap the rule is no optimum of its measure.
+# What ``to_dict`` stores and ``from_dict`` reads; without a gap no optimum was sought.
 STORED: dict[str, Any] = {
     "covariance": Covariance,
     "cost": float,
