@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from tacit._ground.checks import choice, in_interval, integer, positive
 from tacit.accounting import (
     PrivacyProfile,
+    ProjectedSteps,
     gaussian,
     least_noise,
     noisy_projection,
@@ -269,14 +270,14 @@ class NoisyProjection(Clipped):
 
     def profile(self, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
         """Return the profile of the composed mixture, at the narrowest layer."""
-        return noisy_projection_steps(
+        work = ProjectedSteps(
             dim=min(schedule.dims),
             rank=self.rank,
-            sampling_rate=schedule.sampling_rate,
-            noise_multiplier=noise_multiplier,
             steps=schedule.steps,
+            sampling_rate=schedule.sampling_rate,
             difference_rank=schedule.difference_rank,
         )
+        return noisy_projection_steps(work, noise_multiplier)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,17 +86,17 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         if taker is None:
             flags[parameter.name] = _flag(parameter.name, parameter.default, hints[parameter.name])
             continue
-        taken = taker.flags()
-        takers[parameter.name] = taker, [flag.name for flag in taken]
-        for flag in taken:
+        own = taker.flags()
+        takers[parameter.name] = taker, [flag.name for flag in own]
+        for flag in own:
             if flag.name in flags:
                 raise TypeError(f"{command.__name__}: --{flag.name} is taken twice")
             flags[flag.name] = flag
 
     @wraps(command)
     def whole(**given: Any) -> None:
-        for name, (taker, taken) in takers.items():
-            given[name] = taker.made({flag: given.pop(flag) for flag in taken})
+        for name, (taker, own) in takers.items():
+            given[name] = taker.made({flag: given.pop(flag) for flag in own})
         command(**given)
 
     whole.__annotations__ = {flag.name: flag.annotation for flag in flags.values()}
@@ -223,11 +223,14 @@ class _Valued(_Taker):
     def _field(self, kind: Any, name: str) -> inspect.Parameter:
         base, notes = field_kinds(kind)[name]
         spelled = _note(notes, Spelled)
+        own = next(field for field in fields(kind) if field.name == name)
+        # of one kind a field without a default must be given; of several it may be another's
+        needed = self.chosen is None and own.default is own.default_factory is MISSING
         every = _words_of_all(self.kinds, name) if words_of(base) else ()
         metavar = "|".join(every) if every else None if spelled is None else spelled.metavar
         repeated = " May be repeated." if spelled is not None and spelled.repeated else ""
         option = typer.Option(
-            *([flag_of(name, notes)] if base is not bool else []),
+            *([flag_of(name, notes)] if base is not bool or _note(notes, Flag) else []),
             help=f"{self._help(name)}{repeated}",
             show_default=False,
             metavar=metavar,
@@ -237,6 +240,8 @@ class _Valued(_Taker):
         kind_of_flag: Any = base if base in (int, float, bool) and spelled is None else str
         if spelled is not None and spelled.repeated:
             return _flag(name, None, Annotated[list[str] | None, option])
+        if needed:
+            return _flag(name, inspect.Parameter.empty, Annotated[kind_of_flag, option])
         return _flag(name, None, Annotated[kind_of_flag | None, option])
 
     def _help(self, name: str) -> str:
