@@ -63,7 +63,7 @@ CALLS = {
     ),
     design.true_information: (
         [[[-1.0], [1.0]], 0.6],
-        {"family": "scale", "cost": 1.0, "protect": None, "confidence": 0.9, "rng": 1},
+        {"family": "scale", "cost": 1.0, "confidence": 0.9, "rng": 1},
     ),
     covariance.ScaleMixture: ([covariance.Isotropic(1.0, 3), [1.0, 2.0], [0.5, 0.5]], {}),
     privatize: (

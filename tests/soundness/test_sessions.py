@@ -270,8 +270,7 @@ def test_the_strongest_attacker_on_two_answers_that_are_really_drawn():
     trials, members = 20_000, np.arange(8).reshape(4, 2)
     session = Session(rng.normal(size=(8, 1)), Rows(mu=1.0, pairs=members))
     plans = [
-        session.price(query, share=0.5).question.plan
-        for query in ("mean", "sum", "second-moments")
+        session.price(query, share=0.5).question.plan for query in ("mean", "sum", "second-moments")
     ]
     coins = rng.integers(0, 2, (trials, 4))
     drawn = members[np.arange(4), coins]

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tacit.statistics.pairs.matching import exchange, first_groups
 
 from tacit.statistics import pairs
+from tacit.statistics.pairs.matching import exchange, first_groups
 
 
 def longest(pairing, rows):

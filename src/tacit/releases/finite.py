@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def design_outputs(
     method: DrawMethod,
     confidence: float,
     words: OutputWords,
-    family: str = "full",
+    family: Literal["full", "scale"] = "full",
     source: np.random.Generator,
     progress: bool,
 ) -> OutputDesign:
@@ -105,5 +105,6 @@ def design_outputs(
             progress=progress,
         )
     else:
-        design = gaussian_information(upper, nats, cost=cost, method=method)
+        shape = "exact" if method == "auto" else method
+        design = gaussian_information(upper, nats, cost=cost, method=shape)
     return OutputDesign(design, equal, mean, covariance, upper)
