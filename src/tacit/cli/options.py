@@ -268,7 +268,7 @@ def _taker(kind: Any) -> _Taker | None:
         kind, notes = kind.__origin__, kind.__metadata__
     chosen = _note(notes, Chosen)
     parts = get_args(kind) if chosen is not None else (kind,)
-    if parts and all(is_value(part) for part in parts):
+    if parts and all(isinstance(part, type) and is_value(part) for part in parts):
         return _Valued(tuple(parts), chosen, _note(notes, Only) or Only())
     return _Plain(kind) if is_dataclass(kind) else None
 

@@ -27,6 +27,8 @@ ROWS_TOGETHER = 2**15
 NEIGHBOURS = 12
 WORST_GROUPS = 400
 MOST_ROUNDS = 4000
+# A round takes about a millisecond: so many of them are told together.
+ROUNDS_TOLD = 8
 ENTRIES_PER_CHUNK = 2_000_000
 # An exchange has to shorten the longer of two groups by more than rounding could.
 LEAST_GAIN = 1e-9
@@ -221,7 +223,8 @@ def exchange(
     """
     groups = _Groups(members, features, search)
     for number in range(MOST_ROUNDS):
-        report(f"exchanging among the worst, round {number + 1}", members.size, members.size)
+        if number % ROUNDS_TOLD == 0:
+            report(f"exchanging among the worst, round {number + 1}", members.size, members.size)
         if not groups.round():
             return
 
