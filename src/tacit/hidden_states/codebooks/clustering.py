@@ -1,32 +1,48 @@
-"""Cells of states near each other, or of prompts after which the model does nearly the same."""
+"""Cells of states near each other, or of prompts after which the model does nearly the same.
+
+A row between two cells may be given either where their scores round to the same number, or where
+another machine rounds them otherwise. That changes no certificate, which counts codes whatever
+makes them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tacit._ground.threads import one_thread
+from tacit.hidden_states.codebooks.certificates import Codes
 from tacit.models.behaviours import Behaviours, logarithms
 from tacit.models.small.precision import half_precision_is_native
 
-ROWS_TOGETHER = 8192
-ENTRIES_TOGETHER = 2**25
-PREDICTIONS_TOGETHER = 2**26
+# rows, scores and probabilities that are held at once
+ROWS_TOGETHER, ENTRIES_TOGETHER, PREDICTIONS_TOGETHER = 8192, 2**25, 2**26
+# scores of a thread that stay in its cache, 1 MB, and rows whose predictions it reads at once
+ENTRIES_A_THREAD, ROWS_A_THREAD = 2**18, 512
+# k-means++ draws its seeds in so many rounds, not one by one
 SEEDING_ROUNDS = 64
+# centres settle on so many rows a cell before all rows are looked at
 ROWS_PER_CELL_FIRST = 16
+# directions of a random projection that keeps squared distances of √p to about 1/√256
 SKETCH_WIDTH = 256
 FIRST_ROUNDS, FULL_ROUNDS = 8, 6
+# a round that lowers the cost, or moves rows, by less is the last one
 SETTLED = 1e-3
 # Relative lead of a token that was raised to the likeliest: above float32 rounding of logarithms.
 HAIR = 1e-3
 
 Advance = Callable[[int], None]
+# rows, cells that are left -> place of the best of those cells for each of the rows
+Closest = Callable[[Tensor, Tensor], Tensor]
 
 
 def nearest(rows: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest centre of every row and the squared distance, ``(n,)`` both."""
+    # ‖h − c‖² = ‖h‖² − 2 (⟨h, c⟩ − ½ ‖c‖²): the largest score is the nearest centre
     offset = 0.5 * (centres**2).sum(dim=1)
     size = max(1, min(ROWS_TOGETHER, ENTRIES_TOGETHER // len(centres)))
     found, distance = [], []
@@ -66,6 +82,7 @@ def seeds(rows: Tensor, size: int, source: np.random.Generator) -> Tensor:
         wanted = min(batch, size - len(chosen))
         free = np.ones(len(rows), dtype=bool)
         free[chosen] = False
+        # in proportion to the squared distance from the seeds so far
         weights = np.where(free, distance, 0.0)
         if np.count_nonzero(weights) < wanted:
             weights = free.astype(np.float64)
@@ -107,6 +124,38 @@ def cell_means(rows: Tensor, cells: Tensor, otherwise: Tensor) -> tuple[Tensor, 
     means = otherwise.clone()
     means[full] = sums[full] / counts[full, None]
     return means, counts
+
+
+def without_small(cells: Tensor, size: int, least: int, closest: Closest) -> tuple[Tensor, Tensor]:
+    """Remove the smallest cell until every cell left has at least ``least`` rows.
+
+    The rows of a removed cell go to the best of those left, so that cells only grow.
+
+    Args:
+        cells: (n,) the cell of every row.
+        size: C, cells there are.
+        least: rows that a cell needs, <= n.
+        closest: which of some cells is best for some rows.
+
+    Returns:
+        The cells (n,), numbered from 0 without gaps, and the numbers they had, (C',).
+    """
+    found = cells.clone()
+    counts = torch.bincount(found, minlength=size)
+    left = counts > 0
+    while int(left.sum()) > 1:
+        smallest = int(torch.where(left, counts, len(found) + 1).argmin())
+        if int(counts[smallest]) >= least:
+            break
+        left[smallest] = False
+        rows, kept = (found == smallest).nonzero()[:, 0], left.nonzero()[:, 0]
+        moved = kept[closest(rows, kept)]
+        found[rows] = moved
+        counts += torch.bincount(moved, minlength=size)
+    kept = left.nonzero()[:, 0]
+    number = torch.full((size,), -1)
+    number[kept] = torch.arange(len(kept))
+    return number[found], kept
 
 
 def kl_cells(
@@ -198,6 +247,7 @@ def _closer(
         rows, own, token = behaviours.probabilities(part), cells[part], tokens[part]
         scores = _scores(rows.bfloat16(), token, short, decisions, decision_cost)
         found = scores.max(dim=1).indices
+        # Σ p (ln q_new − ln q_old) in float32: what the move saves in KL
         gain = (rows * (table[found] - table[own])).sum(dim=1)
         if decision_cost:
             agrees = (decisions[found] == token).float() - (decisions[own] == token).float()
@@ -274,6 +324,7 @@ def _raised(rows: Tensor, tokens: Tensor) -> Tensor:
 
     Tokens likelier than it are pooled with it: all of them get their mean probability.
     """
+    # pool-adjacent-violators: the token and all above it share their mean, in order of size
     own = rows.gather(1, tokens[:, None])
     others = rows.scatter(1, tokens[:, None], -1.0)
     top, places = others.sort(dim=1, descending=True)
@@ -292,3 +343,47 @@ def _raised(rows: Tensor, tokens: Tensor) -> Tensor:
 def _parts(behaviours: Behaviours) -> list[slice]:
     size = max(1, min(ROWS_TOGETHER, PREDICTIONS_TOGETHER // behaviours.vocabulary))
     return [slice(low, low + size) for low in range(0, len(behaviours), size)]
+
+
+def nearest_cells(rows: Tensor, centres: Tensor) -> Codes:
+    """Return the nearest centre of every row, (n,): the largest ``⟨h, c⟩ − ½ ‖c‖²``.
+
+    A block of rows is one thread's own, so that no product waits for another.
+    """
+    offset = (0.5 * (centres**2).sum(dim=1)).numpy()
+    vectors, turned = rows.numpy(), np.ascontiguousarray(centres.numpy().T)
+    codes = np.empty(len(rows), dtype=np.int64)
+    step = max(1, ENTRIES_A_THREAD // len(centres))
+
+    def code(start: int) -> None:
+        scores = vectors[start : start + step] @ turned
+        scores -= offset
+        codes[start : start + step] = scores.argmax(axis=1)
+
+    with one_thread(), ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for _ in pool.map(code, range(0, len(rows), step)):
+            pass
+    return codes
+
+
+def cheapest_cells(behaviours: Behaviours, table: Tensor, decision_cost: float = 0.0) -> Codes:
+    """Return the row q of the table of least ``KL(p ‖ q) + λ·1[argmax p ≠ argmax q]``, (n,).
+
+    That is the one of largest ``Σ p ln q + λ·1[argmax p = argmax q]``, λ the decision cost.
+    """
+    turned = table.T
+    decisions = table.argmax(dim=1)
+    tokens = behaviours.argmax() if decision_cost else None
+
+    def scores(part: slice) -> Tensor:
+        found = behaviours.probabilities(part) @ turned
+        if tokens is not None:
+            found += decision_cost * (tokens[part, None] == decisions[None])
+        return found
+
+    codes = np.empty(len(behaviours), dtype=np.int64)
+    step = max(1, ROWS_A_THREAD * torch.get_num_threads())
+    for start in range(0, len(behaviours), step):
+        part = slice(start, start + step)
+        codes[part] = scores(part).numpy().argmax(axis=1)
+    return codes

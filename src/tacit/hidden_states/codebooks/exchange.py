@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike
 
 from tacit._ground.lazy import install_with
 from tacit.hidden_states.codebooks.certificates import checked_codes
-from tacit.hidden_states.codebooks.codebook import Codebook
-from tacit.hidden_states.codebooks.codecs import Codec
-from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.codebooks.codec import Codec
 
 
 def packed_codes(codes: ArrayLike, bits: int) -> npt.NDArray[np.uint8]:
@@ -56,19 +54,25 @@ def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
         import faiss
     except ImportError:
         raise ValueError(f"faiss: not installed; {install_with('llm')}") from None
-    book = codec
-    if isinstance(codec, Codebook):
-        book = ProductCodebook(
-            parts=(codec.codewords,), calibration=codec.calibration, least_cell=codec.least_cell
-        )
-    assert isinstance(book, ProductCodebook)
     rows = np.asarray(codes)
     rows = rows[:, None] if rows.ndim == 1 else rows
-    book.decode(rows[:1])
-    packed = packed_codes(rows, book.bits)
-    index = faiss.IndexPQ(book.width, len(book.parts), book.bits)
-    faiss.copy_array_to_vector(book.centroids().ravel(), index.pq.centroids)
+    codec.decode(rows[:1])
+    # b = ⌈log2 max C_j⌉ bits a part, at least 1
+    bits = max(1, (max(codec.sizes) - 1).bit_length())
+    packed = packed_codes(rows, bits)
+    index = faiss.IndexPQ(codec.width, len(codec.sizes), bits)
+    faiss.copy_array_to_vector(_table(codec, 2**bits).ravel(), index.pq.centroids)
     faiss.copy_array_to_vector(packed.ravel(), index.codes)
     index.ntotal = len(packed)
     index.is_trained = True
     return index
+
+
+def _table(codec: Codec, rows: int) -> npt.NDArray[np.float32]:
+    """Return the centroids as FAISS keeps them, (m, 2^b, d/m) of float32.
+
+    A part of fewer cells repeats its first one, which no code refers to.
+    """
+    parts = [part.numpy() for part in codec.centroids]
+    filled = [np.concatenate([part, np.repeat(part[:1], rows - len(part), 0)]) for part in parts]
+    return np.stack(filled)

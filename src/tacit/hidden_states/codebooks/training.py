@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -11,12 +11,17 @@ from torch import Tensor, nn
 
 from tacit.models.behaviours import Behaviours
 
+# a batch is a sixteenth of the prompts, within these
 LARGEST_BATCH, SMALLEST_BATCH, BATCHES_PER_PASS = 512, 32, 16
+# of the prompts, to keep the pass that is best on what was not learnt
 HELD_OUT_SHARE = 0.1
 # Nats by which the likeliest token has to lead before training leaves a decision alone.
 MARGIN = 0.1
+# in units of the spread of the codewords, and of the weights
 CODEWORD_RATE, PREDICTOR_RATE = 0.05, 2e-3
+# width of the predictor's layers
 HIDDEN = 512
+# prompts that are run through the layers above at once
 STATES_TOGETHER = 1024
 
 
@@ -58,6 +63,7 @@ def train_codewords(
     apart = max(1, int(HELD_OUT_SHARE * len(order)))
     checked, learnt = order[:apart], order[apart:]
     enough = torch.bincount(cells[learnt], minlength=len(codewords)) >= least_cell
+    # what is learnt is a shift in units of the spread; a cell of few prompts has none
     scale = codewords.std(dim=0).clamp_min(1e-6) * enough[:, None]
     shift = torch.zeros_like(codewords, requires_grad=True)
     optimizer = torch.optim.Adam([shift], lr=CODEWORD_RATE, betas=(0.9, 0.99))
@@ -96,6 +102,7 @@ def _costs(
     of_decision: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
     """Return ``KL(p_i ‖ r_i) + λ·of_decision(ln r_i, argmax p_i)`` per row."""
+    # KL(p ‖ r) = Σ p ln p − Σ p ln r, and 0 ln 0 = 0
     clean = behaviours.probabilities(rows)
     predicted = torch.log_softmax(upper.select(rows).logits(states).float(), dim=1)
     cost: Tensor = torch.special.xlogy(clean, clean).sum(dim=1) - (clean * predicted).sum(dim=1)
@@ -162,6 +169,14 @@ class Predictor(nn.Module):
             nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU()
         )
         self.head = nn.Linear(hidden, size)
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Tensor]) -> Self:
+        """Return the network of the weights given, which refuses others and other shapes."""
+        hidden = int(parts["head.weight"].shape[1])
+        found = cls(len(parts["mean"]), len(parts["head.bias"]), hidden)
+        found.load_state_dict(dict(parts))
+        return found.eval().requires_grad_(False)
 
     def forward(self, states: Tensor) -> Tensor:
         """Return a score per code, (n, C)."""

@@ -27,13 +27,15 @@ from tacit.guarantees import Guarantee
 from tacit.hidden_states.noise.posterior import (
     POST_PROCESSING,
     ROWS_TOGETHER,
-    Posterior,
+    StatePosterior,
     double_rows,
     public_states,
     unchanged,
 )
 
+# width of the two layers, states of a batch, and the rate that the schedule starts from
 HIDDEN, BATCH, RATE = 512, 512, 1e-3
+# few states need many passes to be read back as well as can be, many need few
 LEAST_PASSES, LEAST_STEPS = 10, 1500
 
 
@@ -71,7 +73,7 @@ class Denoiser(ABC):
         Source: Bayes' rule for a uniform prior on the calibration states.
         """
         covariance = as_covariance("covariance", covariance)
-        return _PosteriorMean(Posterior(calibration, covariance))
+        return _PosteriorMean(StatePosterior(calibration, covariance))
 
     @staticmethod
     def wiener(calibration: ArrayLike, covariance: Covariance) -> Denoiser:
@@ -90,6 +92,7 @@ class Denoiser(ABC):
         """
         covariance = as_covariance("covariance", covariance)
         states = public_states(calibration, covariance)
+        # μ and S of the public states, divided by their number
         mean = states.mean(axis=0)
         centred = states - mean
         spread = centred.T @ centred / len(states)
@@ -167,7 +170,7 @@ class Denoiser(ABC):
 class _PosteriorMean(Denoiser):
     kind = "posterior mean"
 
-    def __init__(self, posterior: Posterior) -> None:
+    def __init__(self, posterior: StatePosterior) -> None:
         self.calibration, self._posterior = posterior.count, posterior
 
     @property
@@ -186,6 +189,7 @@ class _PosteriorMean(Denoiser):
         highest = torch.full((len(asked),), -torch.inf, dtype=torch.float64)
         mass, total = torch.zeros_like(highest), torch.zeros_like(asked)
         for part, score in self._posterior.scores(asked):
+            # Σ_m e^{s_m} h_m / Σ_m e^{s_m}, both sums relative to e^{highest} so far
             above = torch.maximum(highest, score.amax(dim=1))
             shrink = torch.exp(highest - above)
             score.sub_(above[:, None]).exp_()
@@ -214,8 +218,10 @@ class _Wiener(Denoiser):
 
 def _gain(spread: Array, noise: Array) -> Array:
     """``I − Σ (S + Σ)⁺``: where neither varies the release is already right."""
+    # S (S + Σ)⁻¹ = I − Σ (S + Σ)⁻¹: the form that leaves a release without noise as it is
     total = spread + noise
     values, vectors = np.linalg.eigh((total + total.T) / 2)
+    # eigenvalues below what eigh loses count as 0, and the pseudo-inverse as 0 along them
     kept = values > len(values) * EPS * values[-1]
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     gain: Array = np.eye(len(values)) - noise @ inverse
@@ -277,6 +283,7 @@ def _fit_network(
     epochs: int,
     source: np.random.Generator,
 ) -> _Correction:
+    # a tenth is held out, to keep the pass that is best on what was not learnt
     order = source.permutation(len(states))
     apart = states[order[: len(states) // 10]]
     learnt = states[order[len(states) // 10 :]]
@@ -292,6 +299,7 @@ def _fit_network(
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     steps = epochs * -(-len(learnt) // BATCH)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    # the network minimises E ‖(h − D(h + ξ))/scale‖², noise ξ drawn afresh in every pass
     for _ in range(epochs):
         shuffled = learnt[source.permutation(len(learnt))]
         pairs = _pair(shuffled, covariance, linear, network, source)

@@ -21,7 +21,7 @@ from tacit.hidden_states.audit.points import AttackPoint
 from tacit.hidden_states.quotient.quotient import PredictiveQuotient
 
 if TYPE_CHECKING:
-    from tacit.hidden_states.noise.posterior_behaviour import PosteriorBehaviour
+    from tacit.hidden_states.noise.posterior import PosteriorBehaviour
     from tacit.models.behaviours import Behaviours
 
 

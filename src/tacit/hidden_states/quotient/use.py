@@ -15,9 +15,10 @@ from tacit.attacks.intervals import proportion_interval
 from tacit.hidden_states.quotient.quotient import PredictiveQuotient
 from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
-from tacit.releases.form import NORMAL_95
 
 CONFIDENCE = 0.95
+# the quantile of the normal law that 95% of it lie within
+NORMAL_95 = 1.959963984540054
 ROWS_TOGETHER = 512
 
 
