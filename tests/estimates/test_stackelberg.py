@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from tacit.report.statistic.record import read_release
 
 from tacit.covariance import Dense
 from tacit.design import gaussian_information
@@ -18,7 +19,6 @@ from tacit.gate import check_release
 from tacit.guarantees import Guarantee, guarantee_from_dict
 from tacit.information import mixture
 from tacit.ledger import Ledger
-from tacit.report.statistic.record import read_release
 
 SECRETS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 1.0], [1.0, 1.0]])
 

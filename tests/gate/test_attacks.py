@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.gate.attacks import read_attack
 
 from tacit.attacks.intervals import mean_interval, proportion_interval
-from tacit.gate.attacks import read_attack
 
 STORED: dict[str, Any] = {
     "released": "a" * 64, "origin": None, "metric": "euclidean", "queries": 100, "bank": 50,

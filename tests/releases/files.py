@@ -13,8 +13,18 @@ import torch
 from tacit.adapters import DPLoRAFA, fit
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic
-from tacit.hidden_states import Ball, Codebook, PredictiveQuotient, prepare_codes, prepare_quotients
-from tacit.hidden_states.noise.release import prepare_states
+from tacit.hidden_states import (
+    Ball,
+    Codebook,
+    CodebookFit,
+    Differences,
+    PredictiveQuotient,
+    PromptCodes,
+    Recipe,
+    prepare_codes,
+    prepare_quotients,
+    prepare_states,
+)
 from tacit.hidden_states.origin import Origin
 from tacit.specifications import public_subspace, specify
 from tacit.statistics import Session, privatize
@@ -81,14 +91,16 @@ def specification() -> Any:
 
 
 def codes(out: Path | None = None) -> Any:
-    book = Codebook.fit(STATES, size=4, rng=0, least_cell=2)
+    book = Codebook.fit(STATES, CodebookFit(size=4, least_cell=2), rng=0)
     object.__setattr__(book, "origin", ORIGIN)
     return prepare_codes(book, STATES, out=out).draw()
 
 
 def reported() -> Any:
     return prepare_codes(
-        Codebook.fit(STATES, size=4, rng=0, least_cell=2), STATES, epsilon=1.0
+        Codebook.fit(STATES, CodebookFit(size=4, least_cell=2), rng=0),
+        STATES,
+        PromptCodes(epsilon=1.0),
     ).draw()
 
 
@@ -96,14 +108,19 @@ def quotients() -> Any:
     states = torch.from_numpy(STATES)
     head = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
     fitted = PredictiveQuotient.fit(
-        states, states @ head, Ball.at(3, nats=5.0), hidden=4, epochs=2, rng=0, progress=False
+        states,
+        states @ head,
+        Ball.at(3, nats=5.0),
+        Recipe(hidden=4, epochs=2),
+        rng=0,
+        progress=False,
     )
     return prepare_quotients(fitted.named(ORIGIN), states).draw()
 
 
 def states() -> Any:
     return prepare_states(
-        STATES, isotropic(np.ones(4), 4.0), differences=np.eye(4), origin=ORIGIN.public
+        STATES, isotropic(np.ones(4), 4.0), Differences(listed=np.eye(4)), origin=ORIGIN.public
     ).draw()
 
 

@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tacit.gate.consistency import consistent_form
 
 from tacit import load
-from tacit.gate.consistency import consistent_form
-from tacit.hidden_states import Codebook, HiddenRelease, QuotientRelease, Transcoder
-from tacit.hidden_states.codebooks.codecs import load_codec
-from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states import (
+    Codebook,
+    CodebookFit,
+    HiddenRelease,
+    ProductCodebook,
+    ProductFit,
+    QuotientRelease,
+    Transcoder,
+    load_codec,
+)
 from tacit.specifications import load_subspace, public_subspace, read_specification
 from tacit.statistics import Session
 from tests.releases.files import MAKERS, ROWS, STATES, codes, quotients, real, specification
@@ -39,11 +46,11 @@ def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
             found[name][0].write_text(json.dumps(stored), encoding="utf-8")
     found["states"] = folder / "states.safetensors", both
     found["states, read"] = folder / "states.safetensors", HiddenRelease.load
-    book = Codebook.fit(STATES, size=4, rng=0, least_cell=2)
+    book = Codebook.fit(STATES, CodebookFit(size=4, least_cell=2), rng=0)
     book.save(folder / "book.safetensors")
     found["codebook"] = folder / "book.safetensors", Codebook.load
     found["codec"] = folder / "book.safetensors", load_codec
-    product = ProductCodebook.fit(STATES, parts=2, size=4, rng=0, least_cell=2)
+    product = ProductCodebook.fit(STATES, ProductFit(parts=2, size=4, least_cell=2), rng=0)
     product.save(folder / "product.safetensors")
     found["product codebook"] = folder / "product.safetensors", ProductCodebook.load
     coder = Transcoder(encoder=torch.randn(3, 4), encoder_bias=torch.zeros(3),

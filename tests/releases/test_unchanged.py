@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tacit.design import isotropic  # noqa: E402
-from tacit.hidden_states import Codebook, open_vectors, prepare_codes, prepare_states  # noqa: E402
+from tacit.hidden_states import Codebook, CodebookFit, open_vectors, prepare_codes, prepare_states  # noqa: E402
 from tacit.hidden_states.codebooks.encoding import KnownCodes  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
 from tacit.specifications import load_backbone, prepare_specification, public_subspace  # noqa: E402
@@ -79,7 +79,7 @@ def test_a_specification_of_another_network_is_refused(tmp_path):
 
 def test_known_codes_are_copied():
     rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
-    book = Codebook.fit(rows, size=8, rng=0, progress=False)
+    book = Codebook.fit(rows, CodebookFit(size=8), rng=0, progress=False)
     codes = np.arange(40).reshape(40, 1) % book.size
     prepared = prepare_codes(book, KnownCodes(codes))
     expected = codes.copy()
@@ -91,7 +91,7 @@ def test_codes_of_a_changed_codebook_or_file_are_refused(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     source = open_vectors("states", tmp_path / "rows.npy")
-    book = Codebook.fit(rows, size=8, rng=0, progress=False)
+    book = Codebook.fit(rows, CodebookFit(size=8), rng=0, progress=False)
     out = tmp_path / "codes.safetensors"
     prepared = prepare_codes(book, source, out=out)
     centres = book.centres.clone()

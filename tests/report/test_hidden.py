@@ -12,6 +12,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tacit.report.drawing import NARROW, WIDE
+from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
+from tacit.report.hidden.guesses import guess_table
+from tacit.report.hidden.page import compared, render_audit
+from tacit.report.hidden.points import LEFT, REACHED, point_groups
+from tacit.report.hidden.words import hidden_verdict
+
 from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.findings import Audit
 from tacit.hidden_states.audit.guesses import GuessPoint
@@ -20,12 +27,6 @@ from tacit.hidden_states.audit.recommendation import Wish, recommend
 from tacit.measured import Interval
 from tacit.releases import Provenance
 from tacit.report import write_report
-from tacit.report.drawing import NARROW, WIDE
-from tacit.report.hidden.figures import curve_figure, map_figure, spectrum_figure
-from tacit.report.hidden.guesses import guess_table
-from tacit.report.hidden.page import compared, render_audit
-from tacit.report.hidden.points import LEFT, REACHED, point_groups
-from tacit.report.hidden.words import hidden_verdict
 from tests.audits import found
 
 PROVENANCE = Provenance.capture("tacit audit model --layer 1", data_rows=60)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from tacit.releases import Provenance
 from tacit.releases.form import Number
-from tacit.report import render_certificate, render_comparison, render_report, write_certificate
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.numbers import epsilon_at, number_lines
 from tacit.report.promise.figures import noise_figure
+
+from tacit.releases import Provenance
+from tacit.report import render_certificate, render_comparison, render_report, write_certificate
 from tacit.statistics import NumbersRelease, compare, privatize
 from tacit.text import beside
 

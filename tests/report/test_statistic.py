@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tacit.releases import Provenance
-from tacit.report import read_release, render_report, write_report
 from tacit.report.drawing import NARROW, WIDE
 from tacit.report.statistic.figures import success_plot, variance_figure
 from tacit.report.statistic.words import success_bound, verdict
 from tacit.report.success import success_figure
+
+from tacit.releases import Provenance
+from tacit.report import read_release, render_report, write_report
 from tacit.statistics import StatisticRelease, privatize
 from tacit.text import beside, percent_up, significant, significant_up, superscript
 

@@ -13,7 +13,7 @@ pytest.importorskip("safetensors")
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank
 from tacit.design import Design
 from tacit.guarantees import ApproximateDP, RenyiDP
-from tacit.hidden_states.noise.release import release
+from tacit.hidden_states import Differences, release
 
 from . import oracles
 from .registry import certifies
@@ -25,7 +25,7 @@ WIDTH = 5
 def certified(covariance, differences, orders=ORDERS):
     design = Design(covariance, math.nan, math.nan, "as given", np.empty(0), 0)
     return release(
-        np.zeros((1, covariance.dim)), design, differences=differences, orders=orders
+        np.zeros((1, covariance.dim)), design, Differences(listed=differences, orders=orders)
     ).guarantee
 
 

@@ -12,7 +12,7 @@ from tacit.classifiers import privatize_logits
 from tacit.covariance import Diagonal
 from tacit.design import Design
 from tacit.guarantees import InformationBound, SuccessBound
-from tacit.hidden_states.noise.release import release as release_states
+from tacit.hidden_states import release as release_states
 from tacit.statistics import StatisticRelease, privatize, resolve_query
 from tacit.statistics.candidates import draw_family, subset_rate
 from tacit.statistics.simulation import simulate

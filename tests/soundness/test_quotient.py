@@ -9,7 +9,7 @@ import torch
 from scipy import integrate, special
 
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
-from tacit.hidden_states import Ball, PredictiveQuotient, prepare_quotients
+from tacit.hidden_states import Ball, PredictiveQuotient, Recipe, prepare_quotients
 from tacit.hidden_states.quotient.ball import clip_to_ball
 
 from .registry import certifies
@@ -123,7 +123,7 @@ def quotient():
     rows = torch.randn(400, 8, generator=source)
     behaviours = 3 * rows[:, :5]
     return PredictiveQuotient.fit(
-        rows, behaviours, Ball(dimension=3, radius=4.0, noise_std=1.0), epochs=3, rng=0
+        rows, behaviours, Ball(dimension=3, radius=4.0, noise_std=1.0), Recipe(epochs=3), rng=0
     )
 
 

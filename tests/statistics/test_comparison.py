@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from tacit.report.comparison.page import comparison_lines, headline
+
 from tacit.statistics import compare
 
 QUIET = {"simulations": 100, "attack": False, "rng": 0, "progress": False}

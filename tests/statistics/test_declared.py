@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from tacit.statistics.strength import gaussian_mu, success_of
 
 from tacit.statistics import prepare, read_table
-from tacit.statistics.strength import gaussian_mu, success_of
 from tacit.statistics.sums import GroupBy, SecondMoments
 
 QUIET = {"success": 0.7, "attack": False, "progress": False}

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from tacit.report.numbers import number_lines
+
 from tacit.statistics import privatize, sums
 from tacit.statistics.numbers import NumbersRelease
 

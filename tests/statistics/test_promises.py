@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from tacit.statistics.strength import gaussian_mu, success_of
 
 from tacit import Ledger, check_release, load
 from tacit.releases import Provenance
@@ -12,7 +13,6 @@ from tacit.report import render_report
 from tacit.statistics import pairs, prepare, privatize, sums
 from tacit.statistics.numbers import NumbersRelease
 from tacit.statistics.rows.cost import frame_of
-from tacit.statistics.strength import gaussian_mu, success_of
 
 BOUNDS = {"x0": (-4.0, 4.0), "x1": (-4.0, 4.0)}
 

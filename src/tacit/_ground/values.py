@@ -170,14 +170,15 @@ def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     if get_origin(kind) in (Union, types.UnionType):
         inner = [one for one in get_args(kind) if one is not type(None)]
         if len(inner) == 1:
-            return _parts(inner[0])
+            base, notes = _parts(inner[0])
+            return base, (*notes, type(None))
     return kind, ()
 
 
 def _checked(self: Any) -> None:
     for name, (kind, notes) in field_kinds(type(self)).items():
         given = getattr(self, name)
-        if given is None:
+        if given is None and (kind is Any or type(None) in notes):
             continue
         object.__setattr__(self, name, _field(name, given, kind, notes))
     owned_fields(self)

@@ -123,6 +123,11 @@ class Codec(ABC):
         """Codes there are, ``Π_j C_j``."""
         return math.prod(self.sizes)
 
+    @property
+    def bits(self) -> int:
+        """b, bits that the code of a part takes: ``⌈log2 max C_j⌉``, at least 1."""
+        return max(1, (max(self.sizes) - 1).bit_length())
+
     def leakage(self, releases: int = 1) -> MaximalLeakage:
         """Return what T codes multiply any attacker's chance of guessing anything right by.
 

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import RandomSource, integer
 from tacit.hidden_states.codebooks.certificates import CodeCertificate, code_type
 from tacit.hidden_states.codebooks.codec import Codec, load_codec
-from tacit.hidden_states.codebooks.encoding import prepare_codes
-from tacit.hidden_states.codebooks.methods import LEAST_CELL, ProductFit
+from tacit.hidden_states.codebooks.encoding import ONE_CODE, prepare_codes
+from tacit.hidden_states.codebooks.methods import LEAST_CELL, ProductFit, PromptCodes
 from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.codebooks.release import CodeRows
 from tacit.releases import Release
@@ -136,9 +136,9 @@ class VectorQuantizer:
         codes = self.transform(X).astype(np.int64)
         return self._fitted().certify(codes, weights=weights)
 
-    def encode(self, X: ArrayLike, **options: Any) -> Release[CodeRows]:
+    def encode(self, X: ArrayLike, promise: PromptCodes = ONE_CODE) -> Release[CodeRows]:
         """Return codes with their certificate, as ``prepare_codes(...).draw()`` does."""
-        return prepare_codes(self._fitted(), X, **options).draw()
+        return prepare_codes(self._fitted(), X, promise).draw()
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())

@@ -57,11 +57,9 @@ def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
     rows = np.asarray(codes)
     rows = rows[:, None] if rows.ndim == 1 else rows
     codec.decode(rows[:1])
-    # b = ⌈log2 max C_j⌉ bits a part, at least 1
-    bits = max(1, (max(codec.sizes) - 1).bit_length())
-    packed = packed_codes(rows, bits)
-    index = faiss.IndexPQ(codec.width, len(codec.sizes), bits)
-    faiss.copy_array_to_vector(_table(codec, 2**bits).ravel(), index.pq.centroids)
+    packed = packed_codes(rows, codec.bits)
+    index = faiss.IndexPQ(codec.width, len(codec.sizes), codec.bits)
+    faiss.copy_array_to_vector(_table(codec, 2**codec.bits).ravel(), index.pq.centroids)
     faiss.copy_array_to_vector(packed.ravel(), index.codes)
     index.ntotal = len(packed)
     index.is_trained = True

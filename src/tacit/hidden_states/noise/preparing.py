@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, RandomSource, is_reproducible, matrix
+from tacit._ground.checks import Array, RandomSource, generator, is_reproducible, matrix
 from tacit._ground.frozen import read_only
 from tacit._ground.values import Share, value
 from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
@@ -120,7 +120,9 @@ def prepare_states(
     """
     clean = matrix("states", states)
     _check_design(design, clean.shape[1])
+    # a seed that is none is refused here, before a cost is reserved
     known = is_reproducible(rng)
+    generator(rng)
     guarantees: tuple[RenyiDP, ...] = ()
     if promise is not None:
         check_promise(promise, Differences)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, RandomSource, integer, is_reproducible
+from tacit._ground.checks import Array, RandomSource, generator, integer, is_reproducible
 from tacit._ground.frozen import read_only
 from tacit.hidden_states.quotient.quotient import PredictiveQuotient
 from tacit.hidden_states.quotient.release import (
@@ -90,7 +90,9 @@ def prepare_quotients(
         raise ValueError(f"quotient: expected a PredictiveQuotient, got {type(quotient).__name__}")
     times = integer("releases", releases, minimum=1)
     clean = quotient.encode(states, behaviours=behaviours)
+    # a seed that is none is refused here, before a cost is reserved
     known, origin = is_reproducible(rng), quotient.origin
+    generator(rng)
     details = QuotientRows(rows=len(clean), ball=quotient.ball, releases=times)
     guarantees = guarantees_of(details)
     return PreparedQuotients(

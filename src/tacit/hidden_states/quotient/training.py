@@ -19,8 +19,6 @@ LARGEST_BATCH, SMALLEST_BATCH, BATCHES_PER_PASS = 256, 32, 16
 RATE, DECAY, LONGEST_STEP = 2e-3, 0.01, 1.0
 # of the prompts, to keep the pass that is best on what was not learnt
 HELD_OUT_SHARE = 0.1
-# steps of a schedule at least: its rate rises over the first tenth, which has to hold a step
-SHORTEST = 20
 ROWS_TOGETHER = 2048
 # what a coordinate may be, in deviations of the public states, before the encoder sees it
 FARTHEST = 1e4
@@ -124,8 +122,10 @@ def train(
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
     batch = min(LARGEST_BATCH, max(SMALLEST_BATCH, len(learnt) // BATCHES_PER_PASS))
     steps = recipe.epochs * -(-len(learnt) // batch)
+    # the rate rises until step total/10 − 1, which the schedule divides by: not 0 of ten steps
+    total = steps + 2 if steps == 9 else steps + 1
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, RATE, total_steps=max(steps + 1, SHORTEST), pct_start=0.1
+        optimizer, RATE, total_steps=total, pct_start=0.1
     )
     best, least = copy.deepcopy(network.state_dict()), math.inf
     for _ in range(recipe.epochs):
