@@ -1,15 +1,13 @@
 """No command that tells something, and no kind of release, without a test of what it tells."""
 
-import ast
 import importlib
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import typer
 
-import tacit
 from tacit.cli import app
+from tacit.releases.kinds import known_kinds
 
 from .registry import CASES, SILENT, commands, is_silent, tells_nothing_beside
 
@@ -18,23 +16,8 @@ for path in Path(__file__).parent.glob("test_*.py"):
         importlib.import_module(f"{__package__}.{path.stem}")
 
 
-def every_kind():
-    """Return the classes of the library below ``Release``, read and not imported."""
-    below = defaultdict(set)
-    for path in Path(tacit.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                for base in node.bases:
-                    below[getattr(base, "id", "")].add(node.name)
-    found, new = set(), below["Release"]
-    while new:
-        found |= new
-        new = set().union(*(below[name] for name in new)) - found
-    return sorted(found)
-
-
 COMMANDS = commands(typer.main.get_command(app))
-KINDS = every_kind()
+KINDS = sorted(known_kinds())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -46,7 +29,7 @@ def test_every_command_has_a_test_of_what_it_tells(command):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_release_has_a_test_of_what_it_tells(kind):
-    assert CASES[kind], f"mark a test in tests/interference with @tells_nothing_beside({kind})"
+    assert CASES[kind], f'mark a test in tests/interference with @tells_nothing_beside("{kind}")'
 
 
 def test_what_is_entered_exists():
@@ -57,6 +40,6 @@ def test_what_is_entered_exists():
 
 def test_only_tests_are_entered():
     with pytest.raises(ValueError, match="expected a test"):
-        tells_nothing_beside("statistic")(every_kind)
+        tells_nothing_beside("statistic")(known_kinds)
     with pytest.raises(ValueError, match="expected commands"):
         tells_nothing_beside()

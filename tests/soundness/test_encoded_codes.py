@@ -47,7 +47,9 @@ def test_a_uniform_choice_of_all_codes_attains_the_nats_of_a_store(parts, releas
     told = {}
     for place, secret in enumerate(secrets):
         codes = (
-            prepare_codes(book, vectors[list(secret)], PromptCodes(releases=releases)).draw().codes
+            prepare_codes(book, vectors[list(secret)], PromptCodes(releases=releases))
+            .draw()
+            .details.codes
         )
         told.setdefault(codes.tobytes(), []).append(place)
     joint = np.zeros((len(secrets), len(told)))

@@ -136,7 +136,7 @@ def test_states_far_from_the_training_ones_tell_no_more(quotient, far):
     assert max(sum(Fraction(x) ** 2 for x in row) for row in held.tolist()) <= 16
     right = []
     for seed in range(trials):
-        seen = prepare_quotients(quotient, states, rng=seed).draw().quotients
+        seen = prepare_quotients(quotient, states, rng=seed).draw().details.quotients
         squares = ((seen[:, None] - held) ** 2).sum(axis=2)
         right.append((squares.argmin(axis=1) == np.arange(30)).mean())
     error = np.std(right) / math.sqrt(trials)

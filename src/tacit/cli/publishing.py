@@ -99,10 +99,14 @@ class Attacking(Drawing):
     attack: Attacked = True
 
 
-def file_digest(path: str) -> str:
-    """Return the SHA-256 of the bytes of a file that is read."""
-    with Path(path).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def content_fingerprint(path: str) -> str:
+    """Return the SHA-256 of the bytes of a file that is read, or of those of a folder in order."""
+    place, found = Path(path), hashlib.sha256()
+    parts = sorted(part for part in place.rglob("*") if part.is_file()) if place.is_dir() else []
+    for part in parts or [place]:
+        with part.open("rb") as stream:
+            found.update(hashlib.file_digest(stream, "sha256").digest())
+    return found.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +253,9 @@ class Destination:
             command=command_line(untold),
             data_name=self.source.name,
             data_fingerprint=self.source.fingerprint,
-            data_rows=details.shape[0] if isinstance(details, RowDetails) else self.source.rows,
+            data_rows=details.layout.shape[0]
+            if isinstance(details, RowDetails)
+            else self.source.rows,
             data_columns=self.source.columns,
             data_categories=self.source.categories,
             data_observed=self.source.observed,

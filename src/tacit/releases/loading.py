@@ -101,7 +101,7 @@ def load_rows(path: str | os.PathLike[str]) -> Release[Any]:
         raise ValueError(f"release: expected a file of rows, got {place}")
     release, found = read_checked(place).release, open_store(place)
     details = release.details
-    if found.decoded or not isinstance(details, RowDetails):
+    if found.certificate.decoded or not isinstance(details, RowDetails):
         raise ValueError(f"release: expected the rows that were released, got others in {place}")
     rows = np.concatenate(list(found.rows.blocks()))
     return replace(release, details=details.filled(rows, found.parts))

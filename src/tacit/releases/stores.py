@@ -8,15 +8,17 @@ holds the release that they are of.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from tacit import codec
 from tacit._ground.checks import Array
 from tacit._ground.files import atomic_stream, check_writable, read_bytes, write_text_atomic
 from tacit.documents import Envelope, dumps, loads
@@ -30,46 +32,58 @@ from tacit.releases.vectors import (
     open_npy,
     open_parquet,
     open_safetensors,
-    open_vectors,
     read_header,
     sha256_of,
 )
 
 # of what is certified, in the metadata of safetensors and Parquet
 KEY = "tacit"
+# what pyarrow adds to the metadata of Parquet
+SCHEMA = "ARROW:schema"
 ENVELOPE = Envelope("tacit.store", 1)
 # in the place of a digest until the rows are written, and as long
 UNKNOWN = "0" * 64
+BESIDE = "it holds {} tensors, columns or entries of metadata beside the rows that it certifies"
 # pyarrow's own errors are of these kinds, one of what it has not implemented among them
 UNREADABLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
     NotImplementedError,
 )  # fmt: skip
 
-# what the digest of the rows makes of a release, as its dictionary
-Certificate = Callable[[str], Mapping[str, Any]]
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows stand in a file.
+
+    Attributes:
+        tensor: name of the tensor or column.
+        shape: (n, d).
+        dtype: of the numbers, little-endian.
+        decoded: whether they were worked out of the rows that were released.
+    """
+
+    tensor: str
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    decoded: bool = False
 
 
 class RowDetails(ABC):
     """What a workflow keeps of a release whose values are the rows of a file.
 
     Attributes:
-        tensor: of the rows, in the file and in memory: a field that stands apart from the JSON.
-        about: what the release's digests call the rows.
+        tensor: of the rows, in the file, among the digests of the release, and in memory: a field
+            that stands apart from the JSON.
     """
 
     tensor: ClassVar[str]
-    about: ClassVar[str]
 
     @property
     @abstractmethod
-    def shape(self) -> tuple[int, int]:
-        """Rows and numbers of each, (n, d)."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers, little-endian."""
+    def layout(self) -> Layout:
+        """How many rows there are, and of what."""
 
     def beside(self) -> Mapping[str, Array]:
         """Return what else is published, too large for the JSON, by the name of its tensor."""
@@ -92,7 +106,7 @@ class RowDetails(ABC):
         """
         del release
         if parts:
-            raise ValueError(f"it holds {len(parts)} tensors beside its {self.tensor}")
+            raise ValueError(BESIDE.format(len(parts)))
 
     def filled(self, rows: Vectors, parts: Mapping[str, Array]) -> Self:
         """Return the same with the rows of its file and the tensors beside them."""
@@ -100,25 +114,30 @@ class RowDetails(ABC):
         return replace(self, **{self.tensor: rows})  # type: ignore[type-var]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowCertificate(Generic[Content]):
+    """What stands with rows: their name and digest, those of tensors beside them, their release."""
+
+    tensor: str
+    rows: str
+    decoded: bool
+    parts: Mapping[str, str]
+    release: Content
+
+
 @dataclass(frozen=True)
 class Store:
     """A file of rows, opened.
 
     Attributes:
-        rows: what it holds.
-        tensor: their name.
-        digest: SHA-256 of the rows, as the file says.
-        decoded: whether the rows were worked out of those that were released.
+        certificate: what stands with the rows, the release as a dictionary.
+        rows: what the file holds.
         parts: tensors beside the rows, by name.
-        release: the dictionary of the release that they are of.
     """
 
+    certificate: RowCertificate[Any]
     rows: VectorBlocks
-    tensor: str
-    digest: str
-    decoded: bool
     parts: Mapping[str, Array]
-    release: Mapping[str, Any]
 
 
 def side_file(path: Path) -> Path:
@@ -153,58 +172,59 @@ def save_rows(release: Release[Any], path: str | os.PathLike[str]) -> None:
     rows = getattr(details, details.tensor, None) if isinstance(details, RowDetails) else None
     if rows is None:
         raise ValueError(f"release: expected rows to write, got {release.kind!r} without them")
-    write_rows(
-        "path",
-        check_suffix("path", check_writable("path", path)),
-        [rows],
-        details,
-        certificate=lambda _: release.to_dict(),
-        parts=details.beside(),
-    )
+    place = check_suffix("path", check_writable("path", path))
+    write_rows("path", place, [rows], details.layout, lambda _: release, details.beside())
 
 
 def write_rows(
     argument: str,
     path: Path,
     rows: Iterable[Vectors],
-    details: RowDetails,
-    certificate: Certificate,
+    layout: Layout,
+    release: Callable[[str], Release[Any]],
     parts: Mapping[str, Array] | None = None,
 ) -> str:
-    """Write blocks of released rows with their certificate; return their SHA-256.
+    """Write blocks of rows with the release that they are of, and return their SHA-256.
 
     Args:
         argument: what named the file.
         path: ``.safetensors``, ``.npy`` or ``.parquet``.
         rows: blocks (k, d) that add up to n rows.
-        details: says how many, and of what type.
-        certificate: from the digest of the rows.
+        layout: how they stand in the file.
+        release: from the digest of the rows.
         parts: tensors that stand beside them, in safetensors alone.
     """
-    layout = _Layout(details.tensor, details.shape, details.dtype)
-    return _write(argument, path, rows, layout, certificate, parts or {})
+    suffix, others = path.suffix.lower(), dict(sorted((parts or {}).items()))
+    if others and suffix != ".safetensors":
+        raise ValueError(
+            f"{argument}: expected a file ending in .safetensors, which holds tensors beside the "
+            f"rows, got {path.name}"
+        )
 
+    def certificate(digest: str) -> dict[str, Any]:
+        held = RowCertificate(
+            tensor=layout.tensor,
+            rows=digest,
+            decoded=layout.decoded,
+            parts={name: _digest(part) for name, part in others.items()},
+            release=None,
+        )
+        told = codec.write(RowCertificate, held)
+        return ENVELOPE.closed({**told, "release": release(digest).to_dict()})
 
-def write_decoded(
-    argument: str,
-    path: Path,
-    tensor: str,
-    rows: Iterable[Vectors],
-    shape: tuple[int, int],
-    release: Release[Any],
-) -> str:
-    """Write what was worked out of released rows, in float32, with the certificate of those.
-
-    Args:
-        argument: what named the file.
-        path: as for ``write_rows``.
-        tensor: name of the rows.
-        rows: blocks (k, d) that add up to n rows.
-        shape: (n, d).
-        release: that they were worked out of: post-processing, so that its guarantees stand.
-    """
-    layout = _Layout(tensor, shape, np.dtype("<f4"), decoded=True)
-    return _write(argument, path, rows, layout, lambda _: release.to_dict(), {})
+    with atomic_stream(argument, path) as stream:
+        if suffix == ".safetensors":
+            digest = _to_safetensors(stream, rows, layout, certificate, others)
+        elif suffix == ".npy":
+            header = {"descr": layout.dtype.str, "fortran_order": False, "shape": layout.shape}
+            np.lib.format.write_array_header_1_0(stream, header)
+            digest = _copied(stream.write, rows, layout)
+        else:
+            digest = _to_parquet(stream, rows, layout, certificate)
+    if suffix == ".npy":
+        text = dumps(certificate(digest), indent=2, ascii_only=True)
+        write_text_atomic(argument, side_file(path), text + "\n")
+    return digest
 
 
 def open_store(path: Path) -> Store:
@@ -237,9 +257,10 @@ def read_store(path: Path) -> Mapping[str, Any]:
         digest = sha256_of(found.rows.blocks())
     except UNREADABLE:
         raise ValueError(f"release: {path} holds no release of tacit") from None
-    if digest != found.digest:
+    if digest != found.certificate.rows:
         raise ValueError(f"release: the rows in {path} are not those that were certified (SHA-256)")
-    return found.release
+    content: Mapping[str, Any] = found.certificate.release
+    return content
 
 
 def check_rows(release: Release[Any], path: Path) -> None:
@@ -250,88 +271,77 @@ def check_rows(release: Release[Any], path: Path) -> None:
     """
     found, details = open_store(path), release.details
     assert isinstance(details, RowDetails)
-    if found.decoded:
-        if open_vectors("release", path, column=_column(found, path)).count != details.shape[0]:
-            raise ValueError("it holds another number of rows than were released")
-        return
-    if (found.tensor, found.rows.count, found.rows.width) != (details.tensor, *details.shape):
-        raise ValueError(f"its rows are not the {details.tensor} that it certifies")
-    if (details.about, found.digest) not in release.digests:
+    held, layout = found.certificate, details.layout
+    # what was decoded has a width and a type of its own
+    shape = (found.rows.count, layout.shape[1] if held.decoded else found.rows.width)
+    if shape != layout.shape or (not held.decoded and held.tensor != layout.tensor):
+        raise ValueError(f"its rows are not the {layout.tensor} that it certifies")
+    if not held.decoded and (details.tensor, held.rows) not in release.digests:
         raise ValueError("its rows are not those that were released (SHA-256)")
     for part in found.rows.blocks():
-        if part.dtype != details.dtype:
-            raise ValueError(f"its rows are not the {details.tensor} that it certifies")
-        details.check(part)
-    details.check_beside(found.parts, release)
-
-
-def _column(found: Store, path: Path) -> str | None:
-    return None if path.suffix.lower() == ".npy" else found.tensor
+        if held.decoded and part.dtype.kind != "f":
+            raise ValueError(f"decoded rows: expected floating-point numbers, got {part.dtype}")
+        if not held.decoded and part.dtype != layout.dtype:
+            raise ValueError(f"its rows are not the {layout.tensor} that it certifies")
+        if not held.decoded:
+            details.check(part)
+    if not held.decoded:
+        details.check_beside(found.parts, release)
 
 
 class _RefusedError(ValueError):
     """What is wrong with a file in a sentence of its own."""
 
 
-def _opened(content: Any, rows: Callable[[str], VectorBlocks], others: Iterable[str],
-            read: Callable[[str], Array]) -> Store:  # fmt: skip
-    """Return a file of the certificate given, whose other tensors and metadata are named."""
+def _opened(
+    content: Any,
+    rows: Callable[[str], VectorBlocks],
+    others: Iterable[str] = (),
+    part: Callable[[str], Array] | None = None,
+) -> Store:
+    """Return a file of the certificate given, whose tensors and metadata are named."""
     try:
         given = ENVELOPE.fields("release", content)
+        held: RowCertificate[Any] = codec.read(RowCertificate, given, "release")
     except ValueError as error:
         raise _RefusedError(str(error)) from None
-    if set(given) != {"tensor", "rows", "decoded", "parts", "release"}:
-        raise ValueError("a field is missing or unknown")
-    if beside := set(others) - {given["tensor"], *given["parts"]}:
-        raise _RefusedError(
-            f"release: the file contradicts itself: it holds {len(beside)} tensors, columns or "
-            "entries of metadata beside the rows that it certifies"
-        )
-    parts = {name: read(name) for name in given["parts"]}
-    if any(_digest(part) != given["parts"][name] for name, part in parts.items()):
+    if beside := set(others) - {held.tensor, *held.parts}:
+        raise _RefusedError(f"release: the file contradicts itself: {BESIDE.format(len(beside))}")
+    if held.parts and part is None:
+        raise _RefusedError("release: no tensor stands beside the rows of such a file")
+    parts = {} if part is None else {name: part(name) for name in held.parts}
+    if any(_digest(one) != held.parts[name] for name, one in parts.items()):
         raise _RefusedError("release: a tensor beside the rows is not that which was certified")
-    if not isinstance(given["decoded"], bool):
-        raise TypeError("decoded: expected true or false")
-    return Store(
-        rows=rows(given["tensor"]),
-        tensor=given["tensor"],
-        digest=given["rows"],
-        decoded=given["decoded"],
-        parts=parts,
-        release=given["release"],
-    )
+    return Store(held, rows(held.tensor), parts)
 
 
 def _from_safetensors(path: Path) -> Store:
     header, start = read_header("release", path)
     metadata = header.pop("__metadata__")
-    _check_filled(header, path.stat().st_size - start)
+    # bytes of no tensor, which no digest could cover, have no place
+    filled = 0
+    for first, last in sorted(about["data_offsets"] for about in header.values()):
+        if first != filled or last < first:
+            raise ValueError("the tensors do not stand one after the other")
+        filled = last
+    if filled != path.stat().st_size - start:
+        raise ValueError("the tensors do not fill the file")
 
-    def read(name: str) -> Array:
+    def part(name: str) -> Array:
         first, last = header[name]["data_offsets"]
         with path.open("rb") as stream:
             stream.seek(start + first)
             content = stream.read(last - first)
-        # what stands beside rows is in double precision
         if header[name]["dtype"] != "F64":
-            raise TypeError("expected numbers of double precision")
+            raise TypeError("expected numbers of double precision beside rows")
         return np.frombuffer(content, "<f8").reshape(header[name]["shape"])
 
-    others = [*header, *(name for name in metadata if name != KEY)]
     return _opened(
-        loads(metadata[KEY]), lambda name: open_safetensors("release", path, name), others, read
+        loads(metadata[KEY]),
+        lambda name: open_safetensors("release", path, name),
+        [*header, *(set(metadata) - {KEY})],
+        part,
     )
-
-
-def _check_filled(header: Mapping[str, Any], size: int) -> None:
-    """Refuse bytes of no tensor, which no digest could cover."""
-    filled = 0
-    for start, end in sorted(about["data_offsets"] for about in header.values()):
-        if start != filled or end < start:
-            raise ValueError("the tensors do not stand one after the other")
-        filled = end
-    if filled != size:
-        raise ValueError("the tensors do not fill the file")
 
 
 def _from_npy(path: Path) -> Store:
@@ -339,11 +349,12 @@ def _from_npy(path: Path) -> Store:
     if not side.is_file():
         raise _RefusedError(f"release: expected the certificate of {path} in {side.name}, got none")
     found = open_npy("release", path)
+    # whatever stands after the rows counts as rows
     if found.end != path.stat().st_size:
         raise _RefusedError(
             f"release: the rows in {path} are not those that were certified (SHA-256)"
         )
-    return _opened(loads(read_bytes("release", side)), lambda _: found, (), _no_part)
+    return _opened(loads(read_bytes("release", side)), lambda _: found)
 
 
 def _from_parquet(path: Path) -> Store:
@@ -351,145 +362,87 @@ def _from_parquet(path: Path) -> Store:
 
     with parquet.ParquetFile(path) as file:
         metadata = {name.decode(): text for name, text in (file.metadata.metadata or {}).items()}
-        # pyarrow adds its own schema
-        others = [*file.schema_arrow.names, *(set(metadata) - {KEY, "ARROW:schema"})]
-
-    def rows(name: str) -> VectorBlocks:
-        return open_parquet("release", path, name, "")
-
-    return _opened(loads(metadata[KEY]), rows, others, _no_part)
-
-
-def _no_part(name: str) -> Array:
-    raise ValueError(f"{name}: no tensor stands beside rows in such a file")
+        others = [*file.schema_arrow.names, *(set(metadata) - {KEY, SCHEMA})]
+    return _opened(
+        loads(metadata[KEY]), lambda name: open_parquet("release", path, name, ""), others
+    )
 
 
 def _digest(part: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(part, "<f8").tobytes()).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How rows stand in a file: their name, (n, d), their type, and whether they were decoded."""
-
-    tensor: str
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    decoded: bool = False
-
-
-def _write(
-    argument: str, path: Path, rows: Iterable[Vectors], layout: _Layout, certificate: Certificate,
-    parts: Mapping[str, Array],
-) -> str:  # fmt: skip
-    suffix = path.suffix.lower()
-    if parts and suffix != ".safetensors":
-        raise ValueError(
-            f"{argument}: expected a file ending in .safetensors, which holds tensors beside the "
-            f"rows, got {path.name}"
-        )
-
-    def content(digest: str) -> dict[str, Any]:
-        return ENVELOPE.closed(
-            {
-                "tensor": layout.tensor,
-                "rows": digest,
-                "decoded": layout.decoded,
-                "parts": {name: _digest(part) for name, part in parts.items()},
-                "release": certificate(digest),
-            }
-        )
-
-    with atomic_stream(argument, path) as stream:
-        if suffix == ".safetensors":
-            digest = _as_safetensors(stream, rows, layout, content, parts)
-        elif suffix == ".npy":
-            header = {"descr": layout.dtype.str, "fortran_order": False, "shape": layout.shape}
-            np.lib.format.write_array_header_1_0(stream, header)
-            digest = _copied(stream, rows, layout)
-        else:
-            digest = _as_parquet(stream, rows, layout, content)
-    if suffix == ".npy":
-        text = dumps(content(digest), indent=2, ascii_only=True)
-        write_text_atomic(argument, side_file(path), text + "\n")
-    return digest
-
-
-def _copied(stream: BinaryIO, rows: Iterable[Vectors], layout: _Layout) -> str:
+def _copied(write: Callable[[bytes], Any], rows: Iterable[Vectors], layout: Layout) -> str:
+    """Write the bytes of rows, block by block, and return their SHA-256."""
     found, done = hashlib.sha256(), 0
     for part in rows:
         content = np.ascontiguousarray(part, layout.dtype).tobytes()
         found.update(content)
-        stream.write(content)
+        write(content)
         done += len(part)
-    _check_count(done, layout)
+    if done != layout.shape[0]:
+        raise ValueError(f"rows: expected {layout.shape[0]}, got {done}")
     return found.hexdigest()
 
 
-def _check_count(done: int, layout: _Layout) -> None:
-    if done != layout.shape[0]:
-        raise ValueError(f"rows: expected {layout.shape[0]}, got {done}")
-
-
-def _as_safetensors(
-    stream: BinaryIO, rows: Iterable[Vectors], layout: _Layout, content: Certificate,
+def _to_safetensors(
+    stream: BinaryIO,
+    rows: Iterable[Vectors],
+    layout: Layout,
+    certificate: Callable[[str], dict[str, Any]],
     parts: Mapping[str, Array],
-) -> str:  # fmt: skip
-    header = _header(layout, content(UNKNOWN), parts)
+) -> str:
+    header = _header(layout, certificate(UNKNOWN), parts)
     stream.write(header)
-    digest = _copied(stream, rows, layout)
-    for _, part in sorted(parts.items()):
+    digest = _copied(stream.write, rows, layout)
+    for part in parts.values():
         stream.write(np.ascontiguousarray(part, "<f8").tobytes())
     # the digest is as long as what stood in its place, so the data stay where they are
-    final = _header(layout, content(digest), parts)
+    final = _header(layout, certificate(digest), parts)
     assert len(final) == len(header)
     stream.seek(0)
     stream.write(final)
     return digest
 
 
-def _header(layout: _Layout, content: Mapping[str, Any], parts: Mapping[str, Array]) -> bytes:
+def _header(layout: Layout, content: Mapping[str, Any], parts: Mapping[str, Array]) -> bytes:
     kinds = {np.dtype(value): key for key, value in SAFETENSORS.items() if value != "bfloat16"}
-    shape, dtype = layout.shape, layout.dtype
-    end = shape[0] * shape[1] * dtype.itemsize
-    header: dict[str, Any] = {
-        "__metadata__": {KEY: dumps(content)},
-        layout.tensor: {"dtype": kinds[dtype], "shape": list(shape), "data_offsets": [0, end]},
-    }
-    for name, part in sorted(parts.items()):
-        size = 8 * part.size
-        header[name] = {
-            "dtype": "F64", "shape": list(part.shape), "data_offsets": [end, end + size]
-        }  # fmt: skip
-        end += size
+    header: dict[str, Any] = {"__metadata__": {KEY: dumps(content)}}
+    sizes = {layout.tensor: (kinds[layout.dtype], layout.shape, layout.dtype.itemsize)}
+    end = 0
+    for name, (kind, shape, size) in {
+        **sizes,
+        **{name: ("F64", part.shape, 8) for name, part in parts.items()},
+    }.items():
+        start, end = end, end + math.prod(shape) * size
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [start, end]}
     text = dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
 
-def _as_parquet(
-    stream: BinaryIO, rows: Iterable[Vectors], layout: _Layout, content: Certificate
+def _to_parquet(
+    stream: BinaryIO,
+    rows: Iterable[Vectors],
+    layout: Layout,
+    certificate: Callable[[str], dict[str, Any]],
 ) -> str:
     import pyarrow
     from pyarrow import parquet
 
-    shape, dtype = layout.shape, layout.dtype
-    entry = pyarrow.from_numpy_dtype(dtype)
-    kind = entry if shape[1] == 1 else pyarrow.list_(entry, shape[1])
+    width, entry = layout.shape[1], pyarrow.from_numpy_dtype(layout.dtype)
+    kind = entry if width == 1 else pyarrow.list_(entry, width)
     schema = pyarrow.schema([pyarrow.field(layout.tensor, kind, nullable=False)])
-    found, done = hashlib.sha256(), 0
     with parquet.ParquetWriter(stream, schema) as writer:
-        for part in rows:
-            block = np.ascontiguousarray(part, dtype)
-            found.update(block.tobytes())
-            done += len(block)
-            values = pyarrow.array(block.reshape(-1), entry)
-            if shape[1] > 1:
-                values = pyarrow.FixedSizeListArray.from_arrays(values, shape[1])
+
+        def write(content: bytes) -> None:
+            values = pyarrow.array(np.frombuffer(content, layout.dtype), entry)
+            if width > 1:
+                values = pyarrow.FixedSizeListArray.from_arrays(values, width)
             writer.write_table(pyarrow.Table.from_arrays([values], schema=schema))
-        _check_count(done, layout)
-        digest = found.hexdigest()
-        writer.add_key_value_metadata({KEY: dumps(content(digest))})
+
+        digest = _copied(write, rows, layout)
+        writer.add_key_value_metadata({KEY: dumps(certificate(digest))})
     return digest
 
 

@@ -25,7 +25,7 @@ from tacit.cli.hidden.quotients import released_quotients
 from tacit.cli.hidden.reading import ReaderFlags
 from tacit.cli.options import Only, grouped
 from tacit.cli.output import JsonOutput, check_distinct, json_output, new_file
-from tacit.cli.publishing import Destination, Outlet, Paying, Source, file_digest, publish
+from tacit.cli.publishing import Destination, Outlet, Paying, Source, content_fingerprint, publish
 from tacit.hidden_states.codebooks.methods import ProductFit, PromptCodes
 
 if TYPE_CHECKING:
@@ -216,11 +216,10 @@ def encode(
         line(console, "codebook", f"SHA-256 {made[:12]}…, which decode asks for")
         destination.tell()
 
-    digest = file_digest(source) if prompts is None else content_digest(source, "--prompts")
     publish(
         prepare,
         outlet,
-        Source(path=None, name=source, fingerprint=digest),
+        Source(path=None, name=source, fingerprint=content_fingerprint(source)),
         spends=MAXIMAL_LEAKAGE,
         others={named: source, "--codebook": codebook, "--out": str(place)},
         tell=tell,
@@ -269,12 +268,15 @@ def decode(
 
 
 def _decode_quotients(codes: str, fitted: str, place: Path, output: JsonOutput) -> None:
-    from tacit.releases.stores import write_decoded
+    import numpy as np
+
+    from tacit.releases.stores import Layout, write_rows
 
     released, held = released_quotients(codes, fitted, "CODES")
     assert released.details.quotients is not None
     rows = held.distributions(released.details.quotients).numpy()
-    write_decoded("--out", place, "distributions", [rows], rows.shape, released)
+    layout = Layout("distributions", rows.shape, np.dtype("<f4"), decoded=True)
+    write_rows("--out", place, [rows], layout, lambda _: released)
     told = f"{len(rows):,} rows of ln p of {rows.shape[1]:,} next tokens in {place}"
     _tell_decoded(output, released, told)
 

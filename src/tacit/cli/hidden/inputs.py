@@ -16,7 +16,7 @@ from tacit._ground.checks import integer
 from tacit._ground.files import read_bytes
 from tacit._ground.memory import keep_freed_memory
 from tacit.cli.console import consoles, line
-from tacit.cli.publishing import Source
+from tacit.cli.publishing import Source, content_fingerprint
 from tacit.text import percent_up
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class PromptFlags:
 
     def read_as(self) -> Source:
         """Return what the provenance of a release says of the prompts, for their holder."""
-        read = content_digest(self.prompts or self.texts, "--prompts")
+        place = self.prompts or self.texts
+        self._check({})
+        read = None if place is None else content_fingerprint(place)
         return Source(path=None, name=self.data_name, fingerprint=read)
 
     def prepare(

@@ -118,11 +118,12 @@ class ReaderFlags:
         from tacit.models import load_encoder, read_prompts
 
         texts = read_prompts(str(self.prompts), column=column, name="--prompts", every=True)
+        scaled = None if made is None else (made.flags or {}).get("normalise")
         name = self.encoder if made is None or self.encoder is not None else made.model
         encoder = load_encoder(
             str(name),
             pooling=self._recorded(made, "pooling", None),
-            normalise=self._recorded(made, "normalise", None),
+            normalise=scaled if isinstance(scaled, bool) else None,
         )
         if made is not None and not made.is_served_as(
             replace(

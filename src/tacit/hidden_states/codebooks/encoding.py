@@ -37,7 +37,7 @@ from tacit.releases import Prepared, Release
 from tacit.releases.loading import read_checked
 from tacit.releases.prepared import check_digest
 from tacit.releases.promises import check_promise
-from tacit.releases.stores import open_store, write_decoded, write_rows
+from tacit.releases.stores import Layout, open_store, write_rows
 from tacit.releases.vectors import ParquetRows, VectorBlocks, check_suffix, sha256_of
 
 STATES = "states"
@@ -168,20 +168,21 @@ class PreparedCodes(Prepared[CodeRows]):
     def _drawn(self) -> Release[CodeRows]:
         details = self.planned.details
         if self.out is None:
-            codes = np.concatenate([part.astype(details.dtype) for part in self._released()])
+            kind = details.layout.dtype
+            codes = np.concatenate([part.astype(kind) for part in self._released()])
             return self._named(sha256_of([codes]), replace(details, codes=codes))
         digest = write_rows(
             "--out",
             self.out,
             self._released(),
-            details,
-            certificate=lambda found: self._named(found, details).to_dict(),
+            details.layout,
+            lambda found: self._named(found, details),
         )
         return self._named(digest, details)
 
     def _named(self, digest: str, details: CodeRows) -> Release[CodeRows]:
         planned = self.planned
-        digests = (CodeRows.about, digest), *planned.digests
+        digests = (CodeRows.tensor, digest), *planned.digests
         return replace(planned, digests=digests, details=details)
 
     def _released(self) -> Iterator[Codes]:
@@ -329,7 +330,7 @@ def decode_codes(
         source = open_store(place)
     except ValueError as error:
         raise ValueError(f"{argument}: {str(error).removeprefix('release: ')}") from None
-    if released.kind != KIND or source.decoded:
+    if released.kind != KIND or source.certificate.decoded:
         raise ValueError(f"{argument}: expected codes with their certificate, got {place}")
     made = dict(released.digests)[CODEBOOK]
     if made != codec.digest:
@@ -337,12 +338,12 @@ def decode_codes(
             f"--codebook: {place} was made with another one (SHA-256 {made[:12]}…, here "
             f"{codec.digest[:12]}…)"
         )
-    write_decoded(
+    shape = (released.details.rows, codec.width)
+    write_rows(
         "--out",
         target,
-        STATES,
         (codec.decode(part.astype(np.int64)).numpy() for part in source.rows.blocks()),
-        (released.details.rows, codec.width),
-        released,
+        Layout(STATES, shape, np.dtype("<f4"), decoded=True),
+        lambda _: released,
     )
     return released

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ from tacit.hidden_states.codebooks.response import (
 from tacit.hidden_states.origin import check_digests
 from tacit.releases import Kind, Release
 from tacit.releases.recompute import LOGARITHM, check_stated
-from tacit.releases.stores import RowDetails, check_rows
+from tacit.releases.stores import Layout, RowDetails, check_rows
 from tacit.releases.vectors import Vectors
 
 KIND = "hidden-codes"
@@ -79,7 +79,6 @@ class CodeRows(RowDetails):
     """
 
     tensor: ClassVar[str] = "codes"
-    about: ClassVar[str] = "codes"
 
     rows: int
     sizes: tuple[int, ...]
@@ -94,14 +93,9 @@ class CodeRows(RowDetails):
             integer("sizes", size, minimum=1, maximum=None)
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def layout(self) -> Layout:
         """As ``RowDetails``."""
-        return self.rows, len(self.sizes)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """As ``RowDetails``."""
-        return code_type(self.sizes)
+        return Layout(self.tensor, (self.rows, len(self.sizes)), code_type(self.sizes))
 
     def check(self, rows: Vectors) -> None:
         """Refuse codes that are none of those counted."""
@@ -143,7 +137,7 @@ def recompute(release: Release[CodeRows]) -> str:
     # reports are drawn in steps of 2⁻⁵³, which shows in T small nats: hence the absolute part
     slack = LOGARITHM * promise.releases
     check_stated(release, guarantees_of(details.sizes, promise), slack=slack)
-    check_digests(release, (CodeRows.about, CODEBOOK))
+    check_digests(release, (CodeRows.tensor, CODEBOOK))
     return ""
 
 

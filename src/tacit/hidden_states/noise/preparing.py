@@ -227,7 +227,7 @@ class PreparedStates(Prepared[StateRows]):
         return replace(
             planned,
             details=replace(planned.details, states=noisy, utility=measured),
-            digests=((StateRows.about, sha256_of([noisy])), *planned.digests),
+            digests=((StateRows.tensor, sha256_of([noisy])), *planned.digests),
             use=() if measured is None else _use(measured),
         )
 

@@ -19,7 +19,7 @@ from tacit.guarantees import RenyiDP
 from tacit.hidden_states.origin import Origin, check_digests
 from tacit.releases import Kind, Release
 from tacit.releases.recompute import FROM_SYSTEM, check_assumed, only
-from tacit.releases.stores import RowDetails, check_rows
+from tacit.releases.stores import Layout, RowDetails, check_rows
 from tacit.releases.vectors import Vectors
 
 KIND = "hidden-states"
@@ -53,7 +53,6 @@ class StateRows(RowDetails):
     """
 
     tensor: ClassVar[str] = "states"
-    about: ClassVar[str] = "released states"
 
     rows: int
     width: int
@@ -70,14 +69,9 @@ class StateRows(RowDetails):
         integer("width", self.width, minimum=1)
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def layout(self) -> Layout:
         """As ``RowDetails``."""
-        return self.rows, self.width
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """As ``RowDetails``."""
-        return np.dtype("<f4")
+        return Layout(self.tensor, (self.rows, self.width), np.dtype("<f4"))
 
     def beside(self) -> Mapping[str, Array]:
         """Return the arrays of Σ."""
@@ -134,7 +128,7 @@ def recompute(release: Release[StateRows]) -> str:
     details = release.details
     if release.title != title_of(details):
         raise ValueError("its details give another 'title'")
-    check_digests(release, (StateRows.about,))
+    check_digests(release, (StateRows.tensor,))
     if details.origin is not None and release.digests[1:] != details.origin.public.digests:
         raise ValueError("its origin gives other digests")
     held = only(release, RenyiDP)

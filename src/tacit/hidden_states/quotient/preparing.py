@@ -43,7 +43,7 @@ class PreparedQuotients(Prepared[QuotientRows]):
         return replace(
             planned,
             details=replace(planned.details, quotients=noisy),
-            digests=((QuotientRows.about, sha256_of([noisy])), *planned.digests),
+            digests=((QuotientRows.tensor, sha256_of([noisy])), *planned.digests),
         )
 
 

@@ -18,7 +18,7 @@ from tacit.hidden_states.origin import check_digests
 from tacit.hidden_states.quotient.ball import Ball
 from tacit.releases import Kind, Release
 from tacit.releases.recompute import FROM_SYSTEM, check_stated
-from tacit.releases.stores import RowDetails, check_rows
+from tacit.releases.stores import Layout, RowDetails, check_rows
 
 KIND = "hidden-quotients"
 QUOTIENT = "quotient"
@@ -38,7 +38,6 @@ class QuotientRows(RowDetails):
     """
 
     tensor: ClassVar[str] = "quotients"
-    about: ClassVar[str] = "quotients"
 
     rows: int
     ball: Ball
@@ -50,14 +49,9 @@ class QuotientRows(RowDetails):
         integer("releases", self.releases, minimum=1)
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def layout(self) -> Layout:
         """As ``RowDetails``."""
-        return self.rows, self.ball.dimension
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """As ``RowDetails``."""
-        return np.dtype("<f8")
+        return Layout(self.tensor, (self.rows, self.ball.dimension), np.dtype("<f8"))
 
 
 def guarantees_of(details: QuotientRows) -> tuple[Guarantee, ...]:
@@ -97,7 +91,7 @@ def recompute(release: Release[QuotientRows]) -> str:
         if getattr(release, name) != told:
             raise ValueError(f"its details give another {name!r}")
     check_stated(release, guarantees_of(release.details))
-    check_digests(release, (QuotientRows.about, QUOTIENT))
+    check_digests(release, (QuotientRows.tensor, QUOTIENT))
     return ""
 
 
