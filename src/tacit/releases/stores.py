@@ -126,7 +126,7 @@ class RowCertificate(Generic[Content]):
 
 
 @dataclass(frozen=True)
-class Store:
+class RowStore:
     """A file of rows, opened.
 
     Attributes:
@@ -227,7 +227,7 @@ def write_rows(
     return digest
 
 
-def open_store(path: Path) -> Store:
+def open_store(path: Path) -> RowStore:
     """Return a file of rows and its certificate; refuse whatever else is in the file.
 
     Raises:
@@ -298,7 +298,7 @@ def _opened(
     rows: Callable[[str], VectorBlocks],
     others: Iterable[str] = (),
     part: Callable[[str], Array] | None = None,
-) -> Store:
+) -> RowStore:
     """Return a file of the certificate given, whose tensors and metadata are named."""
     try:
         given = ENVELOPE.fields("release", content)
@@ -312,10 +312,10 @@ def _opened(
     parts = {} if part is None else {name: part(name) for name in held.parts}
     if any(_digest(one) != held.parts[name] for name, one in parts.items()):
         raise _RefusedError("release: a tensor beside the rows is not that which was certified")
-    return Store(held, rows(held.tensor), parts)
+    return RowStore(held, rows(held.tensor), parts)
 
 
-def _from_safetensors(path: Path) -> Store:
+def _from_safetensors(path: Path) -> RowStore:
     header, start = read_header("release", path)
     metadata = header.pop("__metadata__")
     # bytes of no tensor, which no digest could cover, have no place
@@ -344,7 +344,7 @@ def _from_safetensors(path: Path) -> Store:
     )
 
 
-def _from_npy(path: Path) -> Store:
+def _from_npy(path: Path) -> RowStore:
     side = side_file(path)
     if not side.is_file():
         raise _RefusedError(f"release: expected the certificate of {path} in {side.name}, got none")
@@ -357,7 +357,7 @@ def _from_npy(path: Path) -> Store:
     return _opened(loads(read_bytes("release", side)), lambda _: found)
 
 
-def _from_parquet(path: Path) -> Store:
+def _from_parquet(path: Path) -> RowStore:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
@@ -446,7 +446,7 @@ def _to_parquet(
     return digest
 
 
-READERS: dict[str, Callable[[Path], Store]] = {
+READERS: dict[str, Callable[[Path], RowStore]] = {
     ".safetensors": _from_safetensors,
     ".npy": _from_npy,
     ".parquet": _from_parquet,

@@ -29,7 +29,7 @@ from tacit.cli.hidden.inputs import (
 from tacit.cli.hidden.quotient import quotient
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.hidden.trajectory import trajectory
-from tacit.cli.options import Force, Json, grouped
+from tacit.cli.options import grouped
 from tacit.cli.output import json_output, new_file
 from tacit.cli.publishing import Destination, Outlet, Paying, publish
 from tacit.compute import progress_reports
@@ -64,13 +64,12 @@ READERS = {
 def geometry(
     layer: Layer,
     calibration: Calibration = 2000,
-    json: Json = None,
-    force: Force = False,
     *,
+    outlet: Outlet,
     source: PromptFlags,
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
-    output = json_output(json, force, {"--texts": source.texts})
+    output = json_output(outlet.json, outlet.force, {"--texts": source.texts})
     found, prompts = source.sample(layer, calibration)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
 
@@ -97,6 +96,23 @@ def geometry(
         line(console, "note", note)
 
 
+@dataclasses.dataclass(frozen=True)
+class SweepFlags:
+    """What mechanisms are measured at, and how their releases are read and attacked."""
+
+    kl_budgets: KlBudgets = "1,4,16"
+    epsilons: Annotated[
+        str, typer.Option(help="Rényi ε of order 2 to scale noise to, separated by commas.")
+    ] = ""
+    codewords: Codewords = "64,256,1024"
+    readings: Annotated[
+        str, typer.Option(help="raw, posterior-mean, wiener, trained, posterior-behaviour.")
+    ] = "raw,posterior-mean,wiener,posterior-behaviour"
+    attackers: Annotated[
+        str, typer.Option(help="euclidean, complement, weighted, mahalanobis.")
+    ] = "euclidean,mahalanobis"
+
+
 @app.command()
 @grouped
 def sweep(
@@ -104,17 +120,6 @@ def sweep(
     mechanisms: Annotated[
         str, typer.Option(help="Mechanisms, separated by commas.")
     ] = "isotropic,inverse-fisher-diagonal,mahalanobis-optimal,codebook-behaviour,argmax",
-    kl_budgets: KlBudgets = "1,4,16",
-    epsilons: Annotated[
-        str, typer.Option(help="Rényi ε of order 2 to scale noise to, separated by commas.")
-    ] = "",
-    codewords: Codewords = "64,256,1024",
-    readings: Annotated[
-        str, typer.Option(help="raw, posterior-mean, wiener, trained, posterior-behaviour.")
-    ] = "raw,posterior-mean,wiener,posterior-behaviour",
-    attackers: Annotated[
-        str, typer.Option(help="euclidean, complement, weighted, mahalanobis.")
-    ] = "euclidean,mahalanobis",
     bank: Bank = 5000,
     calibration: Calibration = 20_000,
     measured: Measured = 1000,
@@ -125,20 +130,19 @@ def sweep(
         int | None,
         typer.Option(help="Processes with a model each; when left out, only this one."),
     ] = None,
-    json: Json = None,
-    force: Force = False,
     *,
+    asked: SweepFlags,
+    outlet: Outlet,
     source: PromptFlags,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
-    output = json_output(json, force, {"--texts": source.texts, "--out": out})
+    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--out": out})
     if workers is not None:
         integer("--workers", workers, minimum=1)
     levels = listed("--layers", layers, int)
-    budgets = listed("--kl-budgets", kl_budgets, float)
-    targets = listed("--epsilons", epsilons, float)
-    cells = listed("--codewords", codewords, int)
-    names = words(mechanisms)
+    budgets = listed("--kl-budgets", asked.kl_budgets, float)
+    targets = listed("--epsilons", asked.epsilons, float)
+    cells = listed("--codewords", asked.codewords, int)
     found, prefixes = source.prepare(*levels, bank=bank, calibration=calibration, held_out=measured)
     from tacit.hidden_states import sweep as measure
 
@@ -146,13 +150,13 @@ def sweep(
         points = measure(
             found,
             levels,
-            names,
+            words(mechanisms),
             budgets,
-            words(attackers),
+            words(asked.attackers),
             prefixes=prefixes,
             codewords=cells,
             epsilons=targets,
-            readings=words(readings),
+            readings=words(asked.readings),
             sizes=sizes_of(measured),
             out=out,
             rng=source.seed,

@@ -242,6 +242,7 @@ def code_type(sizes: tuple[int, ...]) -> np.dtype[Any]:
         >>> code_type((256, 256)), code_type((257,)), code_type((70_000,))
         (dtype('uint8'), dtype('uint16'), dtype('uint32'))
     """
+    # codes are 0 … C − 1
     most = max(sizes)
     return np.dtype("u1" if most <= 2**8 else "<u2" if most <= 2**16 else "<u4")
 
@@ -256,6 +257,7 @@ def codes_leakage(size: int, releases: int = 1) -> MaximalLeakage:
 
     Every code that some prompt could get counts: the prompt that is served was never seen.
     """
+    # Σ_y max_x P(y|x) = C for a deterministic code of C values, and T of them multiply
     one = code_leakage(size, secret=PROMPT).repeated(releases)
     return replace(one, assumptions=(one.assumptions[0], _released(releases), FITTED_APART))
 
@@ -280,6 +282,7 @@ def _released(releases: int) -> str:
 
 def _cell_masses(cells: Codes, occupied: int, weights: Any) -> tuple[Array, Array, float]:
     """Largest prior and mass of every cell, and the largest prior of all."""
+    # a uniform law is counted, with no sum that could round
     if weights is None:
         sizes = np.bincount(cells, minlength=occupied).astype(np.float64)
         return np.full(occupied, 1.0 / len(cells)), sizes / len(cells), 1.0 / len(cells)
@@ -332,6 +335,7 @@ def _up(value: float) -> float:
 
 def _entropy_up(masses: Array) -> float:
     """Return −Σ m ln m, rounded up."""
+    # 0 ln 0 = 0
     kept = masses[masses > 0]
     total = math.fsum((-kept * np.log(kept)).tolist())
     # −m ln m moves by (1 + |ln m|) per relative rounding of m.

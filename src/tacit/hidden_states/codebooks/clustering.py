@@ -56,6 +56,7 @@ def nearest(rows: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
 
 def k_means(rows: Tensor, size: int, source: np.random.Generator, advance: Advance) -> Tensor:
     """Lloyd's algorithm from k-means++ seeds: on a part of the rows first, then on all of them."""
+    # Lloyd's rounds are linear in the rows, and the first few only place the centres
     part = rows
     if len(rows) > ROWS_PER_CELL_FIRST * size:
         chosen = source.choice(len(rows), ROWS_PER_CELL_FIRST * size, replace=False)
@@ -97,6 +98,7 @@ def _lloyd(rows: Tensor, centres: Tensor, rounds: int, advance: Advance) -> Tens
     before = float("inf")
     for left in range(rounds, 0, -1):
         cells, distance = nearest(rows, centres)
+        # the mean squared distance, which no round raises
         cost = float(distance.double().mean())
         if before - cost <= SETTLED * cost:
             advance(left)
@@ -110,6 +112,7 @@ def _lloyd(rows: Tensor, centres: Tensor, rounds: int, advance: Advance) -> Tens
 def _means(rows: Tensor, cells: Tensor, distance: Tensor, centres: Tensor) -> Tensor:
     """Mean of every cell; an empty one takes the row that is farthest from its own centre."""
     means, counts = cell_means(rows, cells, centres)
+    # an empty cell is worth most where a row is farthest from every centre
     empty = (counts == 0).nonzero()[:, 0]
     if len(empty):
         means[empty] = rows[distance.topk(min(len(empty), len(rows))).indices[: len(empty)]]
@@ -141,6 +144,7 @@ def without_small(cells: Tensor, size: int, least: int, closest: Closest) -> tup
         The cells (n,), numbered from 0 without gaps, and the numbers they had, (C',).
     """
     found = cells.clone()
+    # one cell at a time, smallest first: its rows may make another one large enough
     counts = torch.bincount(found, minlength=size)
     left = counts > 0
     while int(left.sum()) > 1:
@@ -176,6 +180,7 @@ def kl_cells(
     Returns:
         Cells (n,), and ln q, (C, V).
     """
+    # ‖√p − √q‖² ≤ KL(p ‖ q): k-means of projected roots is a start for clustering by KL
     sketch = _sketch(behaviours, source, decision_cost)
     cells = nearest(sketch, k_means(sketch, size, source, advance))[0]
     table = cell_behaviours(behaviours, cells, size, None, decision_cost)
@@ -281,6 +286,7 @@ def cell_behaviours(
     That is the mean distribution, or where its likeliest token is not the cell's commonest and λ
     makes that dearer, the distribution nearest to the mean among those that decide so.
     """
+    # argmin_q Σ_i KL(p_i ‖ q) is the mean of the p_i (Banerjee et al., 2005)
     sums = torch.zeros(size, behaviours.vocabulary)
     for part in _parts(behaviours):
         sums.index_add_(0, cells[part], behaviours.probabilities(part))
@@ -310,6 +316,7 @@ def _deciding(
     rows = ((counts > 0) & (commonest != likeliest)).nonzero()[:, 0]
     if not len(rows):
         return means
+    # votes for the mean's own token, and what raising the commonest costs in KL and saves in λ
     kept = torch.bincount(cells, (tokens == likeliest[cells]).float(), minlength=size)
     tilted = _raised(means[rows], commonest[rows])
     distance = torch.special.xlogy(means[rows], means[rows] / tilted).sum(dim=1)
@@ -350,6 +357,7 @@ def nearest_cells(rows: Tensor, centres: Tensor) -> Codes:
 
     A block of rows is one thread's own, so that no product waits for another.
     """
+    # argmin ‖h − c‖² = argmax ⟨h, c⟩ − ½ ‖c‖², one product and no square of h
     offset = (0.5 * (centres**2).sum(dim=1)).numpy()
     vectors, turned = rows.numpy(), np.ascontiguousarray(centres.numpy().T)
     codes = np.empty(len(rows), dtype=np.int64)

@@ -247,6 +247,7 @@ def readable(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     if rows.dtype.kind not in "fiu":
         return rows
+    # what float32 cannot hold would make a distance infinite, and its code another one's
     wide = rows.astype(np.float64)
     return np.clip(np.nan_to_num(wide, nan=0.0), -LARGEST_ENTRY, LARGEST_ENTRY)
 
@@ -284,6 +285,7 @@ def codes_of_prompts(
     Raises:
         ValueError: tokens or layer outside the model.
     """
+    # no prompt is padded in a pass: padding would change its states in the last bits
     lengths = prompt_lengths(tokens).numpy()
     codes = np.empty((len(tokens), 1), dtype=np.int64)
     for length in np.unique(lengths):

@@ -30,6 +30,7 @@ def packed_codes(codes: ArrayLike, bits: int) -> npt.NDArray[np.uint8]:
     Source: FAISS, ``PQEncoderGeneric``.
     """
     rows = checked_codes("codes", codes, 2**bits, least=1)
+    # bit j of a code is bit j of its little-endian word: the first b bits of each part, end to end
     wide = np.ascontiguousarray(rows.reshape(len(rows), -1), "<u4")
     unpacked = np.unpackbits(wide.view(np.uint8).reshape(*wide.shape, 4), axis=2, bitorder="little")
     return np.packbits(unpacked[:, :, :bits].reshape(len(rows), -1), axis=1, bitorder="little")

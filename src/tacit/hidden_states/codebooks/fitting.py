@@ -135,6 +135,7 @@ def cells_of_states(
 
     Where ``least`` is above 1, every centre is the mean of at least so many rows.
     """
+    # k-means, then without the cells that too few rows share, each centre again a mean
     centres = k_means(rows, size, source, advance)
     cells = nearest(rows, centres)[0]
     if least == 1:
@@ -168,6 +169,7 @@ def _by_token(public: CalibrationSet) -> CellFit:
     assert public.behaviours is not None
     cells = public.behaviours.argmax()
     table = cell_behaviours(public.behaviours, cells, public.size, None)
+    # a token that is likeliest too rarely is read as the mean of all prompts
     small = torch.bincount(cells, minlength=public.size) < public.how.least_cell
     means = _means(public, cells, public.size)
     means[small] = public.states.mean(dim=0)
@@ -207,17 +209,16 @@ def _trained(
         known,
         cells[:seen],
         found.codewords,
-        epochs=public.how.epochs,
+        public.how,
         source=source,
         advance=advance,
-        decision_cost=public.how.decision_cost,
-        least_cell=public.how.least_cell,
     )
     return replace(found, codewords=learnt, cells=cells)
 
 
 def _medoids(states: Tensor, cells: Tensor, means: Tensor) -> Tensor:
     """The state of every cell that is nearest to its mean; the mean of an empty one."""
+    # min over a cell by sorting: the last row written is the nearest
     distance = ((states - means[cells]) ** 2).sum(dim=1)
     order = distance.argsort(descending=True)
     medoids = means.clone()
@@ -245,6 +246,7 @@ def _fisher_root(fisher: Any, width: int) -> Tensor:
         if values.shape != (width,) or values.dtype.kind not in "fiu" or not (values >= 0).all():
             raise ValueError(f"fisher: expected {width} numbers >= 0, got shape {values.shape}")
         values = np.diag(values)
+    # F^½ symmetric, so that (h − c)ᵀF(h − c) is a squared distance of mapped states
     root = sqrt_psd(values)
     if root.shape != (width, width):
         raise ValueError(f"fisher: expected shape {(width, width)}, got {root.shape}")

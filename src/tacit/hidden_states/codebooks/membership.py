@@ -65,6 +65,7 @@ def calibration_membership(
         >>> found.exact, 0.45 < found.roc.auc < 0.6
         (0, True)
     """
+    # the attacker's score is −min_c ‖h − c‖²: near a codeword, so fitted on
     inside, outside = _distances(book, calibration), _distances(book, fresh)
     scores = -np.concatenate([inside, outside])
     members = np.arange(len(scores)) < len(inside)

@@ -84,6 +84,7 @@ class RandomizedCodes:
             )
         object.__setattr__(self, "epsilon", loss)
         object.__setattr__(self, "neighbours", table.astype(np.int64))
+        # what is drawn has to keep P(y|c) ≤ e^ε P(y|c') too
         near_chance, far_chance = self._drawn_chances()
         # 1 + ε < e^ε; what is drawn is rounded down to 2⁻⁵³, which a tiny ε does not outweigh
         if far_chance > near_chance * (1 + Fraction(loss)):
@@ -117,6 +118,7 @@ class RandomizedCodes:
             >>> RandomizedCodes(2.0, np.array([[0], [1], [2]])).table().round(3)[0].tolist()
             [0.787, 0.107, 0.107]
         """
+        # the rest of the mass, alike for all that are not near
         far = (1.0 - self.inside) / (self.size - self.near)
         chances: Array = np.full((self.size, self.size), far)
         np.put_along_axis(chances, self.neighbours, self.inside / self.near, axis=1)
@@ -130,6 +132,7 @@ class RandomizedCodes:
         """
         true = checked_codes("codes", codes, self.size, least=1).reshape(-1)
         source = rng if rng is None else generator(rng)
+        # a whole number of 2⁻⁵³, so that the coin is exact
         bar = int(self.inside * RESOLUTION)
         reports = np.empty_like(true)
         for place, code in enumerate(true):
@@ -271,6 +274,7 @@ def local_privacy(epsilon: float, releases: int = 1) -> ApproximateDP:
 
 def nearest_codes(distances: Array, near: int) -> Codes:
     """Return the k codes nearest to each, itself first, from their distances (C, C)."""
+    # a code is nearest to itself, whatever rounding says
     held = distances.astype(np.float64)
     count = integer("near", near, minimum=1, maximum=len(held) - 1)
     np.fill_diagonal(held, -np.inf)
@@ -350,6 +354,7 @@ class RandomizedParts:
 
         Source: Issa, Wagner and Kamath (2020), Theorem 1; factors of independent parts multiply.
         """
+        # Π_j C_j e^ε_j/Z_j: coins of the parts are independent
         held = [part for part in self.parts if part is not None]
         # the parts of one code are one release
         one = replace(compose_leakage([part.leakage() for part in held]), releases=1)

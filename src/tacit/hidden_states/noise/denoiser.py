@@ -287,6 +287,7 @@ def _fit_network(
     order = source.permutation(len(states))
     apart = states[order[: len(states) // 10]]
     learnt = states[order[len(states) // 10 :]]
+    # a clean state and a noisy one, each in units of its own spread
     scale = np.maximum(states.std(axis=0), EPS)
     noisy_scale = np.sqrt(scale**2 + covariance.diagonal())
     with torch.random.fork_rng(devices=[]):
@@ -323,7 +324,7 @@ def _pair(
     network: _Correction,
     source: np.random.Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Noisy states, their linear denoising, and the clean ones in units of the spread."""
+    """Return noisy states, their linear denoising, and the clean ones in units of the spread."""
     noisy = clean + covariance.sample(len(clean), source)
     target = (_single(clean) - network.mean) / network.scale
     return _single(noisy), _single(linear._denoise(noisy)), target

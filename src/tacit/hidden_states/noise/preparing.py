@@ -118,6 +118,7 @@ def prepare_states(
 
     Source: hidden-state, Sec. 4, 6 and Eq. 23.
     """
+    # everything that can fail, so that a draw that was paid for does not
     clean = matrix("states", states)
     _check_design(design, clean.shape[1])
     # a seed that is none is refused here, before a cost is reserved

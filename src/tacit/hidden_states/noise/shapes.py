@@ -51,12 +51,18 @@ class Given:
 
 @dataclass(frozen=True)
 class NoiseShape(SpelledValue, ABC):
-    """Where noise goes, whatever its size."""
+    """Where noise goes, whatever its size.
+
+    Attributes:
+        said: its words, where they are not its name.
+    """
+
+    said: ClassVar[str] = ""
 
     @property
     def words(self) -> str:
         """What is added, as a sentence goes on after "the state with"."""
-        return self.name
+        return self.said or self.name
 
     def refusal(self, geometry: Geometry) -> str | None:
         """Say why this geometry allows no such design, None where it does."""
@@ -90,11 +96,7 @@ class IsotropicNoise(NoiseShape):
     """The same variance in every direction."""
 
     word = "isotropic"
-
-    @property
-    def words(self) -> str:
-        """As ``NoiseShape``."""
-        return "noise alike in all directions"
+    said = "noise alike in all directions"
 
     def make(self, given: Given) -> Design:
         """As ``NoiseShape``."""
@@ -117,6 +119,7 @@ class InverseFisher(NoiseShape):
 
     def make(self, given: Given) -> Design:
         """As ``NoiseShape``."""
+        # optimal over an ellipsoid of differences (hidden-state, Thm 13; among diagonals, Thm 15)
         ridged = given.geometry.ridged_fisher
         return ball(np.diagonal(ridged) if self.diagonal else ridged, given.budget)
 
@@ -233,14 +236,10 @@ class WorstCase(NoiseShape):
     floor: float = FLOOR
 
     word = "worst-case"
+    said = "worst-case noise"
 
     def __post_init__(self) -> None:
         non_negative("floor", self.floor)
-
-    @property
-    def words(self) -> str:
-        """As ``NoiseShape``."""
-        return "worst-case noise"
 
     def make(self, given: Given) -> Design:
         """As ``NoiseShape``."""

@@ -294,6 +294,7 @@ def _made(
         network = QuotientNetwork(
             width, ball.dimension, known.vocabulary, recipe.depth, recipe.hidden
         )
+    # what is read, centred and scaled, and the mean prediction as the bias of the last layer
     places = torch.split(torch.arange(len(known)), ROWS_TOGETHER)
     network.fit_scale(len(known), (seen(rows) for rows in places))
     total = torch.zeros(known.vocabulary, dtype=torch.float64)

@@ -54,7 +54,7 @@ class QuotientNetwork(nn.Module):
     def encode(self, rows: Tensor, radius: float) -> Tensor:
         """Return q(rows) clipped to the ball in floating point, (n, k); gradients flow through."""
         seen = ((rows - self.mean) / self.scale).clamp(-FARTHEST, FARTHEST)
-        # entries of unit variance fill the ball
+        # k entries of unit variance have length √k: scaled by R/√k they fill the ball
         raw: Tensor = self.encoder(seen) * (radius / math.sqrt(self.dimension))
         length: Tensor = raw.norm(dim=1, keepdim=True).clamp_min(torch.finfo(raw.dtype).tiny)
         clipped: Tensor = raw * (radius / length).clamp_max(1.0)
@@ -62,12 +62,14 @@ class QuotientNetwork(nn.Module):
 
     def log_probabilities(self, released: Tensor, ball: Ball) -> Tensor:
         """Return ln p(next | z), (n, V)."""
+        # the deviation of an entry that fills the ball, and of its noise
         size = math.sqrt(ball.noise_std**2 + ball.radius**2 / ball.dimension)
         logits: Tensor = self.decoder(released / size)
         return logits.log_softmax(dim=1)
 
     def fit_scale(self, count: int, blocks: Iterable[Tensor]) -> None:
         """Take mean and deviation of what is read after ``count`` public prompts, in blocks."""
+        # sums in float64, block by block: the rows of a vocabulary do not fit at once
         total = torch.zeros(len(self.mean), dtype=torch.float64)
         squares = torch.zeros_like(total)
         for block in blocks:
@@ -114,6 +116,7 @@ def train(
     Returns:
         The held-out value of the objective without penalties, nats of KL.
     """
+    # a tenth is held out, and always read with the same noise, so that passes compare
     order = torch.from_numpy(source.permutation(len(behaviours)))
     apart = max(1, int(HELD_OUT_SHARE * len(order)))
     checked, learnt = order[:apart], order[apart:]
@@ -130,6 +133,7 @@ def train(
     best, least = copy.deepcopy(network.state_dict()), math.inf
     for _ in range(recipe.epochs):
         for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], batch):
+            # D reads q + ση with η fresh in every batch, as it will be released
             found = network.encode(seen(rows), ball.radius)
             added = _drawn(ball, len(rows), noise).to(device) if recipe.noisy else 0.0
             loss = divergence(network, ball, found + added, behaviours, rows)

@@ -121,6 +121,7 @@ class QuotientTrial(Trial):
         public = torch.from_numpy(self._public)
         states = laboratory.calibration.double().cpu()
         asked = torch.from_numpy(self.measured)
+        # w_m ∝ exp(−‖z − q_m‖²/2σ²), in float64 as the quotients are
         parts = [
             (-(torch.cdist(part, public) ** 2) / (2.0 * ball.noise_std**2)).softmax(dim=1) @ states
             for part in torch.split(asked, 512)

@@ -83,6 +83,7 @@ def measure_use(
     known, before = Behaviours.of(behaviours), Behaviours.of(fitted)
     if len(known) < 2:
         raise ValueError(f"behaviours: expected at least 2 prompts, got {len(known)}")
+    # released once each, as they would be, and read beside the mean prediction of those fitted on
     clean = quotient.encode(states, behaviours=known)
     noise = generator(rng).normal(scale=quotient.ball.noise_std, size=clean.shape)
     constant = _mean(before).log()
