@@ -80,7 +80,7 @@ def test_the_gate_judges_an_attack_with_the_release_that_it_is_on(
     (_, refusal) = json.loads(other.out)["releases"]
     assert "000000000000…, which no release given beside it has" in refusal["refusal"]
     refused(tacit("gate", path, "--max-attack", "1"), "which no release given beside it has")
-    for wrong in ({**success, "value": 2.0}, {**success, "high": success["value"]}):
+    for wrong in ({**success, "value": 2.0}, {**success, "low": 0.4, "value": 0.5, "high": 0.5}):
         attack = {**content["attack"], "success": wrong}
         path.write_text(json.dumps({**content, "attack": attack}))
         refused(tacit("gate", path, "--max-attack", "1"), "attack.success")

@@ -15,7 +15,7 @@ from tacit.documents import read
 from tacit.releases.contradiction import refuted
 from tacit.releases.kinds import kind_named
 from tacit.releases.release import Release
-from tacit.releases.stores import RowDetails, is_store, open_store, read_store
+from tacit.releases.stores import RowDetails, certified, is_store, open_store, read_store
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,4 +114,4 @@ def read_release(path: str | os.PathLike[str]) -> Any:
         ValueError: no such file, it holds no release, or its rows are not those it describes.
     """
     place = Path(spelled("release", path))
-    return read_store(place) if is_store(place) else read("release", path)
+    return read_store(place) if is_store(place) else certified(read("release", path))

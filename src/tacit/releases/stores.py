@@ -263,6 +263,17 @@ def read_store(path: Path) -> Mapping[str, Any]:
     return content
 
 
+def certified(content: Any) -> Any:
+    """Return the release in the certificate of a .npy file, and anything else as it is.
+
+    Raises:
+        ValueError: a certificate that lacks something, or has more.
+    """
+    if not isinstance(content, Mapping) or content.get("format") != ENVELOPE.format:
+        return content
+    return _certificate(content).release
+
+
 def check_rows(release: Release[Any], path: Path) -> None:
     """Hold a file of rows, whose digest was looked at, against the release that it carries.
 
@@ -293,6 +304,12 @@ class _RefusedError(ValueError):
     """What is wrong with a file in a sentence of its own."""
 
 
+def _certificate(content: Any) -> RowCertificate[Any]:
+    given = ENVELOPE.fields("release", content)
+    held: RowCertificate[Any] = codec.read(RowCertificate, given, "release")
+    return held
+
+
 def _opened(
     content: Any,
     rows: Callable[[str], VectorBlocks],
@@ -301,14 +318,15 @@ def _opened(
 ) -> RowStore:
     """Return a file of the certificate given, whose tensors and metadata are named."""
     try:
-        given = ENVELOPE.fields("release", content)
-        held: RowCertificate[Any] = codec.read(RowCertificate, given, "release")
+        held = _certificate(content)
     except ValueError as error:
         raise _RefusedError(str(error)) from None
     if beside := set(others) - {held.tensor, *held.parts}:
         raise _RefusedError(f"release: the file contradicts itself: {BESIDE.format(len(beside))}")
     if held.parts and part is None:
-        raise _RefusedError("release: no tensor stands beside the rows of such a file")
+        raise _RefusedError(
+            f"release: expected no tensor beside the rows of such a file, got {len(held.parts)}"
+        )
     parts = {} if part is None else {name: part(name) for name in held.parts}
     if any(_digest(one) != held.parts[name] for name, one in parts.items()):
         raise _RefusedError("release: a tensor beside the rows is not that which was certified")

@@ -191,7 +191,12 @@ def encode(
     source, named = str(prompts or states), "STATES" if prompts is None else "--prompts"
     place = _new_store(out, outlet.force)
     check_distinct(
-        {named: Path(source).resolve(), "--codebook": Path(codebook).resolve(), "--out": place}
+        {
+            named: Path(source).resolve(),
+            "--codebook": Path(codebook).resolve(),
+            "--out": place,
+            "--json": json_output(outlet.json, outlet.force).path,
+        }
     )
     with llm_extra():
         from tacit.hidden_states import prepare_codes
@@ -226,6 +231,7 @@ def encode(
     )
 
 
+@grouped
 def decode(
     codes: Annotated[
         str, typer.Argument(help="File of codes that encode wrote, or release of quotient.")
