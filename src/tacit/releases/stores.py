@@ -254,6 +254,7 @@ def read_store(path: Path) -> Mapping[str, Any]:
     """
     found = open_store(path)
     try:
+        # block by block: a store need not fit in memory
         digest = sha256_of(found.rows.blocks())
     except UNREADABLE:
         raise ValueError(f"release: {path} holds no release of tacit") from None
@@ -321,6 +322,7 @@ def _opened(
         held = _certificate(content)
     except ValueError as error:
         raise _RefusedError(str(error)) from None
+    # a tensor, column or word that nothing certifies could carry anything out
     if beside := set(others) - {held.tensor, *held.parts}:
         raise _RefusedError(f"release: the file contradicts itself: {BESIDE.format(len(beside))}")
     if held.parts and part is None:
@@ -410,6 +412,7 @@ def _to_safetensors(
     certificate: Callable[[str], dict[str, Any]],
     parts: Mapping[str, Array],
 ) -> str:
+    # the digest is known when the rows are written, and stands before them
     header = _header(layout, certificate(UNKNOWN), parts)
     stream.write(header)
     digest = _copied(stream.write, rows, layout)
@@ -435,6 +438,7 @@ def _header(layout: Layout, content: Mapping[str, Any], parts: Mapping[str, Arra
         start, end = end, end + math.prod(shape) * size
         header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [start, end]}
     text = dumps(header).encode()
+    # tensors start at a multiple of eight bytes
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
@@ -449,6 +453,7 @@ def _to_parquet(
     from pyarrow import parquet
 
     width, entry = layout.shape[1], pyarrow.from_numpy_dtype(layout.dtype)
+    # one code a row is a plain column
     kind = entry if width == 1 else pyarrow.list_(entry, width)
     schema = pyarrow.schema([pyarrow.field(layout.tensor, kind, nullable=False)])
     with parquet.ParquetWriter(stream, schema) as writer:

@@ -88,6 +88,7 @@ class StoredRows:
         step = max(1, ENTRIES_TOGETHER // max(1, self.width))
         size = self.width * self._dtype.itemsize
         for start in range(0, self.count, step):
+            # the last block is what is left
             rows = min(step, self.count - start)
             content = self._read(self.offset + start * size, rows * size)
             if len(content) < rows * size:
@@ -227,6 +228,7 @@ def read_header(name: str, path: Path) -> tuple[dict[str, Any], int]:
     """Return the header of a safetensors file and where its data start."""
     try:
         with path.open("rb") as stream:
+            # eight bytes say how long the JSON after them is
             size = int.from_bytes(stream.read(8), "little")
             if size > LARGEST_HEADER:
                 raise ValueError
@@ -281,6 +283,7 @@ def open_npy(name: str, path: Path) -> StoredRows:
         raise ValueError(f"{name}: {path} is not a .npy file") from None
     if len(shape) != 2 or dtype.hasobject or dtype.names is not None:
         raise ValueError(f"{name}: expected numbers of shape (n, d), got {dtype} of shape {shape}")
+    # of one row or one column both orders are the same bytes
     if by_column and min(shape) > 1:
         raise ValueError(
             f"{name}: expected rows one after the other, got columns (Fortran order) in {path}; "
@@ -322,6 +325,7 @@ def open_parquet(name: str, path: Path, column: str | None, wanted: str) -> Parq
                 )
             width = len(chosen)
             if nested:
+                # no header tells the length of a list: the first row does
                 head = next(file.iter_batches(batch_size=1, columns=chosen), None)
                 width = 0 if head is None else max(1, len(head.column(0).flatten()))
     except OSError as error:

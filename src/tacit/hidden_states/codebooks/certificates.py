@@ -90,6 +90,7 @@ def certify(codes: Any, size: int | Sequence[int], *, weights: Any = None) -> Co
         raise ValueError(f"size: expected one of each of {releases} releases, got {len(sizes)}")
     if (joint >= np.array(sizes, dtype=object)).any():
         raise ValueError("codes: expected integers below the number of codes there are")
+    # distinct rows are the cells: what occurs of the C^T there are
     cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
     occupied = int(cells.max()) + 1
     largest, masses, chance = _cell_masses(cells, occupied, weights)
@@ -140,13 +141,16 @@ def compose(size: int, releases: int, candidates: int, *, weights: Any = None) -
     # min(N, C^T), without the power where it is above N anyway
     cells = min(count, codes**times) if times * math.log(codes) < 60.0 else count
     if weights is None:
+        # min(N, C^T)/N as a fraction: the double next above it
         success, chance = rounded_up(Fraction(cells, count)), 1.0 / count
         whole = math.log(count)
     else:
         masses = checked_prior(weights, count)
+        # the likeliest candidates, one in each cell, are the worst that C^T cells allow
         success = min(1.0, _up(math.fsum(np.sort(masses)[::-1][:cells].tolist())))
         chance = float(masses.max())
         whole = _entropy_up(masses)
+    # I ≤ T ln C and I ≤ H(X), whichever is less, both rounded up
     nats = min(_up(times * math.log(codes)), _up(whole))
     law = CandidateLaw(count, chance, uniform=weights is None)
     return CodeCertificate(
@@ -266,6 +270,7 @@ def _product(sizes: Sequence[int]) -> MaximalLeakage:
     """Return the maximal leakage of one code of each of T codebooks: ``Π_t C_t``."""
     if len(set(sizes)) == 1:
         return codes_leakage(sizes[0], len(sizes))
+    # factors of releases about one prompt multiply, whatever the joint law
     whole = compose_leakage([code_leakage(size, secret=PROMPT) for size in sizes])
     each = ", ".join(f"{size:,}" for size in sizes)
     values = f"the releases are of {each} values whatever the prompt is, and functions of it"
@@ -287,6 +292,7 @@ def _cell_masses(cells: Codes, occupied: int, weights: Any) -> tuple[Array, Arra
         sizes = np.bincount(cells, minlength=occupied).astype(np.float64)
         return np.full(occupied, 1.0 / len(cells)), sizes / len(cells), 1.0 / len(cells)
     masses = checked_prior(weights, len(cells))
+    # max and sum of the priors of a cell, each prior rounded up before
     largest = np.zeros(occupied)
     np.maximum.at(largest, cells, masses)
     inside = np.zeros(occupied)

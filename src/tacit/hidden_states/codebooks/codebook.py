@@ -94,6 +94,7 @@ class Codebook(Codec):
             integer(name, getattr(self, name), minimum=1)
         non_negative("decision_cost", self.decision_cost)
         check_matrix("codewords", self.codewords)
+        # what assigns is either centres of states or a table of behaviours, never neither
         by_state = self.metric in ("euclidean", "fisher")
         for name, needed in (("centres", by_state), ("root", self.metric == "fisher")):
             if (getattr(self, name) is not None) != needed:
@@ -109,6 +110,7 @@ class Codebook(Codec):
         if self.centres is not None:
             check_matrix("centres", self.centres, rows=self.size, columns=mapped)
         if self.table is not None:
+            # a code of "argmax" is a token, so the table is square
             tokens = self.size if self.metric == "argmax" else None
             check_matrix("table", self.table, rows=self.size, columns=tokens)
             check_log_probabilities("table", self.table)
@@ -290,6 +292,7 @@ class Codebook(Codec):
                 f"continuation: expected {len(known)} prompts, got {len(continuation)}"
             )
         cost = self.decision_cost
+        # the table's cost is cheap and near; the layers above decide among the few best
         candidates = likeliest_codes(known, self.table, tries, cost)
         return try_codewords(continuation, known, self.codewords, candidates, cost)
 
@@ -374,6 +377,7 @@ class Codebook(Codec):
 
     def _mapped(self, states: Any) -> Tensor:
         rows = as_states("states", states, width=self.codewords.shape[1])
+        # F^½h: Euclidean there is Fisher distance here
         return rows if self.root is None else rows @ self.root
 
     def _checked(self, codes: Any) -> Tensor:

@@ -106,6 +106,7 @@ def prepare_codes(
     if response is not None:
         # the factor of the reports as they are drawn, in steps of 2⁻⁵³
         guarantees = (response.leakage(promise.releases), *guarantees[1:])
+    # of the codebook now; the draw refuses one that has changed since
     digest = codec.digest
     rows, blocks, stored = _blocks(codec, states)
     details = CodeRows(rows=rows, sizes=codec.sizes, promise=promise)
@@ -162,6 +163,7 @@ class PreparedCodes(Prepared[CodeRows]):
     def _check_unchanged(self) -> None:
         check_digest("codec", self.codec.digest, dict(self.planned.digests)[CODEBOOK])
         if self.stored is not None:
+            # a file that has changed since the certificate is another store
             source, digest = self.stored
             check_digest("states", sha256_of(source.blocks()), digest)
 
@@ -198,6 +200,7 @@ class PreparedCodes(Prepared[CodeRows]):
 
 def _counted(codec: Codec, codes: Codes) -> Codes:
     """Return codes (n, m) when each is one of those that the certificate counts."""
+    # the certificate counts Π_j C_j values: one more would not be counted
     sizes = np.array(codec.sizes)
     if codes.ndim != 2 or codes.shape[1] != len(sizes) or codes.dtype.kind not in "iu":
         raise ValueError(
@@ -226,6 +229,7 @@ def _blocks(
         raise ValueError(
             f"states: expected {codec.width} columns, as the codebook has, got {source.width}"
         )
+    # a codebook that needs behaviours refuses now, before anything is reserved
     codec.encode(np.zeros((1, codec.width), dtype=np.float32))
     # what cannot be read of the file is found before anything is reserved or drawn
     stored = source, sha256_of(source.blocks())
@@ -334,6 +338,7 @@ def decode_codes(
         raise ValueError(f"{argument}: {str(error).removeprefix('release: ')}") from None
     if released.kind != KIND or source.certificate.decoded:
         raise ValueError(f"{argument}: expected codes with their certificate, got {place}")
+    # codes mean nothing to another codebook
     made = dict(released.digests)[CODEBOOK]
     if made != codec.digest:
         raise ValueError(

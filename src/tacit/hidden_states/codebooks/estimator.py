@@ -69,6 +69,7 @@ class VectorQuantizer:
     def from_codebook(cls, codebook: Any) -> Self:
         """Return a fitted quantiser from a codebook, or from the path of one."""
         book = codebook if isinstance(codebook, Codec) else load_codec(codebook)
+        # parameters as if it had been fitted with them, so that it can be cloned
         made = cls(max(book.sizes), parts=len(book.sizes), least_cell=book.least_cell)
         made.codebook_, made.n_features_in_ = book, book.width
         return made
@@ -213,6 +214,7 @@ def quantize_embeddings(
     parts, bits = _precision(precision)
     coder = VectorQuantizer(2**bits, parts=parts, random_state=rng)
     public = _matrix(calibration_embeddings)
+    # no more cells than public embeddings
     coder.set_params(size=min(2**bits, len(public)))
     return coder.fit(public).transform(embeddings)
 

@@ -57,11 +57,13 @@ def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
         raise ValueError(f"faiss: not installed; {install_with('llm')}") from None
     rows = np.asarray(codes)
     rows = rows[:, None] if rows.ndim == 1 else rows
+    # refuses codes of another shape
     codec.decode(rows[:1])
     packed = packed_codes(rows, codec.bits)
     index = faiss.IndexPQ(codec.width, len(codec.sizes), codec.bits)
     faiss.copy_array_to_vector(_table(codec, 2**codec.bits).ravel(), index.pq.centroids)
     faiss.copy_array_to_vector(packed.ravel(), index.codes)
+    # the index is filled as FAISS keeps it, without a call that would encode again
     index.ntotal = len(packed)
     index.is_trained = True
     return index

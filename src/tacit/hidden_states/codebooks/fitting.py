@@ -181,6 +181,7 @@ def _by_token(public: CalibrationSet) -> CellFit:
 
 def _means(public: CalibrationSet, cells: Tensor, size: int) -> Tensor:
     """Mean state of every cell, of all prompts for an empty one, (C, d)."""
+    # an empty cell stands for everyone
     overall = public.states.mean(dim=0).expand(size, -1)
     return cell_means(public.states, cells, overall)[0]
 
@@ -202,6 +203,7 @@ def _trained(
     if again:
         cost, tries = public.how.decision_cost, min(TRIES, len(found.codewords))
         candidates = likeliest_codes(known, found.table, tries, cost)
+        # cells by what the layers above make of each codeword, for the prompts that are run
         moved = try_codewords(public.upper, known, found.codewords, candidates, cost)
         cells = torch.cat([moved, cells[seen:]])
     learnt = train_codewords(
@@ -234,6 +236,7 @@ def _medoids(states: Tensor, cells: Tensor, means: Tensor) -> Tensor:
 def _naming_their_token(table: Tensor, small: Tensor) -> Tensor:
     """A token that was likeliest too rarely gets half of the mass, so that its row says so."""
     rows = small.nonzero()[:, 0]
+    # ½ p + ½ e_token: half of the mass at least is its own token's
     mixed = 0.5 * table[rows].exp()
     mixed[torch.arange(len(rows)), rows] += 0.5
     table[rows] = logarithms(mixed)

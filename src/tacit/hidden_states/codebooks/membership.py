@@ -87,6 +87,7 @@ def _distances(book: Codec, states: ArrayLike) -> Array:
     """Return ``min_c ‖h − codeword_c‖²``, which is a sum over parts, (n,)."""
     total = torch.zeros(len(as_states("states", states, width=book.width)), dtype=torch.float64)
     for block, part in _parts(book, states):
+        # the difference itself in float64: ‖h‖² − 2h·c + ‖c‖² would cancel near a codeword
         best = part[nearest(block, part)[0]]
         total += ((block.double() - best.double()) ** 2).sum(dim=1)
     return total.numpy()
@@ -96,6 +97,7 @@ def _repeated(book: Codec, states: ArrayLike) -> int:
     """States of which a whole codeword, or the centroid of a part, is a copy."""
     copied: Any = False
     for block, part in _parts(book, states):
+        # to the bit, in the float32 of the file
         known = {row.tobytes() for row in part.numpy()}
         copied = copied | np.array([row.tobytes() in known for row in block.numpy()])
     return int(copied.sum())

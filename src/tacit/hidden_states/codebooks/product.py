@@ -128,6 +128,7 @@ class ProductCodebook(Codec):
             raise ValueError(
                 f"states: expected at least {how.least_cell}, the least cell, got {len(rows)} rows"
             )
+        # k-means of every part by itself: ‖h − c‖² is a sum over parts
         source = generator(rng)
         steps = how.parts * (1 + FIRST_ROUNDS + FULL_ROUNDS)
         with progress_bar(steps, "codebook", shown=progress is not False) as advance:
@@ -144,6 +145,7 @@ class ProductCodebook(Codec):
     def assign(self, states: ArrayLike) -> Codes:
         """Return the nearest centroid of every part, (n, m)."""
         rows = as_states("states", states, width=self.width)
+        # the nearest product centroid is the nearest of every part
         blocks = torch.split(rows, [int(part.shape[1]) for part in self.parts], dim=1)
         found = [
             nearest_cells(block.contiguous(), part)
@@ -164,6 +166,7 @@ class ProductCodebook(Codec):
             weights: (N,) probabilities up to a factor; uniform when None.
         """
         rows = self._checked(codes)
+        # a cell of the product is a row of m codes
         cells = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
         return certify(cells, self.size, weights=weights)
 
@@ -179,6 +182,7 @@ class ProductCodebook(Codec):
         Raises:
             ValueError: a bad ε, or k cells that some part does not have beside others.
         """
+        # parts of one cell tell nothing and are not randomised
         least = min((size for size in self.sizes if size > 1), default=2)
         integer("near", near, minimum=1, maximum=least - 1)
         return RandomizedParts(epsilon, tuple(_nearest(part, near) for part in self.parts))

@@ -50,6 +50,7 @@ def guarantees_of(sizes: tuple[int, ...], promise: PromptCodes) -> tuple[Guarant
         promise: T, and ε where codes are randomised.
     """
     times, epsilon = promise.releases, promise.epsilon
+    # ln Π_j C_j per code, and no more than ε of a report
     told = information(sizes, times, epsilon)
     if epsilon is None:
         return codes_leakage(math.prod(sizes), times), told
@@ -128,6 +129,7 @@ def recompute(release: Release[CodeRows]) -> str:
     """
     details = release.details
     promise = details.promise
+    # the words of the code come first, then those of the promise
     code = release.method.partition(REPORTED)[0]
     if release.method != promise.words(code):
         raise ValueError("the method names another ε of randomised response than the promise")

@@ -130,6 +130,7 @@ class RandomizedCodes:
         Raises:
             ValueError: a code outside 0 … C − 1.
         """
+        # one coin: among the k nearest with probability k e^ε/Z, else among the C − k others
         true = checked_codes("codes", codes, self.size, least=1).reshape(-1)
         source = rng if rng is None else generator(rng)
         # a whole number of 2⁻⁵³, so that the coin is exact
@@ -207,6 +208,7 @@ class RandomizedCodes:
         for column in self.neighbours.T:
             np.maximum.at(reached, column, near * largest)
         success = math.fsum(reached.tolist()) * (1.0 + 16.0 * EPS)
+        # chance of a blind guess: that of the likeliest candidate
         count, chance = len(cells), float(masses.max())
         law = CandidateLaw(count, chance, uniform=weights is None)
         return CodeCertificate(
@@ -225,6 +227,7 @@ class RandomizedCodes:
 
     def _drawn_chances(self) -> tuple[Fraction, Fraction]:
         """P(y | c) for a near and for a far y, in the steps of 2⁻⁵³ in which it is drawn."""
+        # fractions: these are the probabilities as drawn, without rounding
         inside = Fraction(self.inside)
         return inside / self.near, (1 - inside) / (self.size - self.near)
 
@@ -258,6 +261,7 @@ def reported_assumptions(releases: int) -> tuple[str, ...]:
 def local_privacy(epsilon: float, releases: int = 1) -> ApproximateDP:
     """Return local (Tε, 0)-differential privacy of T reports about the same secret."""
     times = integer("releases", releases, minimum=1)
+    # basic composition, the product rounded up
     total = epsilon if times == 1 else math.nextafter(times * epsilon, math.inf)
     return ApproximateDP(
         epsilon=total,

@@ -149,12 +149,14 @@ class Rotated(Stored):
 
     def games(self, public: Array, stored: Array, pairs: Sequence[int]) -> tuple[StoredGame, ...]:
         """As ``Stored``: who knows pairs, and who lays a population and the store together."""
+        # Q from pairs by orthogonal Procrustes; none known leaves it blind
         known = [
             align_pairs(public[:count], self.store(public[:count]))
             if count
             else Alignment.blind(self.size)
             for count in pairs
         ]
+        # second moments of a population need more rows than numbers
         if min(len(public), len(stored)) > self.size:
             known.append(align_population(public, stored))
         return tuple(StoredGame.of(each) for each in known)
@@ -180,7 +182,9 @@ class DefenceTrial(Trial):
         self.states = [numbers(laboratory.bank)] + [
             numbers(read.states[laboratory.layer]) for read in laboratory.earlier
         ]
+        # one secret for all positions, as the store has it
         self.released = [stored.store(rows) for rows in self.states]
+        # d pairs determine Q
         width = self.public.shape[1]
         pairs = sorted({min(count, len(self.public)) for count in (*PAIRS, width)})
         self.games = stored.games(self.public, self.released[0], pairs)
@@ -197,6 +201,7 @@ class DefenceTrial(Trial):
         return tuple(self._reached(game) for game in self.games)
 
     def _reached(self, game: StoredGame) -> AttackPoint:
+        # positions side by side: squared distances add up
         bank = np.hstack([game.of_states(rows) for rows in self.states])
         released = np.hstack([game.of_releases(rows) for rows in self.released])
         return self.laboratory.retrieval(game.name, bank, released)

@@ -212,6 +212,7 @@ class _Wiener(Denoiser):
         return int(self.mean.size)
 
     def _denoise(self, rows: Array) -> Array:
+        # μ + G (z − μ), G the gain
         denoised: Array = self.mean + (rows - self.mean) @ self.gain.T
         return denoised
 
@@ -259,11 +260,13 @@ class _Correction(nn.Module):
             nn.Linear(2 * width, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU()
         )
         self.head = nn.Linear(HIDDEN, width)
+        # an untrained network adds nothing: it starts as the linear denoiser
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, noisy: Tensor, guess: Tensor) -> Tensor:
         """Return the corrected guess in units of the spread."""
+        # both inputs in units of their own spread, so that no layer sees sizes of the model
         start = (guess - self.mean) / self.scale
         seen = (noisy - self.mean) / self.noisy_scale
         added: Tensor = self.head(self.layers(torch.cat([start, seen], dim=1)))
@@ -272,6 +275,7 @@ class _Correction(nn.Module):
 
 def _passes(count: int) -> int:
     """Return how often a network reads so many states, a tenth of which is held out."""
+    # ⌈n/b⌉ batches a pass of the nine tenths that are learnt from
     batches = -(-(count - count // 10) // BATCH)
     return max(LEAST_PASSES, -(-LEAST_STEPS // batches))
 
@@ -296,6 +300,7 @@ def _fit_network(
             *(_single(values) for values in (states.mean(axis=0), scale, noisy_scale))
         )
     checked = _pair(apart, covariance, linear, network, source)
+    # the first to beat is the untrained network, which is the linear denoiser
     best, least = copy.deepcopy(network.state_dict()), _error(network, *checked)
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     steps = epochs * -(-len(learnt) // BATCH)
@@ -325,6 +330,7 @@ def _pair(
     source: np.random.Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return noisy states, their linear denoising, and the clean ones in units of the spread."""
+    # noise of simulation: nothing that is released is drawn here
     noisy = clean + covariance.sample(len(clean), source)
     target = (_single(clean) - network.mean) / network.scale
     return _single(noisy), _single(linear._denoise(noisy)), target

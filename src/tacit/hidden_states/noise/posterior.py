@@ -49,6 +49,7 @@ class StatePosterior:
     width: int
 
     def __init__(self, calibration: Any, covariance: Covariance) -> None:
+        # a direction without noise would weigh every public state 0 there
         states = public_states(calibration, covariance)
         if covariance.rank < covariance.dim:
             raise ValueError(
@@ -87,6 +88,7 @@ class StatePosterior:
 
     def log_mass(self, asked: Tensor) -> Tensor:
         """Return ln Σ_m exp(score_m) of whitened rows, (b,)."""
+        # ln(e^a + e^b) block by block: the sum of exponentials itself would underflow
         mass = torch.full((len(asked),), -torch.inf, dtype=torch.float64)
         for _, score in self.scores(asked):
             mass = torch.logaddexp(mass, score.logsumexp(dim=1))
@@ -94,6 +96,7 @@ class StatePosterior:
 
     def _whiten(self, rows: Array) -> Tensor:
         with one_thread():
+            # L⁻¹ rows by substitution: no inverse is formed
             solved = scipy_linalg.solve_triangular(self._factor, rows.T, lower=True)
         return torch.from_numpy(np.ascontiguousarray(solved.T))
 
@@ -210,6 +213,7 @@ class PosteriorBehaviour:
         for part, score in self._posterior.scores(asked):
             weights = score.sub_(mass[:, None]).float().exp_()
             weights.masked_fill_(weights < self.tolerance / self.calibration, 0.0)
+            # only the predictions of states that some row weighs are read
             used = (weights > 0).any(dim=0).nonzero()[:, 0]
             for chosen in torch.split(used, together) if len(used) else ():
                 read = self._behaviours.probabilities(part.start + chosen)

@@ -127,6 +127,7 @@ def prepare_states(
     guarantees: tuple[RenyiDP, ...] = ()
     if promise is not None:
         check_promise(promise, Differences)
+        # ε(α) = (α/2) max ΔᵀΣ⁻¹Δ over the list, rounded up there
         bound = renyi_over_adjacency(promise.listed, design.covariance, promise.orders)
         guarantees = (replace(bound, assumptions=(*bound.assumptions, *ASSUMPTIONS)),)
     if consumer is not None and tuple(consumer.continuation.clean_states.shape) != clean.shape:
@@ -222,6 +223,7 @@ class PreparedStates(Prepared[StateRows]):
         doubles = np.clip(
             self.design.release(self.clean, rng=self.rng), -LARGEST_STATE, LARGEST_STATE
         )
+        # rounding after the noise is post-processing
         noisy = doubles.astype(np.float32)
         measured = None if self.consumer is None else self._measured(self.consumer, noisy)
         planned = self.planned
@@ -236,6 +238,7 @@ class PreparedStates(Prepared[StateRows]):
         import torch
 
         run = consumer.continuation
+        # KL and agreement of the continuation from the noisy states against the clean one
         tensor = torch.tensor(noisy, device=run.clean_states.device)
         return measure_utility(
             run, tensor, predicted=self.predicted, confidence=consumer.confidence

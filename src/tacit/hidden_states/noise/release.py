@@ -132,6 +132,7 @@ def recompute(release: Release[StateRows]) -> str:
     if details.origin is not None and release.digests[1:] != details.origin.public.digests:
         raise ValueError("its origin gives other digests")
     held = only(release, RenyiDP)
+    # states are released by one Gaussian shift, which has one bound
     if len(release.guarantees) != (0 if held is None else 1):
         raise ValueError("expected a Rényi bound of states, or none, got others")
     if held is None:
@@ -145,6 +146,7 @@ def recompute(release: Release[StateRows]) -> str:
     ]
     if told and max(told) > min(told) * (1.0 + LINEAR):
         raise ValueError("no Gaussian noise has these ε")
+    # of Σ = 0 every difference is told whole
     if told and details.noise.get("variance", 1.0) == 0.0:
         raise ValueError(BARE)
     return UNCHECKED

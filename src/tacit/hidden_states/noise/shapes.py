@@ -100,6 +100,7 @@ class IsotropicNoise(NoiseShape):
 
     def make(self, given: Given) -> Design:
         """As ``NoiseShape``."""
+        # Σ = σ²I with ½ σ² tr F = K
         return isotropic(given.geometry.dense_fisher, given.budget)
 
 
@@ -137,6 +138,7 @@ class Power(NoiseShape):
 
     def make(self, given: Given) -> Design:
         """As ``NoiseShape``."""
+        # 0 < α < 1 between the isotropic shape and the diagonal inverse
         return power(np.diagonal(given.geometry.ridged_fisher), self.alpha, given.budget)
 
 
@@ -159,6 +161,7 @@ class GeneralizedEigen(NoiseShape):
 
     def make(self, given: Given) -> Design:
         """As ``NoiseShape``."""
+        # directions v of largest vᵀSv/vᵀFv: the spread that is hidden per nat that is spent
         return generalized_eigen(
             given.geometry.ridged_fisher, given.geometry.spread, given.budget, self.directions
         )
@@ -186,6 +189,7 @@ class MahalanobisOptimal(NoiseShape):
         fisher = given.geometry.dense_fisher
         # a share of the mean eigenvalue of F, as the geometry has it
         ridge = given.geometry.ridge * float(np.trace(fisher)) / given.geometry.width
+        # min tr(SΣ⁻¹) with ½ tr(FΣ) = K: Σ = F^(−½)(F^½SF^½)^½F^(−½) up to its size
         return average(fisher, given.geometry.spread, given.budget, ridge=ridge, floor=self.floor)
 
 
@@ -250,6 +254,7 @@ class WorstCase(NoiseShape):
         design = worst_case(rows, 1.0, cost=given.geometry.ridged_fisher)
         covariance = design.covariance
         if self.floor > 0.0:
+            # a listed span leaves other directions bare; the floor hides them a little too
             covariance = covariance.with_floor(self.floor * covariance.trace() / covariance.dim)
             note = f"floor of {self.floor:g} of the mean variance in every direction"
         else:
@@ -384,6 +389,7 @@ class Designs:
 
 def scaled_design(design: Design, factor: float) -> Design:
     """Return the design with c Σ in the place of Σ."""
+    # tr(F cΣ) = c tr(FΣ); ratios of multipliers were those of another budget
     return replace(
         design,
         covariance=design.covariance.scaled(factor),

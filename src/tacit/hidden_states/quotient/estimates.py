@@ -66,6 +66,7 @@ def estimate_log_det(quotients: ArrayLike, *, noise_std: float) -> InformationEs
         raise ValueError(f"quotients: expected at least 2 vectors, got {len(rows)}")
     deviation = positive("noise_std", noise_std)
     with np.errstate(over="ignore", invalid="ignore"):
+        # in units of σ, so that Λ/σ² needs no division later
         centred = (rows - rows.mean(axis=0)) / deviation
     # the singular values of the sample lose less than its covariance does
     with np.errstate(over="ignore", invalid="ignore"):

@@ -39,6 +39,7 @@ class PreparedQuotients(Prepared[QuotientRows]):
 
     def _drawn(self) -> Release[QuotientRows]:
         planned = self.planned
+        # rounded to a grid of σ alone, so that the last bits tell nothing of q(h)
         noisy = planned.details.ball.covariance.release(self.clean, rng=self.rng)
         return replace(
             planned,
@@ -88,6 +89,7 @@ def prepare_quotients(
     """
     if not isinstance(quotient, PredictiveQuotient):
         raise ValueError(f"quotient: expected a PredictiveQuotient, got {type(quotient).__name__}")
+    # the theorems are about the ball: no state is looked at for them
     times = integer("releases", releases, minimum=1)
     clean = quotient.encode(states, behaviours=behaviours)
     # a seed that is none is refused here, before a cost is reserved

@@ -110,6 +110,7 @@ class PredictiveQuotient:
         for name, given, kind in (("ball", ball, Ball), ("recipe", recipe, Recipe)):
             if not isinstance(given, kind):
                 raise ValueError(f"{name}: expected a {kind.__name__}, got {type(given).__name__}")
+        # the bounds know R/σ alone, the network also R
         if not RADII[0] <= ball.radius <= RADII[1]:
             raise ValueError(
                 f"ball: expected a radius in {RADII[0]:g} … {RADII[1]:g}, which a network of "
@@ -202,6 +203,7 @@ class PredictiveQuotient:
         """
         known = Behaviours.of(behaviours)
         clean = self.encode(calibration, behaviours=known)
+        # Σ = σ²I of the release, over the quotients of public prompts
         return PosteriorBehaviour(clean, self.ball.covariance, known)
 
     def information(self, releases: int = 1) -> InformationBound:
@@ -253,6 +255,7 @@ class PredictiveQuotient:
 
 
 def _loaded(tensors: Mapping[str, Tensor], ball: Ball, recipe: Recipe) -> QuotientNetwork:
+    # V is told by the last layer, d by the scale of what is read
     last = tensors[f"decoder.{2 * recipe.depth}.bias"]
     network = QuotientNetwork(
         len(tensors["mean"]), ball.dimension, len(last), recipe.depth, recipe.hidden
@@ -297,6 +300,7 @@ def _made(
     # what is read, centred and scaled, and the mean prediction as the bias of the last layer
     places = torch.split(torch.arange(len(known)), ROWS_TOGETHER)
     network.fit_scale(len(known), (seen(rows) for rows in places))
+    # ln of the mean prediction: what whoever is told nothing says
     total = torch.zeros(known.vocabulary, dtype=torch.float64)
     for rows in places:
         total += known.probabilities(rows).double().sum(dim=0)

@@ -60,6 +60,7 @@ class QuotientTrial(Trial):
             quotient.encode(read.states[laboratory.layer], behaviours=read.behaviours)
             for read in laboratory.earlier
         ]
+        # T positions side by side: their squared distances add up
         self.together: Array = np.concatenate([self.clean, *earlier], axis=1)
         # the whole bank is drawn, for some guessers attack more prompts than others
         self.noisy = self._drawn(self.together, 1)
@@ -67,6 +68,7 @@ class QuotientTrial(Trial):
         self.measured = self._drawn(held_out, 2)
 
     def _drawn(self, clean: Array, stream: int) -> Array:
+        # streams of one seed: bank, held-out and public prompts have noise of their own
         source = np.random.default_rng([self.seed, stream])
         noisy: Array = clean + self.quotient.ball.noise_std * source.standard_normal(clean.shape)
         return noisy

@@ -104,6 +104,7 @@ def measure_use(
 
 
 def _mean(behaviours: Behaviours) -> Tensor:
+    # sums in float64: float32 loses rare tokens among many prompts
     total = torch.zeros(behaviours.vocabulary, dtype=torch.float64)
     for start in range(0, len(behaviours), ROWS_TOGETHER):
         total += behaviours.probabilities(slice(start, start + ROWS_TOGETHER)).double().sum(dim=0)
@@ -111,6 +112,7 @@ def _mean(behaviours: Behaviours) -> Tensor:
 
 
 def _divergence(law: Tensor, logs: Tensor) -> Tensor:
+    # Σ p ln p − p ln q with 0 ln 0 = 0; at least 0, which rounding may miss
     each: Tensor = (torch.special.xlogy(law, law) - law * logs).sum(dim=1)
     return each.clamp_min(0.0).double()
 
