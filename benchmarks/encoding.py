@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tacit.hidden_states import Codebook, ProductCodebook, open_vectors, prepare_codes
+from tacit.hidden_states import Codebook, ProductCodebook, prepare_codes
 from tacit.models import Behaviours
+from tacit.releases import open_vectors
 
 
 def main() -> None:
@@ -39,14 +40,14 @@ def main() -> None:
     logits = 3 * torch.randn(given.rows // 4, given.vocabulary, generator=source)
     centres = torch.randn(given.size, given.width, generator=source)
     table = (3 * torch.randn(given.size, given.vocabulary, generator=source)).log_softmax(1)
-    shared = {"kind": "centroid", "codewords": centres, "predictor": None, "calibration": 0}
+    shared = {"kind": "centroid", "codewords": centres, "predictor": None, "calibration": 1}
     none = {"table": None, "centres": None, "root": None}
     root = torch.randn(given.width, given.width, generator=source)
     euclidean = Codebook(metric="euclidean", **shared, **none | {"centres": centres})
     fisher = Codebook(metric="fisher", **shared, **none | {"centres": centres, "root": root})
     behaviour = Codebook(metric="behaviour", **shared, **none | {"table": table})
     product = ProductCodebook(
-        tuple(part[:256].contiguous() for part in torch.tensor_split(centres, given.parts, 1)), 0, 1
+        tuple(part[:256].contiguous() for part in torch.tensor_split(centres, given.parts, 1)), 1, 1
     )
     known = Behaviours(logits)
     distances = 2.0 * given.rows * given.width * given.size

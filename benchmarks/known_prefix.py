@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tacit.attacks import known_prefix
 from tacit.attacks.exact.channels import Channel, CodeChannel, GaussianChannel
-from tacit.hidden_states import Codebook, designs_at_budget, measure_geometry
+from tacit.hidden_states import Codebook, CodebookFit, designs_at_budget, measure_geometry
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load
 
 CHARACTERS, LENGTH, CODEWORDS, KL_BUDGET = 2_500_000, 16, 1024, 4.0
@@ -73,14 +73,22 @@ def main() -> None:
 def releases(model: LanguageModel, layer: int, sets: Prefixes) -> dict[str, tuple[Channel, Any]]:
     """Return how each release is drawn, and what was released of the prompts attacked."""
     public, seen = read(model, layer, sets.calibration), read(model, layer, sets.bank)
-    shared = {"least_cell": 1, "rng": 0, "progress": False}
-    fitted = {"behaviours": public[1], **shared}
-    books = {
-        "code by state": Codebook.fit(public[0], size=CODEWORDS, **shared),
-        "code by behaviour": Codebook.fit(
-            public[0], size=CODEWORDS, metric="behaviour", decision_cost=4.0, **fitted
+    ways = {
+        "code by state": CodebookFit(size=CODEWORDS, least_cell=1),
+        "code by behaviour": CodebookFit(
+            size=CODEWORDS, metric="behaviour", decision_cost=4.0, least_cell=1
         ),
-        "likeliest token": Codebook.fit(public[0], metric="argmax", **fitted),
+        "likeliest token": CodebookFit(metric="argmax", least_cell=1),
+    }
+    books = {
+        name: Codebook.fit(
+            public[0],
+            how,
+            behaviours=None if how.metric == "euclidean" else public[1],
+            rng=0,
+            progress=False,
+        )
+        for name, how in ways.items()
     }
     found: dict[str, tuple[Channel, Any]] = {}
     for name, book in books.items():

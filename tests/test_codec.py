@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tacit import codec
 from tacit._ground.checks import Array
-from tacit.codec import HOLDER, MISSING
+from tacit.codec import APART, HOLDER, MISSING
 from tacit.covariance import Covariance, Diagonal
 from tacit.documents import dumps, loads
 from tacit.guarantees import InformationBound
@@ -261,6 +261,24 @@ def test_what_is_the_holders_is_not_public():
     assert found.inside == Inside(2, None)
     assert found.number == math.inf
     assert found.held == whole().held
+
+
+@dataclass(frozen=True)
+class Filed:
+    count: int
+    rows: Annotated[npt.NDArray[np.float32] | None, APART] = None
+
+
+def test_a_field_that_stands_apart_is_in_no_json():
+    rows = np.ones(2, np.float32)
+    told = codec.write(Filed, Filed(2, rows))
+    assert told == {"count": 2}
+    assert codec.read(Filed, told, "filed").rows is None
+    assert codec.read_apart(Filed, told, "filed", {"rows": rows}).rows is rows
+    with pytest.raises(ValueError, match="filed: expected the fields of Filed"):
+        codec.read(Filed, {**told, "rows": [1.0]}, "filed")
+    with pytest.raises(ValueError, match=r"filed\.count"):
+        codec.read_apart(Filed, {"count": "2"}, "filed", {"rows": rows})
 
 
 def test_a_holders_field_needs_a_default():

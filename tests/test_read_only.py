@@ -73,13 +73,12 @@ def values():
 
 def hidden():
     torch = pytest.importorskip("torch")
-    from tacit.hidden_states import Codebook, prepare_codes, prepare_states
+    from tacit.hidden_states import Codebook, CodebookFit, prepare_codes, prepare_states
 
     yield prepare_states(ROWS, isotropic(np.ones(4), 1.0))
     yield prepare_states(ROWS, isotropic(np.ones(4), 1.0)).draw()
     states = torch.from_numpy(ROWS)
-    options = {"metric": "euclidean", "codewords": "centroid", "least_cell": 1}
-    book = Codebook.fit(states, size=3, rng=0, progress=False, **options)
+    book = Codebook.fit(states, CodebookFit(size=3, least_cell=1), rng=0, progress=False)
     yield prepare_codes(book, states).draw()
 
 

@@ -15,6 +15,7 @@ from tacit._ground.reprs import short_repr
 from tacit.attacks import bayes, retrieve
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic, worst_case
+from tacit.hidden_states import CodebookFit
 
 ROOT = Path(tacit.__file__).parent
 PACKAGES = sorted(
@@ -72,7 +73,7 @@ def test_codebooks_and_geometries_are_short():
     torch = pytest.importorskip("torch")
     from tacit.hidden_states import Codebook
 
-    book = Codebook.fit(torch.from_numpy(ROWS), size=8, metric="euclidean", rng=0)
+    book = Codebook.fit(torch.from_numpy(ROWS), CodebookFit(size=8, metric="euclidean"), rng=0)
     assert len(repr(book)) < SHORT
     assert "tensor(" not in repr(book)
 

@@ -15,8 +15,6 @@ SOURCE = Path(tacit.__file__).parent
 ONE_KEY = {
     "adapters/saving.py",
     "cli/training/images.py",
-    "hidden_states/noise/storage.py",
-    "hidden_states/quotient/release.py",
     "specifications/seeds/models.py",
     "specifications/subspace.py",
 }

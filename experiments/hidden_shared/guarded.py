@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacit.hidden_states import Codebook
+from tacit.hidden_states import Codebook, CodebookFit
 from tacit.hidden_states.audit.laboratory import Laboratory
 
 TRIES = 16
@@ -87,14 +87,16 @@ def measured(laboratory: Laboratory, wanted: Guarded, seed: int) -> GuardedRow:
     start = time.perf_counter()
     book = Codebook.fit(
         laboratory.calibration,
-        size=wanted.cells,
-        metric="behaviour",
-        codewords="trained",
+        CodebookFit(
+            size=wanted.cells,
+            metric="behaviour",
+            codewords="trained",
+            joint_rounds=wanted.joint_rounds,
+            decision_cost=wanted.decision_cost,
+            least_cell=laboratory.sizes.least_cell,
+        ),
         behaviours=laboratory.calibration_behaviours,
         continuation=laboratory.learnt,
-        joint_rounds=wanted.joint_rounds,
-        decision_cost=wanted.decision_cost,
-        least_cell=laboratory.sizes.least_cell,
         rng=np.random.default_rng([seed, wanted.cells]),
         progress=False,
     )

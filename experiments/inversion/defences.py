@@ -25,7 +25,7 @@ from tacit.attacks import (
     linked_releases,
     retrieve,
 )
-from tacit.hidden_states.defences.stored import Game, Stored
+from tacit.hidden_states.defences.stored import Stored, StoredGame
 from tacit.hidden_states.defences.values import read_defence
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.texts.corpus import hold_out
@@ -125,10 +125,10 @@ class Study:
         assert defence is not None
         return defence.learn(known, 5)
 
-    def _games(self, stored: Stored | None, known: Any, held: Any) -> list[tuple[Game, int]]:
+    def _games(self, stored: Stored | None, known: Any, held: Any) -> list[tuple[StoredGame, int]]:
         """Attackers, and how much of the store each of them sees."""
         if stored is None:
-            same = Game("the state as it is", lambda rows: rows, lambda rows: rows)
+            same = StoredGame("the state as it is", lambda rows: rows, lambda rows: rows)
             return [(same, 1)]
         width = self.model.width
         pairs = [count for count in (0, 32, 128, width, 2 * width) if count <= len(known)]
@@ -137,7 +137,7 @@ class Study:
             return found
         for among in (self.sizes["part"], self.sizes["store"]):
             laid = align_population(known, held[:among])
-            found.append((Game.of(laid), among))
+            found.append((StoredGame.of(laid), among))
         return found
 
     def _linked(self, length: int, states: Any, known: Any) -> None:
@@ -171,10 +171,10 @@ class Study:
             self._inverted(word, view, stored.store(states), secret, public)
         stored = self._learnt("rotation", known)
         held = stored.store(states)
-        clean = Game("the state as it is", lambda rows: rows, lambda rows: rows)
+        clean = StoredGame("the state as it is", lambda rows: rows, lambda rows: rows)
         trained = self._inverted("clean", clean, states, secret, public)
         for pairs in (0, 32):
-            view = Game.of(
+            view = StoredGame.of(
                 align_pairs(known[:pairs], stored.store(known[:pairs]))
                 if pairs
                 else Alignment.blind(self.model.width)
@@ -184,11 +184,11 @@ class Study:
         width = self.model.width
         for laid in (align_pairs(known[:width], stored.store(known[:width])),
                      align_population(known, held)):  # fmt: skip
-            view = Game(laid.game, lambda rows: rows, laid.undo)
+            view = StoredGame(laid.game, lambda rows: rows, laid.undo)
             self._inverted("rotation", view, held, secret, public, trained)
 
     def _inverted(
-        self, word: str, view: Game, held: Any, secret: Any, public: Any, trained: Any = None
+        self, word: str, view: StoredGame, held: Any, secret: Any, public: Any, trained: Any = None
     ) -> StateInverter | None:
         key = {"task": "read", "length": secret.shape[1], "release": word, "knows": view.name}
         if self._done(**key) and (trained is not None or word != "clean"):

@@ -20,7 +20,7 @@ from hidden_shared.results import RESULTS
 from tacit._ground.files import write_bytes_atomic
 from tacit.attacks import CodeChannel, TokenProbe, TrajectoryInverter, attack_inversion
 from tacit.covariance import Isotropic
-from tacit.hidden_states import Codebook, designs_at_budget, measure_geometry
+from tacit.hidden_states import Codebook, CodebookFit, designs_at_budget, measure_geometry
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.behaviours import Behaviours
 from tacit.models.texts.corpus import hold_out
@@ -166,7 +166,7 @@ def _books(
     usual: dict[str, Any] = {"rng": 0, "progress": False}
     size = 64 if fast else 1024
     states = model.states(public, layer, positions="all")[:, 1:].reshape(-1, model.width)
-    plain = Codebook.fit(states, size=size, **usual)
+    plain = Codebook.fit(states, CodebookFit(size=size), **usual)
     yield "codes", plain, CodeChannel(lambda rows, _: plain.assign(rows))
     # the same positions, in half precision: float32 would take 1.5 GB
     held, logs = [], []
@@ -175,12 +175,12 @@ def _books(
         held.append(rows)
         logs.append(told.half())
     states, shown = torch.cat(held), Behaviours(torch.cat(logs))
-    metrics: dict[str, dict[str, Any]] = {
-        "behaviour codes": {"metric": "behaviour", "size": size, "decision_cost": DECISION_COST},
-        "likeliest token": {"metric": "argmax"},
+    metrics = {
+        "behaviour codes": CodebookFit(size=size, metric="behaviour", decision_cost=DECISION_COST),
+        "likeliest token": CodebookFit(metric="argmax"),
     }
-    for name, options in metrics.items():
-        book = Codebook.fit(states, behaviours=shown, **options, **usual)
+    for name, how in metrics.items():
+        book = Codebook.fit(states, how, behaviours=shown, **usual)
 
         def assign(_: Any, told: Behaviours | None, book: Codebook = book) -> Any:
             return book.assign(behaviours=told)

@@ -22,7 +22,7 @@ from tacit.attacks import (
     VerifiedInverter,
     attack_inversion,
 )
-from tacit.hidden_states import Codebook, designs_at_budget, measure_geometry
+from tacit.hidden_states import Codebook, CodebookFit, designs_at_budget, measure_geometry
 from tacit.models import LanguageModel, docstring_corpus, load, sample_prefixes
 from tacit.models.behaviours import Behaviours
 from tacit.models.texts.corpus import hold_out
@@ -185,10 +185,10 @@ class Study:
         fitted = public[: self.sizes["calibration"]]
         states, behaviours = self._observed(fitted)
         upper = self.model.continuation(secret, self.given.layer)
-        usual = {"size": self.sizes["codes"], "rng": 0, "progress": False}
-        plain = Codebook.fit(states, **usual)
-        guarding = Codebook.fit(states, metric="behaviour", behaviours=behaviours,
-                                decision_cost=DECISION_COST, **usual)  # fmt: skip
+        size = self.sizes["codes"]
+        plain = Codebook.fit(states, CodebookFit(size=size), rng=0, progress=False)
+        how = CodebookFit(size=size, metric="behaviour", decision_cost=DECISION_COST)
+        guarding = Codebook.fit(states, how, behaviours=behaviours, rng=0, progress=False)
         codes = {
             "Euclidean codes": StateRelease(
                 CodeChannel(lambda rows, _: plain.assign(rows)), plain.codewords.cpu()

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 
 import torch
 
-from tacit.hidden_states import Ball, Mechanism, PredictiveQuotient, Setting, register_mechanism
+from tacit.hidden_states import (
+    Ball,
+    Mechanism,
+    PredictiveQuotient,
+    Recipe,
+    Setting,
+    register_mechanism,
+)
 from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.mechanisms import Asked
 from tacit.hidden_states.audit.points import Point
-from tacit.hidden_states.quotient.network import QuotientNetwork
-from tacit.hidden_states.quotient.training import Recipe
+from tacit.hidden_states.quotient.training import QuotientNetwork
 from tacit.hidden_states.quotient.trial import QuotientTrial
 
 # share of public states that the clip leaves as they are
@@ -51,7 +57,7 @@ class ClippedState(Mechanism):
             network.encoder[0].weight.copy_(torch.eye(width))
             network.encoder[0].bias.zero_()
         fitted = PredictiveQuotient(
-            "states", network.eval(), ball, Recipe(depth=0, hidden=1), len(public), 0.0
+            network.eval(), ball, Recipe(depth=0, hidden=1), len(public), 0.0
         )
         return QuotientTrial(laboratory, fitted, seed)
 

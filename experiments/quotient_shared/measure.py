@@ -17,6 +17,7 @@ from tacit.hidden_states import (
     Point,
     PredictiveQuotient,
     Quotient,
+    Recipe,
     Sizes,
     estimate_rate,
     read_mechanism,
@@ -93,9 +94,13 @@ def estimated(laboratory: Laboratory, sizes: Sizes, nats: float, seed: int) -> d
     """
     ball = Ball.at(16, nats=nats)
     quotient = PredictiveQuotient.fit(
-        laboratory.calibration, laboratory.calibration_behaviours, ball,
-        epochs=sizes_epochs(sizes), rng=seed, progress=False,
-    )  # fmt: skip
+        laboratory.calibration,
+        laboratory.calibration_behaviours,
+        ball,
+        Recipe(epochs=sizes_epochs(sizes)),
+        rng=seed,
+        progress=False,
+    )
     means = quotient.encode(laboratory.bank)
     source = np.random.default_rng(seed)
     # in units in which N(0, I) has the variance of z

@@ -38,6 +38,8 @@ MISSING: Final = "may be missing"
 # Beside an annotation: a function of the secret beside the noise, for its holder. Such a field
 # has a default, which stands for it in what is published.
 HOLDER: Final = "for the holder of the secret"
+# Beside an annotation: held in memory or in a file of its own, never in the JSON.
+APART: Final = "apart from the JSON"
 # The field that names a kind of value where there are several.
 TAG: Final = "type"
 # Values that write themselves, by their base class: how they are read.
@@ -81,8 +83,7 @@ def write(kind: Any, value: Any) -> Any:
         return value.to_dict()
     if is_dataclass(value):
         hints = hints_of(type(value))
-        held = {field.name: write(hints[field.name], getattr(value, field.name))
-                for field in fields(value) if field.init}  # fmt: skip
+        held = {name: write(hints[name], getattr(value, name)) for name in _told(type(value))}
         return {TAG: type(value).__name__, **held} if len(_values(kind)) > 1 else held
     if isinstance(value, np.ndarray):
         return _numbers_out(value.tolist(), notes)
@@ -153,6 +154,17 @@ def read(kind: Any, content: Any, name: str) -> Any:
     if base is bytes:
         return _bytes(content, name)
     return _value(base, content, name)
+
+
+def read_apart(kind: type[Any], content: Any, name: str, apart: Mapping[str, Any]) -> Any:
+    """Return the value that ``write`` wrote, with its fields that stand apart from the JSON.
+
+    Raises:
+        ValueError: as ``read``.
+    """
+    if not isinstance(content, Mapping):
+        _refused(name, f"the fields of {kind.__name__}", content)
+    return _made(kind, content, name, apart)
 
 
 def public(value: Any) -> Any:
@@ -391,14 +403,24 @@ def _tagged(named: Mapping[str, type[Any]], content: Mapping[str, Any], name: st
     return _made(named[word], rest, name)
 
 
-def _made(kind: Any, content: Mapping[str, Any], name: str) -> Any:
-    hints, known = hints_of(kind), [field.name for field in fields(kind) if field.init]
+def _told(kind: type[Any]) -> list[str]:
+    """Return the fields of a value that stand in the JSON."""
+    hints = hints_of(kind)
+    return [
+        one.name for one in fields(kind) if one.init and APART not in _plain(hints[one.name])[1]
+    ]
+
+
+def _made(
+    kind: Any, content: Mapping[str, Any], name: str, apart: Mapping[str, Any] | None = None
+) -> Any:
+    hints, known = hints_of(kind), _told(kind)
     odd = sorted(set(map(str, content)) ^ set(known))
     if odd:
         _refused(name, f"the fields of {kind.__name__}, missing or unknown", odd)
     given = {one: read(hints[one], content[one], f"{name}.{one}") for one in known}
     try:
-        return kind(**given)
+        return kind(**given, **(apart or {}))
     except ValueError as error:
         raise ValueError(f"{name}.{error}") from None
 
@@ -455,8 +477,7 @@ def _reference(kind: type[Any], tagged: bool, defined: dict[str, Any]) -> dict[s
     if name not in defined:
         defined[name] = {}
         hints = hints_of(kind)
-        known = [field.name for field in fields(kind) if field.init]
-        held = {one: _schema(hints[one], defined) for one in known}
+        held = {one: _schema(hints[one], defined) for one in _told(kind)}
         if tagged:
             held = {TAG: {"const": kind.__name__}, **held}
         defined[name] = {"type": "object", "properties": held, "required": list(held),

@@ -5,6 +5,7 @@ import pytest
 
 from tacit.attacks import CodeChannel, GaussianChannel, bank_posterior
 from tacit.covariance import Diagonal
+from tacit.hidden_states import CodebookFit
 
 SOURCE = np.random.default_rng(0)
 N = 150
@@ -159,9 +160,12 @@ def test_the_first_token_and_a_code_of_64_on_the_small_model():
     )
     # cells alone matter here: what stands for each does not
     book = Codebook.fit(
-        torch.zeros(1500, 4), size=64, metric="behaviour", behaviours=public, decision_cost=4.0,
-        rounds=1, least_cell=1, rng=0, progress=False,
-    )  # fmt: skip
+        torch.zeros(1500, 4),
+        CodebookFit(size=64, metric="behaviour", decision_cost=4.0, rounds=1, least_cell=1),
+        behaviours=public,
+        rng=0,
+        progress=False,
+    )
     codes = book.assign(behaviours=bank)
     told = bank_posterior(
         codes, codes, np.arange(4000), CodeChannel(), known=sets.bank[:, 0],

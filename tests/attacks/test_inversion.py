@@ -22,7 +22,7 @@ from tacit.attacks import (  # noqa: E402
 )
 from tacit.attacks.sequential import search  # noqa: E402
 from tacit.covariance import Isotropic  # noqa: E402
-from tacit.hidden_states import Codebook, inversion_attacks  # noqa: E402
+from tacit.hidden_states import Codebook, CodebookFit, inversion_attacks  # noqa: E402
 from tests.hidden_states.networks import small_network  # noqa: E402
 
 WIDTH, VOCABULARY, LAYER = 16, 40, 1
@@ -306,8 +306,10 @@ def books(model, public):
     states = model.states(public, LAYER)
     logits = model.logits(public)
     return (
-        Codebook.fit(states, size=16, least_cell=1, rng=0),
-        Codebook.fit(states, size=12, metric="behaviour", behaviours=logits, least_cell=1, rng=0),
+        Codebook.fit(states, CodebookFit(size=16, least_cell=1), rng=0),
+        Codebook.fit(
+            states, CodebookFit(size=12, metric="behaviour", least_cell=1), behaviours=logits, rng=0
+        ),
     )
 
 
@@ -339,7 +341,7 @@ class TestCodes:
         """Every prompt of three tokens, scored whole by the model."""
         model = small_network("llama", vocabulary=9, width=WIDTH, context=8)
         every = torch.tensor(list(itertools.product(range(9), repeat=3)))
-        book = Codebook.fit(model.states(every, LAYER), size=5, least_cell=1, rng=0)
+        book = Codebook.fit(model.states(every, LAYER), CodebookFit(size=5, least_cell=1), rng=0)
         channel = channel_of(book)
         codes = codes_of(model, channel, every)
         logs = model.network(every).logits.double().log_softmax(-1)[:, :-1]

@@ -171,14 +171,14 @@ def evidence(given: tuple[str, ...]) -> str:
 def test_a_codebook_that_was_stored_is_attacked_as_it_is(
     tacit: Tacit, given: tuple[str, ...], tmp_path: Path, parts: int, positions: str
 ) -> None:
-    from tacit.hidden_states import Codebook, ProductCodebook
+    from tacit.hidden_states import Codebook, CodebookFit, ProductCodebook, ProductFit
 
     rows = torch.randn(400, 16, generator=torch.Generator().manual_seed(0))
     usual = {"rng": 0, "progress": False}
     book = (
-        Codebook.fit(rows, size=6, least_cell=1, **usual)
+        Codebook.fit(rows, CodebookFit(size=6, least_cell=1), **usual)
         if parts == 1
-        else ProductCodebook.fit(rows, parts=2, size=4, **usual)
+        else ProductCodebook.fit(rows, ProductFit(parts=2, size=4), **usual)
     )
     file, path = book.save(tmp_path / "book.safetensors"), tmp_path / "inverted.json"
     flags = (*given, "--codebook", str(file), "--positions", positions)
@@ -196,18 +196,18 @@ def test_a_codebook_of_another_layer_or_width_is_refused(
 ) -> None:
     from dataclasses import replace
 
-    from tacit.hidden_states import Codebook
+    from tacit.hidden_states import Codebook, CodebookFit
     from tacit.hidden_states.origin import Origin
 
     rows = torch.randn(400, 16, generator=torch.Generator().manual_seed(0))
-    book = Codebook.fit(rows, size=6, least_cell=1, rng=0, progress=False)
+    book = Codebook.fit(rows, CodebookFit(size=6, least_cell=1), rng=0, progress=False)
     origin = Origin(
         model="another", model_digest="0" * 64, layer=1, length=8, calibration_size=400,
         calibration_digest="1" * 64,
     )  # fmt: skip
     file = replace(book, origin=origin).save(tmp_path / "other.safetensors")
     refused(tacit(*given, "--codebook", str(file)), "codebook: it is of layer 1 of another")
-    narrow = Codebook.fit(rows[:, :8], size=6, least_cell=1, rng=0, progress=False)
+    narrow = Codebook.fit(rows[:, :8], CodebookFit(size=6, least_cell=1), rng=0, progress=False)
     file = narrow.save(tmp_path / "narrow.safetensors")
     refused(tacit(*given, "--codebook", str(file)), "codebook: expected states of 16 numbers")
     refused(tacit(*given, "--codebook", str(tmp_path / "none.safetensors")), "none.safetensors")

@@ -63,13 +63,13 @@ def test_a_release_holds_no_clean_state_and_is_attacked(
         "--out", noisy, "--clean", clean, "--json", "-",
     )  # fmt: skip
     assert done.code == 0, done.err
-    assert json.loads(done.out)["guarantee"]["type"] == "RenyiDP"
+    assert json.loads(done.out)["guarantees"][0]["type"] == "RenyiDP"
     states, truth = load_file(noisy)["states"], load_file(clean)["states"]
     assert states.shape == truth.shape
     assert not (states == truth).all(dim=1).any()
     found = tacit("hidden", "attack", noisy, "--layer", "1", *given, *sizes, "--json", "-")
     assert found.code == 0, found.err
-    assert json.loads(found.out)["top1"] > 0.5
+    assert json.loads(found.out)["attack"]["success"]["value"] > 0.5
     alone = tmp_path / "alone"
     alone.mkdir()
     tacit("hidden", "release", "--layer", "1", *given, *sizes, "--out", alone / "n.safetensors")

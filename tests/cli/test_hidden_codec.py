@@ -95,7 +95,10 @@ def test_prompts_are_encoded_by_the_model_that_the_codebook_names(
     assert done.code == 0, done.err
     content = json.loads(done.out)
     loaded, model = Codebook.load(book), load(folder / "model")
-    assert content["releases"] == 2
+    assert content["details"]["promise"]["releases"] == 2
+    provenance = content["provenance"]
+    assert (provenance["data_rows"], len(provenance["data_fingerprint"])) == (61, 64)
+    assert provenance["data_name"].endswith("prompts.txt")
     assert content["guarantees"][0]["nats"] == pytest.approx(2 * np.log(loaded.size))
     codes = np.load(out)[:, 0]
     lines = (folder / "prompts.txt").read_text().splitlines()[:60]
@@ -141,7 +144,7 @@ def test_codes_are_randomised_whatever_the_number_of_parts(
     done = tacit("hidden", "encode", *source, "--codebook", folder / f"{book}.safetensors",
                  "--out", out, "--epsilon", "1.5", "--near", "2")  # fmt: skip
     assert done.code == 0, done.err
-    held = json.loads(out.with_name("codes.npy.json").read_text())["guarantees"]
+    held = json.loads(out.with_name("codes.npy.json").read_text())["release"]["guarantees"]
     assert [entry.get("epsilon") for entry in held] == [None, None, 1.5]
     assert tacit("gate", out, "--max-nats", "1.5").code == 0
     assert tacit("gate", out, "--max-nats", "0.1").code == 1

@@ -15,7 +15,9 @@ pytest.importorskip("tokenizers")
 
 from safetensors import safe_open  # noqa: E402
 
-from tacit.hidden_states import Codebook, HiddenRelease  # noqa: E402
+from tacit import codec  # noqa: E402
+from tacit.hidden_states import Codebook, Origin  # noqa: E402
+from tacit.releases import load_rows  # noqa: E402
 from tests.cli.small_model import CUT, write_model, write_texts  # noqa: E402
 from tests.cli_runner import Tacit, refused  # noqa: E402
 
@@ -51,10 +53,9 @@ def test_an_attack_needs_the_file_alone(tacit: Tacit, made: Path) -> None:
     done = tacit("hidden", "attack", made, "--json", "-")
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert found["top1"] > 0.9
-    assert found["released"] == HiddenRelease.load(made).digest
-    assert found["origin"]["layer"] == 1
-    assert len(found["origin"]["bank_digest"]) == 64
+    assert found["attack"]["success"]["value"] > 0.9
+    assert (found["about"], found["digest"]) == load_rows(made).digests[0]
+    assert found["measured"]["top10"] >= found["attack"]["success"]["value"]
 
 
 def test_the_gate_judges_an_attack_with_the_release_that_it_is_on(
@@ -62,7 +63,9 @@ def test_the_gate_judges_an_attack_with_the_release_that_it_is_on(
 ) -> None:
     path = tmp_path / "attack.json"
     assert tacit("hidden", "attack", made, "--json", path).code == 0
-    top = json.loads(path.read_text())["top1_interval"][1]
+    content = json.loads(path.read_text())
+    success = content["attack"]["success"]
+    top = success["high"]
     gate = ("gate", made, "--max-attack")
     alone = tacit(*gate, "1")
     assert alone.code == 1
@@ -71,15 +74,16 @@ def test_the_gate_judges_an_attack_with_the_release_that_it_is_on(
     assert tacit(*gate, str(top - 1e-6), path).code == 1
     # the published file has the same states and no origin
     assert tacit("gate", path, folder / "public.safetensors", "--max-attack", "1").code == 0
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "released": "0" * 64}))
+    path.write_text(json.dumps({**content, "digest": "0" * 64}))
     other = tacit(*gate, "1", path, "--json", "-")
     assert other.code == 2
     (_, refusal) = json.loads(other.out)["releases"]
     assert "000000000000…, which no release given beside it has" in refusal["refusal"]
     refused(tacit("gate", path, "--max-attack", "1"), "which no release given beside it has")
-    path.write_text(json.dumps({**content, "top1": 2.0}))
-    refused(tacit("gate", path, "--max-attack", "1"), "field of an attack is malformed")
+    for wrong in ({**success, "value": 2.0}, {**success, "low": 0.4, "value": 0.5, "high": 0.5}):
+        attack = {**content["attack"], "success": wrong}
+        path.write_text(json.dumps({**content, "attack": attack}))
+        refused(tacit("gate", path, "--max-attack", "1"), "attack.success")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def of_prompts(folder: Path) -> Path:
 def test_an_attack_on_prompts_needs_the_file_alone(tacit: Tacit, of_prompts: Path) -> None:
     done = tacit("hidden", "attack", of_prompts, "--json", "-")
     assert done.code == 0, done.err
-    assert json.loads(done.out)["top1"] > 0.9
+    assert json.loads(done.out)["attack"]["success"]["value"] > 0.9
 
 
 @pytest.mark.parametrize(
@@ -169,11 +173,11 @@ def test_the_same_flags_and_copies_of_the_same_things_are_taken(
 def test_what_is_published_names_no_prompts_and_cannot_be_attacked(
     tacit: Tacit, folder: Path, made: Path
 ) -> None:
-    public = HiddenRelease.load(folder / "public.safetensors")
-    assert public.origin is None
-    assert (public.states == HiddenRelease.load(made).states).all()
-    digest = HiddenRelease.load(made).origin.bank_digest  # type: ignore[union-attr]
-    assert digest is not None
+    public, mine = load_rows(folder / "public.safetensors"), load_rows(made)
+    assert public.details.origin is public.provenance is None
+    assert (public.details.states == mine.details.states).all()
+    assert public == mine.public()
+    digest = mine.details.origin.bank_digest
     assert digest.encode() not in (folder / "public.safetensors").read_bytes()
     refused(tacit("hidden", "attack", folder / "public.safetensors"), "does not say which model")
 
@@ -186,18 +190,16 @@ def test_the_files_of_states_are_releases_for_the_gate(tacit: Tacit, made: Path)
     content[-1] ^= 1
     broken = made.with_name("broken.safetensors")
     broken.write_bytes(bytes(content))
-    # the states stand after the covariance, whose numbers are longer
     refused(tacit("gate", broken, "--max-success", "0.5"), "not those that were certified")
 
 
 def test_clean_states_a_codebook_and_an_audit_name_what_they_are_of(
     tacit: Tacit, folder: Path, made: Path, tmp_path: Path
 ) -> None:
-    origin = HiddenRelease.load(made).origin
-    assert origin is not None
+    origin = load_rows(made).details.origin
     with safe_open(str(folder / "clean.safetensors"), "np") as file:
         clean = json.loads(file.metadata()["origin"])
-    assert clean == origin.to_dict()
+    assert clean == codec.write(Origin, origin)
     given = ("--model", folder / "model", "--texts", folder / "text.txt", *CUT, *SIZES)
     book = tmp_path / "book.safetensors"
     done = tacit("hidden", "codebook", "--layer", "1", "--metric", "euclidean", "--codewords", "8",

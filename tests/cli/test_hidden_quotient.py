@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
 
-from tacit.hidden_states import PredictiveQuotient, QuotientRelease  # noqa: E402
+from tacit.hidden_states import PredictiveQuotient  # noqa: E402
+from tacit.releases import load_rows  # noqa: E402
 from tests.cli.small_model import small_inputs  # noqa: E402
 from tests.cli_runner import Tacit, refused  # noqa: E402
 
@@ -42,12 +43,12 @@ def test_a_quotient_is_fitted_released_counted_shown_and_gated(
     assert "an estimate from a sample, not a bound" in done.out
     assert "of 12 public prompts that were not fitted on" in done.out
     assert "told nothing" in done.out
-    found = QuotientRelease.load(released)
+    found = load_rows(released)
     held = PredictiveQuotient.load(out)
-    assert found.quotients is not None
-    assert found.quotients.shape == (50, 2)
-    assert found.quotient == held.digest
+    assert found.details.quotients.shape == (50, 2)
+    assert dict(found.digests)["quotient"] == held.digest
     assert not found.reproducible
+    assert found.provenance is None
     assert tacit("show", released).code == 0
     for place in (released, tmp_path / "z.json"):
         assert tacit("gate", place, "--max-nats", "3").code == 0
@@ -60,7 +61,7 @@ def test_a_quotient_is_fitted_released_counted_shown_and_gated(
     assert not (tmp_path / "more.safetensors").exists()
     free = tacit(*again, "--release", tmp_path / "more.safetensors", "--json", "-")
     assert free.code == 0, free.err
-    assert json.loads(free.out)["quotient"] == held.digest
+    assert ["quotient", held.digest] in json.loads(free.out)["digests"]
 
 
 def test_a_fit_alone_says_what_is_proven_and_what_is_estimated(
@@ -85,7 +86,7 @@ def test_a_fit_alone_says_what_is_proven_and_what_is_estimated(
         (("--out", "q", "--fitted", "p"), "--out: "),
         (("--out", "q", "--dry-run"), "--release: "),
         (("--out", "q", "--dimension", "0"), "--dimension: "),
-        (("--out", "q", "--nats", "-1"), "nats: "),
+        (("--out", "q", "--nats", "-1"), "--nats: "),
         (("--out", "q", "--measure", "bits"), "--measure: "),
         (("--out", "q", "--reads", "tokens"), "--reads: "),
         (("--out", "q", "--release", "q"), "--out"),
@@ -130,13 +131,14 @@ def test_released_quotients_are_attacked_and_read(
     assert found.code == 0, found.err
     content = json.loads(found.out)
     # a prompt that repeats is one candidate, and every row is attacked
-    assert (content["queries"], content["bank"]) == (42, len({*lines}))
-    assert content["released"] == QuotientRelease.load(out).digest
-    assert content["top1"] > 2 / 41
+    attack = content["attack"]
+    assert (attack["trials"], attack["prior"]) == (42, 1 / len({*lines}))
+    assert (content["about"], content["digest"]) == load_rows(out).digests[0]
+    assert attack["success"]["value"] > 2 / 41
     decoded = tmp_path / "d.npy"
     read = tacit("hidden", "decode", out, "--fitted", fitted, "--out", decoded)
     assert read.code == 0, read.err
-    rows = PredictiveQuotient.load(fitted).distributions(QuotientRelease.load(out).quotients)
+    rows = PredictiveQuotient.load(fitted).distributions(load_rows(out).details.quotients)
     np.testing.assert_allclose(np.load(decoded), rows.numpy())
     refused(tacit("hidden", "attack", out, "--fitted", fitted), "--prompts")
     refused(tacit("hidden", "attack", out, "--fitted", own, "--prompts", own), "--fitted")

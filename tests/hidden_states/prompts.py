@@ -2,6 +2,8 @@
 
 import torch
 
+from tacit.hidden_states import Codebook, CodebookFit
+
 
 class UpperNetwork:
     """Layers above a state that also read something clean of each prompt."""
@@ -36,3 +38,16 @@ def divergence(logits, table):
     """KL(p_i ‖ q_c) of every pair, in float64."""
     clean = torch.log_softmax(logits.double(), 1)
     return (clean.exp() * clean).sum(1)[:, None] - clean.exp() @ table.double().T
+
+
+def fitted(states, *, behaviours=None, fisher=None, continuation=None, rng=None, **how):
+    """A codebook of the fields of a CodebookFit and of what is known of the states."""
+    return Codebook.fit(
+        states,
+        CodebookFit(**how),
+        behaviours=behaviours,
+        fisher=fisher,
+        continuation=continuation,
+        rng=rng,
+        progress=False,
+    )

@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 
 from tacit.gate import check_release
 from tacit.guarantees import InformationBound, MaximalLeakage, RenyiDP, SuccessBound
-from tacit.hidden_states import Argmax, Audit, Codebook, Sizes, Wish, audit_layer
+from tacit.hidden_states import Argmax, Audit, Codebook, CodebookFit, Sizes, Wish, audit_layer
 from tacit.hidden_states.audit.cell_points import CodeTrial
 from tacit.hidden_states.audit.laboratory import Laboratory
 from tacit.hidden_states.audit.recommendation import recommend
@@ -159,7 +159,7 @@ def test_codes_of_the_last_positions_are_those_of_one_pass_and_count_together(as
     """Positions before the last against the network's own states of one whole pass."""
     model, prefixes = asked
     laboratory = Laboratory.prepare(model, 1, prefixes, SIZES, seed=0, releases=3)
-    book = Codebook.fit(laboratory.calibration, size=16, rng=0)
+    book = Codebook.fit(laboratory.calibration, CodebookFit(size=16), rng=0)
     trial = CodeTrial(laboratory, book)
     whole = model.network(prefixes.bank, output_hidden_states=True).hidden_states[1].detach()
     codes = np.stack([book.assign(whole[:, -1 - back]) for back in range(3)], axis=1)

@@ -6,6 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tacit.attacks.retrieval.attack import retrieve  # noqa: E402
+from tacit.hidden_states import CodebookFit  # noqa: E402
 from tacit.hidden_states.codebooks.clustering import (  # noqa: E402
     assign_behaviours,
     cell_behaviours,
@@ -16,12 +17,12 @@ from tacit.hidden_states.codebooks.clustering import (  # noqa: E402
 from tacit.hidden_states.codebooks.codebook import Codebook  # noqa: E402
 from tacit.hidden_states.codebooks.training import mean_cost  # noqa: E402
 from tacit.models.behaviours import Behaviours  # noqa: E402
-from tests.hidden_states.prompts import divergence, prompts  # noqa: E402
+from tests.hidden_states.prompts import divergence, fitted, prompts  # noqa: E402
 
 
 def test_k_means_is_a_fixed_point_of_lloyd():
     states, _, _ = prompts()
-    book = Codebook.fit(states, size=20, least_cell=1, rng=0)
+    book = Codebook.fit(states, CodebookFit(size=20, least_cell=1), rng=0)
     cells = book.assign(states)
     obvious = torch.cdist(states.double(), book.centres.double()).argmin(1)
     assert (cells == obvious.numpy()).all()
@@ -37,7 +38,7 @@ def test_seeds_find_clusters_far_apart():
     source = torch.Generator().manual_seed(1)
     centres = 100.0 * torch.randn(30, 5, generator=source)
     rows = centres.repeat(20, 1) + torch.randn(600, 5, generator=source)
-    book = Codebook.fit(rows, size=30, least_cell=1, rng=0)
+    book = Codebook.fit(rows, CodebookFit(size=30, least_cell=1), rng=0)
     assert len(np.unique(book.assign(centres))) == 30
     assert len(seeds(rows[:7], 7, np.random.default_rng(0)).unique(dim=0)) == 7
     same = torch.ones(9, 3)
@@ -47,13 +48,15 @@ def test_seeds_find_clusters_far_apart():
 def test_the_fisher_metric_ignores_what_the_model_ignores():
     states, _, _ = prompts()
     fisher = np.diag([1.0, 1.0, *[0.0] * 10])
-    book = Codebook.fit(states, size=16, metric="fisher", fisher=fisher, rng=0)
+    book = Codebook.fit(states, CodebookFit(size=16, metric="fisher"), fisher=fisher, rng=0)
     moved = states.clone()
     moved[:, 2:] += 5.0
     assert (book.assign(states) == book.assign(moved)).all()
-    plain = Codebook.fit(states[:, :2], size=16, rng=0)
+    plain = Codebook.fit(states[:, :2], CodebookFit(size=16), rng=0)
     assert (book.assign(states) == plain.assign(states[:, :2])).all()
-    diagonal = Codebook.fit(states, size=16, metric="fisher", fisher=np.diag(fisher), rng=0)
+    diagonal = Codebook.fit(
+        states, CodebookFit(size=16, metric="fisher"), fisher=np.diag(fisher), rng=0
+    )
     assert (book.assign(states) == diagonal.assign(states)).all()
 
 
@@ -71,7 +74,7 @@ def test_cells_of_behaviour_lower_kl_and_are_means():
         inside = clean[cells == code]
         if len(inside):
             assert (table[code].exp() - inside.mean(0)).abs().max() < 1e-6
-    euclidean = Codebook.fit(states, size=24, behaviours=logits, rng=0)
+    euclidean = Codebook.fit(states, CodebookFit(size=24), behaviours=logits, rng=0)
     by_state = torch.from_numpy(euclidean.assign(states))
     apart = divergence(logits, euclidean.table)[torch.arange(len(cells)), by_state].mean()
     assert costs[2] < 0.8 * float(apart)
@@ -104,8 +107,8 @@ def test_behaviours_in_half_precision_and_with_a_tail():
 
 def test_medoids_are_states():
     states, _, _ = prompts()
-    book = Codebook.fit(states, size=20, codewords="medoid", rng=0)
-    mean = Codebook.fit(states, size=20, rng=0)
+    book = Codebook.fit(states, CodebookFit(size=20, codewords="medoid"), rng=0)
+    mean = Codebook.fit(states, CodebookFit(size=20), rng=0)
     cells = torch.from_numpy(mean.assign(states))
     for code in range(20):
         inside = states[cells == code]
@@ -122,11 +125,11 @@ def test_training_lowers_kl_on_prompts_it_never_saw():
         "behaviours": logits[public],
         "rng": 0,
     }
-    plain = Codebook.fit(states[public], **options)
-    trained = Codebook.fit(
+    plain = fitted(states[public], **options)
+    trained = fitted(
         states[public], codewords="trained", continuation=upper.select(public), epochs=8, **options
     )
-    joint = Codebook.fit(
+    joint = fitted(
         states[public],
         codewords="trained",
         continuation=upper.select(public),
@@ -149,7 +152,7 @@ def test_training_lowers_kl_on_prompts_it_never_saw():
 
 def test_trial_takes_the_codeword_of_least_kl():
     states, upper, logits = prompts(200)
-    book = Codebook.fit(states, size=6, metric="behaviour", behaviours=logits, rng=0)
+    book = Codebook.fit(states, CodebookFit(size=6, metric="behaviour"), behaviours=logits, rng=0)
     found = book.assign(behaviours=logits, continuation=upper, tries=6)
     clean = torch.softmax(logits, 1)
     costs = []
@@ -162,7 +165,7 @@ def test_trial_takes_the_codeword_of_least_kl():
 
 def test_the_argmax_codebook_keeps_the_likeliest_token():
     states, _, logits = prompts()
-    book = Codebook.fit(states, metric="argmax", behaviours=logits, rng=0)
+    book = Codebook.fit(states, CodebookFit(metric="argmax"), behaviours=logits, rng=0)
     fresh, _, other = prompts(seed=3)
     codes = book.assign(behaviours=other)
     assert (codes == other.argmax(1).numpy()).all()
@@ -177,10 +180,8 @@ def test_a_predictor_reads_codes_off_states():
     logits = upper.logits(states)
     book = Codebook.fit(
         states[:2500],
-        size=8,
-        metric="behaviour",
+        CodebookFit(size=8, metric="behaviour", predictor_epochs=12),
         behaviours=logits[:2500],
-        predictor_epochs=12,
         rng=0,
     )
     right = book.predict(states[2500:]) == book.assign(behaviours=logits[2500:])
@@ -195,7 +196,7 @@ def test_a_codebook_survives_the_disk(metric, tmp_path):
     options = {"behaviours": logits, "predictor_epochs": 1, "rng": 0, "metric": metric}
     if metric == "fisher":
         options["fisher"] = np.ones(12)
-    book = Codebook.fit(states, size=9, **options)
+    book = fitted(states, size=9, **options)
     path = book.save(tmp_path / "book.safetensors")
     again = Codebook.load(path)
     assert (again.metric, again.kind, again.calibration) == (metric, "centroid", 1200)
@@ -216,7 +217,7 @@ def test_the_same_seed_gives_the_same_codebook():
     states, _, logits = prompts(400)
     for metric in ("euclidean", "behaviour"):
         options = {"size": 8, "metric": metric, "behaviours": logits, "predictor_epochs": 1}
-        one, two = (Codebook.fit(states, rng=5, **options) for _ in range(2))
+        one, two = (fitted(states, rng=5, **options) for _ in range(2))
         assert (one.codewords == two.codewords).all()
         assert (one.predict(states) == two.predict(states)).all()
 
@@ -224,7 +225,7 @@ def test_the_same_seed_gives_the_same_codebook():
 def test_retrieval_from_codes_attains_the_bound_and_never_passes_it():
     """Over the whole bank the best attacker names one of a cell: exactly occupied/N."""
     states, _, _ = prompts()
-    book = Codebook.fit(states, size=50, rng=0)
+    book = Codebook.fit(states, CodebookFit(size=50), rng=0)
     bank = prompts(seed=7)[0]
     codes = book.assign(bank)
     bound = book.certify(codes).success.success
@@ -237,27 +238,42 @@ def test_retrieval_from_codes_attains_the_bound_and_never_passes_it():
 
 def test_bad_input_is_refused():
     states, upper, logits = prompts(100)
-    book = Codebook.fit(states, size=4, metric="behaviour", behaviours=logits, rng=0)
+    book = Codebook.fit(states, CodebookFit(size=4, metric="behaviour"), behaviours=logits, rng=0)
     cases = [
-        ("states", lambda: Codebook.fit(states * torch.nan, size=4)),
-        ("states", lambda: Codebook.fit([[1, 2], [3]], size=1)),
-        ("size", lambda: Codebook.fit(states, size=101)),
-        ("size", lambda: Codebook.fit(states, size=0)),
-        ("size", lambda: Codebook.fit(states)),
-        ("size", lambda: Codebook.fit(states, size=3, metric="argmax", behaviours=logits)),
-        ("metric", lambda: Codebook.fit(states, size=4, metric="cosine")),
-        ("codewords", lambda: Codebook.fit(states, size=4, codewords="best")),
-        ("behaviours", lambda: Codebook.fit(states, size=4, metric="behaviour")),
-        ("behaviours", lambda: Codebook.fit(states, size=4, behaviours=logits[:3])),
-        ("behaviours", lambda: Codebook.fit(states, size=4, behaviours=logits * torch.nan)),
-        ("fisher", lambda: Codebook.fit(states, size=4, metric="fisher")),
-        ("fisher", lambda: Codebook.fit(states, size=4, metric="fisher", fisher=-np.ones(12))),
-        ("fisher", lambda: Codebook.fit(states, size=4, metric="fisher", fisher=np.eye(3))),
+        ("states", lambda: Codebook.fit(states * torch.nan, CodebookFit(size=4))),
+        ("states", lambda: Codebook.fit([[1, 2], [3]], CodebookFit(size=1))),
+        ("size", lambda: Codebook.fit(states, CodebookFit(size=101))),
+        ("size", lambda: Codebook.fit(states, CodebookFit(size=0))),
+        ("how", lambda: Codebook.fit(states, None)),
+        ("size", lambda: Codebook.fit(states, CodebookFit())),
+        (
+            "size",
+            lambda: Codebook.fit(states, CodebookFit(size=3, metric="argmax"), behaviours=logits),
+        ),
+        ("metric", lambda: Codebook.fit(states, CodebookFit(size=4, metric="cosine"))),
+        ("codewords", lambda: Codebook.fit(states, CodebookFit(size=4, codewords="best"))),
+        ("behaviours", lambda: Codebook.fit(states, CodebookFit(size=4, metric="behaviour"))),
+        ("behaviours", lambda: Codebook.fit(states, CodebookFit(size=4), behaviours=logits[:3])),
+        (
+            "behaviours",
+            lambda: Codebook.fit(states, CodebookFit(size=4), behaviours=logits * torch.nan),
+        ),
+        ("fisher", lambda: Codebook.fit(states, CodebookFit(size=4, metric="fisher"))),
+        (
+            "fisher",
+            lambda: Codebook.fit(states, CodebookFit(size=4, metric="fisher"), fisher=-np.ones(12)),
+        ),
+        (
+            "fisher",
+            lambda: Codebook.fit(states, CodebookFit(size=4, metric="fisher"), fisher=np.eye(3)),
+        ),
         (
             "continuation",
-            lambda: Codebook.fit(states, size=4, codewords="trained", behaviours=logits),
+            lambda: Codebook.fit(
+                states, CodebookFit(size=4, codewords="trained"), behaviours=logits
+            ),
         ),
-        ("epochs", lambda: Codebook.fit(states, size=4, epochs=-1)),
+        ("epochs", lambda: Codebook.fit(states, CodebookFit(size=4, epochs=-1))),
         ("behaviours", lambda: book.assign(states)),
         ("behaviours", lambda: book.assign(behaviours=logits[:, :3])),
         ("continuation", lambda: book.assign(behaviours=logits, tries=2)),
@@ -290,8 +306,8 @@ def test_a_language_model_trains_its_own_codewords():
     tokens = torch.randint(0, 30, (600, 6))
     states, upper = model.states(tokens, 1), model.continuation(tokens, 1)
     options = {"size": 12, "metric": "behaviour", "behaviours": upper.clean_logits, "rng": 0}
-    plain = Codebook.fit(states, **options)
-    trained = Codebook.fit(states, codewords="trained", continuation=upper, epochs=4, **options)
+    plain = fitted(states, **options)
+    trained = fitted(states, codewords="trained", continuation=upper, epochs=4, **options)
     codes = plain.assign(behaviours=upper.clean_logits)
     rows = torch.arange(600)
     known = Behaviours(upper.clean_logits)

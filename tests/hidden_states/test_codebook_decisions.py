@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from scipy.optimize import minimize  # noqa: E402
 
+from tacit.hidden_states import CodebookFit  # noqa: E402
 from tacit.hidden_states.codebooks.clustering import (  # noqa: E402
     _closer,
     _raised,
@@ -109,13 +110,11 @@ def test_guarded_decisions_survive_in_as_many_cells():
     for weight in (0.0, 4.0):
         book = Codebook.fit(
             states[public],
-            size=24,
-            metric="behaviour",
-            codewords="trained",
+            CodebookFit(
+                size=24, metric="behaviour", codewords="trained", epochs=8, decision_cost=weight
+            ),
             behaviours=logits[public],
             continuation=upper.select(public),
-            epochs=8,
-            decision_cost=weight,
             rng=0,
         )
         codes = book.assign(behaviours=logits[fresh])
@@ -139,7 +138,7 @@ def test_training_and_trial_count_changed_decisions():
     plain = mean_cost(upper, known, other, rows)
     assert mean_cost(upper, known, other, rows, 3.0) == pytest.approx(plain + 3 * changed, rel=1e-5)
     book = Codebook.fit(
-        states, size=6, metric="behaviour", behaviours=logits, decision_cost=2.0, rng=0
+        states, CodebookFit(size=6, metric="behaviour", decision_cost=2.0), behaviours=logits, rng=0
     )
     found = book.assign(behaviours=logits, continuation=upper, tries=6)
     every = []
@@ -156,7 +155,7 @@ def test_training_and_trial_count_changed_decisions():
 def test_the_cost_of_a_decision_is_kept_on_disk(tmp_path):
     states, _, logits = prompts(200)
     book = Codebook.fit(
-        states, size=6, metric="behaviour", behaviours=logits, decision_cost=2.0, rng=0
+        states, CodebookFit(size=6, metric="behaviour", decision_cost=2.0), behaviours=logits, rng=0
     )
     read = Codebook.load(book.save(tmp_path / "book.safetensors"))
     assert read.decision_cost == 2.0
@@ -168,11 +167,14 @@ def test_bad_costs(cost):
     states, _, logits = prompts(50)
     with pytest.raises(ValueError, match="decision_cost: expected"):
         Codebook.fit(
-            states, size=4, metric="behaviour", behaviours=logits, decision_cost=cost, rng=0
+            states,
+            CodebookFit(size=4, metric="behaviour", decision_cost=cost),
+            behaviours=logits,
+            rng=0,
         )
 
 
 def test_a_metric_of_states_guards_no_decision():
     states, _, logits = prompts(50)
     with pytest.raises(ValueError, match="decision_cost: expected 0 with metric 'euclidean'"):
-        Codebook.fit(states, size=4, behaviours=logits, decision_cost=1.0, rng=0)
+        Codebook.fit(states, CodebookFit(size=4, decision_cost=1.0), behaviours=logits, rng=0)

@@ -14,12 +14,15 @@ from safetensors.torch import save_file  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Ball,
     Codebook,
+    CodebookFit,
     PredictiveQuotient,
     ProductCodebook,
+    ProductFit,
+    Recipe,
+    load_codec,
 )
-from tacit.hidden_states.codebooks.codecs import load_codec  # noqa: E402
 from tacit.hidden_states.codebooks.encoding import KnownCodes, prepare_codes  # noqa: E402
-from tacit.hidden_states.codebooks.vectors import open_vectors  # noqa: E402
+from tacit.releases import open_vectors  # noqa: E402
 from tests.cli_runner import refused  # noqa: E402
 
 ROWS = torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
@@ -41,14 +44,18 @@ def saved(tmp_path):
     def write(kind):
         path = tmp_path / f"{kind}.safetensors"
         if kind == "product":
-            book = ProductCodebook.fit(ROWS, parts=2, size=4, rng=0)
+            book = ProductCodebook.fit(ROWS, ProductFit(parts=2, size=4), rng=0)
         elif kind == "euclidean":
-            book = Codebook.fit(ROWS, size=4, predictor_epochs=1, rng=0)
+            book = Codebook.fit(ROWS, CodebookFit(size=4, predictor_epochs=1), rng=0)
         elif kind == "fisher":
-            book = Codebook.fit(ROWS, size=4, metric="fisher", fisher=np.eye(6), rng=0)
+            book = Codebook.fit(ROWS, CodebookFit(size=4, metric="fisher"), fisher=np.eye(6), rng=0)
         else:
-            book = Codebook.fit(ROWS, size=4, metric=kind if kind != "argmax" else "behaviour",
-                                behaviours=ROWS, rng=0)  # fmt: skip
+            book = Codebook.fit(
+                ROWS,
+                CodebookFit(size=4, metric=kind if kind != "argmax" else "behaviour"),
+                behaviours=ROWS,
+                rng=0,
+            )
         book.save(path)
         return path
 
@@ -98,7 +105,7 @@ def test_fields_out_of_range_are_refused_where_a_codebook_is_read(saved, about):
 
 
 def test_an_inconsistent_codebook_cannot_be_made():
-    book = Codebook.fit(ROWS, size=4, rng=0)
+    book = Codebook.fit(ROWS, CodebookFit(size=4), rng=0)
     held = {**vars(book), "codewords": book.codewords[:1]}
     with pytest.raises(ValueError, match="centres: expected shape"):
         Codebook(**held)
@@ -106,7 +113,7 @@ def test_an_inconsistent_codebook_cannot_be_made():
 
 @pytest.mark.parametrize("codes", [[[4]], [[-1]], [[0, 0]], [0], [[0.0]]])
 def test_codes_outside_the_codebook_are_refused_before_anything_is_reserved(codes):
-    book = Codebook.fit(ROWS, size=4, rng=0)
+    book = Codebook.fit(ROWS, CodebookFit(size=4), rng=0)
     with pytest.raises(ValueError, match="codes: expected integers"):
         prepare_codes(book, KnownCodes(np.array(codes)))
 
@@ -142,11 +149,11 @@ def test_every_row_has_its_code_whatever_stands_in_it(saved, tmp_path, ending, k
 
         listed = [None, *rows.tolist()[1:], [None, 1.0], []]
         parquet.write_table(pyarrow.table({"v": listed}), path)
-    released = prepare_codes(book, open_vectors("rows", path)).draw()
+    released = prepare_codes(book, open_vectors("rows", path)).draw().details
     count = len(rows) + (2 if ending == "parquet" else 0)
     assert released.codes.shape == (count, len(book.sizes))
     assert (released.codes < np.array(book.sizes)).all()
-    here = prepare_codes(book, rows).draw().codes
+    here = prepare_codes(book, rows).draw().details.codes
     own = slice(1, None) if ending == "parquet" else slice(None)
     assert released.codes[own][: len(here[own])].tolist() == here[own].tolist()
     assert here[[0, 1, 2, 8, 9]].reshape(5, -1).tolist() == (
@@ -155,10 +162,10 @@ def test_every_row_has_its_code_whatever_stands_in_it(saved, tmp_path, ending, k
 
 
 def test_a_quotient_whose_weights_are_no_numbers_is_refused(tmp_path):
-    quotient = PredictiveQuotient.fit(ROWS, ROWS, Ball.at(2, nats=3.0), epochs=1, rng=0)
+    quotient = PredictiveQuotient.fit(ROWS, ROWS, Ball.at(2, nats=3.0), Recipe(epochs=1), rng=0)
     path = tmp_path / "q.safetensors"
     for name, value in (("encoder.0.weight", torch.nan), ("scale", 0.0), ("mean", torch.inf)):
         quotient.save(path)
         edited(path, lambda held, n=name, v=value: {n: held[n] * 0 + v})
-        with pytest.raises(ValueError, match=r"^path: expected (finite weights|scales > 0)"):
+        with pytest.raises(ValueError, match=r"^path: .*expected (finite weights|numbers > 0)"):
             PredictiveQuotient.load(path)

@@ -12,11 +12,10 @@ from tacit.attacks import retrieve  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Principal,
     Product,
-    Projection,
+    RandomProjection,
     Rotation,
     Sizes,
     StoredRelease,
-    invert_layer,
     read_mechanism,
     sweep,
 )
@@ -27,7 +26,7 @@ from tests.hidden_states.networks import small_network  # noqa: E402
 WIDTH = 8
 WORDS = {
     "pca(4)": Principal(4),
-    "projection(4)": Projection(4),
+    "projection(4)": RandomProjection(4),
     "product(4,32)": Product(4, 32),
     "product(2,16)": Product(2, 16),
     "rotation": Rotation(),
@@ -71,7 +70,7 @@ def test_the_attack_on_components_is_the_one_on_projected_states(states):
 
 
 def test_all_components_and_as_many_projections_lose_nothing(states):
-    for defence in (Principal(WIDTH), Projection(WIDTH), Rotation()):
+    for defence in (Principal(WIDTH), RandomProjection(WIDTH), Rotation()):
         stored = defence.learn(states, 3)
         np.testing.assert_allclose(stored.rebuild(stored.store(states)), states, atol=1e-3)
 
@@ -137,6 +136,8 @@ def test_a_sweep_measures_use_and_every_attacker_and_certifies_nothing(tmp_path)
 
 @pytest.mark.parametrize("mechanism", ["pca(4)", "product(2,16)", "rotation"])
 def test_an_inverter_is_trained_on_what_the_attacker_sees(mechanism):
+    from tacit.hidden_states import invert_layer
+
     model = small_network(vocabulary=30, width=WIDTH)
     source = torch.Generator().manual_seed(0)
     public, secret = (torch.randint(30, (rows, 4), generator=source) for rows in (60, 20))
@@ -153,8 +154,8 @@ def test_an_inverter_is_trained_on_what_the_attacker_sees(mechanism):
     [
         (lambda rows: Principal(0), "dimension"),
         (lambda rows: Principal(WIDTH + 1).learn(rows, 0), "dimension"),
-        (lambda rows: Projection(WIDTH + 1).learn(rows, 0), "dimension"),
-        (lambda rows: Projection(-1), "dimension"),
+        (lambda rows: RandomProjection(WIDTH + 1).learn(rows, 0), "dimension"),
+        (lambda rows: RandomProjection(-1), "dimension"),
         (lambda rows: Product(3).learn(rows, 0), "parts: expected a divisor"),
         (lambda rows: Product(0), "parts"),
         (lambda rows: Product(2, 0), "centroids"),

@@ -14,20 +14,21 @@ torch = pytest.importorskip("torch")
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
+from tacit.gate import Policy, check_release  # noqa: E402
 from tacit.guarantees import SuccessBound, guarantee_from_dict  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Codebook,
-    EncodedCodes,
+    CodebookFit,
     ProductCodebook,
+    ProductFit,
+    PromptCodes,
     decode_codes,
-    open_vectors,
     prepare_codes,
 )
-from tacit.hidden_states.codebooks import counting, vectors  # noqa: E402
-from tacit.hidden_states.codebooks.certificates import codes_leakage  # noqa: E402
 from tacit.hidden_states.codebooks.encoding import finite_blocks  # noqa: E402
+from tacit.hidden_states.codebooks.release import guarantees_of  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
-from tacit.releases import load  # noqa: E402
+from tacit.releases import load, open_vectors, vectors  # noqa: E402
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
 
@@ -40,12 +41,12 @@ def short_blocks(monkeypatch):
 
 @pytest.fixture(scope="module")
 def plain():
-    return Codebook.fit(ROWS, size=16, rng=0, progress=False)
+    return Codebook.fit(ROWS, CodebookFit(size=16), rng=0, progress=False)
 
 
 @pytest.fixture(scope="module")
 def product():
-    return ProductCodebook.fit(ROWS, parts=4, size=20, rng=0, progress=False)
+    return ProductCodebook.fit(ROWS, ProductFit(parts=4, size=20), rng=0, progress=False)
 
 
 def stored(folder, kind, rows=ROWS):
@@ -80,8 +81,7 @@ def test_codes_go_from_any_file_to_any_file_and_back(kind, out, plain, product, 
         read = open_vectors("codes", place, integers=True)
         assert (np.concatenate(list(read.blocks())) == expected).all()
         back = tmp_path / f"{name}-back.{out}"
-        again = decode_codes(book, place, back)
-        assert again.to_dict() == {**released.to_dict()}
+        assert decode_codes(book, place, back) == released
         decoded = np.concatenate(list(open_vectors("back", back).blocks()))
         assert (decoded == book.decode(book.assign(ROWS)).numpy()).all()
     names = {entry.name for entry in tmp_path.iterdir()}
@@ -90,20 +90,18 @@ def test_codes_go_from_any_file_to_any_file_and_back(kind, out, plain, product, 
 
 def test_the_certificate_stands_in_the_file(product, tmp_path):
     place = tmp_path / "codes.safetensors"
-    prepare_codes(product, ROWS, out=place, releases=3).draw()
+    prepare_codes(product, ROWS, PromptCodes(releases=3), out=place).draw()
     with safe_open(str(place), "np") as file:
         assert list(file.keys()) == ["codes"]
-        content = json.loads(file.metadata()["tacit"])
+        content = json.loads(file.metadata()["tacit"])["release"]
     assert load_file(place)["codes"].dtype == np.uint8
     leaked, held = (guarantee_from_dict(entry) for entry in content["guarantees"])
     assert (leaked.factor, leaked.releases) == (math.prod(product.sizes) ** 3, 3)
     exact = 3 * sum(math.log(size) for size in product.sizes)
     assert exact <= held.nats <= exact * (1 + 1e-13)
-    assert content["codebook"] == product.digest
+    assert ["codebook", product.digest] in content["digests"]
     assert any("3 codes are released about each prompt" in line for line in held.assumptions)
-    form = load(str(place))
-    assert form.guarantees == (leaked, held)
-    assert dict(form.digests)["codebook"] == product.digest
+    assert load(str(place)).guarantees == (leaked, held)
 
 
 def test_the_store_says_nothing_of_the_states_but_their_codes(plain, tmp_path):
@@ -146,7 +144,7 @@ def test_parquet_columns_of_numbers_are_vectors(plain, tmp_path):
     columns = {f"x{place}": ROWS[:, place] for place in range(8)}
     parquet.write_table(arrow.table(columns), tmp_path / "wide.parquet")
     found = prepare_codes(plain, open_vectors("states", tmp_path / "wide.parquet")).draw()
-    assert (found.codes[:, 0] == plain.assign(ROWS)).all()
+    assert (found.details.codes[:, 0] == plain.assign(ROWS)).all()
     ragged = arrow.table({"v": [[1.0, 2.0], [3.0]]})
     parquet.write_table(ragged, tmp_path / "ragged.parquet")
     with pytest.raises(ValueError, match="2 numbers in every row"):
@@ -163,11 +161,11 @@ BAD_VALUES = {"nan": np.nan, "inf": np.inf, "beyond float32": 1e39}
 @pytest.mark.parametrize("value", BAD_VALUES.values(), ids=BAD_VALUES)
 def test_what_is_no_number_has_a_code_and_changes_no_other(value, plain, tmp_path):
     rows = ROWS.astype(np.float64)
-    clean = prepare_codes(plain, rows).draw().codes[:, 0]
+    clean = prepare_codes(plain, rows).draw().details.codes[:, 0]
     rows[777, 3] = value
     np.save(tmp_path / "rows.npy", rows)
     source = open_vectors("states", tmp_path / "rows.npy")
-    codes = prepare_codes(plain, source).draw().codes[:, 0]
+    codes = prepare_codes(plain, source).draw().details.codes[:, 0]
     assert (np.delete(codes, 777) == np.delete(clean, 777)).all()
     with pytest.raises(ValueError, match=r"in row 777 \(counted from 0\)"):
         list(finite_blocks(source))
@@ -230,12 +228,21 @@ def test_decoding_refuses_another_codebook_and_other_codes(plain, product, tmp_p
     with pytest.raises(ValueError, match="not those that were certified"):
         load(str(place))
     save_file({"codes": np.zeros((3, 1), np.uint8)}, place)
-    with pytest.raises(ValueError, match="certificate"):
+    with pytest.raises(ValueError, match=r"codes: .* holds no release"):
         decode_codes(plain, place, back)
     np.save(tmp_path / "bare.npy", np.zeros((3, 1), np.uint8))
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(ValueError, match=r"codes: expected the certificate .* got none"):
         decode_codes(plain, tmp_path / "bare.npy", back)
     assert not back.exists()
+
+
+def edited(content, entry, **change):
+    """A release with one guarantee changed, or one added where there is none so far."""
+    held = [dict(part) for part in content["guarantees"]]
+    if entry == len(held):
+        held.append({})
+    held[entry] |= change
+    return {**content, "guarantees": held}
 
 
 def test_an_edited_certificate_contradicts_itself(plain, tmp_path):
@@ -243,41 +250,36 @@ def test_an_edited_certificate_contradicts_itself(plain, tmp_path):
     prepare_codes(plain, ROWS, out=place).draw()
     side = tmp_path / "codes.npy.json"
     content = json.loads(side.read_text())
-    assert load(str(side)).guarantees[0].nats == content["guarantees"][0]["nats"]
-    told = content["guarantees"]
+    told = content["release"]["guarantees"]
+    assert load(place).guarantees[0].nats == told[0]["nats"]
     for entry, change in (
         (1, {"nats": told[1]["nats"] / 10}),
         (0, {"nats": math.log(2), "factor": 2.0}),
         (0, {"releases": 2}),
     ):
-        edited = [*told]
-        edited[entry] = {**told[entry], **change}
-        side.write_text(json.dumps({**content, "guarantees": edited}))
-        with pytest.raises(ValueError, match="contradicts itself"):
-            load(str(side))
-        with pytest.raises(ValueError, match=r"less than the number of codes|expected releases 1 "):
-            decode_codes(plain, place, tmp_path / "back.npy")
+        release = edited(content["release"], entry, **change)
+        side.write_text(json.dumps({**content, "release": release}))
+        for read in (load, lambda path: decode_codes(plain, path, tmp_path / "back.npy")):
+            with pytest.raises(ValueError, match=r"contradicts itself: .* of the guarantee"):
+                read(place)
 
 
 def test_the_gate_holds_the_codes_against_the_cells_certified(plain, product, tmp_path):
-    from tacit.gate import check_release
-
     place, back = tmp_path / "codes.safetensors", tmp_path / "back.safetensors"
-    for book, cells in ((plain, [4]), (product, [4] * 4), (product, [4])):
+    for book, cells in ((plain, (4,)), (product, (4,) * 4), (product, (4,))):
         prepare_codes(book, ROWS, out=place).draw()
-        size = math.prod(book.sizes)
-        assert check_release(place, max_factor=size).passed
+        limits = Policy(max_factor=math.prod(book.sizes))
+        assert check_release(place, limits).passed
         decode_codes(book, place, back)
-        assert check_release(back, max_factor=size).passed
+        assert check_release(back, limits).passed
         with safe_open(place, "np") as file:
             content, codes = json.loads(file.metadata()["tacit"]), file.get_tensor("codes")
-        given = codes_leakage(math.prod(cells)), counting.information(tuple(cells))
-        content["sizes"] = cells
-        content["guarantees"] = [held.to_dict() for held in given]
-        content["form"]["guarantees"] = content["guarantees"]
+        release = content["release"]
+        release["details"]["sizes"] = list(cells)
+        release["guarantees"] = [held.to_dict() for held in guarantees_of(cells, PromptCodes())]
         save_file({"codes": codes}, place, {"tacit": json.dumps(content)})
-        with pytest.raises(ValueError, match="not of the cells it certifies"):
-            check_release(place, max_factor=size)
+        with pytest.raises(ValueError, match=r"not of the cells|not the codes that it certifies"):
+            check_release(place, limits)
 
 
 def rewritten(place, name, rows, **more):
@@ -303,20 +305,18 @@ def rewritten(place, name, rows, **more):
 def test_the_gate_holds_the_rows_of_every_store_against_their_digest(
     kind, plain, product, tmp_path
 ):
-    from tacit.gate import check_release
-
     place, back = tmp_path / f"codes.{kind}", tmp_path / f"back.{kind}"
     for book in (plain, product):
         size = math.prod(book.sizes)
         released = prepare_codes(book, ROWS, out=place).draw()
         decode_codes(book, place, back)
         for path in (place, back):
-            assert load(path).digests == released.form.digests
-            assert check_release(path, max_factor=size).passed
-            assert not check_release(path, max_factor=size - 1).passed
+            assert load(path) == released
+            assert check_release(path, Policy(max_factor=size)).passed
+            assert not check_release(path, Policy(max_factor=size - 1)).passed
         codes = book.assign(ROWS).reshape(1000, -1).astype(np.uint8)
         rewritten(place, "codes", codes)
-        assert check_release(place, max_factor=size).passed
+        assert check_release(place, Policy(max_factor=size)).passed
         other = codes.copy()
         other[-1] = (other[-1] + 1) % np.array(book.sizes)
         decoded = book.decode(book.assign(ROWS)).numpy()
@@ -328,70 +328,76 @@ def test_the_gate_holds_the_rows_of_every_store_against_their_digest(
         ):
             rewritten(path, name, rows)
             with pytest.raises(ValueError, match="not those that were certified"):
-                check_release(path, max_factor=size)
+                check_release(path, Policy(max_factor=size))
         rewritten(place, "codes", codes.view(np.int8))
-        with pytest.raises(ValueError, match=r"cells it certifies|expected codes|type known here"):
-            check_release(place, max_factor=size)
+        with pytest.raises(ValueError, match=r"the codes that it certifies|holds no release"):
+            check_release(place, Policy(max_factor=size))
         if kind != "npy":
             rewritten(place, "codes", codes, secrets=np.arange(1000))
-            with pytest.raises(ValueError, match="beside the codes"):
-                check_release(place, max_factor=size)
+            with pytest.raises(ValueError, match="beside the rows"):
+                check_release(place, Policy(max_factor=size))
 
 
-def edited(content, entry, **change):
-    """A certificate with one guarantee changed, or one added where there is none so far."""
-    held = [dict(part) for part in content["guarantees"]]
-    if entry == len(held):
-        held.append({})
-    held[entry] |= change
-    form = {**content["form"], "guarantees": held}
-    return {**content, "guarantees": held, "form": form}
+def test_rows_of_another_release_are_not_those_that_were_released(plain, tmp_path):
+    """The digest that stands with the rows is one of those that the release names."""
+    place, other = tmp_path / "codes.npy", tmp_path / "other.npy"
+    prepare_codes(plain, ROWS, out=place).draw()
+    prepare_codes(plain, ROWS[::-1].copy(), out=other).draw()
+    side, theirs = place.with_name("codes.npy.json"), other.with_name("other.npy.json")
+    rows = json.loads(theirs.read_text())["rows"]
+    side.write_text(json.dumps({**json.loads(side.read_text()), "rows": rows}))
+    place.write_bytes(other.read_bytes())
+    with pytest.raises(ValueError, match="not those that were released"):
+        load(place)
 
 
-def test_guarantees_of_codes_are_those_that_their_number_and_epsilon_give(plain, tmp_path):
-    from tacit.gate import check_release
-
+def test_guarantees_of_codes_are_those_that_their_number_and_epsilon_give(plain):
     exact = prepare_codes(plain, ROWS).draw().to_dict()
-    reported = prepare_codes(plain, ROWS, epsilon=2.0).draw().to_dict()
+    reported = prepare_codes(plain, ROWS, PromptCodes(epsilon=2.0)).draw().to_dict()
     private = reported["guarantees"][2]
     success = SuccessBound(
         success=0.02, prior=0.01, task="x", law="y", evidence="theorem", assumptions=(), source="z"
     ).to_dict()
+
+    def promised(**change):
+        details = exact["details"]
+        promise = {**details["promise"], **change}
+        return {**exact, "details": {**details, "promise": promise}}
+
     for content, sentence in (
-        (edited(exact, 2, **success), "guarantees of a file of codes"),
-        (edited(exact, 2, **private), "less than the number|something else than the number"),
-        (edited(exact, 0, secret="the weather"), "expected secret 'the prompt'"),
-        (edited(exact, 0, assumptions=[]), "assumptions of a guarantee were removed"),
-        (edited(exact, 0, evidence="numerical"), "expected evidence 'theorem'"),
-        (edited(reported, 2, epsilon=0.1), "something else than the number"),
-        (edited(reported, 2, delta=0.1), "expected delta 0.0"),
-        (edited(reported, 2, adjacency="nothing"), "expected adjacency"),
-        ({**exact, "near": 2}, "near: expected 1"),
-        ({**exact, "sizes": []}, "sizes: expected the cells of one part"),
-        ({**exact, "origin": [["model"]]}, "origin: expected pairs"),
-        ({name: part for name, part in exact.items() if name != "format"}, "a format of tacit"),
+        (edited(exact, 2, **success), "guarantees of other types"),
+        (edited(exact, 2, **private), "guarantees of other types"),
+        (edited(exact, 0, secret="the weather"), "another 'secret'"),
+        (edited(exact, 0, assumptions=[]), "assumptions were removed"),
+        (edited(exact, 0, evidence="numerical"), "another 'evidence'"),
+        (edited(reported, 2, epsilon=0.1), "another 'epsilon'"),
+        (edited(reported, 2, delta=0.1), "another 'delta'"),
+        (edited(reported, 2, adjacency="nothing"), "another 'adjacency'"),
+        (promised(near=2), "near: expected 1"),
+        (promised(releases=2), "another title, secret or notes"),
+        (promised(epsilon=2.0), "another ε of randomised response"),
+        ({**exact, "details": {**exact["details"], "sizes": []}}, "the cells of one part"),
+        ({**exact, "digests": [["model"]]}, "digests"),
+        ({**exact, "digests": [*exact["digests"], ["prompts", "0" * 64]]}, "digests: expected"),
+        ({name: part for name, part in exact.items() if name != "format"}, "format"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            check_release(content, max_factor=10**6)
+            check_release(content, Policy(max_factor=10**6))
     words = {"method": plain.words + ", reported by randomised response at ε = 0.5"}
-    told = {**reported, **words, "form": {**reported["form"], **words}}
     with pytest.raises(ValueError, match="another ε of randomised response"):
-        EncodedCodes.from_dict(told, None)
+        load({**reported, **words})
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 1e-3, 0.1234565, 30.0, 699.0])
 def test_every_randomised_store_is_read_back(epsilon, plain, product):
     for book in (plain, product):
         for near, times in ((1, 1), (2, 3), (1, 1000)):
-            prepared = prepare_codes(book, ROWS[:2], epsilon=epsilon, near=near, releases=times)
-            released = prepared.draw()
-            read = EncodedCodes.from_dict(released.to_dict(), None)
-            assert read.guarantees == released.guarantees
+            promise = PromptCodes(epsilon=epsilon, near=near, releases=times)
+            released = prepare_codes(book, ROWS[:2], promise).draw()
+            assert load(released.to_dict()).guarantees == released.guarantees
 
 
 def test_a_file_holds_nothing_that_no_digest_covers(plain, tmp_path):
-    from tacit.gate import check_release
-
     place = tmp_path / "codes.safetensors"
     prepare_codes(plain, ROWS, out=place).draw()
     content = place.read_bytes()
@@ -403,8 +409,8 @@ def test_a_file_holds_nothing_that_no_digest_covers(plain, tmp_path):
     header["__metadata__"]["prompts"] = "a prompt"
     text = json.dumps(header).encode()
     place.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
-    with pytest.raises(ValueError, match="beside the codes"):
-        check_release(place, max_factor=16)
+    with pytest.raises(ValueError, match="beside the rows"):
+        load(place)
     shifted = [place + 8 for place in header["codes"]["data_offsets"]]
     header["codes"]["data_offsets"] = shifted
     text = json.dumps(header).encode()
@@ -422,28 +428,30 @@ def test_a_column_that_is_not_there_is_a_sentence(plain, tmp_path):
     metadata = parquet.read_metadata(place).metadata
     table = arrow.table({"others": np.arange(3)})
     parquet.write_table(table.replace_schema_metadata({b"tacit": metadata[b"tacit"]}), place)
-    with pytest.raises(ValueError, match="holds no release"):
+    with pytest.raises(ValueError, match="beside the rows"):
         load(place)
 
 
 def test_codes_are_not_passed_off_as_decoded_vectors(plain, tmp_path):
-    from tacit.gate import check_release
-
     place, side = tmp_path / "codes.npy", tmp_path / "codes.npy.json"
     prepare_codes(plain, ROWS, out=place).draw()
     content = json.loads(side.read_text())
-    side.write_text(json.dumps({**content, "decoded": content["digest"]}))
+    side.write_text(json.dumps({**content, "decoded": True}))
     with pytest.raises(ValueError, match="expected floating-point numbers"):
-        check_release(place, max_factor=16)
+        check_release(place, Policy(max_factor=16))
 
 
 def test_a_store_without_its_certificate_is_a_sentence(plain, tmp_path):
     place = tmp_path / "codes.npy"
     prepare_codes(plain, ROWS, out=place).draw()
     side = tmp_path / "codes.npy.json"
-    for content in ("[]", "{", '{"digest": 3}', '{"format": "tacit.codes", "digest": "x"}'):
+    whole = json.loads(side.read_text())
+    for content in ("[]", "{", '{"rows": 3}', '{"format": "tacit.codes", "digest": "x"}',
+                    json.dumps({**whole, "version": 2}), json.dumps({**whole, "rows": 3}),
+                    json.dumps({**whole, "more": 1}), json.dumps({**whole, "parts": {"a": "b"}}),
+                    json.dumps({**whole, "release": {}})):  # fmt: skip
         side.write_text(content)
-        with pytest.raises(ValueError, match=r"holds no release|not those that were certified"):
+        with pytest.raises(ValueError, match=r"^release[.a-z]*: .*(no release|expected|certified)"):
             load(place)
     side.unlink()
     with pytest.raises(ValueError, match=r"certificate of .* in codes\.npy\.json, got none"):
@@ -466,17 +474,17 @@ def test_a_store_without_its_certificate_is_a_sentence(plain, tmp_path):
 
 
 def test_randomised_codes_are_drawn_afresh_and_say_their_epsilon(plain, tmp_path):
-    prepared = prepare_codes(plain, ROWS, epsilon=1.0, near=3, releases=2)
+    prepared = prepare_codes(plain, ROWS, PromptCodes(epsilon=1.0, near=3, releases=2))
     leaked, information, private = prepared.guarantees
     assert 1.0 < leaked.factor < math.exp(2.0)
     assert private.epsilon == pytest.approx(2.0)
     assert information.nats == pytest.approx(2.0)
     one = prepared.draw()
-    two = prepare_codes(plain, ROWS, epsilon=1.0, near=3, releases=2).draw()
+    two = prepare_codes(plain, ROWS, PromptCodes(epsilon=1.0, near=3, releases=2)).draw()
     true = plain.assign(ROWS)
-    assert (one.codes != two.codes).mean() > 0.5
+    assert (one.details.codes != two.details.codes).mean() > 0.5
     near = plain.randomised(1.0, near=3)
-    inside = (near.neighbours[true] == one.codes).any(1)
+    inside = (near.neighbours[true] == one.details.codes).any(1)
     share = near.inside
     assert abs(inside.mean() - share) < 5 * math.sqrt(share * (1 - share) / 1000)
     with pytest.raises(ValueError, match="drawn already"):
@@ -485,7 +493,7 @@ def test_randomised_codes_are_drawn_afresh_and_say_their_epsilon(plain, tmp_path
 
 def test_parts_of_a_product_are_randomised_and_the_file_says_so(product, tmp_path):
     place = tmp_path / "codes.npy"
-    prepared = prepare_codes(product, ROWS, out=place, epsilon=3.0, near=2, releases=2)
+    prepared = prepare_codes(product, ROWS, PromptCodes(epsilon=3.0, near=2, releases=2), out=place)
     leaked, information, private = prepared.guarantees
     assert leaked.releases == 2
     assert private.epsilon == pytest.approx(6.0)
@@ -494,10 +502,11 @@ def test_parts_of_a_product_are_randomised_and_the_file_says_so(product, tmp_pat
     assert any(line.startswith("2 reports") for line in leaked.assumptions)
     released = prepared.draw()
     assert load(place).guarantees == released.guarantees
-    content = json.loads((tmp_path / "codes.npy.json").read_text())
-    for near, sentence in ((1, "less than"), (3, "something else than")):
-        with pytest.raises(ValueError, match=f"{sentence} the number of codes"):
-            EncodedCodes.from_dict({**content, "near": near}, place)
+    content = released.to_dict()
+    for near in (1, 3):
+        details = {**content["details"], "promise": {**content["details"]["promise"], "near": near}}
+        with pytest.raises(ValueError, match="another 'nats' of the guarantee MaximalLeakage"):
+            load({**content, "details": details})
     # a part of one cell takes no share of ε
     single = ProductCodebook((product.parts[0], product.parts[1][:1]), 1000, 20)
     alone = ProductCodebook((product.parts[0],), 1000, 20)
@@ -521,16 +530,19 @@ def test_the_ledger_counts_the_codes_before_the_file_is_written(plain, tmp_path)
 
 
 def test_bad_arguments_are_refused(plain, product, tmp_path):
-    one = Codebook.fit(ROWS, size=1, rng=0, progress=False)
-    cells = ProductCodebook.fit(ROWS, parts=2, size=1, rng=0, progress=False)
+    one = Codebook.fit(ROWS, CodebookFit(size=1), rng=0, progress=False)
+    cells = ProductCodebook.fit(ROWS, ProductFit(parts=2, size=1), rng=0, progress=False)
     for name, call in (
-        ("releases", lambda: prepare_codes(plain, ROWS, releases=0)),
-        ("epsilon", lambda: prepare_codes(plain, ROWS, epsilon=-1.0)),
-        ("epsilon", lambda: prepare_codes(product, ROWS, epsilon=0.0)),
-        ("epsilon", lambda: prepare_codes(one, ROWS, epsilon=1.0)),
-        ("epsilon", lambda: prepare_codes(cells, ROWS, epsilon=1.0)),
-        ("near", lambda: prepare_codes(product, ROWS, epsilon=1.0, near=min(product.sizes))),
-        ("near", lambda: prepare_codes(plain, ROWS, near=2)),
+        ("releases", lambda: prepare_codes(plain, ROWS, PromptCodes(releases=0))),
+        ("epsilon", lambda: prepare_codes(plain, ROWS, PromptCodes(epsilon=-1.0))),
+        ("epsilon", lambda: prepare_codes(product, ROWS, PromptCodes(epsilon=0.0))),
+        ("epsilon", lambda: prepare_codes(one, ROWS, PromptCodes(epsilon=1.0))),
+        ("epsilon", lambda: prepare_codes(cells, ROWS, PromptCodes(epsilon=1.0))),
+        (
+            "near",
+            lambda: prepare_codes(product, ROWS, PromptCodes(epsilon=1.0, near=min(product.sizes))),
+        ),
+        ("near", lambda: prepare_codes(plain, ROWS, PromptCodes(near=2))),
         ("out", lambda: prepare_codes(plain, ROWS, out=tmp_path / "codes.csv")),
         ("out", lambda: prepare_codes(plain, ROWS, out=tmp_path / "no" / "codes.npy")),
         ("states", lambda: prepare_codes(plain, ROWS[:, :3])),
@@ -542,7 +554,8 @@ def test_bad_arguments_are_refused(plain, product, tmp_path):
 
 MEMORY = """
 import resource, sys
-from tacit.hidden_states import ProductCodebook, open_vectors, prepare_codes, decode_codes
+from tacit.hidden_states import ProductCodebook, prepare_codes
+from tacit.releases import open_vectors
 import numpy as np
 book = ProductCodebook.load(sys.argv[1])
 source = open_vectors("states", sys.argv[2])
@@ -557,7 +570,7 @@ def test_a_file_larger_than_the_memory_it_takes_is_encoded(tmp_path):
     """A file of 300 MB, with a hole where the rows are, in less than a third of its size."""
     rows, width = 100_000, 768
     source = np.random.default_rng(0).normal(size=(100, width)).astype(np.float32)
-    book = ProductCodebook.fit(source, parts=1, size=4, rng=0, progress=False)
+    book = ProductCodebook.fit(source, ProductFit(parts=1, size=4), rng=0, progress=False)
     book.save(tmp_path / "book.safetensors")
     path = tmp_path / "rows.npy"
     with path.open("wb") as stream:

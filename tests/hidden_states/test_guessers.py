@@ -9,6 +9,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tacit.report.hidden.guesses import guess_table
+from tacit.report.hidden.page import render_audit
+
 from tacit.hidden_states import Audit, Sizes, Wish, audit_layer, recommend, sweep
 from tacit.hidden_states.audit.catalogue import mechanism_of
 from tacit.hidden_states.audit.guessers import (
@@ -29,8 +32,6 @@ from tacit.hidden_states.audit.points import Point
 from tacit.measured import Interval
 from tacit.models import Prefixes
 from tacit.releases import Provenance
-from tacit.report.hidden.guesses import guess_table
-from tacit.report.hidden.page import render_audit
 from tacit.text import percent, significant
 from tests.hidden_states.networks import random_model, small_network
 

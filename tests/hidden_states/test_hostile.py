@@ -23,7 +23,9 @@ from tacit.covariance import Isotropic
 from tacit.design import isotropic
 from tacit.hidden_states import (
     Codebook,
+    CodebookFit,
     Denoiser,
+    Differences,
     Sizes,
     Wish,
     adjacency_differences,
@@ -43,6 +45,7 @@ from tacit.hidden_states.geometry.utility import quantile_interval
 from tacit.models import Behaviours, Prefixes, sample_prefixes, split
 from tests.arguments import check
 from tests.hidden_states.networks import small_network
+from tests.hidden_states.prompts import fitted
 
 WIDTH, VOCABULARY, LAYER = 8, 9, 1
 ROWS = np.random.default_rng(0).normal(size=(30, WIDTH))
@@ -69,9 +72,14 @@ ARRAYS = {
     ),
     "RandomizedCodes.guarantee": (RandomizedCodes(1.0, NEIGHBOURS).guarantee, [2], {}),
     "release": (
-        partial(release, design=isotropic(np.ones(WIDTH), 1.0)),
+        lambda rows, listed, orders, rng: release(
+            rows,
+            isotropic(np.ones(WIDTH), 1.0),
+            Differences(listed=listed, orders=orders),
+            rng=rng,
+        ),
         [ROWS],
-        {"differences": ROWS[:3], "orders": [2.0, 4.0], "confidence": 0.9, "rng": 0},
+        {"listed": ROWS[:3], "orders": [2.0, 4.0], "rng": 0},
     ),
     "sample_prefixes": (
         sample_prefixes,
@@ -93,17 +101,17 @@ ARRAYS = {
     "Behaviours": (Behaviours, [ROWS], {}),
     "Behaviours.top": (Behaviours.top, [ROWS, 2], {}),
     "Codebook.fit": (
-        Codebook.fit,
+        fitted,
         [ROWS],
         {"size": 4, "metric": "euclidean", "least_cell": 5, "rng": 0},
     ),
     "Codebook.fit on behaviours": (
-        partial(Codebook.fit, ROWS, size=4, metric="behaviour", rounds=1, rng=0),
+        partial(fitted, ROWS, size=4, metric="behaviour", rounds=1, rng=0),
         [],
         {"behaviours": ROWS},
     ),
     "Codebook.fit by Fisher": (
-        partial(Codebook.fit, ROWS, size=4, metric="fisher", rng=0),
+        partial(fitted, ROWS, size=4, metric="fisher", rng=0),
         [],
         {"fisher": np.eye(WIDTH)},
     ),
@@ -130,7 +138,7 @@ def prompts():
 
 @pytest.fixture(scope="module")
 def book():
-    return Codebook.fit(ROWS, size=4, metric="euclidean", least_cell=1, rng=0)
+    return Codebook.fit(ROWS, CodebookFit(size=4, metric="euclidean", least_cell=1), rng=0)
 
 
 @pytest.mark.parametrize(

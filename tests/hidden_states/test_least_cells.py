@@ -5,11 +5,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tacit.hidden_states import Codebook  # noqa: E402
-from tacit.hidden_states.codebooks.clustering import nearest  # noqa: E402
-from tacit.hidden_states.codebooks.fitting import Effort, Plan, fit_cells  # noqa: E402
-from tacit.hidden_states.codebooks.least_cells import without_small  # noqa: E402
-from tests.hidden_states.prompts import prompts  # noqa: E402
+from tacit.hidden_states import Codebook, CodebookFit  # noqa: E402
+from tacit.hidden_states.codebooks.clustering import (  # noqa: E402
+    nearest,
+    without_small,
+)
+from tacit.hidden_states.codebooks.fitting import CalibrationSet, fit_cells  # noqa: E402
+from tests.hidden_states.prompts import fitted, prompts  # noqa: E402
 
 LEAST = 20
 
@@ -39,10 +41,9 @@ def test_what_is_published_is_the_mean_of_a_cell_of_at_least_twenty(metric):
     """The means of the cells, in float64 from the cells of the fit, are the codewords."""
     states, _, logits = prompts()
     options = {"fisher": np.ones(12)} if metric == "fisher" else {}
-    plan = Plan.check(
-        states, 100, metric, "centroid", logits, options.get("fisher"), None, 0.0, LEAST
-    )
-    found = fit_cells(plan, Effort(0, 3, 0, 0), "centroid", np.random.default_rng(0), [].append)
+    how = CodebookFit(size=100, metric=metric, least_cell=LEAST, rounds=3)
+    public = CalibrationSet.checked(states, how, logits, options.get("fisher"), None)
+    found = fit_cells(public, np.random.default_rng(0), [].append)
     counts = np.bincount(found.cells.numpy(), minlength=len(found.codewords))
     assert counts.min() >= LEAST
     assert 10 < len(counts) < 100
@@ -55,9 +56,7 @@ def test_what_is_published_is_the_mean_of_a_cell_of_at_least_twenty(metric):
         assert float(row.abs().max()) < 1e-5
         if found.centres is not None:
             assert (found.centres[code] - found.codewords[code]).abs().max() < 1e-4
-    book = Codebook.fit(
-        states, size=100, metric=metric, behaviours=logits, rounds=3, rng=0, **options
-    )
+    book = fitted(states, size=100, metric=metric, behaviours=logits, rounds=3, rng=0, **options)
     assert book.size == len(counts)
     assert book.least_cell == LEAST
     assert (book.codewords == found.codewords).all()
@@ -70,11 +69,11 @@ def test_without_a_least_cell_single_states_are_published():
     def copied(book):
         return sum(word.tobytes() in rows for word in book.codewords.numpy())
 
-    assert copied(Codebook.fit(states, size=300, least_cell=1, rng=0)) > 0
-    assert copied(Codebook.fit(states, size=300, rng=0)) == 0
-    medoids = Codebook.fit(states, size=30, codewords="medoid", rng=0)
+    assert copied(Codebook.fit(states, CodebookFit(size=300, least_cell=1), rng=0)) > 0
+    assert copied(Codebook.fit(states, CodebookFit(size=300), rng=0)) == 0
+    medoids = Codebook.fit(states, CodebookFit(size=30, codewords="medoid"), rng=0)
     assert copied(medoids) == medoids.size
-    rare = Codebook.fit(states, metric="argmax", behaviours=logits, rng=0)
+    rare = Codebook.fit(states, CodebookFit(metric="argmax"), behaviours=logits, rng=0)
     counts = torch.bincount(logits.argmax(1), minlength=40)
     assert 0 < int((counts < LEAST).sum()) < 40
     overall = states.mean(0)
@@ -87,22 +86,20 @@ def test_without_a_least_cell_single_states_are_published():
 def test_codewords_are_trained_through_cells_of_enough_prompts_only():
     states, upper, logits = prompts(600)
     options = {"size": 12, "metric": "behaviour", "behaviours": logits, "rng": 0}
-    plain = Codebook.fit(states, **options)
+    plain = fitted(states, **options)
     few = upper.select(torch.arange(60))
-    trained = Codebook.fit(states, codewords="trained", continuation=few, epochs=3, **options)
+    trained = fitted(states, codewords="trained", continuation=few, epochs=3, **options)
     cells = plain.assign(behaviours=logits[:60])
     moved = (trained.codewords != plain.codewords).any(1).numpy()
     counts = np.bincount(cells, minlength=plain.size)
     assert not moved[counts < LEAST].any()
-    free = Codebook.fit(
-        states, codewords="trained", continuation=few, epochs=3, least_cell=1, **options
-    )
+    free = fitted(states, codewords="trained", continuation=few, epochs=3, least_cell=1, **options)
     assert free.kind == "trained"
 
 
 def test_fewer_prompts_than_a_cell_needs_are_refused():
     states, _, _ = prompts(19)
     with pytest.raises(ValueError, match="states: expected at least 20"):
-        Codebook.fit(states, size=2)
+        Codebook.fit(states, CodebookFit(size=2))
     with pytest.raises(ValueError, match="least_cell"):
-        Codebook.fit(states, size=2, least_cell=0)
+        Codebook.fit(states, CodebookFit(size=2, least_cell=0))

@@ -25,7 +25,7 @@ from tacit.hidden_states.audit.gaussians import GaussianNoise
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting, Unknown
 from tacit.hidden_states.noise import shapes
 from tacit.hidden_states.noise.shapes import SHAPES, read_shape
-from tacit.hidden_states.spelling import Spelled
+from tacit.hidden_states.spelling import SpelledValue
 
 SOURCE = Path(tacit.__file__).parent
 # who may know a mechanism by its word: its own file and nothing that measures, chooses or shows
@@ -39,14 +39,14 @@ BLIND = [
     SOURCE / "report" / "hidden" / "page.html.j2",
 ]  # fmt: skip
 VALUES = {
-    "isotropic": GaussianNoise(shapes.Isotropic()),
+    "isotropic": GaussianNoise(shapes.IsotropicNoise()),
     "inverse-fisher": GaussianNoise(shapes.InverseFisher()),
     "inverse-fisher-diagonal": GaussianNoise(shapes.InverseFisher(diagonal=True)),
     "mahalanobis-optimal": GaussianNoise(shapes.MahalanobisOptimal()),
     "mahalanobis-optimal(0.1)": GaussianNoise(shapes.MahalanobisOptimal(0.1)),
     "mahalanobis-bare": GaussianNoise(shapes.MahalanobisOptimal(0.0)),
-    "complement": GaussianNoise(shapes.Complement()),
-    "complement(3)": GaussianNoise(shapes.Complement(3)),
+    "complement": GaussianNoise(shapes.ComplementNoise()),
+    "complement(3)": GaussianNoise(shapes.ComplementNoise(3)),
     "fisher-complement": GaussianNoise(shapes.FisherComplement()),
     "worst-case": GaussianNoise(shapes.WorstCase()),
     "power(0.5)": GaussianNoise(shapes.Power(0.5)),
@@ -132,7 +132,7 @@ def test_each_mechanism_takes_what_it_has_a_use_for():
 
 def every_word() -> set[str]:
     """Words of mechanisms, cells and attackers, without the numbers."""
-    kinds: list[type[Spelled]] = [*SHAPES, *ATTACKERS, *cells.CELLS, CodebookMechanism, Argmax]
+    kinds: list[type[SpelledValue]] = [*SHAPES, *ATTACKERS, *cells.CELLS, CodebookMechanism, Argmax]
     return {word.partition("(")[0] for kind in kinds for word in kind.spelling()}
 
 

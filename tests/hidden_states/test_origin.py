@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tacit import codec  # noqa: E402
 from tacit.hidden_states import Origin  # noqa: E402
 from tacit.hidden_states.origin import digest_of, served_digest, tokens_digest  # noqa: E402
 from tacit.models import Prefixes, load  # noqa: E402
@@ -28,7 +29,7 @@ def origin():
 
 def test_what_is_published_has_no_digest_of_a_secret(origin):
     public = origin.public
-    said = repr(public.to_dict())
+    said = repr(codec.write(Origin, public))
     assert origin.bank_digest not in said
     assert not [digest for digest in SECRETS.values() if digest in said]
     assert "seed" not in said
@@ -61,13 +62,14 @@ def test_what_differs_is_named_by_its_flag(origin, changed, flag):
 
 
 def test_an_origin_survives_a_file_and_bad_ones_are_refused(origin):
-    assert Origin.from_dict(origin.to_dict()) == origin
-    assert Origin.from_dict(origin.public.to_dict()) == origin.public
-    content = origin.to_dict()
-    wrong = [{"more": 1}, {"layer": "1"}, {"layer": True}, {"model": 3}, {"texts": []}]
+    for held in (origin, origin.public):
+        assert codec.read(Origin, codec.write(Origin, held), "origin") == held
+    content = codec.write(Origin, origin)
+    wrong = [{"more": 1}, {"layer": "1"}, {"layer": True}, {"model": 3}, {"texts": []},
+             {"layer": 0}, {"bank_digest": None}]  # fmt: skip
     for bad in (None, [], {}, *({**content, **change} for change in wrong)):
         with pytest.raises(ValueError, match="origin"):
-            Origin.from_dict(bad)
+            codec.read(Origin, bad, "origin")
 
 
 def test_digests_are_of_names_shapes_and_numbers():

@@ -8,9 +8,9 @@ torch = pytest.importorskip("torch")
 
 from tacit.covariance import Dense, Isotropic, LowRank  # noqa: E402
 from tacit.guarantees import ApproximateDP  # noqa: E402
-from tacit.hidden_states.noise import posterior, posterior_behaviour  # noqa: E402
+from tacit.hidden_states.noise import posterior  # noqa: E402
 from tacit.hidden_states.noise.denoiser import Denoiser  # noqa: E402
-from tacit.hidden_states.noise.posterior_behaviour import PosteriorBehaviour  # noqa: E402
+from tacit.hidden_states.noise.posterior import PosteriorBehaviour  # noqa: E402
 from tacit.models.behaviours import Behaviours  # noqa: E402
 
 CENTRES = np.array([[2.0, 0.0, 0.0], [-2.0, 1.0, 0.0], [0.0, -2.0, 1.0], [1.0, 2.0, -2.0]])
@@ -53,7 +53,7 @@ def test_it_is_the_obvious_sum(scale, together, monkeypatch):
     if together:
         monkeypatch.setattr(posterior, "ROWS_TOGETHER", together)
         monkeypatch.setattr(posterior, "CALIBRATION_TOGETHER", 31 * together)
-        monkeypatch.setattr(posterior_behaviour, "NUMBERS_TOGETHER", 9 * 13 * together)
+        monkeypatch.setattr(posterior, "NUMBERS_TOGETHER", 9 * 13 * together)
     rows, states, noise, logits, exact = case(scale)
     whole = PosteriorBehaviour(states, noise, Behaviours(logits), tolerance=0.0)
     found = whole.distributions(rows)

@@ -9,7 +9,9 @@ torch = pytest.importorskip("torch")
 
 from tacit.hidden_states import (  # noqa: E402
     Codebook,
+    CodebookFit,
     ProductCodebook,
+    ProductFit,
     VectorQuantizer,
     faiss_index,
     load_codec,
@@ -22,7 +24,7 @@ ROWS = np.random.default_rng(0).normal(size=(2400, 12)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def book():
-    return ProductCodebook.fit(ROWS, parts=3, size=40, rng=0, progress=False)
+    return ProductCodebook.fit(ROWS, ProductFit(parts=3, size=40), rng=0, progress=False)
 
 
 def test_every_part_is_coded_by_its_nearest_centroid(book):
@@ -39,8 +41,8 @@ def test_every_part_is_coded_by_its_nearest_centroid(book):
 
 
 def test_a_product_of_one_part_is_the_plain_codebook():
-    product = ProductCodebook.fit(ROWS, parts=1, size=30, rng=3, progress=False)
-    plain = Codebook.fit(ROWS, size=30, rng=3, progress=False)
+    product = ProductCodebook.fit(ROWS, ProductFit(parts=1, size=30), rng=3, progress=False)
+    plain = Codebook.fit(ROWS, CodebookFit(size=30), rng=3, progress=False)
     assert (product.parts[0] == plain.codewords).all()
     assert (product.assign(ROWS)[:, 0] == plain.assign(ROWS)).all()
 
@@ -51,7 +53,7 @@ def test_a_product_survives_the_disk(book, tmp_path):
     assert again.digest == book.digest
     assert all((one == two).all() for one, two in zip(again.parts, book.parts, strict=True))
     assert (again.calibration, again.least_cell) == (2400, 20)
-    plain = Codebook.fit(ROWS, size=8, rng=0, progress=False)
+    plain = Codebook.fit(ROWS, CodebookFit(size=8), rng=0, progress=False)
     assert load_codec(plain.save(tmp_path / "plain.safetensors")).digest == plain.digest
     with pytest.raises(ValueError, match="path"):
         ProductCodebook.load(tmp_path / "plain.safetensors")
@@ -64,7 +66,7 @@ def test_a_digest_is_of_all_that_assigns(book):
         (book.parts[0] + 1e-6, *book.parts[1:]), book.calibration, book.least_cell
     )
     assert moved.digest != book.digest
-    plain = Codebook.fit(ROWS, size=8, rng=0, progress=False)
+    plain = Codebook.fit(ROWS, CodebookFit(size=8), rng=0, progress=False)
     from dataclasses import replace
 
     assert replace(plain, decision_cost=1.0).digest != plain.digest
@@ -85,7 +87,7 @@ def test_packed_codes_are_a_stream_of_bits_lowest_first(bits, parts):
 @pytest.mark.parametrize(("parts", "size"), [(3, 16), (4, 90), (1, 64), (2, 7)])
 def test_faiss_reads_centroids_and_codes(parts, size):
     faiss = pytest.importorskip("faiss")
-    book = ProductCodebook.fit(ROWS, parts=parts, size=size, rng=0, progress=False)
+    book = ProductCodebook.fit(ROWS, ProductFit(parts=parts, size=size), rng=0, progress=False)
     codes = book.assign(ROWS)
     index = faiss_index(book, codes)
     assert np.array_equal(index.reconstruct_n(0, len(ROWS)), book.decode(codes).numpy())
@@ -102,7 +104,7 @@ def test_faiss_reads_centroids_and_codes(parts, size):
 
 def test_faiss_holds_a_plain_codebook_too():
     pytest.importorskip("faiss")
-    plain = Codebook.fit(ROWS, size=20, rng=0, progress=False)
+    plain = Codebook.fit(ROWS, CodebookFit(size=20), rng=0, progress=False)
     codes = plain.assign(ROWS)
     index = faiss_index(plain, codes)
     assert np.array_equal(index.reconstruct_n(0, 50), plain.decode(codes[:50]).numpy())
@@ -110,7 +112,9 @@ def test_faiss_holds_a_plain_codebook_too():
 
 def test_more_codes_than_an_integer_of_64_bits_are_certified():
     rows = np.random.default_rng(1).normal(size=(200, 24)).astype(np.float32)
-    book = ProductCodebook.fit(rows, parts=24, size=9, least_cell=5, rng=0, progress=False)
+    book = ProductCodebook.fit(
+        rows, ProductFit(parts=24, size=9, least_cell=5), rng=0, progress=False
+    )
     assert book.size > 2**63
     found = book.certify(book.assign(rows))
     assert found.occupied == 200
@@ -143,13 +147,19 @@ def test_embeddings_are_quantised_in_one_call(book):
 
 def test_bad_input_is_refused(book):
     for name, call in (
-        ("parts", lambda: ProductCodebook.fit(ROWS, parts=5, size=4)),
-        ("parts", lambda: ProductCodebook.fit(ROWS, parts=0, size=4)),
-        ("size", lambda: ProductCodebook.fit(ROWS, parts=3, size=0)),
-        ("least_cell", lambda: ProductCodebook.fit(ROWS, parts=3, size=4, least_cell=0)),
-        ("states", lambda: ProductCodebook.fit(ROWS[:9], parts=3, size=4)),
-        ("states", lambda: ProductCodebook.fit(ROWS * np.nan, parts=3, size=4)),
-        ("states: .*distances", lambda: ProductCodebook.fit(ROWS * 1e30, parts=3, size=4)),
+        ("parts", lambda: ProductCodebook.fit(ROWS, ProductFit(parts=5, size=4))),
+        ("parts", lambda: ProductCodebook.fit(ROWS, ProductFit(parts=0, size=4))),
+        ("size", lambda: ProductCodebook.fit(ROWS, ProductFit(parts=3, size=0))),
+        (
+            "least_cell",
+            lambda: ProductCodebook.fit(ROWS, ProductFit(parts=3, size=4, least_cell=0)),
+        ),
+        ("states", lambda: ProductCodebook.fit(ROWS[:9], ProductFit(parts=3, size=4))),
+        ("states", lambda: ProductCodebook.fit(ROWS * np.nan, ProductFit(parts=3, size=4))),
+        (
+            "states: .*distances",
+            lambda: ProductCodebook.fit(ROWS * 1e30, ProductFit(parts=3, size=4)),
+        ),
         ("states", lambda: book.assign(ROWS[:, :5])),
         ("codes", lambda: book.decode([[0, 0]])),
         ("codes", lambda: book.decode([[0, 0, max(book.sizes)]])),

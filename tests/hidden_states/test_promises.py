@@ -17,6 +17,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tacit.report.hidden.page import render_audit
+from tacit.report.hidden.words import hidden_verdict
+from tacit.report.words import lines, verdict
+
 from tacit.cli import run
 from tacit.gate import check_release
 from tacit.hidden_states.audit.cell_points import cell_attack
@@ -26,9 +30,6 @@ from tacit.hidden_states.audit.recommendation import Wish, recommend
 from tacit.hidden_states.codebooks.certificates import certify
 from tacit.measured import Interval
 from tacit.releases import Provenance
-from tacit.report.hidden.page import render_audit
-from tacit.report.hidden.words import hidden_verdict
-from tacit.report.words import lines, verdict
 
 PROMPTS, CODES, FIRST_TOKENS, PAIRS = 4000, 64, 1336, 3152
 # what a percentage in a sentence on a bound has to say: to whom, and of how many

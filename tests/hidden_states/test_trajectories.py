@@ -12,7 +12,9 @@ from transformers import DynamicCache  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     CacheCoder,
     Codebook,
+    CodebookFit,
     ProductCodebook,
+    ProductFit,
     StateCoder,
     certify_trajectory,
     measure_generation,
@@ -20,6 +22,7 @@ from tacit.hidden_states import (  # noqa: E402
 from tacit.hidden_states.codebooks.certificates import codes_leakage  # noqa: E402
 from tacit.models.anatomy import cache_argument, rewritten  # noqa: E402
 from tacit.models.padding import pad  # noqa: E402
+from tests.hidden_states.prompts import fitted  # noqa: E402
 
 from .networks import random_model  # noqa: E402
 
@@ -65,7 +68,7 @@ def test_codes_that_lose_nothing_generate_what_the_model_does(family):
 def test_generation_by_codes_of_states_is_that_of_a_loop_without_a_cache(family):
     model = random_model(family)
     tokens = prompts()
-    book = Codebook.fit(states_of(model, prompts(20), 2), size=5, least_cell=1, rng=0)
+    book = Codebook.fit(states_of(model, prompts(20), 2), CodebookFit(size=5, least_cell=1), rng=0)
     found = measure_generation(model, StateCoder(book, 2), tokens, steps=STEPS)
     whole = tokens
 
@@ -182,7 +185,7 @@ def test_what_stands_for_a_position_is_kept_for_later_passes():
 @pytest.mark.parametrize("kept", ["states", "cache"])
 def test_prompts_of_other_lengths_beside_do_not_matter(kept):
     model = random_model("llama")
-    book = Codebook.fit(states_of(model, prompts(20), 2), size=5, least_cell=1, rng=0)
+    book = Codebook.fit(states_of(model, prompts(20), 2), CodebookFit(size=5, least_cell=1), rng=0)
     coder = (
         StateCoder(book, 2)
         if kept == "states"
@@ -204,11 +207,11 @@ def test_prompts_of_other_lengths_beside_do_not_matter(kept):
 def test_a_codebook_of_behaviour_reads_codes_with_its_predictor():
     model = random_model("gpt2")
     rows, logits = states_of(model, prompts(40), 2), model.logits(prompts(160, 1))
-    fitted = {"behaviours": logits, "metric": "behaviour", "size": 4, "least_cell": 1, "rng": 0}
-    bare = Codebook.fit(rows, **fitted)
+    options = {"behaviours": logits, "metric": "behaviour", "size": 4, "least_cell": 1, "rng": 0}
+    bare = fitted(rows, **options)
     with pytest.raises(ValueError, match="without a predictor"):
         measure_generation(model, StateCoder(bare, 2), prompts(), steps=2)
-    book = Codebook.fit(rows, **fitted, predictor_epochs=2)
+    book = fitted(rows, **options, predictor_epochs=2)
     found = measure_generation(model, StateCoder(book, 2), prompts(), steps=2)
     read = book.predict(states_of(model, prompts(), 2)).reshape(6, 4)
     assert np.array_equal(found.codes[:, :4, 0], read)
@@ -227,7 +230,7 @@ def test_a_codebook_of_behaviour_reads_codes_with_its_predictor():
 )
 def test_bad_arguments_are_named(changes, message):
     model = random_model("gpt2")
-    book = Codebook.fit(states_of(model, prompts(20), 2), size=5, least_cell=1, rng=0)
+    book = Codebook.fit(states_of(model, prompts(20), 2), CodebookFit(size=5, least_cell=1), rng=0)
     given = {"coder": StateCoder(book, 2), "prompts": prompts(), "steps": 2, **changes}
     with pytest.raises(ValueError, match=message):
         measure_generation(model, given.pop("coder"), given.pop("prompts"), **given)
@@ -238,7 +241,9 @@ def test_codes_of_another_model_are_refused():
     coder = CacheCoder.fit(other, prompts(20), size=3, rng=0)
     with pytest.raises(ValueError, match="coder: expected 8 books of 8 numbers in layer 1"):
         measure_generation(model, coder, prompts(), steps=2)
-    wide = ProductCodebook.fit(torch.randn(40, 64), parts=2, size=4, least_cell=1, rng=0)
+    wide = ProductCodebook.fit(
+        torch.randn(40, 64), ProductFit(parts=2, size=4, least_cell=1), rng=0
+    )
     with pytest.raises(ValueError, match="coder: expected codes of 32 numbers, got of 64"):
         measure_generation(model, StateCoder(wide, 2), prompts(), steps=2)
     with pytest.raises(ValueError, match="keeps a window"):
@@ -253,7 +258,7 @@ def test_what_is_kept_beside_the_codes_is_what_the_cache_still_tells():
     model = random_model("gpt2")
     tokens = prompts()
     states = model.states(tokens, 1, positions="all").reshape(-1, model.width)
-    coder = StateCoder(Codebook.fit(states, size=2, least_cell=1, rng=0), 1)
+    coder = StateCoder(Codebook.fit(states, CodebookFit(size=2, least_cell=1), rng=0), 1)
     caches = [DynamicCache(config=model.network.config) for _ in range(2)]
     with torch.no_grad():
         model.anatomy.forward(model.anatomy.inputs(tokens), caches[0])

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tacit.hidden_states import Codebook, VectorQuantizer
+from tacit.hidden_states import Codebook, CodebookFit, PromptCodes, VectorQuantizer
 from tests.hidden_states.prompts import prompts
 
 ROWS = np.random.default_rng(0).normal(size=(600, 8)).astype(np.float32)
@@ -45,8 +45,8 @@ def test_codes_come_back_as_the_vectors_that_stand_for_them():
     certificate = coder.certify(ROWS)
     distinct = len({tuple(row) for row in codes.tolist()})
     assert certificate.success.success == pytest.approx(distinct / 600, rel=1e-12)
-    released = coder.encode(ROWS, releases=2)
-    assert (released.codes == codes).all()
+    released = coder.encode(ROWS, PromptCodes(releases=2))
+    assert (released.details.codes == codes).all()
     assert released.guarantees[0].nats == pytest.approx(
         2 * np.log([float(size) for size in coder.codebook_.sizes]).sum(), rel=1e-12
     )
@@ -55,14 +55,16 @@ def test_codes_come_back_as_the_vectors_that_stand_for_them():
 
 def test_a_codebook_of_states_is_a_quantiser_too(tmp_path):
     states, _, logits = prompts()
-    book = Codebook.fit(states, size=8, rng=0)
+    book = Codebook.fit(states, CodebookFit(size=8), rng=0)
     coder = VectorQuantizer.from_codebook(book)
     assert (coder.transform(states)[:, 0] == book.assign(states)).all()
     codes = coder.transform(states)
     assert (coder.inverse_transform(codes) == book.decode(codes[:, 0]).numpy()).all()
     path = book.save(tmp_path / "book.safetensors")
     assert (VectorQuantizer.from_codebook(path).transform(states) == codes).all()
-    of_behaviour = Codebook.fit(states, size=8, metric="behaviour", behaviours=logits, rng=0)
+    of_behaviour = Codebook.fit(
+        states, CodebookFit(size=8, metric="behaviour"), behaviours=logits, rng=0
+    )
     with pytest.raises(ValueError, match="give prompts"):
         VectorQuantizer.from_codebook(of_behaviour).transform(states)
 

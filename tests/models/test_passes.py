@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states import Codebook  # noqa: E402
+from tacit.hidden_states import Codebook, CodebookFit  # noqa: E402
 from tacit.models.generation import Prefilled  # noqa: E402
 from tacit.models.padding import pad  # noqa: E402
 from tacit.models.passes import Pass, Passes, Rerun  # noqa: E402
@@ -41,9 +41,12 @@ def test_what_is_run_again_is_what_would_be_stored(model, tokens):
                   again.behaviours.probabilities(rows)):  # fmt: skip
         torch.testing.assert_close(found, whole[rows], rtol=1e-3, atol=0)
     book = Codebook.fit(
-        stored.states[1], size=4, metric="behaviour", behaviours=stored.behaviours, rng=0,
-        codewords="centroid", least_cell=1, progress=False,
-    )  # fmt: skip
+        stored.states[1],
+        CodebookFit(size=4, metric="behaviour", codewords="centroid", least_cell=1),
+        behaviours=stored.behaviours,
+        rng=0,
+        progress=False,
+    )
     codes = [
         book.assign(part.states[1], behaviours=part.behaviours).tolist() for part in (stored, again)
     ]

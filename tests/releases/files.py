@@ -14,8 +14,18 @@ from tacit import Draw, Effort, Rows, Table
 from tacit.adapters import DPLoRAFA, fit
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic
-from tacit.hidden_states import Ball, Codebook, PredictiveQuotient, prepare_codes, prepare_quotients
-from tacit.hidden_states.noise.release import prepare_states
+from tacit.hidden_states import (
+    Ball,
+    Codebook,
+    CodebookFit,
+    Differences,
+    PredictiveQuotient,
+    PromptCodes,
+    Recipe,
+    prepare_codes,
+    prepare_quotients,
+    prepare_states,
+)
 from tacit.hidden_states.origin import Origin
 from tacit.specifications import public_subspace, specify
 from tacit.statistics import Session, privatize
@@ -82,14 +92,16 @@ def specification() -> Any:
 
 
 def codes(out: Path | None = None) -> Any:
-    book = Codebook.fit(STATES, size=4, rng=0, least_cell=2)
+    book = Codebook.fit(STATES, CodebookFit(size=4, least_cell=2), rng=0)
     object.__setattr__(book, "origin", ORIGIN)
     return prepare_codes(book, STATES, out=out).draw()
 
 
 def reported() -> Any:
     return prepare_codes(
-        Codebook.fit(STATES, size=4, rng=0, least_cell=2), STATES, epsilon=1.0
+        Codebook.fit(STATES, CodebookFit(size=4, least_cell=2), rng=0),
+        STATES,
+        PromptCodes(epsilon=1.0),
     ).draw()
 
 
@@ -97,14 +109,19 @@ def quotients() -> Any:
     states = torch.from_numpy(STATES)
     head = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
     fitted = PredictiveQuotient.fit(
-        states, states @ head, Ball.at(3, nats=5.0), hidden=4, epochs=2, rng=0, progress=False
+        states,
+        states @ head,
+        Ball.at(3, nats=5.0),
+        Recipe(hidden=4, epochs=2),
+        rng=0,
+        progress=False,
     )
     return prepare_quotients(fitted.named(ORIGIN), states).draw()
 
 
 def states() -> Any:
     return prepare_states(
-        STATES, isotropic(np.ones(4), 4.0), differences=np.eye(4), origin=ORIGIN.public
+        STATES, isotropic(np.ones(4), 4.0), Differences(listed=np.eye(4)), origin=ORIGIN.public
     ).draw()
 
 
@@ -122,18 +139,11 @@ MAKERS = {
 
 
 @cache
-def _text(name: str, folder: Path | None) -> str:
-    release = MAKERS[name]()
-    if name != "states":
-        return json.dumps(release.to_dict())
-    from tacit.releases.stores import read_store
-
-    assert folder is not None
-    path = folder / "states.safetensors"
-    release.save(path)
-    return json.dumps(read_store(path))
+def _text(name: str) -> str:
+    return json.dumps(MAKERS[name]().to_dict())
 
 
 def real(name: str, folder: Path | None = None) -> Any:
-    """Return what stands in a file of this kind; a file of states is written in the folder."""
-    return json.loads(_text(name, folder))
+    """Return what stands in a file of this kind."""
+    del folder
+    return json.loads(_text(name))

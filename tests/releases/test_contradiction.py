@@ -6,10 +6,10 @@ import math
 import random
 
 import pytest
+from tacit.gate.consistency import consistent_form
 
 from tacit import load
 from tacit.gate import check_release
-from tacit.gate.consistency import consistent_form
 from tacit.guarantees import (
     ApproximateDP,
     GaussianDP,

@@ -11,22 +11,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tacit.gate.consistency import consistent_form
 
 from tacit import Rows, load
-from tacit.hidden_states import Codebook, HiddenRelease, QuotientRelease, Transcoder
-from tacit.hidden_states.codebooks.codecs import load_codec
-from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states import (
+    Codebook,
+    CodebookFit,
+    ProductCodebook,
+    ProductFit,
+    Transcoder,
+    load_codec,
+)
+from tacit.releases import load_rows, save_rows
 from tacit.specifications import load_subspace, public_subspace, read_specification
 from tacit.statistics import Session
-from tests.releases.files import MAKERS, ROWS, STATES, codes, quotients, real, specification
+from tests.releases.files import (
+    MAKERS,
+    ROWS,
+    STATES,
+    codes,
+    quotients,
+    real,
+    specification,
+    states,
+)
 
 Reader = Callable[[Path], Any]
-
-
-def both(path: Path) -> Any:
-    load(path)
-    return consistent_form(path)
 
 
 def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
@@ -34,16 +43,20 @@ def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
     found: dict[str, tuple[Path, Reader]] = {}
     for name in MAKERS:
         stored = real(name, folder)
-        if name != "states":
-            found[name] = folder / f"{name}.json", both
-            found[name][0].write_text(json.dumps(stored), encoding="utf-8")
-    found["states"] = folder / "states.safetensors", both
-    found["states, read"] = folder / "states.safetensors", HiddenRelease.load
-    book = Codebook.fit(STATES, size=4, rng=0, least_cell=2)
+        found[name] = folder / f"{name}.json", load
+        found[name][0].write_text(json.dumps(stored), encoding="utf-8")
+    for name, release in (("states", states()), ("quotients", quotients())):
+        for ending in ("safetensors", *(("npy", "parquet") if name == "quotients" else ())):
+            save_rows(release, folder / f"{name}.{ending}")
+            found[f"{name}, {ending}"] = folder / f"{name}.{ending}", load_rows
+    # a damaged .npy is read beside the certificate of the whole one
+    side = (folder / "quotients.npy.json").read_text(encoding="utf-8")
+    (folder / "damaged.npy.json").write_text(side, encoding="utf-8")
+    book = Codebook.fit(STATES, CodebookFit(size=4, least_cell=2), rng=0)
     book.save(folder / "book.safetensors")
     found["codebook"] = folder / "book.safetensors", Codebook.load
     found["codec"] = folder / "book.safetensors", load_codec
-    product = ProductCodebook.fit(STATES, parts=2, size=4, rng=0, least_cell=2)
+    product = ProductCodebook.fit(STATES, ProductFit(parts=2, size=4, least_cell=2), rng=0)
     product.save(folder / "product.safetensors")
     found["product codebook"] = folder / "product.safetensors", ProductCodebook.load
     coder = Transcoder(encoder=torch.randn(3, 4), encoder_bias=torch.zeros(3),
@@ -51,11 +64,7 @@ def made(folder: Path) -> dict[str, tuple[Path, Reader]]:
     coder.save(folder / "coder.safetensors")
     found["transcoder"] = folder / "coder.safetensors", Transcoder.load
     codes(folder / "codes.safetensors")
-    found["encoded codes, a file"] = folder / "codes.safetensors", both
-    released = quotients()
-    released.save(folder / "quotients.safetensors")
-    found["quotients, a file"] = folder / "quotients.safetensors", both
-    found["quotients, read"] = folder / "quotients.safetensors", QuotientRelease.load
+    found["encoded codes, a file"] = folder / "codes.safetensors", load_rows
     specification().specification.save(folder / "specification.safetensors")
     found["specification, a file"] = folder / "specification.safetensors", read_specification
     source = np.random.default_rng(0)

@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tacit.gate.consistency import consistent_form
+
 from tacit.releases import Provenance, load
 from tacit.releases.loading import READERS
 from tests.releases.files import MAKERS, real

@@ -11,6 +11,7 @@ import pytest
 
 from tacit import Draw, Effort, prepare
 from tacit.classifiers import prepare_logits
+from tacit.hidden_states import CodebookFit
 from tacit.ledger import Ledger
 
 RNG = np.random.default_rng(0)
@@ -24,10 +25,7 @@ def codes():
     states = torch.from_numpy(RNG.normal(size=(60, 4)))
     book = Codebook.fit(
         states,
-        size=3,
-        metric="euclidean",
-        codewords="centroid",
-        least_cell=1,
+        CodebookFit(size=3, metric="euclidean", codewords="centroid", least_cell=1),
         rng=0,
         progress=False,
     )
@@ -37,7 +35,7 @@ def codes():
 def states():
     pytest.importorskip("torch")
     from tacit.design import isotropic
-    from tacit.hidden_states.noise.release import prepare_states
+    from tacit.hidden_states import prepare_states
 
     return prepare_states(RNG.normal(size=(20, 3)), isotropic(np.ones(3), 1.0))
 

@@ -6,9 +6,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tacit.design import isotropic  # noqa: E402
-from tacit.hidden_states import Codebook, open_vectors, prepare_codes, prepare_states  # noqa: E402
+from tacit.hidden_states import (  # noqa: E402
+    Codebook,
+    CodebookFit,
+    Consumer,
+    Differences,
+    prepare_codes,
+    prepare_states,
+)
 from tacit.hidden_states.codebooks.encoding import KnownCodes  # noqa: E402
 from tacit.ledger import Ledger  # noqa: E402
+from tacit.releases import open_vectors  # noqa: E402
 from tacit.specifications import load_backbone, prepare_specification, public_subspace  # noqa: E402
 
 from ..hidden_states.networks import random_model  # noqa: E402
@@ -79,19 +87,19 @@ def test_a_specification_of_another_network_is_refused(tmp_path):
 
 def test_known_codes_are_copied():
     rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
-    book = Codebook.fit(rows, size=8, rng=0, progress=False)
+    book = Codebook.fit(rows, CodebookFit(size=8), rng=0, progress=False)
     codes = np.arange(40).reshape(40, 1) % book.size
     prepared = prepare_codes(book, KnownCodes(codes))
     expected = codes.copy()
     codes[:] = 0
-    np.testing.assert_array_equal(prepared.draw().codes, expected)
+    np.testing.assert_array_equal(prepared.draw().details.codes, expected)
 
 
 def test_codes_of_a_changed_codebook_or_file_are_refused(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     source = open_vectors("states", tmp_path / "rows.npy")
-    book = Codebook.fit(rows, size=8, rng=0, progress=False)
+    book = Codebook.fit(rows, CodebookFit(size=8), rng=0, progress=False)
     out = tmp_path / "codes.safetensors"
     prepared = prepare_codes(book, source, out=out)
     centres = book.centres.clone()
@@ -102,7 +110,7 @@ def test_codes_of_a_changed_codebook_or_file_are_refused(tmp_path):
     refused(prepared, tmp_path, "states: expected it as it was prepared")
     assert not out.exists()
     np.save(tmp_path / "rows.npy", rows)
-    assert prepared.draw().rows == 300
+    assert prepared.draw().details.rows == 300
 
 
 def test_states_own_theirs_and_refuse_another_model(tmp_path):
@@ -110,18 +118,21 @@ def test_states_own_theirs_and_refuse_another_model(tmp_path):
     run = model.continuation(torch.arange(24).reshape(4, 6), 2)
     states = run.clean_states.clone()
     design = isotropic(np.ones(states.shape[1]), 4.0)
-    options = {"differences": np.ones((1, states.shape[1])), "rng": 5}
-    expected = prepare_states(states.clone(), design, **options).draw().states
-    prepared = prepare_states(states, design, **options)
+    listed = np.ones((1, states.shape[1]))
+    promise = Differences(listed=listed)
+    listed[:] = 0.0
+    expected = prepare_states(states.clone(), design, promise, rng=5).draw().details.states
+    prepared = prepare_states(states, design, promise, rng=5)
     states *= 1e3
-    np.testing.assert_array_equal(prepared.draw().states, expected)
-    prepared = prepare_states(run.clean_states, design, continuation=run, **options)
+    np.testing.assert_array_equal(prepared.draw().details.states, expected)
+    consumer = Consumer(continuation=run)
+    prepared = prepare_states(run.clean_states, design, promise, consumer, rng=5)
     weight = next(run.anatomy.network.parameters())
     for held in (weight, run.clean_logits):
         with torch.no_grad():
             before = held.clone()
             held.add_(1.0)
-        refused(prepared, tmp_path, "continuation: expected it as it was prepared")
+        refused(prepared, tmp_path, "consumer: expected it as it was prepared")
         with torch.no_grad():
             held.copy_(before)
-    np.testing.assert_array_equal(prepared.draw().states, expected)
+    np.testing.assert_array_equal(prepared.draw().details.states, expected)

@@ -71,32 +71,33 @@ def test_logits():
 @pytest.mark.parametrize("variance", [0.5, 1e-20, 1e20])
 def test_hidden_states(variance):
     pytest.importorskip("torch")
-    from tacit.hidden_states.noise.release import release
+    from tacit.hidden_states import release
 
     design = isotropic(np.ones(1), variance)
     deviation = float(design.law._sizes()[0][0])
     candidates = tuple(deviation * each for each in PAIR)
     truth = np.random.default_rng(3).integers(2, size=1500)
     found = release(np.array(candidates)[truth][:, None], design, rng=4)
-    assert found.states.dtype == np.float32
+    states = found.details.states
+    assert states.dtype == np.float32
     grid_rule = rule_of(design)
 
     def rule(value, noise):
         return grid_rule(value, noise).astype(np.float32).astype(np.float64)
 
     certified = float(ndtr(PAIR[1] / 2))
-    numbers = found.states[:, 0].astype(np.float64)
+    numbers = states[:, 0].astype(np.float64)
     rate, error = success_rate(numbers, truth, candidates, deviation, rule)
     assert rate <= certified + 5 * error
 
 
 def test_hidden_states_saturate_where_an_error_would_tell():
     pytest.importorskip("torch")
-    from tacit.hidden_states.noise.release import release
+    from tacit.hidden_states import release
 
     found = release([[1e300, -1e300, 0.0]], isotropic(np.ones(3), 1.0), rng=0)
     largest = float(np.finfo(np.float32).max)
-    assert found.states[0, :2].tolist() == [largest, -largest]
+    assert found.details.states[0, :2].tolist() == [largest, -largest]
     with pytest.raises(ValueError, match="float32 can hold"):
         release([[0.0]], isotropic(np.ones(1), 1e80))
 

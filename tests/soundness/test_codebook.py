@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
+from tacit.hidden_states import CodebookFit
 from tacit.hidden_states.codebooks.certificates import certify, compose
 
 from .registry import certifies
@@ -74,7 +75,7 @@ def test_codes_of_all_positions_never_tell_more_than_certified(kept):
     bank = torch.tensor(list(itertools.product(range(5), repeat=2)))
     if kept == "states":
         states = model.states(bank, 1, positions="all").reshape(-1, 8)
-        coder = StateCoder(Codebook.fit(states, size=3, least_cell=1, rng=0), 1)
+        coder = StateCoder(Codebook.fit(states, CodebookFit(size=3, least_cell=1), rng=0), 1)
     else:
         coder = CacheCoder.fit(model, bank, size=2, layers=[1], rng=0)
     found = measure_generation(model, coder, bank, steps=2)
@@ -101,7 +102,7 @@ def position_codes(model, bank, sizes):
 
     states = model.states(bank, 1, positions="all")
     books = [
-        Codebook.fit(states[:, at], size=size, least_cell=1, rng=at)
+        Codebook.fit(states[:, at], CodebookFit(size=size, least_cell=1), rng=at)
         for at, size in enumerate(sizes)
     ]
     return np.stack([book.assign(states[:, at]) for at, book in enumerate(books)], axis=1)

@@ -11,7 +11,10 @@ torch = pytest.importorskip("torch")
 from tacit.guarantees import ApproximateDP, InformationBound, MaximalLeakage, SuccessBound  # noqa: E402
 from tacit.hidden_states import (  # noqa: E402
     Codebook,
+    CodebookFit,
     ProductCodebook,
+    ProductFit,
+    PromptCodes,
     calibration_membership,
     prepare_codes,
 )
@@ -37,19 +40,23 @@ def mutual_information(joint):
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_uniform_choice_of_all_codes_attains_the_nats_of_a_store(parts, releases):
     """The secret names T vectors, one of every cell: their codes tell it whole, and no more."""
-    book = ProductCodebook.fit(ROWS, parts=parts, size=3, rng=0, progress=False)
+    book = ProductCodebook.fit(ROWS, ProductFit(parts=parts, size=3), rng=0, progress=False)
     every = np.array(list(itertools.product(*(range(size) for size in book.sizes))))
     vectors = book.decode(every)
     secrets = list(itertools.product(range(len(vectors)), repeat=releases))
     told = {}
     for place, secret in enumerate(secrets):
-        codes = prepare_codes(book, vectors[list(secret)], releases=releases).draw().codes
+        codes = (
+            prepare_codes(book, vectors[list(secret)], PromptCodes(releases=releases))
+            .draw()
+            .details.codes
+        )
         told.setdefault(codes.tobytes(), []).append(place)
     joint = np.zeros((len(secrets), len(told)))
     for column, places in enumerate(told.values()):
         joint[places, column] = 1 / len(secrets)
     nats = mutual_information(joint)
-    leaked, held = prepare_codes(book, vectors, releases=releases).guarantees
+    leaked, held = prepare_codes(book, vectors, PromptCodes(releases=releases)).guarantees
     assert isinstance(leaked, MaximalLeakage)
     # the best guess of the secret from the codes is right always, and (1/Π C_j)^T blind
     assert leaked.factor == len(secrets)
@@ -63,7 +70,9 @@ def test_a_uniform_choice_of_all_codes_attains_the_nats_of_a_store(parts, releas
 @pytest.mark.parametrize("seed", range(8))
 def test_products_tell_no_more_of_a_bank_than_certified(seed):
     source = np.random.default_rng(seed)
-    book = ProductCodebook.fit(ROWS, parts=2, size=4, least_cell=5, rng=seed, progress=False)
+    book = ProductCodebook.fit(
+        ROWS, ProductFit(parts=2, size=4, least_cell=5), rng=seed, progress=False
+    )
     bank = source.normal(size=(int(source.integers(3, 12)), 4)).astype(np.float32)
     weights = None if seed % 2 else source.dirichlet(np.ones(len(bank)))
     masses = np.full(len(bank), 1 / len(bank)) if weights is None else weights
@@ -89,12 +98,12 @@ def test_products_tell_no_more_of_a_bank_than_certified(seed):
 def test_randomised_stores_tell_no_more_than_certified(epsilon, releases, parts):
     """The channel of the reports, worked out from its weights, for the worst law of the codes."""
     if parts == 1:
-        book = Codebook.fit(ROWS, size=6, rng=0, progress=False)
+        book = Codebook.fit(ROWS, CodebookFit(size=6), rng=0, progress=False)
         tables = [book.randomised(epsilon, near=2).neighbours]
     else:
-        book = ProductCodebook.fit(ROWS, parts=parts, size=4, rng=0, progress=False)
+        book = ProductCodebook.fit(ROWS, ProductFit(parts=parts, size=4), rng=0, progress=False)
         tables = book.randomised(epsilon, near=2).neighbours
-    prepared = prepare_codes(book, ROWS, epsilon=epsilon, near=2, releases=releases)
+    prepared = prepare_codes(book, ROWS, PromptCodes(epsilon=epsilon, near=2, releases=releases))
     one = np.ones((1, 1))
     for table in tables:
         weights = np.ones((len(table), len(table)))
@@ -119,7 +128,7 @@ def test_randomised_stores_tell_no_more_than_certified(epsilon, releases, parts)
 
 def test_reports_of_a_product_have_the_law_of_its_channel():
     """Every report of one code counted: within five standard errors, with a wrong law far off."""
-    book = ProductCodebook.fit(ROWS, parts=2, size=3, rng=0, progress=False)
+    book = ProductCodebook.fit(ROWS, ProductFit(parts=2, size=3), rng=0, progress=False)
     mechanism = book.randomised(2.0)
     true = np.array([[1, 2]])
     draws = 40_000
@@ -144,7 +153,7 @@ def test_the_file_of_a_codebook_hardly_knows_its_calibration_prompts():
     fitted, fresh = rows[:2000], rows[2000:]
     areas, copies = {}, {}
     for least in (1, 20, 100):
-        book = Codebook.fit(fitted, size=1500, least_cell=least, rng=0, progress=False)
+        book = Codebook.fit(fitted, CodebookFit(size=1500, least_cell=least), rng=0, progress=False)
         found = calibration_membership(book, fitted, fresh, rng=0)
         areas[least], copies[least] = found.roc, found.exact
         assert found.fresh_exact == 0
@@ -155,5 +164,5 @@ def test_the_file_of_a_codebook_hardly_knows_its_calibration_prompts():
     assert areas[100].auc < areas[20].auc < areas[1].auc
     alone = calibration_membership(book, fresh[:1000], fresh[1000:], rng=0)
     assert alone.roc.auc_interval[0] < 0.5 < alone.roc.auc_interval[1]
-    product = ProductCodebook.fit(fitted, parts=4, size=256, rng=0, progress=False)
+    product = ProductCodebook.fit(fitted, ProductFit(parts=4, size=256), rng=0, progress=False)
     assert calibration_membership(product, fitted, fresh, rng=0).exact == 0

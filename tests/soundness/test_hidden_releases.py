@@ -13,7 +13,7 @@ pytest.importorskip("safetensors")
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank
 from tacit.design import Design
 from tacit.guarantees import ApproximateDP, RenyiDP
-from tacit.hidden_states.noise.release import release
+from tacit.hidden_states import Differences, release
 
 from . import oracles
 from .registry import certifies
@@ -25,8 +25,8 @@ WIDTH = 5
 def certified(covariance, differences, orders=ORDERS):
     design = Design(covariance, math.nan, math.nan, "as given", np.empty(0), 0)
     return release(
-        np.zeros((1, covariance.dim)), design, differences=differences, orders=orders
-    ).guarantee
+        np.zeros((1, covariance.dim)), design, Differences(listed=differences, orders=orders)
+    ).guarantees[0]
 
 
 def written(covariance):
@@ -159,7 +159,7 @@ def test_released_states_by_monte_carlo():
     difference *= math.sqrt(0.5 / (difference @ precision @ difference))
     design = Design(Dense(dense), math.nan, math.nan, "as given", np.empty(0), 0)
     clean, count = source.standard_normal(6), 20_000
-    released = release(np.tile(clean, (count, 1)), design, rng=1).states.astype(np.float64)
+    released = release(np.tile(clean, (count, 1)), design, rng=1).details.states.astype(np.float64)
     # ln p/q for p = N(h, Σ), q = N(h + Δ, Σ)
     ratios = -(released - clean - difference / 2) @ precision @ difference
     orders = (1.25, 1.5, 2.0)

@@ -9,7 +9,7 @@ import torch
 from scipy import integrate, special
 
 from tacit.guarantees import InformationBound, MaximalLeakage, SuccessBound
-from tacit.hidden_states import Ball, PredictiveQuotient, prepare_quotients
+from tacit.hidden_states import Ball, PredictiveQuotient, Recipe, prepare_quotients
 from tacit.hidden_states.quotient.ball import clip_to_ball
 
 from .registry import certifies
@@ -123,7 +123,7 @@ def quotient():
     rows = torch.randn(400, 8, generator=source)
     behaviours = 3 * rows[:, :5]
     return PredictiveQuotient.fit(
-        rows, behaviours, Ball(dimension=3, radius=4.0, noise_std=1.0), epochs=3, rng=0
+        rows, behaviours, Ball(dimension=3, radius=4.0, noise_std=1.0), Recipe(epochs=3), rng=0
     )
 
 
@@ -136,7 +136,7 @@ def test_states_far_from_the_training_ones_tell_no_more(quotient, far):
     assert max(sum(Fraction(x) ** 2 for x in row) for row in held.tolist()) <= 16
     right = []
     for seed in range(trials):
-        seen = prepare_quotients(quotient, states, rng=seed).draw().quotients
+        seen = prepare_quotients(quotient, states, rng=seed).draw().details.quotients
         squares = ((seen[:, None] - held) ** 2).sum(axis=2)
         right.append((squares.argmin(axis=1) == np.arange(30)).mean())
     error = np.std(right) / math.sqrt(trials)

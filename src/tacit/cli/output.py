@@ -107,6 +107,11 @@ def refuse_inputs(flag: str, place: Path, others: Mapping[str, Any] | None = Non
             raise ValueError(f"{flag}: expected another file than {other}, got {place} twice")
 
 
+def was_given(flag: str) -> bool:
+    """Whether a flag stands on the command line, with its default even."""
+    return any(word.partition("=")[0] == flag for word in ARGUMENTS.get())
+
+
 def _given(arguments: Sequence[str]) -> list[tuple[str, str]]:
     """Return what stands on a command line as (flag, value), arguments without one by ARGUMENT."""
     found, before = [], ""

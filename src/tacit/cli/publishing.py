@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -96,6 +97,16 @@ class Attacking(Drawing):
     """The same, and whether it is attacked."""
 
     attack: Attacked = True
+
+
+def content_fingerprint(path: str) -> str:
+    """Return the SHA-256 of the bytes of a file that is read, or of those of a folder in order."""
+    place, found = Path(path), hashlib.sha256()
+    parts = sorted(part for part in place.rglob("*") if part.is_file()) if place.is_dir() else []
+    for part in parts or [place]:
+        with part.open("rb") as stream:
+            found.update(hashlib.file_digest(stream, "sha256").digest())
+    return found.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,12 +246,16 @@ class Destination:
     def stated(self, release: Release[Any], untold: Collection[str] = ()) -> Release[Any]:
         """Return a release that says how it was made, from what."""
         from tacit.releases import Provenance
+        from tacit.releases.stores import RowDetails
 
+        details = release.details
         provenance = Provenance(
             command=command_line(untold),
             data_name=self.source.name,
             data_fingerprint=self.source.fingerprint,
-            data_rows=self.source.rows,
+            data_rows=details.layout.shape[0]
+            if isinstance(details, RowDetails)
+            else self.source.rows,
             data_columns=self.source.columns,
             data_categories=self.source.categories,
             data_observed=self.source.observed,
@@ -277,12 +292,13 @@ class Destination:
 
 def publish(
     prepare: Callable[[], Prepared[Any]],
-    flags: Drawing,
+    flags: Paying,
     source: Source,
     *,
     spends: str,
     others: Mapping[str, str | None] | None = None,
     untold: Collection[str] = (),
+    store: Callable[[Release[Any]], None] | None = None,
     tell: Callable[[Destination, Release[Any]], None] | None = None,
 ) -> None:
     """Check where a release goes and whether it can be paid, draw it, store it and tell of it.
@@ -294,15 +310,19 @@ def publish(
         spends: what a ledger will count it as.
         others: files and folders that are written beside, by flag.
         untold: flags whose values are the secret, and stand nowhere.
+        store: writes what the command writes beside JSON and pages, before these.
         tell: prints what came of it; ``tell_release`` when left out.
     """
     destination = Destination.checked(flags, source, spends=spends, others=others)
     prepared = prepare()
     if flags.dry_run:
         tell_prepared(prepared, destination.json)
+        line(destination.json.console, "keep", KEPT_OUTPUT)
         return
     destination = destination.opened()
     release = destination.draw(prepared, untold)
+    if store is not None:
+        store(release)
     destination.store(release)
     (tell or tell_release)(destination, release)
 

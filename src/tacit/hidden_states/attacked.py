@@ -17,12 +17,12 @@ from tacit.attacks.inversion.learned.released import (
     trajectories_of,
 )
 from tacit.hidden_states.codebooks.codebook import Codebook
-from tacit.hidden_states.codebooks.codecs import Codec
-from tacit.hidden_states.codebooks.product import ProductCodebook
-from tacit.hidden_states.defences.release import StoredRelease
+from tacit.hidden_states.codebooks.codec import Codec
+from tacit.hidden_states.codebooks.methods import CodebookFit
+from tacit.hidden_states.defences.stored import StoredRelease
 from tacit.hidden_states.defences.values import DEFENCES, Defence, Rotation, read_defence
 from tacit.hidden_states.geometry.estimation import measure_geometry
-from tacit.hidden_states.noise.designs import designs_at_budget
+from tacit.hidden_states.noise.shapes import designs_at_budget
 from tacit.hidden_states.origin import digest_of, served_digest
 from tacit.models.behaviours import Behaviours
 from tacit.models.language import LanguageModel
@@ -67,7 +67,7 @@ def state_release(
     """
     tokens = model.check_tokens(public, name="public")
     everywhere = choice("positions", positions, POSITIONS) == "all"
-    if isinstance(mechanism, (Codebook, ProductCodebook)):
+    if isinstance(mechanism, Codec):
         return _by_codebook(model, layer, mechanism)
     if not isinstance(mechanism, str):
         found = type(mechanism).__name__
@@ -80,12 +80,12 @@ def state_release(
         guarding = mechanism == CODES[1]
         states, behaviours = _fitted(model, layer, tokens, guarding, everywhere)
         size = integer("codewords", codewords, minimum=2, maximum=len(tokens))
-        more: dict[str, Any] = (
-            {"metric": "behaviour", "behaviours": behaviours, "decision_cost": decision_cost}
+        how = (
+            CodebookFit(size=size, metric="behaviour", decision_cost=decision_cost)
             if guarding
-            else {}
+            else CodebookFit(size=size)
         )
-        book = Codebook.fit(states, size=size, rng=rng, progress=False, **more)
+        book = Codebook.fit(states, how, behaviours=behaviours, rng=rng, progress=False)
         channel = CodeChannel(
             lambda rows, told: book.assign(rows.float(), behaviours=told if guarding else None),
             predicts=guarding,
@@ -125,7 +125,7 @@ def _by_codebook(model: LanguageModel, layer: int, book: Codec) -> StateRelease:
                 f"codebook: it is of layer {made.layer} of {made.model}, and what is attacked is "
                 f"layer {layer} of {model.name}"
             )
-    if isinstance(book, ProductCodebook):
+    if not isinstance(book, Codebook):
         return StateRelease(MappedChannel(lambda rows: _stands_for(book, rows)))
     predicts = book.centres is None
     channel = CodeChannel(
@@ -135,9 +135,9 @@ def _by_codebook(model: LanguageModel, layer: int, book: Codec) -> StateRelease:
     return StateRelease(channel, book.codewords.cpu().double())
 
 
-def _stands_for(book: ProductCodebook, states: Array) -> Array:
+def _stands_for(book: Codec, states: Array) -> Array:
     """Return the vector that stands for the codes of states, (n, d)."""
-    found: Array = book.decode(book.assign(states.astype(np.float32))).double().numpy()
+    found: Array = book.decode(book.encode(states.astype(np.float32))).double().numpy()
     return found
 
 

@@ -27,8 +27,8 @@ from tacit.attacks.inversion.learned.verification import VerifiedInverter
 from tacit.attacks.inversion.probe import TokenProbe
 from tacit.covariance import Isotropic
 from tacit.hidden_states.attacked import CLEAN, POSITIONS, state_release
-from tacit.hidden_states.codebooks.codecs import Codec
-from tacit.hidden_states.defences.release import StoredRelease
+from tacit.hidden_states.codebooks.codec import Codec
+from tacit.hidden_states.defences.stored import StoredRelease
 from tacit.hidden_states.defences.values import Rotation
 from tacit.hidden_states.inversions import InversionEvidence
 from tacit.hidden_states.origin import digest_of, tokens_digest

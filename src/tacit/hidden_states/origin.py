@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+
+from tacit._ground.checks import integer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from tacit.models.language import LanguageModel
     from tacit.models.texts.prefixes import Prefixes
+    from tacit.releases import Release
 
 # what is compared by itself, in the order in which it explains what follows
 COMPARED = {
@@ -36,6 +39,8 @@ HOLDERS = (
 SHA256, LAYER = re.compile("[0-9a-f]{64}"), re.compile("[1-9][0-9]{0,5}")
 # how a model is served, which draws nothing
 PUBLIC_FLAGS = ("dtype", "chat_template", "longest", "pooling", "normalise")
+# of an origin, what stands by its digest in what is published
+TOLD = ("model", "served", "calibration", *(name.replace("_", " ") for name in PUBLIC_TEXTS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +73,17 @@ class Origin:
     served_digest: str | None = None
     bank_size: int | None = None
     bank_digest: str | None = None
-    flags: Mapping[str, Any] | None = None
+    flags: Mapping[str, str | int | float | bool | None] | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        integer("layer", self.layer, minimum=1)
+        # without a bank it is a published one, in which public texts and flags alone are named
+        named = set(self.texts) <= set(PUBLIC_TEXTS) and set(self.flags or ()) <= set(PUBLIC_FLAGS)
+        if self.bank_digest is None and not (named and self.length is self.bank_size is None):
+            raise ValueError(
+                "origin: expected the texts and flags that may be published, got others"
+            )
 
     @classmethod
     def of(
@@ -143,43 +157,6 @@ class Origin:
         for name, flag in PROMPTS.items():
             _same(flag, what, getattr(self, name), getattr(other, name))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary of what is known."""
-        held = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {name: value for name, value in held.items() if value is not None}
-
-    @staticmethod
-    def from_dict(content: Any) -> Origin:
-        """Return the origin that ``to_dict`` described.
-
-        Raises:
-            ValueError: a field is missing, unknown or of the wrong type.
-        """
-        if not isinstance(content, Mapping):
-            raise ValueError(f"origin: expected an object, got {type(content).__name__}")
-        try:
-            found = Origin(**content)
-        except TypeError:
-            raise ValueError("origin: a field is missing or unknown") from None
-        for entry in fields(Origin):
-            value, kind = getattr(found, entry.name), _kind(entry.name)
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise ValueError(
-                    f"origin.{entry.name}: expected {kind.__name__}, got another value"
-                )
-        # without a bank it is a published one, in which public texts and flags alone are named
-        if found.bank_digest is None and found != found.public:
-            raise ValueError(
-                "origin: expected the texts and flags that may be published, got others"
-            )
-        return found
-
-
-def _kind(name: str) -> type:
-    if name in ("flags", "texts"):
-        return dict
-    return int if name in ("layer", "length", "calibration_size", "bank_size") else str
-
 
 def _same(flag: str, what: str, recorded: Any, given: Any) -> None:
     if recorded is None or given is None or recorded == given:
@@ -189,39 +166,26 @@ def _same(flag: str, what: str, recorded: Any, given: Any) -> None:
     raise ValueError(f"--{flag}: {what} was made with another one ({recorded}, here {given})")
 
 
-def pairs_from(name: str, content: Any) -> tuple[tuple[str, str], ...]:
-    """Return the digests of a published origin, as they stand in a file.
+def check_digests(release: Release[Any], own: Sequence[str]) -> None:
+    """Refuse digests of a release but its own and those of what is public.
+
+    Args:
+        release: rows, whose digests anyone may read.
+        own: what the first of them are of.
 
     Raises:
-        ValueError: anything but one pair each of a public part and its SHA-256, or of the layer and
-            its number; the message starts with ``name``.
+        ValueError: another pair, one without its SHA-256 or its number, or two for one thing.
     """
-    digests = ("model", "served", "calibration", *(one.replace("_", " ") for one in PUBLIC_TEXTS))
-    listed = isinstance(content, (list, tuple))
-    if not listed or any(not isinstance(pair, (list, tuple)) or len(pair) != 2 for pair in content):
-        raise ValueError(f"{name}: expected pairs of what and its digest, got something else")
-    found = tuple((what, value) for what, value in content)
-    named = [what for what, _ in found]
-    for what, value in found:
-        form = LAYER if what == "layer" else SHA256 if what in digests else None
-        if form is None or not isinstance(value, str) or not form.fullmatch(value):
+    named = [what for what, _ in release.digests]
+    if named[: len(own)] != list(own) or len(set(named)) < len(named):
+        raise ValueError(f"digests: expected those of {' and '.join(own)} once each, got others")
+    for what, value in release.digests:
+        form = LAYER if what == "layer" else SHA256 if what in (*own, *TOLD) else None
+        if form is None or not form.fullmatch(value):
             raise ValueError(
-                f"{name}: expected {', '.join(digests)} by SHA-256 and a layer by its number, got "
-                "something else"
+                f"digests: expected {', '.join((*own, *TOLD))} by SHA-256 and a layer by its "
+                "number, got something else"
             )
-        if named.count(what) > 1:
-            raise ValueError(f"{name}: expected one pair for {what!r}, got {named.count(what)}")
-    return found
-
-
-def published(origin: Origin | None) -> dict[str, Any]:
-    """Return the field of a published file that says where it is from; none where nobody said."""
-    return {} if origin is None else {"origin": origin.public.to_dict()}
-
-
-def origin_from(content: Any) -> Origin | None:
-    """Return an origin as it stands in a file, None where there is none."""
-    return None if content is None else Origin.from_dict(content)
 
 
 def served_digest(network: Any, tokenizer: Any, *more: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 
 @dataclass(frozen=True)
-class Spelled:
+class SpelledValue:
     """A frozen value of numbers, with one word for its kind and its numbers in brackets.
 
     Numbers at the end that are the defaults are left out. Words of their own for some values stand
@@ -17,7 +17,7 @@ class Spelled:
 
     Example:
         >>> @dataclass(frozen=True)
-        ... class Grid(Spelled):
+        ... class Grid(SpelledValue):
         ...     step: float
         ...     bits: int = 8
         ...     word = "grid"
@@ -71,7 +71,7 @@ class Spelled:
         return (f"{cls.word}({needed})" if needed else cls.word, *cls.aliases)
 
 
-Value = TypeVar("Value", bound=Spelled)
+Value = TypeVar("Value", bound=SpelledValue)
 
 
 def read_one(argument: str, text: object, kinds: Iterable[type[Value]]) -> Value:
@@ -93,7 +93,7 @@ def read_one(argument: str, text: object, kinds: Iterable[type[Value]]) -> Value
     raise ValueError(f"{argument}: expected one of {known}, got {text!r}")
 
 
-def _numbers(kind: Spelled | type[Spelled]) -> list[Field[Any]]:
+def _numbers(kind: SpelledValue | type[SpelledValue]) -> list[Field[Any]]:
     """Fields that stand in brackets: what is true or false has a word of its own."""
     return [field for field in fields(kind) if field.type not in (bool, "bool")]
 

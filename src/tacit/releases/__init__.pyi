@@ -3,6 +3,7 @@
 from .contradiction import ContradictionError as ContradictionError
 from .kinds import Kind as Kind
 from .loading import load as load
+from .loading import load_rows as load_rows
 from .prepared import Expected as Expected
 from .prepared import Prepared as Prepared
 from .promises import Draw as Draw
@@ -15,3 +16,5 @@ from .release import Number as Number
 from .release import Numbers as Numbers
 from .release import Release as Release
 from .release import Use as Use
+from .stores import save_rows as save_rows
+from .vectors import open_vectors as open_vectors

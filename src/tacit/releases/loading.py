@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tacit._ground.files import spelled
 from tacit.documents import read
 from tacit.releases.contradiction import refuted
 from tacit.releases.kinds import kind_named
 from tacit.releases.release import Release
-from tacit.releases.stores import is_store, read_store
+from tacit.releases.stores import RowDetails, certified, is_store, open_store, read_store
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,26 @@ def read_checked(source: Any) -> Read:
     return Read(release, unchecked)
 
 
+def load_rows(path: str | os.PathLike[str]) -> Release[Any]:
+    """Return the release in a file of rows with the rows themselves among its details.
+
+    Args:
+        path: what ``save_rows`` wrote, or ``prepare_codes(..., out=...)``.
+
+    Raises:
+        ValueError: as ``load``, or the file holds what was worked out of rows, not the rows.
+    """
+    place = Path(spelled("release", path))
+    if not is_store(place):
+        raise ValueError(f"release: expected a file of rows, got {place}")
+    release, found = read_checked(place).release, open_store(place)
+    details = release.details
+    if found.certificate.decoded or not isinstance(details, RowDetails):
+        raise ValueError(f"release: expected the rows that were released, got others in {place}")
+    rows = np.concatenate(list(found.rows.blocks()))
+    return replace(release, details=details.filled(rows, found.parts))
+
+
 def read_release(path: str | os.PathLike[str]) -> Any:
     """Return the dictionary of a release in a file: JSON, or a file of rows with its certificate.
 
@@ -92,4 +114,4 @@ def read_release(path: str | os.PathLike[str]) -> Any:
         ValueError: no such file, it holds no release, or its rows are not those it describes.
     """
     place = Path(spelled("release", path))
-    return read_store(place) if is_store(place) else read("release", path)
+    return read_store(place) if is_store(place) else certified(read("release", path))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from tacit._ground.reprs import shown
 from tacit.conversions import success_from_information
 from tacit.guarantees import SuccessBound
 from tacit.guarantees.base import Guarantee
 from tacit.releases.release import DERIVED, Release
 
+# What every release that draws assumes; a seed voids it, which is a state and no assumption.
+FROM_SYSTEM = "the randomness is the operating system's"
 # What double precision and a change of basis may lose.
 ROUNDING = 1e-9
+# By how much the same sum of logarithms differs between machines, and more.
+LOGARITHM = 1e-12
 
 
 def check_designed(release: Release[Any], designed: float | None) -> None:
@@ -65,3 +71,37 @@ def only(release: Release[Any], kind: type[Guarantee]) -> Any:
     if len(found) > 1:
         raise ValueError(f"it states two guarantees of type {kind.__name__}")
     return found[0] if found else None
+
+
+def check_stated(
+    release: Release[Any], expected: Sequence[Guarantee], *, slack: float = LOGARITHM
+) -> None:
+    """Refuse guarantees other than those that the details give.
+
+    Args:
+        release: what was read.
+        expected: its guarantees, worked out again.
+        slack: what may differ of a number near 0, absolutely.
+
+    Raises:
+        ValueError: one of another type, in other words, or of another number than logarithms of
+            two machines differ by.
+    """
+    if [type(held) for held in release.guarantees] != [type(right) for right in expected]:
+        raise ValueError("its details give guarantees of other types")
+    for held, right in zip(release.guarantees, expected, strict=True):
+        name, given, wanted = type(held).__name__, held.to_dict(), right.to_dict()
+        missing = set(wanted["assumptions"]) - set(given["assumptions"])
+        if missing:
+            raise ValueError(f"{len(missing)} of the assumptions were removed")
+        # a factor was held against its nats when it was read
+        for field in wanted.keys() - {"factor"}:
+            one, other = given[field], wanted[field]
+            near = isinstance(other, float) and isinstance(one, int | float)
+            if not (
+                math.isclose(one, other, rel_tol=LOGARITHM, abs_tol=slack) if near else one == other
+            ):
+                raise ValueError(
+                    f"its details give another {field!r} of the guarantee {name}: {shown(other)}, "
+                    f"not {shown(one)}"
+                )

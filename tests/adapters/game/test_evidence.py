@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from scipy import stats
+from tacit.releases.form import Attack
 
 from tacit.accounting import gaussian
 from tacit.adapters import canary_game
 from tacit.attacks import roc
-from tacit.releases.form import Attack
 
 MODELS, POPULATION = 600, 40
 

@@ -12,8 +12,7 @@ from tacit._ground.checks import choice, integer, positive
 from tacit._ground.files import check_writable
 from tacit.cli.console import command_line, line
 from tacit.cli.hidden.codec import read_codec
-from tacit.cli.hidden.inputs import Layer, Source, llm_extra
-from tacit.cli.hidden.prompts import note
+from tacit.cli.hidden.inputs import Layer, PromptFlags, llm_extra, note
 from tacit.cli.options import Force, Json, Report, grouped
 from tacit.cli.output import json_output, new_file, refuse_inputs
 
@@ -88,7 +87,7 @@ def invert(
     json: Json = None,
     force: Force = False,
     *,
-    source: Source,
+    source: PromptFlags,
 ) -> None:
     """Put an inverter to the released states of one layer, and measure what it reads back."""
     output = json_output(json, force, {"--texts": source.texts, "--report": report})
@@ -203,7 +202,7 @@ def _check_kind(kind: str | None, positions: str, flags: dict[str, Any]) -> None
 
 
 def _divided(
-    source: Source, model: LanguageModel, bank: Tensor, calibration: Tensor
+    source: PromptFlags, model: LanguageModel, bank: Tensor, calibration: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, str]:
     """Return secrets, public prompts, the stream that is learnt from, and where it comes from."""
     from tacit.models import docstring_corpus, read_text, sample_prefixes
@@ -240,7 +239,7 @@ def _widened(tokens: Tensor, width: int) -> Tensor:
     return pad(tokens, (width - tokens.shape[1], 0), value=PADDING)
 
 
-def _public_text(source: Source) -> str:
+def _public_text(source: PromptFlags) -> str:
     """Return the public texts as one, from prompts in a file or from text."""
     from tacit.models import read_prompts, read_text
 

@@ -9,14 +9,19 @@ import typer
 from rich.text import Text
 
 from tacit.cli.console import line
-from tacit.cli.hidden.quotients import attacked, released_quotients
-from tacit.cli.hidden.recorded import PATHS, Recorded
-from tacit.cli.options import Force, Json, grouped
+from tacit.cli.hidden.quotients import attacked, read_rows, released_quotients
+from tacit.cli.hidden.recorded import PATHS, RecordedFlags
+from tacit.cli.options import grouped
 from tacit.cli.output import JsonOutput, json_output, refuse_inputs
+from tacit.cli.publishing import Outlet
 
 if TYPE_CHECKING:
     from tacit.attacks.retrieval.attack import RetrievalAttack
-    from tacit.hidden_states.origin import Origin
+    from tacit.releases import Release
+
+METRICS = ("euclidean", "mahalanobis")
+# what is told of an attack beside how often it named the prompt
+MEASURED = ("top10", "top100", "mrr", "last_token", "floor", "clean", "recall")
 
 
 @grouped
@@ -29,73 +34,85 @@ def attack(
         str | None,
         typer.Option(help="Quotient that quotient wrote, where its release is attacked."),
     ] = None,
-    json: Json = None,
-    force: Force = False,
     *,
-    recorded: Recorded,
+    recorded: RecordedFlags,
+    outlet: Outlet,
 ) -> None:
     """Find the prompts behind released states, knowing the bank and the covariance.
 
     Model, layer, texts, sizes and seed are those that the file names; what differs is refused.
     A release of quotients names no prompts: it is attacked with --fitted and --prompts.
     """
-    output = json_output(json, force)
+    output = json_output(outlet.json, outlet.force)
     import numpy as np
 
     from tacit._ground.checks import choice
 
-    choice("--metric", metric, ("euclidean", "mahalanobis"))
+    choice("--metric", metric, METRICS)
     if fitted is not None:
         quotients, held = released_quotients(released, fitted, "released")
-        result, told = attacked(quotients, held, recorded)
-        _tell(output, result, "euclidean", quotients.digest, held.origin, told)
+        _tell(output, quotients, *attacked(quotients, held, recorded))
         return
-    from tacit.hidden_states.noise.release import HiddenRelease
-
-    found_release = HiddenRelease.load(released)
-    if found_release.origin is None:
+    found_release = read_rows("released", released)
+    made = getattr(found_release.details, "origin", None)
+    if made is None:
         raise ValueError(
             f"released: {released} does not say which model and prompts it was made with, so that "
             "an attack on it would measure nothing; tacit hidden release writes files that do"
         )
     if output.path is not None:
-        named = {**(found_release.origin.flags or {}), **asdict(recorded)}
+        named = {**(made.flags or {}), **asdict(recorded)}
         read = {f"--{name.replace('_', '-')}": named.get(name) for name in PATHS}
         refuse_inputs("--json", output.path, read)
-    found, prefixes, origin = recorded.prepare(found_release.origin, released)
+    found, prefixes, origin = recorded.prepare(made, released)
     from tacit.attacks.retrieval.attack import retrieve
 
-    options: dict[str, Any] = (
-        {} if metric == "euclidean" else {"covariance": found_release.design.covariance}
-    )
+    details, seed = found_release.details, (origin.flags or {}).get("seed")
+    assert seed is None or isinstance(seed, int)
     # a prompt that repeats is one candidate
     distinct, truth = np.unique(prefixes.bank.numpy(), axis=0, return_inverse=True)
     result = retrieve(
         found.states(prefixes.bank.new_tensor(distinct), origin.layer),
-        found_release.states,
+        details.states,
         truth.reshape(-1),
         metric=metric,
         last_tokens=distinct[:, -1],
-        rng=(origin.flags or {}).get("seed"),
-        **options,
+        rng=seed,
+        **({} if metric == "euclidean" else {"covariance": details.covariance}),
     )
     told = f"layer {origin.layer} of {origin.model}, as {released} says"
-    _tell(output, result, metric, found_release.digest, origin, told)
+    _tell(output, found_release, result, told)
 
 
-def _tell(
-    output: JsonOutput, result: RetrievalAttack, metric: str, digest: str, origin: Origin | None,
-    told: str,
-) -> None:  # fmt: skip
+def _tell(output: JsonOutput, release: Release[Any], result: RetrievalAttack, told: str) -> None:
+    """Print how often the prompt was named, and write what the gate matches with the release."""
+    from tacit.hidden_states.codebooks.certificates import naming
     from tacit.hidden_states.origin import HOLDERS
+    from tacit.measured import Interval
+    from tacit.releases import Attack
+    from tacit.releases.attack_file import AttackFile
 
-    about = None if origin is None else origin.to_dict()
-    output.write({**result.to_dict(), "released": digest, "origin": about})
-    console = output.console
     low, high = result.top1_interval
+    (about, digest), *_ = release.digests
+    found = AttackFile(
+        about=about,
+        digest=digest,
+        attack=Attack(
+            name=f"{result.metric} retrieval",
+            task=naming(result.bank),
+            success=Interval(result.top1, low, high, confidence=result.confidence),
+            prior=1.0 / result.bank,
+            trials=result.queries,
+        ),
+        measured={
+            name: float(value) for name in MEASURED if (value := getattr(result, name)) is not None
+        },
+    )
+    output.write(found.to_dict())
+    console = output.console
     console.print(
         Text(
-            f"The {metric} attacker names {result.top1:.1%} [{low:.1%}, {high:.1%}] of "
+            f"The {result.metric} attacker names {result.top1:.1%} [{low:.1%}, {high:.1%}] of "
             f"{result.queries:,} prompts among {result.bank:,}.",
             "bold",
         )

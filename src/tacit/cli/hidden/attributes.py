@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.cli.hidden.prompts import FOLLOWING, note, served
+from tacit.cli.hidden.inputs import FOLLOWING, note, served
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tacit.cli.hidden.inputs import Source
+    from tacit.cli.hidden.inputs import PromptFlags
     from tacit.hidden_states.audit.guessers import Column
     from tacit.models import LanguageModel, Prefixes
 
 OWN, PUBLIC = "--attributes", "--public-attributes"
 
 
-def check_attributes(source: Source, own: str | None, public: str | None) -> None:
+def check_attributes(source: PromptFlags, own: str | None, public: str | None) -> None:
     """Refuse attributes without the prompts that they are about."""
     for flag, path in ((OWN, own), (PUBLIC, public)):
         if path is not None and not Path(path).is_file():
@@ -34,7 +34,7 @@ def check_attributes(source: Source, own: str | None, public: str | None) -> Non
 
 
 def read_attributes(
-    source: Source,
+    source: PromptFlags,
     model: LanguageModel,
     prefixes: Prefixes,
     own: str | None,
@@ -71,7 +71,7 @@ def read_attributes(
 
 
 def _table(
-    flag: str, path: str, prompts: str, source: Source, model: LanguageModel, taken: Tensor
+    flag: str, path: str, prompts: str, source: PromptFlags, model: LanguageModel, taken: Tensor
 ) -> dict[str, Any]:
     """Return the labels of the prompts that were taken, by column."""
     from tacit.attacks import read_labels

@@ -17,7 +17,7 @@ from tacit.cli.hidden.inputs import (
     KlBudgets,
     Layer,
     Measured,
-    Source,
+    PromptFlags,
     listed,
     sizes_of,
 )
@@ -87,7 +87,7 @@ def model_layer(
     json: Json = None,
     force: Force = False,
     *,
-    source: Source,
+    source: PromptFlags,
 ) -> None:
     """Audit one layer of a language model: which release of its last state to store, and why."""
     from tacit._ground.files import check_writable

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from tacit import codec
 from tacit._ground.checks import integer, positive
 from tacit.cli.console import line
 from tacit.cli.hidden.attack import attack
@@ -20,7 +21,7 @@ from tacit.cli.hidden.inputs import (
     KlBudgets,
     Layer,
     Measured,
-    Source,
+    PromptFlags,
     listed,
     sizes_of,
     words,
@@ -28,14 +29,16 @@ from tacit.cli.hidden.inputs import (
 from tacit.cli.hidden.quotient import quotient
 from tacit.cli.hidden.recorded import origin_of
 from tacit.cli.hidden.trajectory import trajectory
-from tacit.cli.options import Force, Json, grouped
+from tacit.cli.options import grouped
 from tacit.cli.output import json_output, new_file
+from tacit.cli.publishing import Destination, Outlet, Paying, publish
 from tacit.compute import progress_reports
 from tacit.text import percent_up
 
 if TYPE_CHECKING:
     from tacit.hidden_states.geometry.estimation import Geometry
     from tacit.hidden_states.origin import Origin
+    from tacit.releases import Release
 
 app = typer.Typer(
     help="Hidden states of a language model: measure a layer, release it, attack it.",
@@ -61,13 +64,12 @@ READERS = {
 def geometry(
     layer: Layer,
     calibration: Calibration = 2000,
-    json: Json = None,
-    force: Force = False,
     *,
-    source: Source,
+    outlet: Outlet,
+    source: PromptFlags,
 ) -> None:
     """Measure where a layer's last state carries the prediction, and where prompts differ."""
-    output = json_output(json, force, {"--texts": source.texts})
+    output = json_output(outlet.json, outlet.force, {"--texts": source.texts})
     found, prompts = source.sample(layer, calibration)
     from tacit.hidden_states.geometry.estimation import measure_geometry as measure
 
@@ -94,6 +96,23 @@ def geometry(
         line(console, "note", note)
 
 
+@dataclasses.dataclass(frozen=True)
+class SweepFlags:
+    """What mechanisms are measured at, and how their releases are read and attacked."""
+
+    kl_budgets: KlBudgets = "1,4,16"
+    epsilons: Annotated[
+        str, typer.Option(help="Rényi ε of order 2 to scale noise to, separated by commas.")
+    ] = ""
+    codewords: Codewords = "64,256,1024"
+    readings: Annotated[
+        str, typer.Option(help="raw, posterior-mean, wiener, trained, posterior-behaviour.")
+    ] = "raw,posterior-mean,wiener,posterior-behaviour"
+    attackers: Annotated[
+        str, typer.Option(help="euclidean, complement, weighted, mahalanobis.")
+    ] = "euclidean,mahalanobis"
+
+
 @app.command()
 @grouped
 def sweep(
@@ -101,17 +120,6 @@ def sweep(
     mechanisms: Annotated[
         str, typer.Option(help="Mechanisms, separated by commas.")
     ] = "isotropic,inverse-fisher-diagonal,mahalanobis-optimal,codebook-behaviour,argmax",
-    kl_budgets: KlBudgets = "1,4,16",
-    epsilons: Annotated[
-        str, typer.Option(help="Rényi ε of order 2 to scale noise to, separated by commas.")
-    ] = "",
-    codewords: Codewords = "64,256,1024",
-    readings: Annotated[
-        str, typer.Option(help="raw, posterior-mean, wiener, trained, posterior-behaviour.")
-    ] = "raw,posterior-mean,wiener,posterior-behaviour",
-    attackers: Annotated[
-        str, typer.Option(help="euclidean, complement, weighted, mahalanobis.")
-    ] = "euclidean,mahalanobis",
     bank: Bank = 5000,
     calibration: Calibration = 20_000,
     measured: Measured = 1000,
@@ -122,20 +130,19 @@ def sweep(
         int | None,
         typer.Option(help="Processes with a model each; when left out, only this one."),
     ] = None,
-    json: Json = None,
-    force: Force = False,
     *,
-    source: Source,
+    asked: SweepFlags,
+    outlet: Outlet,
+    source: PromptFlags,
 ) -> None:
     """Measure every mechanism at every budget: what is left of the model, what it gives away."""
-    output = json_output(json, force, {"--texts": source.texts, "--out": out})
+    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--out": out})
     if workers is not None:
         integer("--workers", workers, minimum=1)
     levels = listed("--layers", layers, int)
-    budgets = listed("--kl-budgets", kl_budgets, float)
-    targets = listed("--epsilons", epsilons, float)
-    cells = listed("--codewords", codewords, int)
-    names = words(mechanisms)
+    budgets = listed("--kl-budgets", asked.kl_budgets, float)
+    targets = listed("--epsilons", asked.epsilons, float)
+    cells = listed("--codewords", asked.codewords, int)
     found, prefixes = source.prepare(*levels, bank=bank, calibration=calibration, held_out=measured)
     from tacit.hidden_states import sweep as measure
 
@@ -143,13 +150,13 @@ def sweep(
         points = measure(
             found,
             levels,
-            names,
+            words(mechanisms),
             budgets,
-            words(attackers),
+            words(asked.attackers),
             prefixes=prefixes,
             codewords=cells,
             epsilons=targets,
-            readings=words(readings),
+            readings=words(asked.readings),
             sizes=sizes_of(measured),
             out=out,
             rng=source.seed,
@@ -189,57 +196,84 @@ def release(
     clean: Annotated[
         str | None, typer.Option(help="Also write the clean states, to this file.")
     ] = None,
-    publish: Annotated[
+    public: Annotated[
         str | None,
-        typer.Option(help="Also write the noisy states without the digests of their prompts."),
+        typer.Option(
+            "--publish",
+            help="Also write the noisy states without the digests of their prompts.",
+        ),
     ] = None,
-    json: Json = None,
-    force: Force = False,
     *,
-    source: Source,
+    outlet: Paying,
+    source: PromptFlags,
 ) -> None:
     """Write noisy states of the bank, with their guarantee; the noise is the operating system's.
 
     The file names its model and prompts by digest for whoever attacks it; --publish does not.
     """
-    others = {"--texts": source.texts, "--out": out, "--clean": clean, "--publish": publish}
-    output = json_output(json, force, others)
     from tacit.hidden_states.noise.shapes import SHAPES
     from tacit.hidden_states.spelling import read_one
+    from tacit.ledger.notions import RENYI_DP
 
-    for flag, path in (("--out", out), ("--clean", clean), ("--publish", publish)):
-        new_file(flag, path, force)
+    written = {"--out": out, "--clean": clean, "--publish": public}
+    for flag, path in written.items():
+        new_file(flag, path, outlet.force)
     positive("--kl-budget", kl_budget)
     shape = read_one("--mechanism", mechanism, SHAPES)
+    if outlet.ledger is not None and outlet.secret is None:
+        raise ValueError("--secret: expected the name of the secret beside --ledger, got none")
     counts = {"bank": bank, "calibration": calibration}
-    found, prefixes = source.released(layer, **counts)
-    from tacit.hidden_states.geometry.estimation import measure_geometry as measure
-    from tacit.hidden_states.geometry.spread import adjacency_differences
-    from tacit.hidden_states.noise.release import release as draw
-    from tacit.hidden_states.noise.shapes import Designs
+    read: dict[str, Any] = {}
 
-    public = found.states(prefixes.calibration, layer).double().cpu().numpy()
-    differences = adjacency_differences(
-        public, min(1000, len(public)), kind="nearest", rng=source.seed
+    def prepare() -> Any:
+        found, prefixes = source.released(layer, **counts)
+        from tacit.hidden_states import (
+            Differences,
+            adjacency_differences,
+            measure_geometry,
+            prepare_states,
+        )
+        from tacit.hidden_states.noise.shapes import Designs
+
+        fitted = found.states(prefixes.calibration, layer).double().cpu().numpy()
+        listed = adjacency_differences(
+            fitted, min(1000, len(fitted)), kind="nearest", rng=source.seed
+        )
+        measured = measure_geometry(
+            found, layer, prefixes.calibration, difference_scale="raw", rng=source.seed
+        )
+        design = Designs(measured, listed).at(shape, kl_budget)
+        read["states"] = found.states(prefixes.bank, layer)
+        read["origin"] = origin_of(source, found, layer, prefixes, **counts)
+        promise = Differences(listed=listed)
+        return prepare_states(read["states"], design, promise, origin=read["origin"])
+
+    def tell(destination: Destination, released: Release[Any]) -> None:
+        console, details = destination.json.console, released.details
+        console.print(Text(released.guarantees[0].describe(), "bold"))
+        line(console, "released", f"{details.rows:,} states of {details.width} numbers in {out}")
+        line(console, "cost", f"K = {details.cost:g} nats by the quadratic prediction")
+        line(console, "keep", f"{out} and this output are the holder's: they name the prompts by "
+             "digest; what may be published is what --publish writes")  # fmt: skip
+
+    def store(released: Release[Any]) -> None:
+        from tacit.releases import save_rows
+
+        save_rows(released, out)
+        if public is not None:
+            save_rows(released.public(), public)
+        if clean is not None:
+            _write_states(clean, read["states"], read["origin"])
+
+    publish(
+        prepare,
+        outlet,
+        source.read_as(),
+        spends=RENYI_DP,
+        others={"--texts": source.texts, **written},
+        store=store,
+        tell=tell,
     )
-    measured = measure(found, layer, prefixes.calibration, difference_scale="raw", rng=source.seed)
-    design = Designs(measured, differences).at(shape, kl_budget)
-    states = found.states(prefixes.bank, layer)
-    origin = origin_of(source, found, layer, prefixes, **counts)
-    result = draw(states, design, differences=differences, origin=origin)
-    result.save(out)
-    if publish is not None:
-        dataclasses.replace(result, origin=None).save(publish)
-    if clean is not None:
-        _write_states(clean, states, origin)
-    assert result.guarantee is not None
-    output.write({**result.to_dict(), "out": out, "states": list(states.shape)})
-    console = output.console
-    console.print(Text(result.guarantee.describe(), "bold"))
-    line(console, "released", f"{len(states):,} states of {states.shape[1]} numbers in {out}")
-    line(console, "cost", f"K = {design.cost:g} nats by the quadratic prediction")
-    line(console, "keep", f"{out} and this output are the holder's: they name the prompts by "
-         "digest; what may be published is what --publish writes")  # fmt: skip
 
 
 app.command("attack")(attack)
@@ -263,20 +297,19 @@ def codebook(
     least_cell: LeastCell = 20,
     bank: Bank = 1000,
     calibration: Calibration = 5000,
-    json: Json = None,
-    force: Force = False,
     *,
-    source: Source,
+    outlet: Outlet,
+    source: PromptFlags,
 ) -> None:
     """Fit a codebook on public prompts, save it, and say what its codes of the bank tell.
 
     Codebook and guarantees are the same whatever the bank is; what is counted in the bank is for
     its holder.
     """
-    output = json_output(json, force, {"--texts": source.texts, "--out": out})
+    output = json_output(outlet.json, outlet.force, {"--texts": source.texts, "--out": out})
     from tacit.hidden_states.audit.cells import read_code
 
-    new_file("--out", out, force)
+    new_file("--out", out, outlet.force)
     mechanism = read_code("--metric", metric)
     integer("--codewords", codewords, minimum=2, maximum=calibration)
     integer("--bank", bank, minimum=4)
@@ -285,6 +318,7 @@ def codebook(
     from tacit.hidden_states.audit.laboratory import Laboratory
     from tacit.hidden_states.audit.sizes import Sizes
     from tacit.hidden_states.codebooks.membership import calibration_membership
+    from tacit.hidden_states.origin import Origin
     from tacit.models import Prefixes
     from tacit.models.passes import Pass
 
@@ -307,7 +341,7 @@ def codebook(
             "out": out,
             "codewords": book.size,
             "digest": book.digest,
-            "origin": book.origin.to_dict() if book.origin is not None else None,
+            "origin": codec.write(Origin | None, book.origin),
             "least_cell": book.least_cell,
             "leakage": certificate.leakage.to_dict(),
             "success": certificate.success.to_dict(),
@@ -364,7 +398,7 @@ def _write_states(path: str, states: Any, origin: Origin) -> None:
     from tacit._ground.headers import in_order
     from tacit.hidden_states.origin import HOLDERS
 
-    about = {"origin": dumps(origin.to_dict()), "note": HOLDERS}
+    about = {"origin": dumps(codec.write(type(origin), origin)), "note": HOLDERS}
     metadata = {"format": "tacit-clean-states-1", **about}
     content = save({"states": states.contiguous()}, metadata)
     write_bytes_atomic("--clean", path, in_order(content))

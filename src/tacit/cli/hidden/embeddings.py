@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.cli.hidden.prompts import note
+from tacit.cli.hidden.inputs import note
 
 if TYPE_CHECKING:
     from tacit.hidden_states import EmbeddingUse
-    from tacit.hidden_states.codebooks.codecs import Codec
+    from tacit.hidden_states.codebooks.codec import Codec
     from tacit.hidden_states.origin import Origin
     from tacit.models import Encoder, PromptTexts
 
@@ -46,7 +46,7 @@ def use_of(book: Codec, held: Rows) -> EmbeddingUse | None:
 
     if len(held) < FEWEST:
         return None
-    decoded = book.decode(book.assign(held)).numpy()
+    decoded = book.decode(book.encode(held)).numpy()
     if not (held.any(axis=1).all() and decoded.any(axis=1).all()):
         return None
     return measure_embeddings(held, decoded)

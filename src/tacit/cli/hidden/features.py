@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tacit._ground.checks import choice, integer, positive
 from tacit.cli.console import command_line, line
-from tacit.cli.hidden.inputs import Bank, Calibration, Layer, Source, llm_extra
+from tacit.cli.hidden.inputs import Bank, Calibration, Layer, PromptFlags, llm_extra
 from tacit.cli.options import Force, Json, Report, grouped
 from tacit.cli.output import json_output, new_file
 
@@ -55,7 +55,7 @@ def features(
     json: Json = None,
     force: Force = False,
     *,
-    source: Source,
+    source: PromptFlags,
 ) -> None:
     """Take out every feature of a layer, and measure what the prediction and an attacker lose."""
     others = {"--texts": source.texts, "--transcoder": transcoder, "--out": out, "--report": report}

@@ -7,28 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from tacit._ground.checks import choice, integer
-from tacit.cli.console import command_line, line
-from tacit.cli.hidden.inputs import Bank, Calibration, Layer, Source
+from tacit.cli.console import line
+from tacit.cli.hidden.inputs import (
+    Bank,
+    Calibration,
+    Layer,
+    PromptFlags,
+)
+from tacit.cli.hidden.quotients import read_quotient
 from tacit.cli.hidden.recorded import origin_of
-from tacit.cli.options import grouped
-from tacit.cli.output import new_file
+from tacit.cli.options import Only, flag_of, grouped
+from tacit.cli.output import new_file, was_given
 from tacit.cli.publishing import KEPT_OUTPUT, Destination, Paying, tell_prepared
+from tacit.hidden_states.quotient.methods import QuotientPromise, Recipe
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tacit.hidden_states import Ball, PreparedQuotients
     from tacit.hidden_states.origin import Origin
     from tacit.hidden_states.quotient.quotient import PredictiveQuotient
     from tacit.hidden_states.quotient.use import QuotientUse
     from tacit.models.passes import Pass
 
-USUAL: dict[str, Any] = {
-    "--dimension": 4, "--nats": 6.93, "--measure": "leakage", "--reads": "states", "--depth": 2,
-    "--penalty": 0.0, "--adversary": 0.0, "--epochs": 30,
-}  # fmt: skip
-
+FITTED_BY = ("dimension", "nats", "measure", "reads", "depth", "penalty", "adversary", "epochs")
 # Public prompts on which use is measured, at most.
 MOST_APART = 1000
 OF_THE_BANK = "of the secret prompts, so for the holder alone"
@@ -46,39 +47,13 @@ def quotient(
     release: Annotated[
         str | None, typer.Option(help="Also write the bank's quotients with noise, to this file.")
     ] = None,
-    dimension: Annotated[
-        int | None, typer.Option(help="k, numbers in a quotient, 4 when left out.")
-    ] = None,
-    nats: Annotated[
-        float | None, typer.Option(help="What is certified of one release, 6.93 when left out.")
-    ] = None,
-    measure: Annotated[
-        str | None,
-        typer.Option(
-            help="Of what: leakage, for every prior, as when left out; or information, on average."
-        ),
-    ] = None,
-    reads: Annotated[
-        str | None,
-        typer.Option(help="What the encoder is given: states, as when left out; or behaviours."),
-    ] = None,
-    depth: Annotated[
-        int | None, typer.Option(help="Hidden layers of encoder and decoder each, 2 when left out.")
-    ] = None,
-    penalty: Annotated[
-        float | None, typer.Option(help="β of estimated information, >= 0; 0 when left out.")
-    ] = None,
-    adversary: Annotated[
-        float | None, typer.Option(help="γ of Bayes' attacker, >= 0; 0 when left out.")
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Passes over the calibration prompts, 30 when left out.")
-    ] = None,
     bank: Bank = 1000,
     calibration: Calibration = 5000,
     *,
+    promise: QuotientPromise,
+    recipe: Annotated[Recipe, Only("reads", "depth", "penalty", "adversary", "epochs")],
     outlet: Paying,
-    source: Source,
+    source: PromptFlags,
 ) -> None:
     """Train a few numbers that carry the prediction with their release noise, and certify them.
 
@@ -89,27 +64,28 @@ def quotient(
         raise ValueError("--out: expected this or --fitted, exactly one of them")
     if release is None and (outlet.ledger is not None or outlet.dry_run):
         raise ValueError("--release: expected a file beside --ledger or --dry-run, got none")
-    from tacit.ledger.notions import MAXIMAL_LEAKAGE
-
     if outlet.ledger is not None and outlet.secret is None:
         raise ValueError("--secret: expected the name of the secret beside --ledger, got none")
+    for name in FITTED_BY if fitted is not None else ():
+        if was_given(flag_of(name)):
+            raise ValueError(
+                f"{flag_of(name)}: expected none beside --fitted, which has its own, got one"
+            )
+    from tacit.ledger.notions import MAXIMAL_LEAKAGE
+
     for flag, path in (("--out", out), ("--release", release)):
         new_file(flag, path, outlet.force)
-    files = {"--out": out, "--fitted": fitted, "--release": release}
+    files = {"--texts": source.texts, "--out": out, "--fitted": fitted, "--release": release}
     destination = Destination.checked(
-        outlet, source.texts, None, spends=MAXIMAL_LEAKAGE, others=files
+        outlet, source.read_as(), spends=MAXIMAL_LEAKAGE, others=files
     )
-    asked = {"--dimension": dimension, "--nats": nats, "--measure": measure, "--reads": reads,
-             "--depth": depth, "--penalty": penalty, "--adversary": adversary,
-             "--epochs": epochs}  # fmt: skip
-    told = _training(asked, fitted)
-    ball = _ball(told["--dimension"], told["--nats"], told["--measure"])
-    held = _loaded(fitted)
+    held = None if fitted is None else read_quotient(fitted)
     counts = {"bank": bank, "calibration": calibration}
     found, prefixes = source.released(layer, **counts)
     from tacit.hidden_states import PredictiveQuotient, prepare_quotients
     from tacit.hidden_states.quotient.use import measure_use
     from tacit.models.passes import Pass
+    from tacit.releases import save_rows
 
     secret = Pass.of(found, prefixes.bank, [layer])
     public = Pass.of(found, prefixes.calibration, [layer])
@@ -117,17 +93,16 @@ def quotient(
     origin = origin_of(source, found, layer, prefixes, **counts)
     if held is None:
         held = PredictiveQuotient.fit(
-            fitting.states[layer], fitting.behaviours, ball,
-            reads=told["--reads"], depth=told["--depth"], penalty=told["--penalty"],
-            adversary=told["--adversary"], epochs=told["--epochs"], rng=source.seed,
-        ).named(origin)  # fmt: skip
+            fitting.states[layer], fitting.behaviours, promise.ball, recipe, rng=source.seed
+        ).named(origin)
         held.save(str(out))
     else:
         _check_origin(held, origin, str(fitted))
     prepared = prepare_quotients(held, secret.states[layer], behaviours=secret.behaviours)
+    console = destination.json.console
     if outlet.dry_run:
         tell_prepared(prepared, destination.json)
-        line(destination.json.console, "keep", KEPT_OUTPUT)
+        line(console, "keep", KEPT_OUTPUT)
         return
     use = measure_use(
         held, apart.states[layer], apart.behaviours, fitting.behaviours, rng=source.seed
@@ -137,8 +112,10 @@ def quotient(
         destination.json.write(described)
     else:
         destination = destination.opened()
-        _publish(prepared, destination, release)
-    _tell(destination.json.console, held, described, release, len(prefixes.bank), use)
+        released = destination.draw(prepared)
+        save_rows(released.public(), release)
+        destination.store(released)
+    _tell(console, held, described, release, len(prefixes.bank), use)
     destination.tell()
 
 
@@ -155,39 +132,6 @@ def _divided(public: Pass, layer: int) -> tuple[Pass, Pass]:
         Pass({layer: public.states[layer][rows]}, public.behaviours.select(rows)) for rows in parts
     )
     return fitting, apart
-
-
-def _training(asked: dict[str, Any], fitted: str | None) -> dict[str, Any]:
-    """Return what a quotient is fitted with; one that was fitted before takes nothing anew."""
-    for flag, value in asked.items():
-        if fitted is not None and value is not None:
-            raise ValueError(f"{flag}: expected none beside --fitted, which has its own, got one")
-    told = {flag: USUAL[flag] if value is None else value for flag, value in asked.items()}
-    choice("--reads", told["--reads"], ("states", "behaviours"))
-    integer("--depth", told["--depth"], minimum=0)
-    integer("--epochs", told["--epochs"], minimum=1)
-    return told
-
-
-def _ball(dimension: int, nats: float, measure: str) -> Ball:
-    """Return the ball that the flags ask for."""
-    from tacit.hidden_states import Ball
-
-    integer("--dimension", dimension, minimum=1)
-    choice("--measure", measure, ("leakage", "information"))
-    return Ball.at(dimension, nats=nats, measure=measure)
-
-
-def _loaded(fitted: str | None) -> PredictiveQuotient | None:
-    """Return a quotient that was fitted before."""
-    if fitted is None:
-        return None
-    from tacit.hidden_states import PredictiveQuotient
-
-    try:
-        return PredictiveQuotient.load(fitted)
-    except ValueError as error:
-        raise ValueError(f"--fitted: {str(error).removeprefix('path: ')}") from None
 
 
 def _check_origin(held: PredictiveQuotient, origin: Origin, path: str) -> None:
@@ -221,19 +165,6 @@ def _described(
             "note": OF_THE_BANK,
         },
     }
-
-
-def _publish(prepared: PreparedQuotients, destination: Destination, path: str) -> None:
-    from tacit.releases import Provenance
-
-    released = destination.draw(prepared)
-    released.save(path)
-    provenance = Provenance.capture(
-        command_line(),
-        secret=destination.secret,
-        ledger=None if destination.ledger is None else destination.ledger.location,
-    )
-    destination.store(released, provenance)
 
 
 def _tell(

@@ -8,46 +8,61 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.cli.hidden.inputs import Source, llm_extra
-from tacit.cli.hidden.prompts import FOLLOWING, served
+from tacit.cli.hidden.inputs import FOLLOWING, PromptFlags, llm_extra, served
 
 if TYPE_CHECKING:
     from tacit.attacks.retrieval.attack import RetrievalAttack
-    from tacit.cli.hidden.recorded import Recorded
-    from tacit.hidden_states import PredictiveQuotient, QuotientRelease
+    from tacit.cli.hidden.recorded import RecordedFlags
+    from tacit.hidden_states import PredictiveQuotient, QuotientRows
+    from tacit.releases import Release
 
 SERVED = ("dtype", "chat_template", "longest")
 
 
 def released_quotients(
     released: str, fitted: str, argument: str
-) -> tuple[QuotientRelease, PredictiveQuotient]:
+) -> tuple[Release[QuotientRows], PredictiveQuotient]:
     """Return a release of quotients and the quotient that it was made with.
 
     Raises:
         ValueError: one of the files is something else, or the release is of another quotient.
     """
     with llm_extra():
-        from tacit.hidden_states import PredictiveQuotient, QuotientRelease
-    found = _read(argument, QuotientRelease, released)
-    held = _read("--fitted", PredictiveQuotient, fitted)
-    if found.quotient != held.digest:
+        from tacit.hidden_states.quotient.release import KIND, QUOTIENT
+    found, held = read_rows(argument, released), read_quotient(fitted)
+    if found.kind != KIND:
+        raise ValueError(f"{argument}: expected released quotients, got {found.kind} in {released}")
+    made = dict(found.digests)[QUOTIENT]
+    if made != held.digest:
         raise ValueError(
-            f"--fitted: {released} was made with another one (SHA-256 {found.quotient[:12]}…, here "
+            f"--fitted: {released} was made with another one (SHA-256 {made[:12]}…, here "
             f"{held.digest[:12]}…)"
         )
     return found, held
 
 
-def _read(flag: str, kind: Any, path: str) -> Any:
+def read_rows(argument: str, path: str) -> Release[Any]:
+    """Return the release in a file of rows, with its rows; a refusal names the argument."""
+    from tacit.releases import load_rows
+
     try:
-        return kind.load(path)
+        return load_rows(path)
     except ValueError as error:
-        raise ValueError(f"{flag}: {str(error).removeprefix('path: ')}") from None
+        raise ValueError(f"{argument}: {str(error).removeprefix('release: ')}") from None
+
+
+def read_quotient(fitted: str) -> PredictiveQuotient:
+    """Return a quotient that was fitted before."""
+    with llm_extra():
+        from tacit.hidden_states import PredictiveQuotient
+    try:
+        return PredictiveQuotient.load(fitted)
+    except ValueError as error:
+        raise ValueError(f"--fitted: {str(error).removeprefix('path: ')}") from None
 
 
 def attacked(
-    found: QuotientRelease, held: PredictiveQuotient, recorded: Recorded
+    found: Release[QuotientRows], held: PredictiveQuotient, recorded: RecordedFlags
 ) -> tuple[RetrievalAttack, str]:
     """Name the prompts behind released quotients: the nearest clean quotient is the likeliest.
 
@@ -76,7 +91,7 @@ def attacked(
             raise ValueError(f"--{name.replace('_', '-')}: the quotient was made with "
                              f"{told[name]}, got {value}")  # fmt: skip
     kept = {name: value for name, value in {**flags, **told}.items() if value is not None}
-    source = Source(
+    source = PromptFlags(
         model=recorded.model or origin.model, prompts=recorded.prompts, column=recorded.column,
         **kept,
     )  # fmt: skip
@@ -89,17 +104,18 @@ def attacked(
     )
     origin.check(here, "the quotient")
     texts = read_prompts(str(source.prompts), column=source.column, name="--prompts", every=True)
-    if len(texts) < found.rows:
+    if len(texts) < found.details.rows:
         raise ValueError(
-            f"--prompts: expected the {found.rows:,} that were released, got {len(texts):,}"
+            f"--prompts: expected the {found.details.rows:,} that were released, got {len(texts):,}"
         )
-    tokens = served(source, model, texts, model.context - FOLLOWING)[: found.rows]
+    tokens = served(source, model, texts, model.context - FOLLOWING)[: found.details.rows]
     # a prompt that repeats is one candidate
     distinct, truth = np.unique(tokens.numpy(), axis=0, return_inverse=True)
     read = Pass.of(model, tokens.new_tensor(distinct), [origin.layer])
     clean = held.encode(read.states[origin.layer], behaviours=read.behaviours)
-    assert found.quotients is not None
+    rows = found.details.quotients
+    assert rows is not None
     result = retrieve(
-        clean, found.quotients, truth.reshape(-1), last_tokens=distinct[:, -1], rng=recorded.seed
+        clean, rows, truth.reshape(-1), last_tokens=distinct[:, -1], rng=recorded.seed
     )
     return result, f"layer {origin.layer} of {origin.model}, as the quotient says"

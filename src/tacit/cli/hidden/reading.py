@@ -14,11 +14,10 @@ from tacit.cli.hidden.embeddings import (
     embedded,
     served_digest_of_encoder,
 )
-from tacit.cli.hidden.inputs import Source
-from tacit.cli.hidden.prompts import encoded_prompts
+from tacit.cli.hidden.inputs import PromptFlags, encoded_prompts
 
 if TYPE_CHECKING:
-    from tacit.hidden_states.codebooks.codecs import Codec
+    from tacit.hidden_states.codebooks.codec import Codec
     from tacit.hidden_states.origin import Origin
 
 SAME = "the codebook's when left out, and another one is refused."
@@ -27,7 +26,7 @@ OF_ENCODERS = ("encoder", "pooling")
 
 
 @dataclass(frozen=True)
-class Reader:
+class ReaderFlags:
     """Prompts, and what reads them: a language model up to a layer, or an encoder."""
 
     prompts: Annotated[
@@ -88,8 +87,7 @@ class Reader:
                 raise ValueError(f"{_flag(name)}: {why}, got {getattr(self, name)}")
 
     def _codes(self, book: Any, column: str | None) -> Any:
-        from tacit.hidden_states.codebooks.encoding import KnownCodes
-        from tacit.hidden_states.codebooks.serving import codes_of_prompts
+        from tacit.hidden_states.codebooks.encoding import KnownCodes, codes_of_prompts
         from tacit.hidden_states.origin import digest_of, served_digest
         from tacit.models import load
 
@@ -97,7 +95,7 @@ class Reader:
         if made is None and (self.model is None or self.layer is None):
             raise ValueError("--model: the codebook names no model; give --model and --layer")
         layer = self._same("layer", None if made is None else made.layer, self.layer)
-        source = Source(
+        source = PromptFlags(
             model=str(made.model if made is not None and self.model is None else self.model),
             dtype=self._recorded(made, "dtype", "float32"),
             prompts=self.prompts,
@@ -120,11 +118,12 @@ class Reader:
         from tacit.models import load_encoder, read_prompts
 
         texts = read_prompts(str(self.prompts), column=column, name="--prompts", every=True)
+        scaled = None if made is None else (made.flags or {}).get("normalise")
         name = self.encoder if made is None or self.encoder is not None else made.model
         encoder = load_encoder(
             str(name),
             pooling=self._recorded(made, "pooling", None),
-            normalise=None if made is None else (made.flags or {}).get("normalise"),
+            normalise=scaled if isinstance(scaled, bool) else None,
         )
         if made is not None and not made.is_served_as(
             replace(

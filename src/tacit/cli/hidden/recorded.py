@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit._ground.files import read_bytes
-from tacit.cli.hidden.inputs import Source
+from tacit.cli.hidden.inputs import PromptFlags, content_digest
 
 if TYPE_CHECKING:
     from tacit.hidden_states.origin import Origin
@@ -23,7 +21,7 @@ PATHS = ("model", "texts", "prompts", "public_texts")
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedFlags:
     """What made a file, for whoever says it again."""
 
     layer: Annotated[int | None, typer.Option(help=SAME)] = None
@@ -52,7 +50,7 @@ class Recorded:
         name = Path(path).name
         if origin.flags is None or origin.bank_digest is None:
             raise ValueError(f"{name}: it does not say which prompts it was made with")
-        made = {**origin.flags, "layer": origin.layer}
+        made: dict[str, Any] = {**origin.flags, "layer": origin.layer}
         for flag, given in asdict(self).items():
             recorded = made.get(flag)
             if given is None:
@@ -66,7 +64,7 @@ class Recorded:
         sizes = {size: made.pop(size) for size in SIZES if size in made}
         layer = made.pop("layer")
         try:
-            source = Source(**made)
+            source = PromptFlags(**made)
             sizes.pop("held_out", None)
             model, prefixes = source.released(layer, **sizes)
         except TypeError as error:
@@ -77,7 +75,7 @@ class Recorded:
 
 
 def origin_of(
-    source: Source, model: LanguageModel, layer: int, prefixes: Prefixes, **sizes: int
+    source: PromptFlags, model: LanguageModel, layer: int, prefixes: Prefixes, **sizes: int
 ) -> Origin:
     """Return where the states of a command's prompts come from.
 
@@ -96,15 +94,3 @@ def origin_of(
     if not texts:
         texts["docstrings"] = content_digest(None)
     return Origin.of(model, layer, prefixes, flags={**flags, **sizes}, texts=texts)
-
-
-def content_digest(path: Any, name: str = "path") -> str:
-    """Return the SHA-256 of a text, of all in a folder, or of the docstrings of Python here."""
-    from tacit.models import docstring_corpus, read_text
-    from tacit.models.texts.corpus import digest
-
-    if path is None:
-        return digest(docstring_corpus())
-    if Path(path).is_dir() or str(path).endswith((".txt", ".txt.gz")):
-        return digest(read_text(path))
-    return hashlib.sha256(read_bytes(name, path)).hexdigest()

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tacit._ground.checks import choice, integer
 from tacit.cli.console import line
-from tacit.cli.hidden.inputs import Calibration, Layer, Source
+from tacit.cli.hidden.inputs import Calibration, Layer, PromptFlags
 from tacit.cli.options import Force, Json, grouped
 from tacit.cli.output import json_output
 
@@ -30,7 +30,7 @@ def trajectory(
     json: Json = None,
     force: Force = False,
     *,
-    source: Source,
+    source: PromptFlags,
 ) -> None:
     """Generate from codes of all positions beside the model itself, and count what they tell.
 
@@ -43,7 +43,13 @@ def trajectory(
     integer("--steps", steps, minimum=1)
     integer("--bank", bank, minimum=2)
     found, prefixes = source.prepare(layer, bank=bank, calibration=calibration)
-    from tacit.hidden_states import CacheCoder, Codebook, StateCoder, measure_generation
+    from tacit.hidden_states import (
+        CacheCoder,
+        Codebook,
+        CodebookFit,
+        StateCoder,
+        measure_generation,
+    )
     from tacit.hidden_states.origin import HOLDERS
     from tacit.hidden_states.trajectories.coders import Coder
     from tacit.models.padding import PADDING
@@ -57,7 +63,8 @@ def trajectory(
     else:
         states = found.states(prefixes.calibration, layer, positions="all")
         real = prefixes.calibration != PADDING
-        book = Codebook.fit(states[real], size=codewords, least_cell=1, rng=source.seed)
+        how = CodebookFit(size=codewords, least_cell=1)
+        book = Codebook.fit(states[real], how, rng=source.seed)
         coder = StateCoder(book, layer)
     result = measure_generation(found, coder, prefixes.bank, steps=steps)
     output.write({**result.to_dict(), "model": found.name, "layer": layer, "codewords": codewords})

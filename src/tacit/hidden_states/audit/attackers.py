@@ -11,7 +11,7 @@ import numpy as np
 from tacit._ground.checks import Array
 from tacit.attacks.retrieval import metrics
 from tacit.attacks.retrieval.metrics import Metric
-from tacit.hidden_states.spelling import Spelled, read_one
+from tacit.hidden_states.spelling import SpelledValue, read_one
 
 if TYPE_CHECKING:
     from tacit.covariance import Covariance
@@ -36,7 +36,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Attacker(Spelled, ABC):
+class Attacker(SpelledValue, ABC):
     """One retrieval attacker, who holds the bank and knows Σ."""
 
     @abstractmethod

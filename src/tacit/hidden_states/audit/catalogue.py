@@ -9,12 +9,12 @@ from tacit.hidden_states.audit.gaussians import GaussianNoise
 from tacit.hidden_states.audit.mechanisms import Mechanism, Unknown
 from tacit.hidden_states.audit.points import Point
 from tacit.hidden_states.defences.values import DEFENCES
-from tacit.hidden_states.noise.shapes import InverseFisher, Isotropic, MahalanobisOptimal
+from tacit.hidden_states.noise.shapes import InverseFisher, IsotropicNoise, MahalanobisOptimal
 from tacit.hidden_states.quotient.mechanism import Quotient
 from tacit.hidden_states.spelling import read_one
 
 USUAL: tuple[Mechanism, ...] = (
-    GaussianNoise(Isotropic()),
+    GaussianNoise(IsotropicNoise()),
     GaussianNoise(InverseFisher(diagonal=True)),
     GaussianNoise(MahalanobisOptimal()),
     CodebookMechanism(Euclidean()),

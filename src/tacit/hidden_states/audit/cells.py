@@ -14,8 +14,8 @@ from tacit.guarantees import InformationBound
 from tacit.guarantees.base import Guarantee
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
 from tacit.hidden_states.audit.points import Point
-from tacit.hidden_states.codebooks.certificates import Law, codes_leakage
-from tacit.hidden_states.spelling import Spelled, read_one
+from tacit.hidden_states.codebooks.certificates import CandidateLaw, codes_leakage
+from tacit.hidden_states.spelling import SpelledValue, read_one
 from tacit.text import significant_up
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DECISION_COST = 4.0
 
 
 @dataclass(frozen=True)
-class Cells(Spelled, ABC):
+class Cells(SpelledValue, ABC):
     """What makes two states share a cell, and what stands for a cell.
 
     Attributes:
@@ -44,7 +44,7 @@ class Cells(Spelled, ABC):
 
     @abstractmethod
     def options(self, laboratory: Laboratory) -> dict[str, Any]:
-        """Return what ``Codebook.fit`` takes besides states, behaviours and C."""
+        """Return the fields of a ``CodebookFit`` but C, and what ``Codebook.fit`` takes besides."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Codes(Mechanism, ABC):
         size = point.cells
         if size is None or not 1 <= point.rank <= min(point.bank, size**releases):
             return "expected a number of codewords and of occupied cells, got others"
-        law = Law(point.bank, 1 / point.bank)
+        law = CandidateLaw(point.bank, 1 / point.bank)
         counted = rounded_up(Fraction(point.rank, point.bank))
         most = log_up(point.rank)
         expected = (codes_leakage(size, releases), law.success(counted, releases))
@@ -280,13 +280,14 @@ def _fitted(
     import numpy as np
 
     from tacit.hidden_states.codebooks.codebook import Codebook
+    from tacit.hidden_states.codebooks.methods import CodebookFit
 
+    beside = {name: options.pop(name) for name in ("fisher", "continuation") if name in options}
     return Codebook.fit(
         laboratory.calibration,
-        size=size,
+        CodebookFit(size=size, least_cell=laboratory.sizes.least_cell, **options),
         behaviours=laboratory.calibration_behaviours,
-        least_cell=laboratory.sizes.least_cell,
         rng=np.random.default_rng(seed),
         progress=False,
-        **options,
+        **beside,
     )

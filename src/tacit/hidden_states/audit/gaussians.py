@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
 from tacit.hidden_states.audit.points import PROTOCOLS, Point
-from tacit.hidden_states.noise.shapes import SHAPES, Shape, scaled_design
+from tacit.hidden_states.noise.shapes import SHAPES, NoiseShape, scaled_design
 
 if TYPE_CHECKING:
     from tacit.design import Design
@@ -28,7 +28,7 @@ class GaussianNoise(Mechanism):
         'power(0.5)'
     """
 
-    design: Shape
+    design: NoiseShape
 
     family = "gaussian"
     takes_attackers = True

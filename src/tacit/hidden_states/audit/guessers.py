@@ -17,7 +17,7 @@ from tacit.attacks.exact.channels import Channel, GaussianChannel
 from tacit.attacks.exact.posterior import bank_posterior
 from tacit.attacks.exact.result import GuessAttack
 from tacit.hidden_states.audit.guesses import GuessPoint
-from tacit.hidden_states.spelling import Spelled, read_one
+from tacit.hidden_states.spelling import SpelledValue, read_one
 from tacit.models.padding import PADDING, prompt_lengths
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def clean_state(laboratory: Laboratory) -> Observed:
 
 
 @dataclass(frozen=True)
-class Guesser(Spelled, ABC):
+class Guesser(SpelledValue, ABC):
     """One attacker who guesses something else than a prompt's place in the whole bank."""
 
     @abstractmethod

@@ -32,7 +32,7 @@ from tacit.hidden_states.audit.sizes import Sizes
 from tacit.hidden_states.geometry.estimation import Geometry, measure_geometry
 from tacit.hidden_states.geometry.spread import adjacency_differences
 from tacit.hidden_states.geometry.utility import Outcomes, outcomes, summarise
-from tacit.hidden_states.noise.release import ORDERS
+from tacit.hidden_states.noise.preparing import ORDERS
 from tacit.hidden_states.noise.shapes import Designs
 from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.spelling import Spelled
+from tacit.hidden_states.spelling import SpelledValue
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,7 +107,7 @@ class Trial(ABC):
 
 
 @dataclass(frozen=True)
-class Mechanism(Spelled, ABC):
+class Mechanism(SpelledValue, ABC):
     """What can be released of a hidden state: a frozen value, its numbers in its name.
 
     A sweep asks for ``settings`` and ``readings``, calls ``fit`` once for each setting and measures

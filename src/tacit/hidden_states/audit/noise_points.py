@@ -96,7 +96,7 @@ class NoiseTrial(Trial):
         return states.to(self.laboratory.bank)
 
     def _read_alone(self, noisy: Tensor) -> Rows:
-        from tacit.hidden_states.noise.posterior_behaviour import PosteriorBehaviour
+        from tacit.hidden_states.noise.posterior import PosteriorBehaviour
 
         laboratory = self.laboratory
         alone = PosteriorBehaviour(

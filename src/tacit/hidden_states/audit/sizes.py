@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit._ground.checks import integer
-from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
+from tacit.hidden_states.codebooks.methods import LEAST_CELL
 from tacit.models.texts.prefixes import Prefixes
 
 LEAST = {"generated": 0, "least_cell": 1}

@@ -1,4 +1,4 @@
-"""What a published code can tell: theorems that count codes."""
+"""What a published code can tell: theorems that count codes, and the numbers that hold them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tacit.information import code_leakage
 Codes = npt.NDArray[np.int64]
 
 PROMPT = "the prompt"
+SECRET = "the prompt of a row"
 FITTED_APART = "the codebook was fitted on data independent of the secret"
 SOURCE = "the posterior of a deterministic code: Σ over codes of the largest prior in its cell"
 
@@ -80,6 +81,7 @@ def certify(codes: Any, size: int | Sequence[int], *, weights: Any = None) -> Co
 
     Source: Bayes' rule for a deterministic release; the bound is attained.
     """
+    # a cell of T releases is a row of T codes
     values = checked_codes("codes", codes, max(size) if isinstance(size, Sequence) else size)
     joint = values if values.ndim == 2 else values[:, None]
     count, releases = joint.shape
@@ -88,15 +90,18 @@ def certify(codes: Any, size: int | Sequence[int], *, weights: Any = None) -> Co
         raise ValueError(f"size: expected one of each of {releases} releases, got {len(sizes)}")
     if (joint >= np.array(sizes, dtype=object)).any():
         raise ValueError("codes: expected integers below the number of codes there are")
+    # distinct rows are the cells: what occurs of the C^T there are
     cells = np.unique(joint, axis=0, return_inverse=True)[1].reshape(-1)
     occupied = int(cells.max()) + 1
     largest, masses, chance = _cell_masses(cells, occupied, weights)
+    # P(success) ≤ Σ_cells max_{x in cell} p(x), which counting makes exact for a uniform law
     if weights is None:
         success = rounded_up(Fraction(occupied, count))
     else:
         success = min(1.0, _up(math.fsum(largest.tolist())))
+    # I(X; code) = H(code) ≤ ln of the cells that occur, both rounded up
     nats = min(_entropy_up(masses), _up(math.log(occupied)) if occupied > 1 else 0.0)
-    law = Law(count, chance, uniform=weights is None)
+    law = CandidateLaw(count, chance, uniform=weights is None)
     return CodeCertificate(
         leakage=_product(sizes),
         success=law.success(success, releases),
@@ -133,17 +138,21 @@ def compose(size: int, releases: int, candidates: int, *, weights: Any = None) -
     codes = integer("size", size, minimum=1, maximum=None)
     times = integer("releases", releases, minimum=1)
     count = integer("candidates", candidates, minimum=2)
+    # min(N, C^T), without the power where it is above N anyway
     cells = min(count, codes**times) if times * math.log(codes) < 60.0 else count
     if weights is None:
+        # min(N, C^T)/N as a fraction: the double next above it
         success, chance = rounded_up(Fraction(cells, count)), 1.0 / count
         whole = math.log(count)
     else:
         masses = checked_prior(weights, count)
+        # the likeliest candidates, one in each cell, are the worst that C^T cells allow
         success = min(1.0, _up(math.fsum(np.sort(masses)[::-1][:cells].tolist())))
         chance = float(masses.max())
         whole = _entropy_up(masses)
+    # I ≤ T ln C and I ≤ H(X), whichever is less, both rounded up
     nats = min(_up(times * math.log(codes)), _up(whole))
-    law = Law(count, chance, uniform=weights is None)
+    law = CandidateLaw(count, chance, uniform=weights is None)
     return CodeCertificate(
         leakage=codes_leakage(codes, times),
         success=law.success(success, times),
@@ -155,7 +164,7 @@ def compose(size: int, releases: int, candidates: int, *, weights: Any = None) -
 
 
 @dataclass(frozen=True)
-class Law:
+class CandidateLaw:
     """How likely each of N candidates is to the attacker, in words and in what is stated of it.
 
     Attributes:
@@ -204,6 +213,44 @@ class Law:
         )
 
 
+def information(
+    sizes: tuple[int, ...], releases: int = 1, epsilon: float | None = None
+) -> InformationBound:
+    """Return what T codes tell about a prompt at most, whatever its law: ``T Σ_j ln C_j`` nats.
+
+    A code is one of ``Π_j C_j`` values, so that ``I <= H(code) <= ln Π_j C_j``; a randomised one
+    tells no more than its ε either.
+    """
+    times = integer("releases", releases, minimum=1)
+    # I ≤ T ln Π_j C_j; math.log of an integer of any size is off by an ulp at most
+    nats = times * math.log(math.prod(sizes))
+    many = "one code is released" if times == 1 else f"{times} codes are released"
+    if epsilon is not None:
+        nats = min(nats, times * epsilon)
+    return InformationBound(
+        nats=nats * (1.0 + 8.0 * EPS),
+        secret=SECRET,
+        evidence="theorem",
+        assumptions=(
+            f"{many} about each prompt: codes of further rows or releases about it add up",
+            FITTED_APART,
+        ),
+        source="I(X; code) <= H(code) <= ln of the codes there are",
+    )
+
+
+def code_type(sizes: tuple[int, ...]) -> np.dtype[Any]:
+    """Return the smallest little-endian unsigned type that holds every code.
+
+    Example:
+        >>> code_type((256, 256)), code_type((257,)), code_type((70_000,))
+        (dtype('uint8'), dtype('uint16'), dtype('uint32'))
+    """
+    # codes are 0 … C − 1
+    most = max(sizes)
+    return np.dtype("u1" if most <= 2**8 else "<u2" if most <= 2**16 else "<u4")
+
+
 def naming(candidates: int) -> str:
     """Return the game in which one of N candidates is named."""
     return f"which of {candidates} candidates it is"
@@ -214,6 +261,7 @@ def codes_leakage(size: int, releases: int = 1) -> MaximalLeakage:
 
     Every code that some prompt could get counts: the prompt that is served was never seen.
     """
+    # Σ_y max_x P(y|x) = C for a deterministic code of C values, and T of them multiply
     one = code_leakage(size, secret=PROMPT).repeated(releases)
     return replace(one, assumptions=(one.assumptions[0], _released(releases), FITTED_APART))
 
@@ -222,6 +270,7 @@ def _product(sizes: Sequence[int]) -> MaximalLeakage:
     """Return the maximal leakage of one code of each of T codebooks: ``Π_t C_t``."""
     if len(set(sizes)) == 1:
         return codes_leakage(sizes[0], len(sizes))
+    # factors of releases about one prompt multiply, whatever the joint law
     whole = compose_leakage([code_leakage(size, secret=PROMPT) for size in sizes])
     each = ", ".join(f"{size:,}" for size in sizes)
     values = f"the releases are of {each} values whatever the prompt is, and functions of it"
@@ -238,10 +287,12 @@ def _released(releases: int) -> str:
 
 def _cell_masses(cells: Codes, occupied: int, weights: Any) -> tuple[Array, Array, float]:
     """Largest prior and mass of every cell, and the largest prior of all."""
+    # a uniform law is counted, with no sum that could round
     if weights is None:
         sizes = np.bincount(cells, minlength=occupied).astype(np.float64)
         return np.full(occupied, 1.0 / len(cells)), sizes / len(cells), 1.0 / len(cells)
     masses = checked_prior(weights, len(cells))
+    # max and sum of the priors of a cell, each prior rounded up before
     largest = np.zeros(occupied)
     np.maximum.at(largest, cells, masses)
     inside = np.zeros(occupied)
@@ -277,16 +328,20 @@ def checked_prior(weights: Any, count: int) -> Array:
         raise ValueError(f"weights: expected numbers >= 0, got {given.min():.6g}")
     if np.count_nonzero(given) < 2:
         raise ValueError("weights: expected at least two candidates of positive probability")
+    # divided by a sum rounded down, and raised by what a quotient loses: at least the exact share
     total = math.nextafter(math.fsum(given.tolist()), 0.0)
     masses: Array = given / total * (1.0 + 2.0 * EPS)
     return np.minimum(masses, 1.0 - EPS)
 
 
 def _up(value: float) -> float:
+    """Return a number rounded up by more than a sum and a logarithm lose."""
     return math.nextafter(value * (1.0 + 4.0 * EPS), math.inf)
 
 
 def _entropy_up(masses: Array) -> float:
+    """Return −Σ m ln m, rounded up."""
+    # 0 ln 0 = 0
     kept = masses[masses > 0]
     total = math.fsum((-kept * np.log(kept)).tolist())
     # −m ln m moves by (1 + |ln m|) per relative rounding of m.

@@ -1,32 +1,48 @@
-"""Cells of states near each other, or of prompts after which the model does nearly the same."""
+"""Cells of states near each other, or of prompts after which the model does nearly the same.
+
+A row between two cells may be given either where their scores round to the same number, or where
+another machine rounds them otherwise. That changes no certificate, which counts codes whatever
+makes them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tacit._ground.threads import one_thread
+from tacit.hidden_states.codebooks.certificates import Codes
 from tacit.models.behaviours import Behaviours, logarithms
 from tacit.models.small.precision import half_precision_is_native
 
-ROWS_TOGETHER = 8192
-ENTRIES_TOGETHER = 2**25
-PREDICTIONS_TOGETHER = 2**26
+# rows, scores and probabilities that are held at once
+ROWS_TOGETHER, ENTRIES_TOGETHER, PREDICTIONS_TOGETHER = 8192, 2**25, 2**26
+# scores of a thread that stay in its cache, 1 MB, and rows whose predictions it reads at once
+ENTRIES_A_THREAD, ROWS_A_THREAD = 2**18, 512
+# k-means++ draws its seeds in so many rounds, not one by one
 SEEDING_ROUNDS = 64
+# centres settle on so many rows a cell before all rows are looked at
 ROWS_PER_CELL_FIRST = 16
+# directions of a random projection that keeps squared distances of √p to about 1/√256
 SKETCH_WIDTH = 256
 FIRST_ROUNDS, FULL_ROUNDS = 8, 6
+# a round that lowers the cost, or moves rows, by less is the last one
 SETTLED = 1e-3
 # Relative lead of a token that was raised to the likeliest: above float32 rounding of logarithms.
 HAIR = 1e-3
 
 Advance = Callable[[int], None]
+# rows, cells that are left -> place of the best of those cells for each of the rows
+Closest = Callable[[Tensor, Tensor], Tensor]
 
 
 def nearest(rows: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest centre of every row and the squared distance, ``(n,)`` both."""
+    # ‖h − c‖² = ‖h‖² − 2 (⟨h, c⟩ − ½ ‖c‖²): the largest score is the nearest centre
     offset = 0.5 * (centres**2).sum(dim=1)
     size = max(1, min(ROWS_TOGETHER, ENTRIES_TOGETHER // len(centres)))
     found, distance = [], []
@@ -40,6 +56,7 @@ def nearest(rows: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
 
 def k_means(rows: Tensor, size: int, source: np.random.Generator, advance: Advance) -> Tensor:
     """Lloyd's algorithm from k-means++ seeds: on a part of the rows first, then on all of them."""
+    # Lloyd's rounds are linear in the rows, and the first few only place the centres
     part = rows
     if len(rows) > ROWS_PER_CELL_FIRST * size:
         chosen = source.choice(len(rows), ROWS_PER_CELL_FIRST * size, replace=False)
@@ -66,6 +83,7 @@ def seeds(rows: Tensor, size: int, source: np.random.Generator) -> Tensor:
         wanted = min(batch, size - len(chosen))
         free = np.ones(len(rows), dtype=bool)
         free[chosen] = False
+        # in proportion to the squared distance from the seeds so far
         weights = np.where(free, distance, 0.0)
         if np.count_nonzero(weights) < wanted:
             weights = free.astype(np.float64)
@@ -80,6 +98,7 @@ def _lloyd(rows: Tensor, centres: Tensor, rounds: int, advance: Advance) -> Tens
     before = float("inf")
     for left in range(rounds, 0, -1):
         cells, distance = nearest(rows, centres)
+        # the mean squared distance, which no round raises
         cost = float(distance.double().mean())
         if before - cost <= SETTLED * cost:
             advance(left)
@@ -93,6 +112,7 @@ def _lloyd(rows: Tensor, centres: Tensor, rounds: int, advance: Advance) -> Tens
 def _means(rows: Tensor, cells: Tensor, distance: Tensor, centres: Tensor) -> Tensor:
     """Mean of every cell; an empty one takes the row that is farthest from its own centre."""
     means, counts = cell_means(rows, cells, centres)
+    # an empty cell is worth most where a row is farthest from every centre
     empty = (counts == 0).nonzero()[:, 0]
     if len(empty):
         means[empty] = rows[distance.topk(min(len(empty), len(rows))).indices[: len(empty)]]
@@ -107,6 +127,39 @@ def cell_means(rows: Tensor, cells: Tensor, otherwise: Tensor) -> tuple[Tensor, 
     means = otherwise.clone()
     means[full] = sums[full] / counts[full, None]
     return means, counts
+
+
+def without_small(cells: Tensor, size: int, least: int, closest: Closest) -> tuple[Tensor, Tensor]:
+    """Remove the smallest cell until every cell left has at least ``least`` rows.
+
+    The rows of a removed cell go to the best of those left, so that cells only grow.
+
+    Args:
+        cells: (n,) the cell of every row.
+        size: C, cells there are.
+        least: rows that a cell needs, <= n.
+        closest: which of some cells is best for some rows.
+
+    Returns:
+        The cells (n,), numbered from 0 without gaps, and the numbers they had, (C',).
+    """
+    found = cells.clone()
+    # one cell at a time, smallest first: its rows may make another one large enough
+    counts = torch.bincount(found, minlength=size)
+    left = counts > 0
+    while int(left.sum()) > 1:
+        smallest = int(torch.where(left, counts, len(found) + 1).argmin())
+        if int(counts[smallest]) >= least:
+            break
+        left[smallest] = False
+        rows, kept = (found == smallest).nonzero()[:, 0], left.nonzero()[:, 0]
+        moved = kept[closest(rows, kept)]
+        found[rows] = moved
+        counts += torch.bincount(moved, minlength=size)
+    kept = left.nonzero()[:, 0]
+    number = torch.full((size,), -1)
+    number[kept] = torch.arange(len(kept))
+    return number[found], kept
 
 
 def kl_cells(
@@ -127,6 +180,7 @@ def kl_cells(
     Returns:
         Cells (n,), and ln q, (C, V).
     """
+    # ‖√p − √q‖² ≤ KL(p ‖ q): k-means of projected roots is a start for clustering by KL
     sketch = _sketch(behaviours, source, decision_cost)
     cells = nearest(sketch, k_means(sketch, size, source, advance))[0]
     table = cell_behaviours(behaviours, cells, size, None, decision_cost)
@@ -198,6 +252,7 @@ def _closer(
         rows, own, token = behaviours.probabilities(part), cells[part], tokens[part]
         scores = _scores(rows.bfloat16(), token, short, decisions, decision_cost)
         found = scores.max(dim=1).indices
+        # Σ p (ln q_new − ln q_old) in float32: what the move saves in KL
         gain = (rows * (table[found] - table[own])).sum(dim=1)
         if decision_cost:
             agrees = (decisions[found] == token).float() - (decisions[own] == token).float()
@@ -231,6 +286,7 @@ def cell_behaviours(
     That is the mean distribution, or where its likeliest token is not the cell's commonest and λ
     makes that dearer, the distribution nearest to the mean among those that decide so.
     """
+    # argmin_q Σ_i KL(p_i ‖ q) is the mean of the p_i (Banerjee et al., 2005)
     sums = torch.zeros(size, behaviours.vocabulary)
     for part in _parts(behaviours):
         sums.index_add_(0, cells[part], behaviours.probabilities(part))
@@ -260,6 +316,7 @@ def _deciding(
     rows = ((counts > 0) & (commonest != likeliest)).nonzero()[:, 0]
     if not len(rows):
         return means
+    # votes for the mean's own token, and what raising the commonest costs in KL and saves in λ
     kept = torch.bincount(cells, (tokens == likeliest[cells]).float(), minlength=size)
     tilted = _raised(means[rows], commonest[rows])
     distance = torch.special.xlogy(means[rows], means[rows] / tilted).sum(dim=1)
@@ -274,6 +331,7 @@ def _raised(rows: Tensor, tokens: Tensor) -> Tensor:
 
     Tokens likelier than it are pooled with it: all of them get their mean probability.
     """
+    # pool-adjacent-violators: the token and all above it share their mean, in order of size
     own = rows.gather(1, tokens[:, None])
     others = rows.scatter(1, tokens[:, None], -1.0)
     top, places = others.sort(dim=1, descending=True)
@@ -292,3 +350,48 @@ def _raised(rows: Tensor, tokens: Tensor) -> Tensor:
 def _parts(behaviours: Behaviours) -> list[slice]:
     size = max(1, min(ROWS_TOGETHER, PREDICTIONS_TOGETHER // behaviours.vocabulary))
     return [slice(low, low + size) for low in range(0, len(behaviours), size)]
+
+
+def nearest_cells(rows: Tensor, centres: Tensor) -> Codes:
+    """Return the nearest centre of every row, (n,): the largest ``⟨h, c⟩ − ½ ‖c‖²``.
+
+    A block of rows is one thread's own, so that no product waits for another.
+    """
+    # argmin ‖h − c‖² = argmax ⟨h, c⟩ − ½ ‖c‖², one product and no square of h
+    offset = (0.5 * (centres**2).sum(dim=1)).numpy()
+    vectors, turned = rows.numpy(), np.ascontiguousarray(centres.numpy().T)
+    codes = np.empty(len(rows), dtype=np.int64)
+    step = max(1, ENTRIES_A_THREAD // len(centres))
+
+    def code(start: int) -> None:
+        scores = vectors[start : start + step] @ turned
+        scores -= offset
+        codes[start : start + step] = scores.argmax(axis=1)
+
+    with one_thread(), ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for _ in pool.map(code, range(0, len(rows), step)):
+            pass
+    return codes
+
+
+def cheapest_cells(behaviours: Behaviours, table: Tensor, decision_cost: float = 0.0) -> Codes:
+    """Return the row q of the table of least ``KL(p ‖ q) + λ·1[argmax p ≠ argmax q]``, (n,).
+
+    That is the one of largest ``Σ p ln q + λ·1[argmax p = argmax q]``, λ the decision cost.
+    """
+    turned = table.T
+    decisions = table.argmax(dim=1)
+    tokens = behaviours.argmax() if decision_cost else None
+
+    def scores(part: slice) -> Tensor:
+        found = behaviours.probabilities(part) @ turned
+        if tokens is not None:
+            found += decision_cost * (tokens[part, None] == decisions[None])
+        return found
+
+    codes = np.empty(len(behaviours), dtype=np.int64)
+    step = max(1, ROWS_A_THREAD * torch.get_num_threads())
+    for start in range(0, len(behaviours), step):
+        part = slice(start, start + step)
+        codes[part] = scores(part).numpy().argmax(axis=1)
+    return codes

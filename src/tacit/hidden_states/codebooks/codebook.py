@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -14,47 +13,45 @@ from torch import Tensor
 
 from tacit._ground.checks import RandomSource, choice, generator, integer, non_negative
 from tacit._ground.reprs import short_repr
+from tacit._ground.values import field_kinds
+from tacit.codec import APART
 from tacit.compute import progress_bar
-from tacit.documents import check_known
-from tacit.guarantees import MaximalLeakage
-from tacit.hidden_states.codebooks.assignment import cheapest_cells, nearest_cells
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
     Codes,
     certify,
     checked_codes,
-    codes_leakage,
-    compose,
 )
-from tacit.hidden_states.codebooks.clustering import likeliest_codes
-from tacit.hidden_states.codebooks.fitting import CODEWORDS, METRICS, Effort, Plan, fit_cells
-from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
+from tacit.hidden_states.codebooks.clustering import (
+    cheapest_cells,
+    likeliest_codes,
+    nearest_cells,
+)
+from tacit.hidden_states.codebooks.codec import Codec
+from tacit.hidden_states.codebooks.fitting import CalibrationSet, fit_cells, steps_of
+from tacit.hidden_states.codebooks.methods import CodebookFit
 from tacit.hidden_states.codebooks.response import RandomizedCodes, nearest_codes
-from tacit.hidden_states.codebooks.shapes import (
-    check_log_probabilities,
-    check_matrix,
-    check_network,
-)
-from tacit.hidden_states.codebooks.storage import (
-    PREDICTOR,
-    TENSORS,
-    malformed,
-    read_codebook,
-    write_codebook,
-)
 from tacit.hidden_states.codebooks.training import (
     Predictor,
     Upper,
     train_predictor,
     try_codewords,
 )
-from tacit.hidden_states.origin import Origin, digest_of, origin_from, published
+from tacit.hidden_states.origin import Origin, digest_of
+from tacit.hidden_states.tensors import check_log_probabilities, check_matrix, check_network
 from tacit.models.behaviours import Behaviours, as_states
+
+METRICS, CODEWORDS = (
+    get_args(field_kinds(CodebookFit)[name][0]) for name in ("metric", "codewords")
+)
+# tensors of its file, those of the predictor under its name
+TENSORS = ("codewords", "table", "centres", "root")
+PREDICTOR = "predictor."
 
 
 @short_repr
 @dataclass(frozen=True, eq=False)
-class Codebook:
+class Codebook(Codec):
     """C cells, a state that stands for each, and what the model does next in each.
 
     Consumer protocol A continues from ``decode(code)`` with the earlier positions clean; protocol
@@ -76,13 +73,15 @@ class Codebook:
         origin: model, layer and calibration prompts by digest; None where they are not known.
     """
 
+    form: ClassVar[str] = "tacit-codebook-2"
+
     metric: str
     kind: str
-    codewords: Tensor
-    table: Tensor | None
-    centres: Tensor | None
-    root: Tensor | None
-    predictor: Predictor | None
+    codewords: Annotated[Tensor, APART]
+    table: Annotated[Tensor | None, APART]
+    centres: Annotated[Tensor | None, APART]
+    root: Annotated[Tensor | None, APART]
+    predictor: Annotated[Predictor | None, APART]
     calibration: int
     decision_cost: float = 0.0
     least_cell: int = 1
@@ -95,6 +94,7 @@ class Codebook:
             integer(name, getattr(self, name), minimum=1)
         non_negative("decision_cost", self.decision_cost)
         check_matrix("codewords", self.codewords)
+        # what assigns is either centres of states or a table of behaviours, never neither
         by_state = self.metric in ("euclidean", "fisher")
         for name, needed in (("centres", by_state), ("root", self.metric == "fisher")):
             if (getattr(self, name) is not None) != needed:
@@ -110,6 +110,7 @@ class Codebook:
         if self.centres is not None:
             check_matrix("centres", self.centres, rows=self.size, columns=mapped)
         if self.table is not None:
+            # a code of "argmax" is a token, so the table is square
             tokens = self.size if self.metric == "argmax" else None
             check_matrix("table", self.table, rows=self.size, columns=tokens)
             check_log_probabilities("table", self.table)
@@ -123,21 +124,9 @@ class Codebook:
                 )
 
     @property
-    def size(self) -> int:
-        """C."""
-        return len(self.codewords)
-
-    def leakage(self, releases: int = 1) -> MaximalLeakage:
-        """Return what T codes multiply any attacker's chance of guessing anything right by: C^T.
-
-        Source: Issa, Wagner and Kamath (2020), Theorem 1.
-        """
-        return codes_leakage(self.size, integer("releases", releases, minimum=1))
-
-    @property
     def sizes(self) -> tuple[int, ...]:
         """Cells of every part of a code: C alone."""
-        return (self.size,)
+        return (len(self.codewords),)
 
     @property
     def width(self) -> int:
@@ -152,28 +141,22 @@ class Codebook:
     @property
     def digest(self) -> str:
         """SHA-256 of all that assigns and decodes."""
-        held = self._tensors() if self.predictor is None else {
-            **self._tensors(), **{PREDICTOR + k: v for k, v in self.predictor.state_dict().items()}
-        }  # fmt: skip
-        return digest_of(held, f"{self.metric} {self.decision_cost!r}")
+        return digest_of(self._tensors(), f"{self.metric} {self.decision_cost!r}")
+
+    @property
+    def centroids(self) -> tuple[Tensor, ...]:
+        """The codewords."""
+        return (self.codewords,)
 
     @classmethod
     def fit(
         cls,
         states: ArrayLike,
+        how: CodebookFit,
         *,
-        size: int | None = None,
-        metric: str = "euclidean",
-        codewords: str = "centroid",
         behaviours: Any = None,
         fisher: ArrayLike | None = None,
         continuation: Upper | None = None,
-        epochs: int = 6,
-        rounds: int = 3,
-        joint_rounds: int = 0,
-        predictor_epochs: int = 0,
-        decision_cost: float = 0.0,
-        least_cell: int = LEAST_CELL,
         rng: RandomSource = None,
         progress: bool | None = None,
     ) -> Codebook:
@@ -187,23 +170,11 @@ class Codebook:
 
         Args:
             states: (n, d) clean states of the calibration prompts.
-            size: C at most; the vocabulary with ``"argmax"``.
-            metric: as the attribute.
-            codewords: the mean state of a cell, the state nearest to it, or trained by KL through
-                the layers above with the cells fixed.
-            behaviours: (n, V) logits or log-probabilities, or ``Behaviours``; with the last two
-                metrics and with trained codewords.
+            how: cells, what stands for them, and the work that goes in.
+            behaviours: (n, V) logits or log-probabilities, or ``Behaviours``; with the metrics
+                ``"behaviour"`` and ``"argmax"`` and with trained codewords.
             fisher: (d, d) or (d,), with ``"fisher"``.
             continuation: of the first m <= n calibration prompts, with trained codewords.
-            epochs: passes over them.
-            rounds: rounds of assignment by KL.
-            joint_rounds: times that cells are assigned anew by trial and codewords trained again.
-            predictor_epochs: passes in which the predictor learns; 0 for none.
-            decision_cost: λ >= 0, with ``"behaviour"``: cells, codewords and assignment minimise
-                ``KL(p ‖ q) + λ·1[argmax p ≠ argmax q]``. A large one makes a product code: the
-                likeliest token times cells of behaviour, as many of a token as are worth it.
-            least_cell: prompts of a cell at least; tokens rarer than that, with ``"argmax"``, keep
-                their code and share a codeword.
             rng: source of the choices.
             progress: whether a bar is shown; None for when stderr is a terminal.
 
@@ -215,48 +186,60 @@ class Codebook:
 
         Example:
             >>> rows = torch.randn(500, 4, generator=torch.Generator().manual_seed(0))
-            >>> book = Codebook.fit(rows, size=16, rng=0)
+            >>> book = Codebook.fit(rows, CodebookFit(size=16), rng=0)
             >>> found = book.certify(book.assign(rows))
             >>> found.leakage.factor, found.success.success
             (14.0, 0.028)
-            >>> book = Codebook.fit(rows, size=8, rng=0)
+            >>> book = Codebook.fit(rows, CodebookFit(size=8), rng=0)
             >>> book.certify(book.assign(rows)).success.success
             0.016
 
         Source: k-means++ (Arthur and Vassilvitskii, 2007); Bregman clustering (Banerjee et al.,
         2005) for cells of behaviour.
         """
-        plan = Plan.check(
-            states, size, metric, codewords, behaviours, fisher, continuation, decision_cost,
-            least_cell,
-        )  # fmt: skip
-        effort = Effort.check(epochs, rounds, joint_rounds, predictor_epochs)
+        public = CalibrationSet.checked(states, how, behaviours, fisher, continuation)
         source = generator(rng)
-        steps = effort.steps(codewords)
-        with progress_bar(steps, "codebook", shown=progress is not False) as advance:
-            found = fit_cells(plan, effort, codewords, source, advance)
+        with progress_bar(steps_of(how), "codebook", shown=progress is not False) as advance:
+            found = fit_cells(public, source, advance)
             predictor = None
-            if effort.predictor_epochs:
+            if how.predictor_epochs:
                 predictor = train_predictor(
-                    plan.states,
+                    public.states,
                     found.cells,
                     len(found.codewords),
-                    epochs=effort.predictor_epochs,
+                    epochs=how.predictor_epochs,
                     source=source,
                     advance=advance,
                 )
         return cls(
-            metric=metric,
-            kind=codewords,
+            metric=how.metric,
+            kind=how.codewords,
             codewords=found.codewords,
             table=found.table,
             centres=found.centres,
-            root=plan.root,
+            root=public.root,
             predictor=predictor,
-            calibration=len(plan.states),
-            decision_cost=plan.decision_cost,
-            least_cell=plan.least_cell,
+            calibration=len(public.states),
+            decision_cost=how.decision_cost,
+            least_cell=how.least_cell,
         )
+
+    def encode(self, states: ArrayLike) -> Codes:
+        """Return the codes of states alone, (n, 1).
+
+        By the nearest centre, or by the predictor where behaviours decide and one was fitted.
+
+        Raises:
+            ValueError: behaviours decide and there is no predictor, or states of another width.
+        """
+        if self.centres is not None:
+            return self.assign(states)[:, None]
+        if self.predictor is None:
+            raise ValueError(
+                f"codebook: one of metric {self.metric!r} without a predictor needs the model's "
+                "prediction: give prompts, or a codebook of metric 'euclidean' or 'fisher'"
+            )
+        return self.predict(states)[:, None]
 
     def assign(
         self,
@@ -309,6 +292,7 @@ class Codebook:
                 f"continuation: expected {len(known)} prompts, got {len(continuation)}"
             )
         cost = self.decision_cost
+        # the table's cost is cheap and near; the layers above decide among the few best
         candidates = likeliest_codes(known, self.table, tries, cost)
         return try_codewords(continuation, known, self.codewords, candidates, cost)
 
@@ -324,7 +308,11 @@ class Codebook:
         return self.predictor.codes(rows).numpy()
 
     def decode(self, codes: ArrayLike) -> Tensor:
-        """Return the state that stands for each code, (n, d): consumer protocol A."""
+        """Return the state that stands for each code, (n, d): consumer protocol A.
+
+        Args:
+            codes: (n,) or (n, 1).
+        """
         return self.codewords[self._checked(codes)]
 
     def distributions(self, codes: ArrayLike) -> Tensor:
@@ -341,12 +329,6 @@ class Codebook:
         """Bound what codes tell, by a factor and of this bank: see ``certificates.certify``."""
         return certify(codes, self.size, weights=weights)
 
-    def compose(
-        self, releases: int, candidates: int, *, weights: ArrayLike | None = None
-    ) -> CodeCertificate:
-        """Bound T releases without a bank: see ``certificates.compose``."""
-        return compose(self.size, releases, candidates, weights=weights)
-
     def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedCodes:
         """Return randomised response over the ``near`` codes most like the true one.
 
@@ -361,49 +343,29 @@ class Codebook:
             distance = torch.cdist(self.centres, self.centres)
         else:
             assert self.table is not None
+            # KL(q_c ‖ q_c') + H(q_c), which orders the codes c' of a row as KL does
             distance = -(self.table.exp() @ self.table.T)
         return RandomizedCodes(epsilon, nearest_codes(distance.numpy(), near))
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the codebook as safetensors, whole or not at all.
-
-        Raises:
-            ValueError: the file cannot be written.
-        """
-        return write_codebook(path, self._tensors(), self.predictor, self._about())
-
-    def _about(self) -> dict[str, Any]:
-        names = ("metric", "kind", "calibration", "decision_cost", "least_cell")
-        return {name: getattr(self, name) for name in names} | published(self.origin)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Codebook:
-        """Read what ``save`` wrote.
-
-        Raises:
-            ValueError: no such file, or not a codebook.
-        """
-        tensors, predictor, about = read_codebook(path)
-        with malformed(path):
-            found = cls(
-                metric=about["metric"],
-                kind=about["kind"],
-                calibration=about["calibration"],
-                decision_cost=about.get("decision_cost", 0.0),
-                least_cell=about.get("least_cell", 1),
-                origin=origin_from(about.get("origin")),
-                codewords=tensors["codewords"],
-                table=tensors.get("table"),
-                centres=tensors.get("centres"),
-                root=tensors.get("root"),
-                predictor=predictor,
-            )
-            check_known("path", about, found._about())
-            return found
-
     def _tensors(self) -> dict[str, Tensor]:
         held = {name: getattr(self, name) for name in TENSORS}
+        learnt = {} if self.predictor is None else self.predictor.state_dict()
+        held |= {PREDICTOR + name: value for name, value in learnt.items()}
         return {name: value for name, value in held.items() if isinstance(value, Tensor)}
+
+    @classmethod
+    def _apart(cls, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+        parts = {
+            name.removeprefix(PREDICTOR): value
+            for name, value in tensors.items()
+            if name.startswith(PREDICTOR)
+        }
+        if unknown := len(tensors) - len(parts) - len(set(tensors) & set(TENSORS)):
+            raise ValueError(f"expected tensors of a codebook, got {unknown} others")
+        return {
+            **{name: tensors.get(name) for name in TENSORS},
+            "predictor": Predictor.of(parts) if parts else None,
+        }
 
     def _behaviours(self, value: Any) -> Behaviours:
         known = Behaviours.of(value)
@@ -415,10 +377,11 @@ class Codebook:
 
     def _mapped(self, states: Any) -> Tensor:
         rows = as_states("states", states, width=self.codewords.shape[1])
+        # F^½h: Euclidean there is Fisher distance here
         return rows if self.root is None else rows @ self.root
 
     def _checked(self, codes: Any) -> Tensor:
         found = checked_codes("codes", codes, self.size, least=1)
-        if found.ndim != 1:
+        if found.ndim != 1 and found.shape[1] != 1:
             raise ValueError(f"codes: expected shape (n,), got {found.shape}")
-        return torch.from_numpy(found)
+        return torch.from_numpy(found.reshape(-1))

@@ -4,127 +4,66 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from tacit._ground import outlet
-from tacit._ground.checks import integer
 from tacit._ground.files import check_writable
 from tacit._ground.frozen import frozen
 from tacit._ground.reprs import short_repr
 from tacit.compute import progress_bar
-from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.codebooks.certificates import Codes
-from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states, sha256_of
-from tacit.hidden_states.codebooks.counting import code_type, information
-from tacit.hidden_states.codebooks.encoded import CODES, EncodedCodes, reported_words
-from tacit.hidden_states.codebooks.product import ProductCodebook
-from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
-from tacit.hidden_states.codebooks.response import RandomizedCodes
-from tacit.hidden_states.codebooks.stores import check_suffix, read_certificate, write_rows
-from tacit.hidden_states.codebooks.vectors import Blocks, ParquetRows, Vectors
-from tacit.releases.prepared import Prepared, check_digest
+from tacit.hidden_states.codebooks.certificates import SECRET, Codes
+from tacit.hidden_states.codebooks.codebook import Codebook
+from tacit.hidden_states.codebooks.codec import Codec
+from tacit.hidden_states.codebooks.methods import PromptCodes
+from tacit.hidden_states.codebooks.release import (
+    CODEBOOK,
+    KIND,
+    CodeRows,
+    guarantees_of,
+    notes_of,
+    title_of,
+)
+from tacit.hidden_states.codebooks.response import RandomizedCodes, RandomizedParts
+from tacit.models.language import LanguageModel
+from tacit.models.padding import prompt_lengths
+from tacit.releases import Prepared, Release
+from tacit.releases.loading import read_checked
+from tacit.releases.prepared import check_digest
+from tacit.releases.promises import check_promise
+from tacit.releases.stores import Layout, open_store, write_rows
+from tacit.releases.vectors import ParquetRows, VectorBlocks, check_suffix, sha256_of
 
 STATES = "states"
 # times a centre of any size in use it is finite in float32
 LARGEST_ENTRY = 1e30
+# prompts of one length that are run together
+PROMPTS_TOGETHER = 1024
+ONE_CODE = PromptCodes()
 
 CodeBlocks = Callable[[], Iterator[Codes]]
 
 
 @short_repr
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedCodes(Prepared[EncodedCodes]):
-    """Codes that are certified and not yet written.
+@dataclass(frozen=True, eq=False)
+class KnownCodes:
+    """Codes (n, m) that were assigned with what the model predicts, not with states alone."""
 
-    Attributes:
-        codec: what they are made with.
-        blocks: yields the true codes (k, m) in row order, again each time it is called.
-        rows: n.
-        releases: T, rows about one prompt at most.
-        response: randomises every code, or None.
-        out: the file; None keeps the codes in memory.
-        codebook: SHA-256 of ``codec`` when the guarantees were counted on it.
-        stored: the file of states, and the SHA-256 of its rows then; None where codes are known.
-    """
-
-    codec: Codec = field(repr=False)
-    blocks: CodeBlocks = field(repr=False)
-    rows: int
-    releases: int
-    response: RandomizedCodes | RandomizedParts | None
-    out: Path | None
-    codebook: str
-    stored: tuple[Blocks, str] | None = field(repr=False)
-
-    def _check_unchanged(self) -> None:
-        check_digest("codec", self.codec.digest, self.codebook)
-        if self.stored is not None:
-            source, digest = self.stored
-            check_digest("states", sha256_of(source.blocks()), digest)
-
-    def _drawn(self) -> EncodedCodes:
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        sizes, kind = self.codec.sizes, code_type(self.codec.sizes)
-
-        def described(digest: str, codes: npt.NDArray[Any] | None = None) -> EncodedCodes:
-            origin = self.codec.origin
-            return EncodedCodes(
-                path=self.out,
-                rows=self.rows,
-                sizes=sizes,
-                releases=self.releases,
-                near=1 if self.response is None else self.response.near,
-                guarantees=self.guarantees,
-                digest=digest,
-                codebook=self.codebook,
-                method=_words(self.codec, self.response),
-                origin=() if origin is None else origin.public.digests,
-                created=created,
-                codes=codes,
-            )
-
-        if self.out is None:
-            codes = np.concatenate([part.astype(kind) for part in self._released()])
-            return described(sha256_of([codes]), codes)
-        digest = write_rows(
-            "--out",
-            self.out,
-            CODES,
-            self._released(),
-            dtype=kind,
-            shape=(self.rows, len(sizes)),
-            certificate=lambda found: described(found).to_dict(),
-        )
-        return described(digest)
-
-    def _reported(self, codes: Codes) -> Codes:
-        assert self.response is not None
-        return self.response.release(codes).reshape(codes.shape)
-
-    def _released(self) -> Iterator[Codes]:
-        with progress_bar(self.rows, "encoding", shown=self.out is not None) as advance:
-            for part in self.blocks():
-                codes = part if self.response is None else self._reported(part)
-                yield outlet.let_out(_counted(self.codec, codes))
-                advance(len(part))
+    codes: Codes
 
 
 def prepare_codes(
     codec: Codec,
-    states: ArrayLike | Blocks | KnownCodes,
+    states: ArrayLike | VectorBlocks | KnownCodes,
+    promise: PromptCodes = ONE_CODE,
     *,
     out: str | os.PathLike[str] | None = None,
-    releases: int = 1,
-    epsilon: float | None = None,
-    near: int = 1,
 ) -> PreparedCodes:
     """Certify the codes of many states before any is written.
 
@@ -139,12 +78,9 @@ def prepare_codes(
         codec: the codebook.
         states: (n, d), or rows of a file as ``open_vectors`` gives them, read in blocks; or codes
             known already, as ``KnownCodes``.
+        promise: how many rows are about one prompt, and whether codes are randomised.
         out: ``.safetensors``, ``.parquet``, or ``.npy`` with the certificate in ``OUT.json``; None
             keeps the codes in memory.
-        releases: T, rows about one prompt at most.
-        epsilon: ε > 0 of randomised response over the codes, which then draws from the operating
-            system; in equal shares over the parts of a product; None for the codes themselves.
-        near: k, codes most like the true one, in every part, that are reported with weight e^ε.
 
     Returns:
         The ``PreparedCodes``: the guarantees, and ``draw``.
@@ -154,51 +90,117 @@ def prepare_codes(
             written.
 
     Example:
-        >>> from tacit.hidden_states import Codebook
+        >>> from tacit.hidden_states import CodebookFit
         >>> rows = np.random.default_rng(0).standard_normal((500, 4), dtype=np.float32)
-        >>> book = Codebook.fit(rows, size=8, rng=0)
+        >>> book = Codebook.fit(rows, CodebookFit(size=8), rng=0)
         >>> found = prepare_codes(book, rows).draw()
-        >>> found.codes.shape, found.codes.dtype, round(found.guarantees[0].nats, 4)
+        >>> found.details.codes.shape, found.details.codes.dtype, round(found.leakage.nats, 4)
         ((500, 1), dtype('uint8'), 2.0794)
     """
-    times = integer("releases", releases, minimum=1)
+    check_promise(promise, PromptCodes)
     target = None if out is None else check_suffix("out", check_writable("out", out))
     response: RandomizedCodes | RandomizedParts | None = None
-    if epsilon is not None:
-        response = codec.randomised(epsilon, near=near)
-    elif near != 1:
-        raise ValueError("near: expected 1 without epsilon, got more")
+    if promise.epsilon is not None:
+        response = codec.randomised(promise.epsilon, near=promise.near)
+    guarantees = guarantees_of(codec.sizes, promise)
+    if response is not None:
+        # the factor of the reports as they are drawn, in steps of 2⁻⁵³
+        guarantees = (response.leakage(promise.releases), *guarantees[1:])
+    # of the codebook now; the draw refuses one that has changed since
     digest = codec.digest
     rows, blocks, stored = _blocks(codec, states)
-    leakage = codec.leakage(times) if response is None else response.leakage(times)
-    guarantees: tuple[Guarantee, ...] = (leakage, information(codec.sizes, times, epsilon))
-    if response is not None:
-        guarantees += (response.guarantee(times),)
+    details = CodeRows(rows=rows, sizes=codec.sizes, promise=promise)
+    method = promise.words(codec.words)
     return PreparedCodes(
         guarantees=guarantees,
         spends=guarantees,
         expected=(),
-        description=f"{rows:,} codes, {_words(codec, response)}",
+        description=f"{rows:,} codes, {method}",
         reproducible=False,
         codec=codec,
         blocks=blocks,
-        rows=rows,
-        releases=times,
         response=response,
         out=target,
-        codebook=digest,
         stored=stored,
+        planned=Release(
+            kind=KIND,
+            title=title_of(details, method),
+            secret=SECRET,
+            method=method,
+            guarantees=guarantees,
+            details=details,
+            reproducible=False,
+            digests=(
+                (CODEBOOK, digest),
+                *(() if codec.origin is None else codec.origin.public.digests),
+            ),
+            notes=notes_of(promise),
+        ),
     )
 
 
-def _words(codec: Codec, response: RandomizedCodes | RandomizedParts | None) -> str:
-    if response is None:
-        return codec.words
-    return reported_words(codec.words, response.epsilon)
+@short_repr
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedCodes(Prepared[CodeRows]):
+    """Codes that are certified and not yet written.
+
+    Attributes:
+        codec: what they are made with.
+        blocks: yields the true codes (k, m) in row order, again each time it is called.
+        response: randomises every code, or None.
+        out: the file; None keeps the codes in memory.
+        stored: the file of states, and the SHA-256 of its rows then; None where codes are known.
+        planned: the release but for what is drawn.
+    """
+
+    codec: Codec = field(repr=False)
+    blocks: CodeBlocks = field(repr=False)
+    response: RandomizedCodes | RandomizedParts | None
+    out: Path | None
+    stored: tuple[VectorBlocks, str] | None = field(repr=False)
+    planned: Release[CodeRows] = field(repr=False)
+
+    def _check_unchanged(self) -> None:
+        check_digest("codec", self.codec.digest, dict(self.planned.digests)[CODEBOOK])
+        if self.stored is not None:
+            # a file that has changed since the certificate is another store
+            source, digest = self.stored
+            check_digest("states", sha256_of(source.blocks()), digest)
+
+    def _drawn(self) -> Release[CodeRows]:
+        details = self.planned.details
+        if self.out is None:
+            kind = details.layout.dtype
+            codes = np.concatenate([part.astype(kind) for part in self._released()])
+            return self._named(sha256_of([codes]), replace(details, codes=codes))
+        digest = write_rows(
+            "--out",
+            self.out,
+            self._released(),
+            details.layout,
+            lambda found: self._named(found, details),
+        )
+        return self._named(digest, details)
+
+    def _named(self, digest: str, details: CodeRows) -> Release[CodeRows]:
+        planned = self.planned
+        digests = (CodeRows.tensor, digest), *planned.digests
+        return replace(planned, digests=digests, details=details)
+
+    def _released(self) -> Iterator[Codes]:
+        count = self.planned.details.rows
+        with progress_bar(count, "encoding", shown=self.out is not None) as advance:
+            for true in self.blocks():
+                codes = true
+                if self.response is not None:
+                    codes = self.response.release(true).reshape(true.shape)
+                yield outlet.let_out(_counted(self.codec, codes))
+                advance(len(codes))
 
 
 def _counted(codec: Codec, codes: Codes) -> Codes:
     """Return codes (n, m) when each is one of those that the certificate counts."""
+    # the certificate counts Π_j C_j values: one more would not be counted
     sizes = np.array(codec.sizes)
     if codes.ndim != 2 or codes.shape[1] != len(sizes) or codes.dtype.kind not in "iu":
         raise ValueError(
@@ -210,24 +212,16 @@ def _counted(codec: Codec, codes: Codes) -> Codes:
     return codes
 
 
-@short_repr
-@dataclass(frozen=True, eq=False)
-class KnownCodes:
-    """Codes (n, m) that were assigned with what the model predicts, not with states alone."""
-
-    codes: Codes
-
-
 def _blocks(
-    codec: Codec, states: ArrayLike | Blocks | KnownCodes
-) -> tuple[int, CodeBlocks, tuple[Blocks, str] | None]:
+    codec: Codec, states: ArrayLike | VectorBlocks | KnownCodes
+) -> tuple[int, CodeBlocks, tuple[VectorBlocks, str] | None]:
     """Return how many codes there are, what yields them, and the file that they are read from."""
     if isinstance(states, KnownCodes):
         known = frozen(_counted(codec, states.codes))
         return len(known), lambda: iter([known]), None
-    if not isinstance(states, Blocks):
-        rows = readable(np.asarray(states.detach().cpu() if isinstance(states, Tensor) else states))
-        codes = frozen(_counted(codec, codes_of_states(codec, rows)))
+    if not isinstance(states, VectorBlocks):
+        rows: Any = states.detach().cpu() if isinstance(states, torch.Tensor) else states
+        codes = frozen(_counted(codec, codec.encode(readable(np.asarray(rows)))))
         return len(codes), lambda: iter([codes]), None
     # a file that says nothing of the length of its rows has as many numbers as the codebook
     source = states.every(codec.width) if isinstance(states, ParquetRows) else states
@@ -235,12 +229,13 @@ def _blocks(
         raise ValueError(
             f"states: expected {codec.width} columns, as the codebook has, got {source.width}"
         )
-    codes_of_states(codec, np.zeros((1, codec.width), dtype=np.float32))
+    # a codebook that needs behaviours refuses now, before anything is reserved
+    codec.encode(np.zeros((1, codec.width), dtype=np.float32))
     # what cannot be read of the file is found before anything is reserved or drawn
     stored = source, sha256_of(source.blocks())
 
     def blocks() -> Iterator[Codes]:
-        return (codes_of_states(codec, readable(part)) for part in source.blocks())
+        return (codec.encode(readable(part)) for part in source.blocks())
 
     return source.count, blocks, stored
 
@@ -256,28 +251,61 @@ def readable(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     if rows.dtype.kind not in "fiu":
         return rows
+    # what float32 cannot hold would make a distance infinite, and its code another one's
     wide = rows.astype(np.float64)
     return np.clip(np.nan_to_num(wide, nan=0.0), -LARGEST_ENTRY, LARGEST_ENTRY)
 
 
-def finite_blocks(source: Blocks) -> Iterator[npt.NDArray[np.float32]]:
+def finite_blocks(source: VectorBlocks) -> Iterator[npt.NDArray[np.float32]]:
     """Yield blocks of public rows as float32, refusing what is not finite there."""
     start = 0
     for part in source.blocks():
         with np.errstate(over="ignore"):
             rows = np.ascontiguousarray(part, dtype=np.float32)
-        # one sum is finite only where every entry is, up to an overflow that the second look finds
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = rows.sum()
-        if not np.isfinite(total):
-            bad = ~np.isfinite(rows).all(axis=1)
-            if bad.any():
-                raise ValueError(
-                    "states: expected numbers that are finite in float32, got others in row "
-                    f"{start + int(bad.argmax())} (counted from 0)"
-                )
+        bad = ~np.isfinite(rows).all(axis=1)
+        if bad.any():
+            raise ValueError(
+                "states: expected numbers that are finite in float32, got others in row "
+                f"{start + int(bad.argmax())} (counted from 0)"
+            )
         start += len(rows)
         yield rows
+
+
+def codes_of_prompts(
+    book: Codebook, model: LanguageModel, layer: int, tokens: torch.Tensor
+) -> Codes:
+    """Return the code of the last state of every prompt, (n, 1), as the model is served it.
+
+    Prompts of one length are run together, each as long as it is.
+
+    Args:
+        book: the codebook.
+        model: the model that it was fitted on.
+        layer: 1 … L.
+        tokens: (n, T), −1 before the first token of a shorter prompt, as ``model.prompts`` gives
+            them.
+
+    Raises:
+        ValueError: tokens or layer outside the model.
+    """
+    # no prompt is padded in a pass: padding would change its states in the last bits
+    lengths = prompt_lengths(tokens).numpy()
+    codes = np.empty((len(tokens), 1), dtype=np.int64)
+    for length in np.unique(lengths):
+        same = np.flatnonzero(lengths == length)
+        for start in range(0, len(same), PROMPTS_TOGETHER):
+            part = same[start : start + PROMPTS_TOGETHER]
+            codes[part, 0] = _assigned(book, model, layer, tokens[part, -length:])
+    return codes
+
+
+def _assigned(book: Codebook, model: LanguageModel, layer: int, tokens: torch.Tensor) -> Codes:
+    if book.centres is not None:
+        return book.assign(model.states(tokens, layer).cpu())
+    parts = [(states[layer], logits) for states, logits in model.passes(tokens, [layer])]
+    states, logits = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
+    return book.assign(states, behaviours=logits)
 
 
 def decode_codes(
@@ -286,7 +314,7 @@ def decode_codes(
     out: str | os.PathLike[str],
     *,
     argument: str = "codes",
-) -> EncodedCodes:
+) -> Release[CodeRows]:
     """Write the state that stands for every code: post-processing, so the certificate stays.
 
     Args:
@@ -296,37 +324,33 @@ def decode_codes(
         argument: what the file of codes is called in messages.
 
     Returns:
-        What is certified of the codes.
+        The release of the codes.
 
     Raises:
         ValueError: another codebook, codes that their digest does not fit, or a file that cannot
             be read or written.
     """
-    target = check_suffix("out", check_writable("out", out))
-    source, content = read_certificate(argument, codes)
-    released = EncodedCodes.from_dict(content, Path(codes))
-    if released.codebook != codec.digest:
+    target, place = check_suffix("out", check_writable("out", out)), Path(codes)
+    try:
+        released = read_checked(check_suffix("release", place)).release
+        source = open_store(place)
+    except ValueError as error:
+        raise ValueError(f"{argument}: {str(error).removeprefix('release: ')}") from None
+    if released.kind != KIND or source.certificate.decoded:
+        raise ValueError(f"{argument}: expected codes with their certificate, got {place}")
+    # codes mean nothing to another codebook
+    made = dict(released.digests)[CODEBOOK]
+    if made != codec.digest:
         raise ValueError(
-            f"--codebook: {os.fspath(codes)} was made with another one (SHA-256 "
-            f"{released.codebook[:12]}…, here {codec.digest[:12]}…)"
+            f"--codebook: {place} was made with another one (SHA-256 {made[:12]}…, here "
+            f"{codec.digest[:12]}…)"
         )
-    if (source.count, source.width) != (released.rows, len(released.sizes)):
-        raise ValueError(f"{argument}: the certificate is not that of these codes")
-    kind = code_type(codec.sizes)
-    if sha256_of(part.astype(kind) for part in source.blocks()) != released.digest:
-        raise ValueError(f"{argument}: the codes are not those that were certified (SHA-256)")
+    shape = (released.details.rows, codec.width)
     write_rows(
         "--out",
         target,
-        STATES,
-        (_decoded(codec, part) for part in source.blocks()),
-        dtype=np.dtype("<f4"),
-        shape=(released.rows, codec.width),
-        certificate=lambda digest: {**content, "tensor": STATES, "decoded": digest},
+        (codec.decode(part.astype(np.int64)).numpy() for part in source.rows.blocks()),
+        Layout(STATES, shape, np.dtype("<f4"), decoded=True),
+        lambda _: released,
     )
     return released
-
-
-def _decoded(codec: Codec, part: Vectors) -> Vectors:
-    codes = part if isinstance(codec, ProductCodebook) else part[:, 0]
-    return codec.decode(codes.astype(np.int64)).numpy()

@@ -11,14 +11,13 @@ import torch
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import RandomSource, integer
-from tacit.hidden_states.codebooks.certificates import CodeCertificate
-from tacit.hidden_states.codebooks.codebook import Codebook
-from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states, load_codec
-from tacit.hidden_states.codebooks.counting import code_type
-from tacit.hidden_states.codebooks.encoded import EncodedCodes
-from tacit.hidden_states.codebooks.encoding import prepare_codes
-from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
+from tacit.hidden_states.codebooks.certificates import CodeCertificate, code_type
+from tacit.hidden_states.codebooks.codec import Codec, load_codec
+from tacit.hidden_states.codebooks.encoding import ONE_CODE, prepare_codes
+from tacit.hidden_states.codebooks.methods import LEAST_CELL, ProductFit, PromptCodes
 from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.codebooks.release import CodeRows
+from tacit.releases import Release
 
 PRECISION = re.compile(r"PQ(\d{1,6})(?:x(\d{1,2}))?")
 LARGEST_BITS = 24
@@ -69,8 +68,8 @@ class VectorQuantizer:
     @classmethod
     def from_codebook(cls, codebook: Any) -> Self:
         """Return a fitted quantiser from a codebook, or from the path of one."""
-        known = isinstance(codebook, (Codebook, ProductCodebook))
-        book = codebook if known else load_codec(codebook)
+        book = codebook if isinstance(codebook, Codec) else load_codec(codebook)
+        # parameters as if it had been fitted with them, so that it can be cloned
         made = cls(max(book.sizes), parts=len(book.sizes), least_cell=book.least_cell)
         made.codebook_, made.n_features_in_ = book, book.width
         return made
@@ -104,14 +103,8 @@ class VectorQuantizer:
             raise ValueError(
                 f"X: expected at least size = {self.size} rows, got n_samples = {len(rows)}"
             )
-        self.codebook_ = ProductCodebook.fit(
-            rows,
-            parts=self.parts,
-            size=self.size,
-            least_cell=self.least_cell,
-            rng=self.random_state,
-            progress=False,
-        )
+        how = ProductFit(parts=self.parts, size=self.size, least_cell=self.least_cell)
+        self.codebook_ = ProductCodebook.fit(rows, how, rng=self.random_state, progress=False)
         self.n_features_in_ = self.codebook_.width
         return self
 
@@ -129,7 +122,7 @@ class VectorQuantizer:
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input"
             )
-        return codes_of_states(book, rows).astype(code_type(book.sizes))
+        return book.encode(rows).astype(code_type(book.sizes))
 
     def fit_transform(self, X: ArrayLike, y: Any = None) -> npt.NDArray[Any]:
         """Fit, and return the codes of the same vectors, which are public then."""
@@ -137,23 +130,16 @@ class VectorQuantizer:
 
     def inverse_transform(self, X: ArrayLike) -> npt.NDArray[np.float32]:
         """Return the vectors that stand for codes (n, m): post-processing."""
-        book = self._fitted()
-        codes = np.asarray(X)
-        if isinstance(book, Codebook) and codes.ndim == 2 and codes.shape[1] == 1:
-            codes = codes[:, 0]
-        return book.decode(codes).numpy()
+        return self._fitted().decode(np.asarray(X)).numpy()
 
     def certify(self, X: ArrayLike, *, weights: ArrayLike | None = None) -> CodeCertificate:
         """Bound what the code of one of N candidate vectors (N, d) tells about which it is."""
         codes = self.transform(X).astype(np.int64)
-        book = self._fitted()
-        return book.certify(
-            codes if isinstance(book, ProductCodebook) else codes[:, 0], weights=weights
-        )
+        return self._fitted().certify(codes, weights=weights)
 
-    def encode(self, X: ArrayLike, **options: Any) -> EncodedCodes:
+    def encode(self, X: ArrayLike, promise: PromptCodes = ONE_CODE) -> Release[CodeRows]:
         """Return codes with their certificate, as ``prepare_codes(...).draw()`` does."""
-        return prepare_codes(self._fitted(), X, **options).draw()
+        return prepare_codes(self._fitted(), X, promise).draw()
 
     def __repr__(self) -> str:
         held = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
@@ -228,6 +214,7 @@ def quantize_embeddings(
     parts, bits = _precision(precision)
     coder = VectorQuantizer(2**bits, parts=parts, random_state=rng)
     public = _matrix(calibration_embeddings)
+    # no more cells than public embeddings
     coder.set_params(size=min(2**bits, len(public)))
     return coder.fit(public).transform(embeddings)
 

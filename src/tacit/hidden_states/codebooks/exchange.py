@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike
 
 from tacit._ground.lazy import install_with
 from tacit.hidden_states.codebooks.certificates import checked_codes
-from tacit.hidden_states.codebooks.codebook import Codebook
-from tacit.hidden_states.codebooks.codecs import Codec
-from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.codebooks.codec import Codec
 
 
 def packed_codes(codes: ArrayLike, bits: int) -> npt.NDArray[np.uint8]:
@@ -32,6 +30,7 @@ def packed_codes(codes: ArrayLike, bits: int) -> npt.NDArray[np.uint8]:
     Source: FAISS, ``PQEncoderGeneric``.
     """
     rows = checked_codes("codes", codes, 2**bits, least=1)
+    # bit j of a code is bit j of its little-endian word: the first b bits of each part, end to end
     wide = np.ascontiguousarray(rows.reshape(len(rows), -1), "<u4")
     unpacked = np.unpackbits(wide.view(np.uint8).reshape(*wide.shape, 4), axis=2, bitorder="little")
     return np.packbits(unpacked[:, :, :bits].reshape(len(rows), -1), axis=1, bitorder="little")
@@ -56,19 +55,25 @@ def faiss_index(codec: Codec, codes: ArrayLike) -> Any:
         import faiss
     except ImportError:
         raise ValueError(f"faiss: not installed; {install_with('llm')}") from None
-    book = codec
-    if isinstance(codec, Codebook):
-        book = ProductCodebook(
-            parts=(codec.codewords,), calibration=codec.calibration, least_cell=codec.least_cell
-        )
-    assert isinstance(book, ProductCodebook)
     rows = np.asarray(codes)
     rows = rows[:, None] if rows.ndim == 1 else rows
-    book.decode(rows[:1])
-    packed = packed_codes(rows, book.bits)
-    index = faiss.IndexPQ(book.width, len(book.parts), book.bits)
-    faiss.copy_array_to_vector(book.centroids().ravel(), index.pq.centroids)
+    # refuses codes of another shape
+    codec.decode(rows[:1])
+    packed = packed_codes(rows, codec.bits)
+    index = faiss.IndexPQ(codec.width, len(codec.sizes), codec.bits)
+    faiss.copy_array_to_vector(_table(codec, 2**codec.bits).ravel(), index.pq.centroids)
     faiss.copy_array_to_vector(packed.ravel(), index.codes)
+    # the index is filled as FAISS keeps it, without a call that would encode again
     index.ntotal = len(packed)
     index.is_trained = True
     return index
+
+
+def _table(codec: Codec, rows: int) -> npt.NDArray[np.float32]:
+    """Return the centroids as FAISS keeps them, (m, 2^b, d/m) of float32.
+
+    A part of fewer cells repeats its first one, which no code refers to.
+    """
+    parts = [part.numpy() for part in codec.centroids]
+    filled = [np.concatenate([part, np.repeat(part[:1], rows - len(part), 0)]) for part in parts]
+    return np.stack(filled)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit._ground.checks import choice, integer, non_negative
+from tacit._ground.checks import integer
 from tacit.hidden_states.codebooks.clustering import (
     FIRST_ROUNDS,
     FULL_ROUNDS,
@@ -21,47 +21,46 @@ from tacit.hidden_states.codebooks.clustering import (
     kl_cells,
     likeliest_codes,
     nearest,
+    without_small,
 )
-from tacit.hidden_states.codebooks.least_cells import without_small
+from tacit.hidden_states.codebooks.methods import CodebookFit
 from tacit.hidden_states.codebooks.training import Upper, train_codewords, try_codewords
 from tacit.linalg import sqrt_psd
 from tacit.models.behaviours import Behaviours, as_states, logarithms
 
-METRICS = ("euclidean", "fisher", "behaviour", "argmax")
-CODEWORDS = ("centroid", "medoid", "trained")
+# codewords of least cost in the table that are run through the layers above, to find the cheapest
 TRIES = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """What was asked for, checked."""
+class CalibrationSet:
+    """Public prompts, checked against what is asked of them.
+
+    Attributes:
+        states: (n, d).
+        how: cells, codewords and effort.
+        size: C at most; the vocabulary with ``"argmax"``.
+        behaviours: what the model does next, where it is known.
+        root: (d, d), a root of the Fisher information, with ``"fisher"``.
+        upper: the layers above for the first of the prompts, with trained codewords.
+    """
 
     states: Tensor
+    how: CodebookFit
     size: int
-    metric: str
     behaviours: Behaviours | None
     root: Tensor | None
     upper: Upper | None
-    decision_cost: float
-    least_cell: int
 
     @classmethod
-    def check(
-        cls,
-        states: Any,
-        size: int | None,
-        metric: str,
-        codewords: str,
-        behaviours: Any,
-        fisher: Any,
-        upper: Upper | None,
-        decision_cost: float,
-        least_cell: int,
-    ) -> Plan:
-        """Check that every argument fits the metric."""
+    def checked(
+        cls, states: Any, how: CodebookFit, behaviours: Any, fisher: Any, upper: Upper | None
+    ) -> Self:
+        """Check that all that is given fits the metric."""
         rows = as_states("states", states)
-        choice("metric", metric, METRICS)
-        choice("codewords", codewords, CODEWORDS)
+        if not isinstance(how, CodebookFit):
+            raise ValueError(f"how: expected a CodebookFit, got {type(how).__name__}")
+        metric, codewords = how.metric, how.codewords
         known = None if behaviours is None else Behaviours.of(behaviours)
         if known is None and (metric in ("behaviour", "argmax") or codewords == "trained"):
             raise ValueError(f"behaviours: expected with metric {metric!r} and {codewords!r}")
@@ -75,50 +74,27 @@ class Plan:
             raise ValueError(f"continuation: expected 2 … {len(rows)} prompts, got {len(upper)}")
         if metric == "argmax":
             assert known is not None
-            if size not in (None, known.vocabulary):
-                raise ValueError(f"size: expected {known.vocabulary} with argmax, got {size}")
+            if how.size not in (None, known.vocabulary):
+                raise ValueError(f"size: expected {known.vocabulary} with argmax, got {how.size}")
             count = known.vocabulary
         else:
-            count = integer("size", size, minimum=1, maximum=len(rows))
-        cost = non_negative("decision_cost", decision_cost)
-        if cost and metric != "behaviour":
-            raise ValueError(f"decision_cost: expected 0 with metric {metric!r}, got {cost:g}")
-        least = integer("least_cell", least_cell, minimum=1)
-        if len(rows) < least:
+            count = integer("size", how.size, minimum=1, maximum=len(rows))
+        if len(rows) < how.least_cell:
             raise ValueError(
-                f"states: expected at least {least}, the least cell, got {len(rows)} rows"
+                f"states: expected at least {how.least_cell}, the least cell, got {len(rows)} rows"
             )
         root = None if fisher is None else _fisher_root(fisher, rows.shape[1])
-        return cls(rows, count, metric, known, root, upper, cost, least)
+        return cls(rows, how, count, known, root, upper)
 
 
-@dataclass(frozen=True)
-class Effort:
-    """Rounds and passes of each stage."""
-
-    epochs: int
-    rounds: int
-    joint_rounds: int
-    predictor_epochs: int
-
-    @classmethod
-    def check(cls, epochs: int, rounds: int, joint_rounds: int, predictor_epochs: int) -> Effort:
-        """Return the four as integers >= 0."""
-        return cls(
-            integer("epochs", epochs, minimum=0),
-            integer("rounds", rounds, minimum=0),
-            integer("joint_rounds", joint_rounds, minimum=0),
-            integer("predictor_epochs", predictor_epochs, minimum=0),
-        )
-
-    def steps(self, codewords: str) -> int:
-        """Steps of the progress bar."""
-        trained = (1 + self.joint_rounds) * self.epochs if codewords == "trained" else 0
-        return 1 + FIRST_ROUNDS + FULL_ROUNDS + self.rounds + trained + self.predictor_epochs
+def steps_of(how: CodebookFit) -> int:
+    """Return the steps of the progress bar."""
+    trained = (1 + how.joint_rounds) * how.epochs if how.codewords == "trained" else 0
+    return 1 + FIRST_ROUNDS + FULL_ROUNDS + how.rounds + trained + how.predictor_epochs
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class CellFit:
     """Cells of the calibration prompts and what stands for each."""
 
     cells: Tensor
@@ -127,29 +103,29 @@ class Fitted:
     centres: Tensor | None
 
 
-def fit_cells(
-    plan: Plan, effort: Effort, codewords: str, source: np.random.Generator, advance: Advance
-) -> Fitted:
+def fit_cells(public: CalibrationSet, source: np.random.Generator, advance: Advance) -> CellFit:
     """Cluster, take the mean state and behaviour of every cell, and choose the codewords."""
-    found = _clustered(plan, effort.rounds, source, advance)
-    if codewords == "medoid":
-        return replace(found, codewords=_medoids(plan.states, found.cells, found.codewords))
-    if codewords == "trained":
-        for again in range(1 + effort.joint_rounds):
-            found = _trained(plan, found, again, effort.epochs, source, advance)
+    found = _clustered(public, source, advance)
+    if public.how.codewords == "medoid":
+        return replace(found, codewords=_medoids(public.states, found.cells, found.codewords))
+    if public.how.codewords == "trained":
+        for again in range(1 + public.how.joint_rounds):
+            found = _trained(public, found, again, source, advance)
     return found
 
 
-def _clustered(plan: Plan, rounds: int, source: np.random.Generator, advance: Advance) -> Fitted:
-    if plan.metric == "argmax":
-        return _by_token(plan)
-    if plan.metric == "behaviour":
-        return _by_behaviour(plan, rounds, source, advance)
-    mapped = plan.states if plan.root is None else plan.states @ plan.root
-    centres, cells = cells_of_states(mapped, plan.size, plan.least_cell, source, advance)
-    known, size = plan.behaviours, len(centres)
+def _clustered(public: CalibrationSet, source: np.random.Generator, advance: Advance) -> CellFit:
+    if public.how.metric == "argmax":
+        return _by_token(public)
+    if public.how.metric == "behaviour":
+        return _by_behaviour(public, source, advance)
+    # by Fisher information, (h − c)ᵀF(h − c) = ‖F^½h − F^½c‖²
+    mapped = public.states if public.root is None else public.states @ public.root
+    least = public.how.least_cell
+    centres, cells = cells_of_states(mapped, public.size, least, source, advance)
+    known, size = public.behaviours, len(centres)
     table = None if known is None else cell_behaviours(known, cells, size, None)
-    return Fitted(cells, _means(plan, cells, size), table, centres)
+    return CellFit(cells, _means(public, cells, size), table, centres)
 
 
 def cells_of_states(
@@ -159,6 +135,7 @@ def cells_of_states(
 
     Where ``least`` is above 1, every centre is the mean of at least so many rows.
     """
+    # k-means, then without the cells that too few rows share, each centre again a mean
     centres = k_means(rows, size, source, advance)
     cells = nearest(rows, centres)[0]
     if least == 1:
@@ -169,79 +146,81 @@ def cells_of_states(
     return cell_means(rows, cells, centres[kept])[0], cells
 
 
-def _by_behaviour(plan: Plan, rounds: int, source: np.random.Generator, advance: Advance) -> Fitted:
-    known, cost = plan.behaviours, plan.decision_cost
+def _by_behaviour(public: CalibrationSet, source: np.random.Generator, advance: Advance) -> CellFit:
+    known, how = public.behaviours, public.how
+    cost = how.decision_cost
     assert known is not None
     cells, table = kl_cells(
-        known, plan.size, source, rounds=rounds, advance=advance, decision_cost=cost
+        known, public.size, source, rounds=how.rounds, advance=advance, decision_cost=cost
     )
-    if plan.least_cell > 1:
+    if how.least_cell > 1:
         cells, kept = without_small(
             cells,
-            plan.size,
-            plan.least_cell,
+            public.size,
+            how.least_cell,
             lambda part, left: assign_behaviours(known.select(part), table[left], cost)[0],
         )
         table = cell_behaviours(known, cells, len(kept), None, cost)
-    return Fitted(cells, _means(plan, cells, len(table)), table, None)
+    return CellFit(cells, _means(public, cells, len(table)), table, None)
 
 
-def _by_token(plan: Plan) -> Fitted:
+def _by_token(public: CalibrationSet) -> CellFit:
     """A cell for every token; one with too few prompts is read as one without any."""
-    assert plan.behaviours is not None
-    cells = plan.behaviours.argmax()
-    table = cell_behaviours(plan.behaviours, cells, plan.size, None)
-    small = torch.bincount(cells, minlength=plan.size) < plan.least_cell
-    means = _means(plan, cells, plan.size)
-    means[small] = plan.states.mean(dim=0)
-    if plan.least_cell > 1:
+    assert public.behaviours is not None
+    cells = public.behaviours.argmax()
+    table = cell_behaviours(public.behaviours, cells, public.size, None)
+    # a token that is likeliest too rarely is read as the mean of all prompts
+    small = torch.bincount(cells, minlength=public.size) < public.how.least_cell
+    means = _means(public, cells, public.size)
+    means[small] = public.states.mean(dim=0)
+    if public.how.least_cell > 1:
         everyone = torch.zeros(len(cells), dtype=torch.int64)
-        table[small] = cell_behaviours(plan.behaviours, everyone, 1, None)
-    return Fitted(cells, means, _naming_their_token(table, small), None)
+        table[small] = cell_behaviours(public.behaviours, everyone, 1, None)
+    return CellFit(cells, means, _naming_their_token(table, small), None)
 
 
-def _means(plan: Plan, cells: Tensor, size: int) -> Tensor:
+def _means(public: CalibrationSet, cells: Tensor, size: int) -> Tensor:
     """Mean state of every cell, of all prompts for an empty one, (C, d)."""
-    overall = plan.states.mean(dim=0).expand(size, -1)
-    return cell_means(plan.states, cells, overall)[0]
+    # an empty cell stands for everyone
+    overall = public.states.mean(dim=0).expand(size, -1)
+    return cell_means(public.states, cells, overall)[0]
 
 
 def _trained(
-    plan: Plan,
-    found: Fitted,
+    public: CalibrationSet,
+    found: CellFit,
     again: int,
-    epochs: int,
     source: np.random.Generator,
     advance: Advance,
-) -> Fitted:
+) -> CellFit:
     """Train codewords; from the second time on, cells are assigned by trial first."""
-    assert plan.upper is not None
-    assert plan.behaviours is not None
+    assert public.upper is not None
+    assert public.behaviours is not None
     assert found.table is not None
-    seen = len(plan.upper)
-    known = plan.behaviours.select(torch.arange(seen))
+    seen = len(public.upper)
+    known = public.behaviours.select(torch.arange(seen))
     cells = found.cells
     if again:
-        cost, tries = plan.decision_cost, min(TRIES, len(found.codewords))
+        cost, tries = public.how.decision_cost, min(TRIES, len(found.codewords))
         candidates = likeliest_codes(known, found.table, tries, cost)
-        moved = try_codewords(plan.upper, known, found.codewords, candidates, cost)
+        # cells by what the layers above make of each codeword, for the prompts that are run
+        moved = try_codewords(public.upper, known, found.codewords, candidates, cost)
         cells = torch.cat([moved, cells[seen:]])
     learnt = train_codewords(
-        plan.upper,
+        public.upper,
         known,
         cells[:seen],
         found.codewords,
-        epochs=epochs,
+        public.how,
         source=source,
         advance=advance,
-        decision_cost=plan.decision_cost,
-        least_cell=plan.least_cell,
     )
     return replace(found, codewords=learnt, cells=cells)
 
 
 def _medoids(states: Tensor, cells: Tensor, means: Tensor) -> Tensor:
     """The state of every cell that is nearest to its mean; the mean of an empty one."""
+    # min over a cell by sorting: the last row written is the nearest
     distance = ((states - means[cells]) ** 2).sum(dim=1)
     order = distance.argsort(descending=True)
     medoids = means.clone()
@@ -257,6 +236,7 @@ def _medoids(states: Tensor, cells: Tensor, means: Tensor) -> Tensor:
 def _naming_their_token(table: Tensor, small: Tensor) -> Tensor:
     """A token that was likeliest too rarely gets half of the mass, so that its row says so."""
     rows = small.nonzero()[:, 0]
+    # ½ p + ½ e_token: half of the mass at least is its own token's
     mixed = 0.5 * table[rows].exp()
     mixed[torch.arange(len(rows)), rows] += 0.5
     table[rows] = logarithms(mixed)
@@ -269,6 +249,7 @@ def _fisher_root(fisher: Any, width: int) -> Tensor:
         if values.shape != (width,) or values.dtype.kind not in "fiu" or not (values >= 0).all():
             raise ValueError(f"fisher: expected {width} numbers >= 0, got shape {values.shape}")
         values = np.diag(values)
+    # F^½ symmetric, so that (h − c)ᵀF(h − c) is a squared distance of mapped states
     root = sqrt_psd(values)
     if root.shape != (width, width):
         raise ValueError(f"fisher: expected shape {(width, width)}, got {root.shape}")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from tacit._ground.checks import Array, RandomSource
 from tacit.attacks.membership.roc import RocSummary, roc
 from tacit.hidden_states.codebooks.clustering import nearest
-from tacit.hidden_states.codebooks.codecs import Codec
-from tacit.hidden_states.codebooks.product import ProductCodebook
+from tacit.hidden_states.codebooks.codec import Codec
 from tacit.models.behaviours import as_states
 
 
@@ -57,13 +58,14 @@ def calibration_membership(
         ValueError: states of another width, or fewer than four of a kind.
 
     Example:
-        >>> from tacit.hidden_states import Codebook
+        >>> from tacit.hidden_states import Codebook, CodebookFit
         >>> rows = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0))
-        >>> book = Codebook.fit(rows[:500], size=8, rng=0)
+        >>> book = Codebook.fit(rows[:500], CodebookFit(size=8), rng=0)
         >>> found = calibration_membership(book, rows[:500], rows[500:], rng=0)
         >>> found.exact, 0.45 < found.roc.auc < 0.6
         (0, True)
     """
+    # the attacker's score is −min_c ‖h − c‖²: near a codeword, so fitted on
     inside, outside = _distances(book, calibration), _distances(book, fresh)
     scores = -np.concatenate([inside, outside])
     members = np.arange(len(scores)) < len(inside)
@@ -74,22 +76,28 @@ def calibration_membership(
     )
 
 
-def _distances(book: Codec, states: ArrayLike) -> Array:
+def _parts(book: Codec, states: ArrayLike) -> list[tuple[Tensor, Tensor]]:
+    """Return the numbers that each part codes, (n, d_j), beside its centroids."""
     rows = as_states("states", states, width=book.width)
-    if isinstance(book, ProductCodebook):
-        decoded = book.decode(book.assign(rows))
-        return ((rows.double() - decoded.double()) ** 2).sum(dim=1).numpy()
-    best = book.codewords[nearest(rows, book.codewords)[0]]
-    return ((rows.double() - best.double()) ** 2).sum(dim=1).numpy()
+    blocks = torch.split(rows, [int(part.shape[1]) for part in book.centroids], dim=1)
+    return [(block.contiguous(), part) for block, part in zip(blocks, book.centroids, strict=True)]
+
+
+def _distances(book: Codec, states: ArrayLike) -> Array:
+    """Return ``min_c ‖h − codeword_c‖²``, which is a sum over parts, (n,)."""
+    total = torch.zeros(len(as_states("states", states, width=book.width)), dtype=torch.float64)
+    for block, part in _parts(book, states):
+        # the difference itself in float64: ‖h‖² − 2h·c + ‖c‖² would cancel near a codeword
+        best = part[nearest(block, part)[0]]
+        total += ((block.double() - best.double()) ** 2).sum(dim=1)
+    return total.numpy()
 
 
 def _repeated(book: Codec, states: ArrayLike) -> int:
     """States of which a whole codeword, or the centroid of a part, is a copy."""
-    rows = as_states("states", states, width=book.width)
-    parts = book.parts if isinstance(book, ProductCodebook) else (book.codewords,)
-    blocks = torch.split(rows, [int(part.shape[1]) for part in parts], dim=1)
-    copied = torch.zeros(len(rows), dtype=torch.bool)
-    for block, part in zip(blocks, parts, strict=True):
+    copied: Any = False
+    for block, part in _parts(book, states):
+        # to the bit, in the float32 of the file
         known = {row.tobytes() for row in part.numpy()}
-        copied |= torch.tensor([row.tobytes() in known for row in block.contiguous().numpy()])
+        copied = copied | np.array([row.tobytes() in known for row in block.numpy()])
     return int(copied.sum())

@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-import math
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr
+from tacit.codec import APART
 from tacit.compute import progress_bar
-from tacit.documents import check_known
-from tacit.guarantees import InformationBound, MaximalLeakage
-from tacit.hidden_states.codebooks.assignment import nearest_cells
 from tacit.hidden_states.codebooks.certificates import (
     CodeCertificate,
     Codes,
     certify,
     checked_codes,
-    codes_leakage,
-    compose,
 )
-from tacit.hidden_states.codebooks.clustering import FIRST_ROUNDS, FULL_ROUNDS
-from tacit.hidden_states.codebooks.counting import information
+from tacit.hidden_states.codebooks.clustering import FIRST_ROUNDS, FULL_ROUNDS, nearest_cells
+from tacit.hidden_states.codebooks.codec import Codec
 from tacit.hidden_states.codebooks.fitting import cells_of_states
-from tacit.hidden_states.codebooks.least_cells import LEAST_CELL
-from tacit.hidden_states.codebooks.randomised_parts import RandomizedParts
-from tacit.hidden_states.codebooks.response import nearest_codes
-from tacit.hidden_states.codebooks.shapes import check_matrix
-from tacit.hidden_states.codebooks.storage import malformed, read_parts, write_parts
-from tacit.hidden_states.origin import Origin, digest_of, origin_from, published
+from tacit.hidden_states.codebooks.methods import ProductFit
+from tacit.hidden_states.codebooks.response import RandomizedParts, nearest_codes
+from tacit.hidden_states.origin import Origin, digest_of
+from tacit.hidden_states.tensors import check_matrix
 from tacit.models.behaviours import as_states
 
 
 @short_repr
 @dataclass(frozen=True, eq=False)
-class ProductCodebook:
+class ProductCodebook(Codec):
     """m parts of a vector, C_j cells for each: ``Π_j C_j`` codes, and as many nats as their logs.
 
     Attributes:
@@ -52,7 +43,9 @@ class ProductCodebook:
         origin: model, layer and calibration prompts by digest; None where they are not known.
     """
 
-    parts: tuple[Tensor, ...]
+    form: ClassVar[str] = "tacit-product-codebook-2"
+
+    parts: Annotated[tuple[Tensor, ...], APART]
     calibration: int
     least_cell: int
     origin: Origin | None = None
@@ -76,11 +69,6 @@ class ProductCodebook:
         return tuple(len(part) for part in self.parts)
 
     @property
-    def size(self) -> int:
-        """Codes there are, ``Π_j C_j``."""
-        return math.prod(self.sizes)
-
-    @property
     def width(self) -> int:
         """d, numbers in a vector."""
         return sum(int(part.shape[1]) for part in self.parts)
@@ -96,14 +84,17 @@ class ProductCodebook:
         """SHA-256 of all that assigns and decodes."""
         return digest_of({str(place): part for place, part in enumerate(self.parts)}, "product")
 
+    @property
+    def centroids(self) -> tuple[Tensor, ...]:
+        """Those of every part."""
+        return self.parts
+
     @classmethod
     def fit(
         cls,
         states: ArrayLike,
+        how: ProductFit,
         *,
-        parts: int,
-        size: int,
-        least_cell: int = LEAST_CELL,
         rng: RandomSource = None,
         progress: bool | None = None,
     ) -> ProductCodebook:
@@ -111,9 +102,7 @@ class ProductCodebook:
 
         Args:
             states: (n, d), public, disjoint from what is released.
-            parts: m, which divides d.
-            size: C, cells of a part at most.
-            least_cell: calibration vectors of a cell at least: smaller cells are removed.
+            how: m parts, which divide d, and C cells of each at most.
             rng: source of the choices.
             progress: whether a bar is shown; None for when stderr is a terminal.
 
@@ -125,34 +114,38 @@ class ProductCodebook:
 
         Example:
             >>> rows = torch.randn(900, 6, generator=torch.Generator().manual_seed(0))
-            >>> book = ProductCodebook.fit(rows, parts=3, size=8, rng=0)
+            >>> book = ProductCodebook.fit(rows, ProductFit(parts=3, size=8), rng=0)
             >>> book.size, book.assign(rows).shape
             (512, (900, 3))
 
         Source: product quantisation (Jégou, Douze and Schmid, 2011).
         """
         rows = as_states("states", states)
-        count = integer("parts", parts, minimum=1)
-        if rows.shape[1] % count:
-            raise ValueError(f"parts: expected a divisor of {rows.shape[1]}, got {count}")
-        cells = integer("size", size, minimum=1, maximum=len(rows))
-        least = integer("least_cell", least_cell, minimum=1)
-        if len(rows) < least:
+        if rows.shape[1] % how.parts:
+            raise ValueError(f"parts: expected a divisor of {rows.shape[1]}, got {how.parts}")
+        cells = integer("size", how.size, minimum=1, maximum=len(rows))
+        if len(rows) < how.least_cell:
             raise ValueError(
-                f"states: expected at least {least}, the least cell, got {len(rows)} rows"
+                f"states: expected at least {how.least_cell}, the least cell, got {len(rows)} rows"
             )
+        # k-means of every part by itself: ‖h − c‖² is a sum over parts
         source = generator(rng)
-        steps = count * (1 + FIRST_ROUNDS + FULL_ROUNDS)
+        steps = how.parts * (1 + FIRST_ROUNDS + FULL_ROUNDS)
         with progress_bar(steps, "codebook", shown=progress is not False) as advance:
             found = tuple(
-                cells_of_states(part.contiguous(), cells, least, source, advance)[0]
-                for part in torch.tensor_split(rows, count, dim=1)
+                cells_of_states(part.contiguous(), cells, how.least_cell, source, advance)[0]
+                for part in torch.tensor_split(rows, how.parts, dim=1)
             )
-        return cls(parts=found, calibration=len(rows), least_cell=least)
+        return cls(parts=found, calibration=len(rows), least_cell=how.least_cell)
+
+    def encode(self, states: ArrayLike) -> Codes:
+        """As ``assign``."""
+        return self.assign(states)
 
     def assign(self, states: ArrayLike) -> Codes:
         """Return the nearest centroid of every part, (n, m)."""
         rows = as_states("states", states, width=self.width)
+        # the nearest product centroid is the nearest of every part
         blocks = torch.split(rows, [int(part.shape[1]) for part in self.parts], dim=1)
         found = [
             nearest_cells(block.contiguous(), part)
@@ -173,22 +166,9 @@ class ProductCodebook:
             weights: (N,) probabilities up to a factor; uniform when None.
         """
         rows = self._checked(codes)
+        # a cell of the product is a row of m codes
         cells = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
         return certify(cells, self.size, weights=weights)
-
-    def compose(
-        self, releases: int, candidates: int, *, weights: ArrayLike | None = None
-    ) -> CodeCertificate:
-        """Bound T releases without a bank, as ``Codebook.compose``."""
-        return compose(self.size, releases, candidates, weights=weights)
-
-    def leakage(self, releases: int = 1) -> MaximalLeakage:
-        """Return what T codes multiply any attacker's chance by: ``(Π_j C_j)^T``."""
-        return codes_leakage(self.size, integer("releases", releases, minimum=1))
-
-    def information(self, releases: int = 1) -> InformationBound:
-        """Return what T codes tell about a vector whatever its law: ``T Σ_j ln C_j`` nats."""
-        return information(self.sizes, releases)
 
     def randomised(self, epsilon: float, *, near: int = 1) -> RandomizedParts:
         """Return randomised response over every part, ε in equal shares.
@@ -202,59 +182,17 @@ class ProductCodebook:
         Raises:
             ValueError: a bad ε, or k cells that some part does not have beside others.
         """
+        # parts of one cell tell nothing and are not randomised
         least = min((size for size in self.sizes if size > 1), default=2)
         integer("near", near, minimum=1, maximum=least - 1)
         return RandomizedParts(epsilon, tuple(_nearest(part, near) for part in self.parts))
 
-    def centroids(self) -> npt.NDArray[np.float32]:
-        """Return the centroids as FAISS keeps them, (m, 2^b, d/m) of float32.
-
-        ``b = ⌈log2 max C_j⌉``, at least 1; a part of fewer cells repeats its first one, which no
-        code refers to.
-        """
-        return np.stack(
-            [
-                np.concatenate(
-                    [part.numpy(), np.repeat(part[:1].numpy(), 2**self.bits - len(part), 0)]
-                )
-                for part in self.parts
-            ]
-        )
-
-    @property
-    def bits(self) -> int:
-        """b, bits that the code of a part takes."""
-        return max(1, (max(self.sizes) - 1).bit_length())
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the codebook as safetensors, whole or not at all.
-
-        Raises:
-            ValueError: the file cannot be written.
-        """
-        return write_parts(path, self.parts, self._about())
-
-    def _about(self) -> dict[str, Any]:
-        sizes = {"calibration": self.calibration, "least_cell": self.least_cell}
-        return sizes | published(self.origin)
+    def _tensors(self) -> dict[str, Tensor]:
+        return {f"part.{place}": part for place, part in enumerate(self.parts)}
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ProductCodebook:
-        """Read what ``save`` wrote.
-
-        Raises:
-            ValueError: no such file, or not a product of codebooks.
-        """
-        parts, about = read_parts(path)
-        with malformed(path):
-            found = cls(
-                parts=parts,
-                calibration=about["calibration"],
-                least_cell=about["least_cell"],
-                origin=origin_from(about.get("origin")),
-            )
-            check_known("path", about, found._about())
-            return found
+    def _apart(cls, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+        return {"parts": tuple(tensors[f"part.{place}"] for place in range(len(tensors)))}
 
     def _checked(self, codes: Any) -> Codes:
         rows = checked_codes("codes", codes, max(self.sizes), least=1)

@@ -1,9 +1,12 @@
-"""Codes with local differential privacy: randomised response over the nearest codes."""
+"""Codes with local differential privacy: randomised response over the nearest codes.
+
+Parts of a product code are reported by coins of their own, ε in equal shares.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,18 +15,21 @@ import numpy as np
 from tacit._ground.checks import Array, RandomSource, as_float, generator, integer, positive
 from tacit._ground.numbers import EPS, rounded_up
 from tacit._ground.random import uniform_index
-from tacit.guarantees import ApproximateDP, MaximalLeakage
+from tacit.guarantees import ApproximateDP, MaximalLeakage, compose_leakage
 from tacit.hidden_states.codebooks.certificates import (
     FITTED_APART,
     PROMPT,
+    CandidateLaw,
     CodeCertificate,
     Codes,
-    Law,
     checked_codes,
     checked_prior,
 )
+from tacit.information import response_leakage
 
+# reports are drawn in steps of 2⁻⁵³, the spacing of doubles below 1
 RESOLUTION = 2**53
+# e^ε beyond it is no double
 LARGEST_EPSILON = 700.0
 ONE_REPORT = "one report is released about the prompt, ever"
 LEAKAGE_FORMULA = "Issa, Wagner and Kamath (2020), Theorem 1: Σ_y max_x P(y|x) = C e^ε/Z"
@@ -78,6 +84,7 @@ class RandomizedCodes:
             )
         object.__setattr__(self, "epsilon", loss)
         object.__setattr__(self, "neighbours", table.astype(np.int64))
+        # what is drawn has to keep P(y|c) ≤ e^ε P(y|c') too
         near_chance, far_chance = self._drawn_chances()
         # 1 + ε < e^ε; what is drawn is rounded down to 2⁻⁵³, which a tiny ε does not outweigh
         if far_chance > near_chance * (1 + Fraction(loss)):
@@ -99,6 +106,7 @@ class RandomizedCodes:
     @property
     def inside(self) -> float:
         """Probability k e^ε/Z of a report among the k nearest, as drawn: rounded down to 2⁻⁵³."""
+        # k e^ε/Z = 1/(1 + (C − k)/k e^{−ε}), a form in which nothing overflows
         rest = (self.size - self.near) / self.near * math.exp(-self.epsilon)
         share = (1.0 - 4.0 * EPS) / (1.0 + rest)
         return math.floor(share * RESOLUTION) / RESOLUTION
@@ -110,6 +118,7 @@ class RandomizedCodes:
             >>> RandomizedCodes(2.0, np.array([[0], [1], [2]])).table().round(3)[0].tolist()
             [0.787, 0.107, 0.107]
         """
+        # the rest of the mass, alike for all that are not near
         far = (1.0 - self.inside) / (self.size - self.near)
         chances: Array = np.full((self.size, self.size), far)
         np.put_along_axis(chances, self.neighbours, self.inside / self.near, axis=1)
@@ -121,8 +130,10 @@ class RandomizedCodes:
         Raises:
             ValueError: a code outside 0 … C − 1.
         """
+        # one coin: among the k nearest with probability k e^ε/Z, else among the C − k others
         true = checked_codes("codes", codes, self.size, least=1).reshape(-1)
         source = rng if rng is None else generator(rng)
+        # a whole number of 2⁻⁵³, so that the coin is exact
         bar = int(self.inside * RESOLUTION)
         reports = np.empty_like(true)
         for place, code in enumerate(true):
@@ -157,6 +168,7 @@ class RandomizedCodes:
         Source: Issa, Wagner and Kamath (2020), Theorem 1.
         """
         times = integer("releases", releases, minimum=1)
+        # Σ_y max_x P(y|x) = C max(a, b), in the exact steps in which reports are drawn
         near, far = self._drawn_chances()
         one = MaximalLeakage(
             factor=rounded_up(self.size * max(near, far)),
@@ -190,13 +202,15 @@ class RandomizedCodes:
         masses = checked_prior(np.ones(len(cells)) if weights is None else weights, len(cells))
         largest = np.zeros(self.size)
         np.maximum.at(largest, cells, masses)
+        # Σ_y max_c m_c P(y | c): report y is best explained by a cell near to it, or by any
         near, far = self._chances()
         reached = np.full(self.size, far * largest.max())
         for column in self.neighbours.T:
             np.maximum.at(reached, column, near * largest)
         success = math.fsum(reached.tolist()) * (1.0 + 16.0 * EPS)
+        # chance of a blind guess: that of the likeliest candidate
         count, chance = len(cells), float(masses.max())
-        law = Law(count, chance, uniform=weights is None)
+        law = CandidateLaw(count, chance, uniform=weights is None)
         return CodeCertificate(
             leakage=self.leakage(),
             success=law.success(
@@ -213,6 +227,7 @@ class RandomizedCodes:
 
     def _drawn_chances(self) -> tuple[Fraction, Fraction]:
         """P(y | c) for a near and for a far y, in the steps of 2⁻⁵³ in which it is drawn."""
+        # fractions: these are the probabilities as drawn, without rounding
         inside = Fraction(self.inside)
         return inside / self.near, (1 - inside) / (self.size - self.near)
 
@@ -224,6 +239,8 @@ class RandomizedCodes:
         return up / (self.near * (1.0 + rest)), up * outside
 
     def _nats(self) -> float:
+        """Nats that a report tells of the candidate at most."""
+        # I ≤ ln C − H(Y | code), and ≤ ε; the slack is what these logarithms lose
         share = self.inside
         entropy = -share * math.log(share / self.near)
         entropy -= (1.0 - share) * math.log((1.0 - share) / (self.size - self.near))
@@ -244,6 +261,7 @@ def reported_assumptions(releases: int) -> tuple[str, ...]:
 def local_privacy(epsilon: float, releases: int = 1) -> ApproximateDP:
     """Return local (Tε, 0)-differential privacy of T reports about the same secret."""
     times = integer("releases", releases, minimum=1)
+    # basic composition, the product rounded up
     total = epsilon if times == 1 else math.nextafter(times * epsilon, math.inf)
     return ApproximateDP(
         epsilon=total,
@@ -260,8 +278,120 @@ def local_privacy(epsilon: float, releases: int = 1) -> ApproximateDP:
 
 def nearest_codes(distances: Array, near: int) -> Codes:
     """Return the k codes nearest to each, itself first, from their distances (C, C)."""
+    # a code is nearest to itself, whatever rounding says
     held = distances.astype(np.float64)
     count = integer("near", near, minimum=1, maximum=len(held) - 1)
     np.fill_diagonal(held, -np.inf)
     found: Codes = np.argsort(held, axis=1, kind="stable")[:, :count]
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class RandomizedParts:
+    """Report every part of a product code by randomised response at ε/m nats.
+
+    The coins of the parts are independent, so that ``P(y | c) = Π_j P_j(y_j | c_j)``: losses add
+    up to ε, and the factors of the parts multiply. Parts of one cell tell nothing, are reported as
+    they are and take no share of ε.
+
+    Args:
+        epsilon: ε > 0 in nats of all parts together.
+        neighbours: of every part (C_j, k), as ``RandomizedCodes`` takes them.
+
+    Raises:
+        ValueError: a bad ε, neighbours that are not as said, or no part of two cells.
+
+    Example:
+        >>> each = np.array([[0], [1], [2]])
+        >>> mechanism = RandomizedParts(4.0, (each, each))
+        >>> one = RandomizedCodes(2.0, each).leakage().factor
+        >>> round(mechanism.leakage().factor / one**2, 9)
+        1.0
+
+    Source: Kairouz, Oh and Viswanath (2016), Sec. 3, for every part; basic composition.
+    """
+
+    epsilon: float
+    neighbours: tuple[Codes, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
+        shared = share(self.epsilon, [len(table) for table in self.neighbours])
+        parts = tuple(
+            RandomizedCodes(shared, table) if len(table) > 1 else None for table in self.neighbours
+        )
+        object.__setattr__(self, "_parts", parts)
+
+    @property
+    def parts(self) -> tuple[RandomizedCodes | None, ...]:
+        """What reports each part; None for one of a single cell."""
+        found: tuple[RandomizedCodes | None, ...] = self.__dict__["_parts"]
+        return found
+
+    @property
+    def near(self) -> int:
+        """Number k of cells of a part that are reported more often."""
+        return max(part.near for part in self.parts if part is not None)
+
+    def release(self, codes: Any, rng: RandomSource = None) -> Codes:
+        """Draw a report for every code (N, m); from the operating system unless ``rng`` is given.
+
+        Raises:
+            ValueError: codes of another shape, or outside their parts.
+        """
+        true = checked_codes("codes", codes, max(map(len, self.neighbours)), least=1)
+        if true.ndim != 2 or true.shape[1] != len(self.parts):
+            raise ValueError(f"codes: expected shape (n, {len(self.parts)}), got {true.shape}")
+        source = rng if rng is None else generator(rng)
+        columns = [
+            true[:, place] if part is None else part.release(true[:, place], source)
+            for place, part in enumerate(self.parts)
+        ]
+        return np.stack(columns, axis=1)
+
+    def guarantee(self, releases: int = 1) -> ApproximateDP:
+        """Return local (Tε, 0)-differential privacy of T reports about the same secret."""
+        return local_privacy(self.epsilon, releases)
+
+    def leakage(self, releases: int = 1) -> MaximalLeakage:
+        """Return the maximal leakage of T reports about one prompt: ``Π_j (C_j e^ε_j/Z_j)^T``.
+
+        Source: Issa, Wagner and Kamath (2020), Theorem 1; factors of independent parts multiply.
+        """
+        # Π_j C_j e^ε_j/Z_j: coins of the parts are independent
+        held = [part for part in self.parts if part is not None]
+        # the parts of one code are one release
+        one = replace(compose_leakage([part.leakage() for part in held]), releases=1)
+        times = integer("releases", releases, minimum=1)
+        return replace(one.repeated(times), assumptions=held[0].leakage(times).assumptions)
+
+
+def share(epsilon: float, sizes: list[int]) -> float:
+    """Return the ε of every part of two cells or more: the largest that adds up to ε at most.
+
+    Raises:
+        ValueError: no part has two cells.
+
+    Example:
+        >>> share(0.3, [4, 1, 4, 4]) * 3 <= 0.3
+        True
+    """
+    count = sum(size > 1 for size in sizes)
+    if not count:
+        raise ValueError("epsilon: expected a codebook of at least 2 cells, got one of 1")
+    # the sum of the shares has to be at most ε in exact arithmetic
+    each = epsilon / count
+    while Fraction(each) * count > Fraction(epsilon):
+        each = math.nextafter(each, 0.0)
+    return each
+
+
+def reported_leakage(sizes: tuple[int, ...], epsilon: float, *, near: int = 1) -> float:
+    """Return the nats of randomised reports of a product code, ``Σ_j ln(C_j e^ε_j/Z_j)``.
+
+    Example:
+        >>> round(reported_leakage((4,), 2.0), 4), round(reported_leakage((4, 4), 4.0), 4)
+        (1.0455, 2.0911)
+    """
+    each = share(epsilon, list(sizes))
+    return math.fsum(response_leakage(size, each, near=near).nats for size in sizes if size > 1)

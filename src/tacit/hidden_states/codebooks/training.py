@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tacit.hidden_states.codebooks.methods import CodebookFit
 from tacit.models.behaviours import Behaviours
 
+# a batch is a sixteenth of the prompts, within these
 LARGEST_BATCH, SMALLEST_BATCH, BATCHES_PER_PASS = 512, 32, 16
+# of the prompts, to keep the pass that is best on what was not learnt
 HELD_OUT_SHARE = 0.1
 # Nats by which the likeliest token has to lead before training leaves a decision alone.
 MARGIN = 0.1
+# in units of the spread of the codewords, and of the weights
 CODEWORD_RATE, PREDICTOR_RATE = 0.05, 2e-3
+# width of the predictor's layers
 HIDDEN = 512
+# prompts that are run through the layers above at once
 STATES_TOGETHER = 1024
 
 
@@ -37,12 +43,10 @@ def train_codewords(
     behaviours: Behaviours,
     cells: Tensor,
     codewords: Tensor,
+    how: CodebookFit,
     *,
-    epochs: int,
     source: np.random.Generator,
     advance: Callable[[int], None],
-    decision_cost: float = 0.0,
-    least_cell: int = 1,
 ) -> Tensor:
     """Minimise the mean cost over the codewords, ``r_i = softmax(upper_i(codeword[cell_i]))``.
 
@@ -51,32 +55,43 @@ def train_codewords(
     the prompts is held out; the codewords of the epoch best on them are returned, the start
     included. A codeword stays as it is where fewer than ``least_cell`` prompts would train it.
 
+    Args:
+        upper: the layers above, for the n prompts.
+        behaviours: what the model does after each.
+        cells: (n,).
+        codewords: where training starts, (C, d).
+        how: λ, passes, and the prompts of a cell at least.
+        source: order of the prompts.
+        advance: called after every pass.
+
     Returns:
         (C, d).
     """
+    cost = how.decision_cost
     order = torch.from_numpy(source.permutation(len(cells)))
     apart = max(1, int(HELD_OUT_SHARE * len(order)))
     checked, learnt = order[:apart], order[apart:]
-    enough = torch.bincount(cells[learnt], minlength=len(codewords)) >= least_cell
+    enough = torch.bincount(cells[learnt], minlength=len(codewords)) >= how.least_cell
+    # what is learnt is a shift in units of the spread; a cell of few prompts has none
     scale = codewords.std(dim=0).clamp_min(1e-6) * enough[:, None]
     shift = torch.zeros_like(codewords, requires_grad=True)
     optimizer = torch.optim.Adam([shift], lr=CODEWORD_RATE, betas=(0.9, 0.99))
     batch = _batch(len(learnt))
-    steps = max(1, epochs * -(-len(learnt) // batch))
+    steps = max(1, how.epochs * -(-len(learnt) // batch))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     best = codewords
-    least = mean_cost(upper, behaviours, codewords[cells], checked, decision_cost)
-    for _ in range(epochs):
+    least = mean_cost(upper, behaviours, codewords[cells], checked, cost)
+    for _ in range(how.epochs):
         for rows in torch.split(learnt[torch.from_numpy(source.permutation(len(learnt)))], batch):
             own = cells[rows]
             states = codewords[own] + scale[own] * shift[own]
-            loss = _costs(upper, behaviours, rows, states, decision_cost, _shortfall).mean()
+            loss = _costs(upper, behaviours, rows, states, cost, _shortfall).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
         moved = (codewords + scale * shift).detach()
-        reached = mean_cost(upper, behaviours, moved[cells], checked, decision_cost)
+        reached = mean_cost(upper, behaviours, moved[cells], checked, cost)
         if reached < least:
             best, least = moved, reached
         advance(1)
@@ -96,6 +111,7 @@ def _costs(
     of_decision: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
     """Return ``KL(p_i ‖ r_i) + λ·of_decision(ln r_i, argmax p_i)`` per row."""
+    # KL(p ‖ r) = Σ p ln p − Σ p ln r, and 0 ln 0 = 0
     clean = behaviours.probabilities(rows)
     predicted = torch.log_softmax(upper.select(rows).logits(states).float(), dim=1)
     cost: Tensor = torch.special.xlogy(clean, clean).sum(dim=1) - (clean * predicted).sum(dim=1)
@@ -111,6 +127,7 @@ def _changed(predicted: Tensor, tokens: Tensor) -> Tensor:
 
 def _shortfall(predicted: Tensor, tokens: Tensor) -> Tensor:
     """Return by how many nats a token misses the lead that ``MARGIN`` asks for."""
+    # a hinge on ln r(best other) − ln r(own), whose gradient is not 0 where the decision changed
     own = predicted.gather(1, tokens[:, None])[:, 0]
     best = predicted.scatter(1, tokens[:, None], -torch.inf).max(dim=1).values
     return torch.relu(MARGIN + best - own)
@@ -140,6 +157,7 @@ def try_codewords(
     tries = candidates.shape[1]
     chosen = []
     for rows in torch.split(torch.arange(len(candidates)), max(1, STATES_TOGETHER // tries)):
+        # m codewords for every prompt, in one pass through the layers above
         repeated = rows.repeat_interleave(tries)
         states = codewords[candidates[rows].flatten()]
         costs = _costs(upper, behaviours, repeated, states, decision_cost, _changed)
@@ -162,6 +180,14 @@ class Predictor(nn.Module):
             nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU()
         )
         self.head = nn.Linear(hidden, size)
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Tensor]) -> Self:
+        """Return the network of the weights given, which refuses others and other shapes."""
+        hidden = int(parts["head.weight"].shape[1])
+        found = cls(len(parts["mean"]), len(parts["head.bias"]), hidden)
+        found.load_state_dict(dict(parts))
+        return found.eval().requires_grad_(False)
 
     def forward(self, states: Tensor) -> Tensor:
         """Return a score per code, (n, C)."""
@@ -189,6 +215,7 @@ def train_predictor(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(source.integers(2**31)))
         predictor = Predictor(states.shape[1], size)
+    # states in units of their spread
     predictor.mean = states.mean(dim=0)
     predictor.scale = states.std(dim=0, unbiased=False).clamp_min(1e-6)
     optimizer = torch.optim.AdamW(predictor.parameters(), lr=PREDICTOR_RATE, weight_decay=0.01)

@@ -15,8 +15,7 @@ from tacit.hidden_states.audit.mechanisms import Asked, Mechanism, Setting
 if TYPE_CHECKING:
     from tacit.hidden_states.audit.laboratory import Laboratory
     from tacit.hidden_states.audit.points import Point
-    from tacit.hidden_states.defences.stored import Stored
-    from tacit.hidden_states.defences.trial import DefenceTrial
+    from tacit.hidden_states.defences.stored import DefenceTrial, Stored
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Defence(Mechanism, ABC):
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> DefenceTrial:
         """Fit it on calibration prompts and store the bank."""
-        from tacit.hidden_states.defences.trial import DefenceTrial
+        from tacit.hidden_states.defences.stored import DefenceTrial
 
         del setting
         states = laboratory.calibration.double().cpu().numpy()
@@ -69,6 +68,7 @@ class Principal(Defence):
         del seed
         most = min(states.shape[1], len(states) - 1)
         integer("dimension", self.dimension, minimum=1, maximum=most)
+        # eigenvectors of the covariance, those of most variance first
         mean = states.mean(axis=0)
         axes = np.linalg.eigh((states - mean).T @ (states - mean))[1]
         return Reduced(mean, axes[:, : -self.dimension - 1 : -1].T)
@@ -80,14 +80,14 @@ class Principal(Defence):
 
 
 @dataclass(frozen=True)
-class Projection(Defence):
+class RandomProjection(Defence):
     """k random projections of the state less the mean of public ones, the directions public.
 
     Attributes:
         dimension: k, at most the numbers in a state.
 
     Example:
-        >>> Projection(64).name
+        >>> RandomProjection(64).name
         'projection(64)'
     """
 
@@ -103,6 +103,7 @@ class Projection(Defence):
 
         width = states.shape[1]
         integer("dimension", self.dimension, minimum=1, maximum=width)
+        # of variance 1/k, so that lengths are kept on average (Johnson and Lindenstrauss, 1984)
         rows = generator(seed).standard_normal((self.dimension, width)) / np.sqrt(self.dimension)
         return Reduced(states.mean(axis=0), rows)
 
@@ -135,15 +136,14 @@ class Product(Defence):
 
     def learn(self, states: Array, seed: int) -> Stored:
         """As ``Defence``."""
+        from tacit.hidden_states.codebooks.methods import ProductFit
         from tacit.hidden_states.codebooks.product import ProductCodebook
-        from tacit.hidden_states.defences.stored import Coded, rounded
+        from tacit.hidden_states.defences.stored import ProductCentroids, rounded
 
         size = integer("centroids", self.centroids, minimum=1, maximum=len(states))
-        return Coded(
-            ProductCodebook.fit(
-                rounded(states), parts=self.parts, size=size, least_cell=1, rng=seed, progress=False
-            )
-        )
+        how = ProductFit(parts=self.parts, size=size, least_cell=1)
+        book = ProductCodebook.fit(rounded(states), how, rng=seed, progress=False)
+        return ProductCentroids(book)
 
     def words(self, point: Point) -> str:
         """As ``Mechanism``."""
@@ -174,7 +174,7 @@ class Rotation(Defence):
         return "the state turned by a secret rotation"
 
 
-DEFENCES: tuple[type[Defence], ...] = (Principal, Projection, Product, Rotation)
+DEFENCES: tuple[type[Defence], ...] = (Principal, RandomProjection, Product, Rotation)
 
 
 def read_defence(text: str) -> Defence | None:

@@ -27,13 +27,15 @@ from tacit.guarantees import Guarantee
 from tacit.hidden_states.noise.posterior import (
     POST_PROCESSING,
     ROWS_TOGETHER,
-    Posterior,
+    StatePosterior,
     double_rows,
     public_states,
     unchanged,
 )
 
+# width of the two layers, states of a batch, and the rate that the schedule starts from
 HIDDEN, BATCH, RATE = 512, 512, 1e-3
+# few states need many passes to be read back as well as can be, many need few
 LEAST_PASSES, LEAST_STEPS = 10, 1500
 
 
@@ -71,7 +73,7 @@ class Denoiser(ABC):
         Source: Bayes' rule for a uniform prior on the calibration states.
         """
         covariance = as_covariance("covariance", covariance)
-        return _PosteriorMean(Posterior(calibration, covariance))
+        return _PosteriorMean(StatePosterior(calibration, covariance))
 
     @staticmethod
     def wiener(calibration: ArrayLike, covariance: Covariance) -> Denoiser:
@@ -90,6 +92,7 @@ class Denoiser(ABC):
         """
         covariance = as_covariance("covariance", covariance)
         states = public_states(calibration, covariance)
+        # μ and S of the public states, divided by their number
         mean = states.mean(axis=0)
         centred = states - mean
         spread = centred.T @ centred / len(states)
@@ -167,7 +170,7 @@ class Denoiser(ABC):
 class _PosteriorMean(Denoiser):
     kind = "posterior mean"
 
-    def __init__(self, posterior: Posterior) -> None:
+    def __init__(self, posterior: StatePosterior) -> None:
         self.calibration, self._posterior = posterior.count, posterior
 
     @property
@@ -186,6 +189,7 @@ class _PosteriorMean(Denoiser):
         highest = torch.full((len(asked),), -torch.inf, dtype=torch.float64)
         mass, total = torch.zeros_like(highest), torch.zeros_like(asked)
         for part, score in self._posterior.scores(asked):
+            # Σ_m e^{s_m} h_m / Σ_m e^{s_m}, both sums relative to e^{highest} so far
             above = torch.maximum(highest, score.amax(dim=1))
             shrink = torch.exp(highest - above)
             score.sub_(above[:, None]).exp_()
@@ -208,14 +212,17 @@ class _Wiener(Denoiser):
         return int(self.mean.size)
 
     def _denoise(self, rows: Array) -> Array:
+        # μ + G (z − μ), G the gain
         denoised: Array = self.mean + (rows - self.mean) @ self.gain.T
         return denoised
 
 
 def _gain(spread: Array, noise: Array) -> Array:
     """``I − Σ (S + Σ)⁺``: where neither varies the release is already right."""
+    # S (S + Σ)⁻¹ = I − Σ (S + Σ)⁻¹: the form that leaves a release without noise as it is
     total = spread + noise
     values, vectors = np.linalg.eigh((total + total.T) / 2)
+    # eigenvalues below what eigh loses count as 0, and the pseudo-inverse as 0 along them
     kept = values > len(values) * EPS * values[-1]
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
     gain: Array = np.eye(len(values)) - noise @ inverse
@@ -253,11 +260,13 @@ class _Correction(nn.Module):
             nn.Linear(2 * width, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU()
         )
         self.head = nn.Linear(HIDDEN, width)
+        # an untrained network adds nothing: it starts as the linear denoiser
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, noisy: Tensor, guess: Tensor) -> Tensor:
         """Return the corrected guess in units of the spread."""
+        # both inputs in units of their own spread, so that no layer sees sizes of the model
         start = (guess - self.mean) / self.scale
         seen = (noisy - self.mean) / self.noisy_scale
         added: Tensor = self.head(self.layers(torch.cat([start, seen], dim=1)))
@@ -266,6 +275,7 @@ class _Correction(nn.Module):
 
 def _passes(count: int) -> int:
     """Return how often a network reads so many states, a tenth of which is held out."""
+    # ⌈n/b⌉ batches a pass of the nine tenths that are learnt from
     batches = -(-(count - count // 10) // BATCH)
     return max(LEAST_PASSES, -(-LEAST_STEPS // batches))
 
@@ -277,9 +287,11 @@ def _fit_network(
     epochs: int,
     source: np.random.Generator,
 ) -> _Correction:
+    # a tenth is held out, to keep the pass that is best on what was not learnt
     order = source.permutation(len(states))
     apart = states[order[: len(states) // 10]]
     learnt = states[order[len(states) // 10 :]]
+    # a clean state and a noisy one, each in units of its own spread
     scale = np.maximum(states.std(axis=0), EPS)
     noisy_scale = np.sqrt(scale**2 + covariance.diagonal())
     with torch.random.fork_rng(devices=[]):
@@ -288,10 +300,12 @@ def _fit_network(
             *(_single(values) for values in (states.mean(axis=0), scale, noisy_scale))
         )
     checked = _pair(apart, covariance, linear, network, source)
+    # the first to beat is the untrained network, which is the linear denoiser
     best, least = copy.deepcopy(network.state_dict()), _error(network, *checked)
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     steps = epochs * -(-len(learnt) // BATCH)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    # the network minimises E ‖(h − D(h + ξ))/scale‖², noise ξ drawn afresh in every pass
     for _ in range(epochs):
         shuffled = learnt[source.permutation(len(learnt))]
         pairs = _pair(shuffled, covariance, linear, network, source)
@@ -315,7 +329,8 @@ def _pair(
     network: _Correction,
     source: np.random.Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Noisy states, their linear denoising, and the clean ones in units of the spread."""
+    """Return noisy states, their linear denoising, and the clean ones in units of the spread."""
+    # noise of simulation: nothing that is released is drawn here
     noisy = clean + covariance.sample(len(clean), source)
     target = (_single(clean) - network.mean) / network.scale
     return _single(noisy), _single(linear._denoise(noisy)), target

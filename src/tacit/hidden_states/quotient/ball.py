@@ -19,8 +19,9 @@ from tacit.hidden_states.codebooks.certificates import PROMPT, naming
 from tacit.information import clipped_information, gaussian_leakage
 
 MEASURES = ("information", "leakage")
-# within these a square is a float, and so is a ratio of two
+# within these a square is a float, and so is a ratio of two squares
 SMALLEST, LARGEST = 1e-60, 1e60
+# more numbers than a state of any model in use has
 LARGEST_DIMENSION = 4096
 # what is drawn is sqrt(σ²) times a normal, which may be an ulp below σ
 DRAWN = 1.0 - 8.0 * EPS
@@ -78,6 +79,7 @@ class Ball:
         target = positive("nats", nats)
         chosen = choice("measure", measure, MEASURES)
         positive("noise_std", noise_std)
+        # R/σ alone decides what is told, which grows with it
         low, high = 1e-12, 1e12
 
         def told(ratio: float) -> float:
@@ -114,9 +116,11 @@ class Ball:
         Maximal leakage bounds every information; for one number it is the smaller of the two.
         """
         times = integer("releases", releases, minimum=1)
+        # σ rounded down by what the draw may lose: less noise, a larger bound
         one = clipped_information(
             self.dimension, radius=self.radius, noise_std=self.noise_std * DRAWN, secret=PROMPT
         )
+        # the bound of one release says so; T of them are counted below
         counted = tuple(line for line in one.assumptions if not line.startswith("one release"))
         leaked = self.leakage().nats
         source = one.source if one.nats <= leaked else BY_LEAKAGE
@@ -146,8 +150,10 @@ class Ball:
         """
         count = integer("candidates", candidates, minimum=2)
         times = integer("releases", releases, minimum=1)
+        # C^T/N in logarithms, where no power overflows, and rounded up
         factor = math.log(count) - self.leakage(times).nats
         counted = 1.0 if factor <= 0.0 else min(1.0, math.exp(-factor) * (1.0 + 64.0 * EPS))
+        # by Fano, kl(s ‖ 1/N) ≤ I, whichever is less
         informed = float(success_from_information(self.information(times).nats, 1.0 / count))
         prior = rounded_up(Fraction(1, count))
         by_factor = counted <= informed
@@ -178,6 +184,7 @@ class Ball:
 
 def clip_to_ball(rows: Array, radius: float) -> Array:
     """Return rows of float64, the exact length of each at most R; shorter ones as they are."""
+    # lengths by the largest entry, so that no square overflows or is lost
     found = np.array(rows, dtype=np.float64)
     largest = np.abs(found).max(axis=1)
     safe = np.where(largest > 0.0, largest, 1.0)
@@ -192,6 +199,7 @@ def clip_to_ball(rows: Array, radius: float) -> Array:
 
 
 def _times(nats: float, releases: int) -> float:
+    """Return T times some nats, rounded up."""
     return nats if releases == 1 else math.nextafter(nats * releases, math.inf)
 
 

@@ -66,12 +66,14 @@ def estimate_log_det(quotients: ArrayLike, *, noise_std: float) -> InformationEs
         raise ValueError(f"quotients: expected at least 2 vectors, got {len(rows)}")
     deviation = positive("noise_std", noise_std)
     with np.errstate(over="ignore", invalid="ignore"):
+        # in units of σ, so that Λ/σ² needs no division later
         centred = (rows - rows.mean(axis=0)) / deviation
     # the singular values of the sample lose less than its covariance does
     with np.errstate(over="ignore", invalid="ignore"):
         usable = np.isfinite((centred**2).sum())
     if not usable:
         raise ValueError("quotients: expected squares of Λ/σ² in the range of float64, got larger")
+    # ½ Σ ln(1 + λ_i/σ²), λ_i = singular value²/(n − 1) of the centred rows
     values = np.linalg.svd(centred, compute_uv=False)
     return InformationEstimate(
         nats=float(0.5 * np.log1p(values**2 / (len(rows) - 1)).sum()),
@@ -107,6 +109,7 @@ def estimate_rate(means: ArrayLike, deviations: ArrayLike) -> InformationEstimat
     scales = np.broadcast_to(array("deviations", deviations, ndim=(0, 2)), centres.shape)
     if scales.min() <= 0.0:
         raise ValueError(f"deviations: expected numbers > 0, got {scales.min():.6g}")
+    # KL(N(μ, s²) ‖ N(0, 1)) = ½ (μ² + s² − 1) − ln s, coordinate by coordinate
     each = 0.5 * (centres**2 + scales**2 - 1.0) - np.log(scales)
     return InformationEstimate(
         nats=math.fsum(each.sum(axis=1).tolist()) / len(centres),

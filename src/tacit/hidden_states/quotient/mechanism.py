@@ -109,20 +109,24 @@ class Quotient(Mechanism):
 
     def fit(self, laboratory: Laboratory, setting: Setting, seed: int) -> QuotientTrial:
         """Return quotients of the bank, the encoder trained on calibration prompts."""
+        from tacit.hidden_states.quotient.methods import Recipe
         from tacit.hidden_states.quotient.quotient import PredictiveQuotient
         from tacit.hidden_states.quotient.trial import QuotientTrial
 
         del setting
-        fitted = PredictiveQuotient.fit(
-            laboratory.calibration,
-            laboratory.calibration_behaviours,
-            self.ball,
+        recipe = Recipe(
             reads="behaviours" if self.behaviour else "states",
             depth=self.depth,
             penalty=self.penalty,
             adversary=self.adversary,
             noisy=not self.quiet,
             epochs=self.epochs,
+        )
+        fitted = PredictiveQuotient.fit(
+            laboratory.calibration,
+            laboratory.calibration_behaviours,
+            self.ball,
+            recipe,
             rng=seed,
             progress=False,
         )

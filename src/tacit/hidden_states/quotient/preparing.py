@@ -2,52 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array, RandomSource, integer, is_reproducible
+from tacit._ground.checks import Array, RandomSource, generator, integer, is_reproducible
 from tacit._ground.frozen import read_only
 from tacit.hidden_states.quotient.quotient import PredictiveQuotient
-from tacit.hidden_states.quotient.release import QuotientRelease, digest_of_rows, guaranteed
-from tacit.releases.prepared import Expected, Prepared
+from tacit.hidden_states.quotient.release import (
+    KIND,
+    QUOTIENT,
+    QuotientRows,
+    guarantees_of,
+    words_of,
+)
+from tacit.releases import Expected, Prepared, Release
+from tacit.releases.vectors import sha256_of
 
 
 @read_only
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PreparedQuotients(Prepared[QuotientRelease]):
+class PreparedQuotients(Prepared[QuotientRows]):
     """Quotients whose noise is certified and not yet drawn; for the holder of the states.
 
     Attributes:
         clean: the clipped quotients, (n, k).
-        quotient: the encoder and its ball.
-        releases: T, rows about one prompt at most.
         rng: what the draw uses; None for the operating system's generator.
+        planned: the release but for what is drawn.
     """
 
     clean: Array = field(repr=False)
-    quotient: PredictiveQuotient = field(repr=False)
-    releases: int
     rng: RandomSource = field(repr=False)
+    planned: Release[QuotientRows] = field(repr=False)
 
-    def _drawn(self) -> QuotientRelease:
-        noisy = self.quotient.ball.covariance.release(self.clean, rng=self.rng)
-        origin = self.quotient.origin
-        return QuotientRelease(
-            quotients=noisy,
-            rows=len(noisy),
-            ball=self.quotient.ball,
-            releases=self.releases,
-            guarantees=self.guarantees,
-            digest=digest_of_rows(noisy),
-            quotient=self.quotient.digest,
-            origin=() if origin is None else origin.public.digests,
-            reproducible=self.reproducible,
-            seed=int(self.rng) if isinstance(self.rng, (int, np.integer)) else None,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+    def _drawn(self) -> Release[QuotientRows]:
+        planned = self.planned
+        # rounded to a grid of σ alone, so that the last bits tell nothing of q(h)
+        noisy = planned.details.ball.covariance.release(self.clean, rng=self.rng)
+        return replace(
+            planned,
+            details=replace(planned.details, quotients=noisy),
+            digests=((QuotientRows.tensor, sha256_of([noisy])), *planned.digests),
         )
 
 
@@ -80,22 +77,26 @@ def prepare_quotients(
 
     Example:
         >>> import torch
-        >>> from tacit.hidden_states import Ball
+        >>> from tacit.hidden_states import Ball, Recipe
         >>> rows = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
         >>> ball = Ball.at(2, nats=3.0)
-        >>> quotient = PredictiveQuotient.fit(rows, rows, ball, epochs=1, rng=0)
+        >>> quotient = PredictiveQuotient.fit(rows, rows, ball, Recipe(epochs=1), rng=0)
         >>> found = prepare_quotients(quotient, rows[:3]).draw()
-        >>> found.quotients.shape, round(found.guarantees[1].nats, 6)
+        >>> found.details.quotients.shape, round(found.guarantees[1].nats, 6)
         ((3, 2), 3.0)
 
     Source: hidden-state, App. R.2.
     """
     if not isinstance(quotient, PredictiveQuotient):
         raise ValueError(f"quotient: expected a PredictiveQuotient, got {type(quotient).__name__}")
+    # the theorems are about the ball: no state is looked at for them
     times = integer("releases", releases, minimum=1)
     clean = quotient.encode(states, behaviours=behaviours)
-    known = is_reproducible(rng)
-    guarantees = guaranteed(quotient.ball, times, reproducible=known)
+    # a seed that is none is refused here, before a cost is reserved
+    known, origin = is_reproducible(rng), quotient.origin
+    generator(rng)
+    details = QuotientRows(rows=len(clean), ball=quotient.ball, releases=times)
+    guarantees = guarantees_of(details)
     return PreparedQuotients(
         guarantees=guarantees,
         spends=guarantees,
@@ -106,7 +107,17 @@ def prepare_quotients(
         description=f"{len(clean):,} quotients of {quotient.ball.dimension:,} numbers",
         reproducible=known,
         clean=clean,
-        quotient=quotient,
-        releases=times,
         rng=rng,
+        planned=Release(
+            kind=KIND,
+            guarantees=guarantees,
+            details=details,
+            reproducible=known,
+            seed=int(rng) if isinstance(rng, int | np.integer) else None,
+            digests=(
+                (QUOTIENT, quotient.digest),
+                *(() if origin is None else origin.public.digests),
+            ),
+            **words_of(details),
+        ),
     )

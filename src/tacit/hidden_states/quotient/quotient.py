@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from tacit._ground.checks import (
-    Array,
-    RandomSource,
-    boolean,
-    choice,
-    generator,
-    integer,
-    matrix,
-    non_negative,
-)
+from tacit import codec
+from tacit._ground.checks import Array, RandomSource, generator, integer, matrix, non_negative
 from tacit._ground.reprs import short_repr
+from tacit.codec import APART
 from tacit.compute import progress_bar
-from tacit.documents import check_known
 from tacit.guarantees import InformationBound, MaximalLeakage
 from tacit.guarantees.base import Guarantee
-from tacit.hidden_states.noise.posterior_behaviour import PosteriorBehaviour
-from tacit.hidden_states.origin import Origin, digest_of, origin_from, published
+from tacit.hidden_states.noise.posterior import PosteriorBehaviour
+from tacit.hidden_states.origin import Origin, digest_of
 from tacit.hidden_states.quotient.ball import Ball
 from tacit.hidden_states.quotient.estimates import InformationEstimate, estimate_log_det
-from tacit.hidden_states.quotient.network import QuotientNetwork
-from tacit.hidden_states.quotient.storage import read_quotient, write_quotient
-from tacit.hidden_states.quotient.training import Recipe, Seen, train
+from tacit.hidden_states.quotient.methods import Recipe
+from tacit.hidden_states.quotient.training import QuotientNetwork, Seen, train
+from tacit.hidden_states.tensors import check_network, malformed, read_tensors, write_tensors
 from tacit.models.behaviours import Behaviours, as_states, logarithms
 
 ROWS_TOGETHER = 4096
+# a held-out tenth of fewer says nothing
 FEWEST = 20
 # radii that vectors of float32 come near to in training
 RADII = (1e-6, 1e6)
-READS = ("states", "behaviours")
+USUAL = Recipe()
 
 
 @short_repr
@@ -54,23 +47,26 @@ class PredictiveQuotient:
     is given.
 
     Attributes:
-        reads: ``"states"``, or ``"behaviours"`` for an encoder that is given what the model goes on
-            to predict, which the sender knows.
         network: encoder q and decoder.
         ball: k, R and σ.
-        recipe: how it was trained.
+        recipe: what the encoder is given, and how it was trained.
         calibration: public prompts it was trained on.
         held_out: mean KL on a tenth of them, nats, read by the decoder.
         origin: model, layer and prompts by digest; None where nobody said.
     """
 
-    reads: str
-    network: QuotientNetwork = field(repr=False)
+    form: ClassVar[str] = "tacit-quotient-2"
+
+    network: Annotated[QuotientNetwork, APART] = field(repr=False)
     ball: Ball
     recipe: Recipe
     calibration: int
     held_out: float
     origin: Origin | None = None
+
+    def __post_init__(self) -> None:
+        integer("calibration", self.calibration, minimum=1)
+        non_negative("held_out", self.held_out)
 
     @classmethod
     def fit(
@@ -78,36 +74,20 @@ class PredictiveQuotient:
         states: ArrayLike | None,
         behaviours: Any,
         ball: Ball,
+        recipe: Recipe = USUAL,
         *,
-        reads: str = "states",
-        depth: int = 2,
-        hidden: int = 256,
-        penalty: float = 0.0,
-        adversary: float = 0.0,
-        noisy: bool = True,
-        epochs: int = 30,
         rng: RandomSource = None,
         device: str | torch.device | None = None,
         progress: bool | None = None,
     ) -> PredictiveQuotient:
         """Train encoder and decoder on public prompts, with the noise that will be released.
 
-        ``E KL(p(·|h) ‖ D(z)) + β Î + γ Â`` is minimised: Î is Thm 19's log-det over a batch, Â the
-        nats that Bayes' attacker gains at naming a prompt of the batch.
-
         Args:
             states: (n, d) clean states of public prompts, n >= 20, disjoint from what is released;
                 not looked at where behaviours are read, None then.
             behaviours: (n, V) logits or log-probabilities after them, or ``Behaviours``.
             ball: k, R and σ; ``Ball.at`` gives the one of so many certified nats.
-            reads: what the encoder is given, ``"states"`` or the log-probabilities of
-                ``"behaviours"``.
-            depth: hidden layers of encoder and decoder each; 0 for linear maps.
-            hidden: units of each.
-            penalty: β >= 0.
-            adversary: γ >= 0; needs ``noisy``.
-            noisy: False trains without the noise, a control.
-            epochs: passes over the prompts; that best on a held-out tenth is kept.
+            recipe: what the encoder is given, its size, and what is minimised.
             rng: source of weights, order and noise.
             device: where to train; that of ``states`` when left out, else the CPU.
             progress: whether a bar is shown; None for when stderr is a terminal.
@@ -120,37 +100,28 @@ class PredictiveQuotient:
 
         Example:
             >>> rows = torch.randn(300, 6, generator=torch.Generator().manual_seed(0))
-            >>> ball = Ball.at(2, nats=3.0)
-            >>> quotient = PredictiveQuotient.fit(rows, rows[:, :4], ball, epochs=2, rng=0)
+            >>> ball, recipe = Ball.at(2, nats=3.0), Recipe(epochs=2)
+            >>> quotient = PredictiveQuotient.fit(rows, rows[:, :4], ball, recipe, rng=0)
             >>> quotient.encode(rows).shape, round(quotient.information().nats, 6)
             ((300, 2), 3.0)
 
         Source: hidden-state, App. R and X.
         """
-        if not isinstance(ball, Ball):
-            raise ValueError(f"ball: expected a Ball, got {type(ball).__name__}")
+        for name, given, kind in (("ball", ball, Ball), ("recipe", recipe, Recipe)):
+            if not isinstance(given, kind):
+                raise ValueError(f"{name}: expected a {kind.__name__}, got {type(given).__name__}")
+        # the bounds know R/σ alone, the network also R
         if not RADII[0] <= ball.radius <= RADII[1]:
             raise ValueError(
                 f"ball: expected a radius in {RADII[0]:g} … {RADII[1]:g}, which a network of "
                 f"float32 reaches, got {ball.radius:g}; only the ratio of radius and noise matters"
             )
-        recipe = Recipe(
-            depth=integer("depth", depth, minimum=0, maximum=64),
-            hidden=integer("hidden", hidden, minimum=1),
-            penalty=non_negative("penalty", penalty),
-            adversary=non_negative("adversary", adversary),
-            noisy=boolean("noisy", noisy),
-            epochs=integer("epochs", epochs, minimum=1),
-        )
-        if recipe.adversary and not recipe.noisy:
-            raise ValueError("adversary: expected 0 without the noise that it attacks, got more")
         known = Behaviours.of(behaviours)
         if len(known) < FEWEST:
             raise ValueError(f"behaviours: expected at least {FEWEST} rows, got {len(known)}")
         place = states.device if device is None and isinstance(states, Tensor) else device
         target = torch.device("cpu" if place is None else place)
-        chosen = choice("reads", reads, READS)
-        seen = _seen(chosen, states, known, target)
+        seen = _seen(recipe.reads, states, known, target)
         source = generator(rng)
         network = _made(seen, known, ball, recipe, source).to(target)
         with progress_bar(recipe.epochs, "quotient", shown=progress is not False) as advance:
@@ -158,7 +129,12 @@ class PredictiveQuotient:
                 network, ball, seen, known, recipe, device=target, source=source, advance=advance
             )
         kept = network.cpu().eval().requires_grad_(False)
-        return cls(chosen, kept, ball, recipe, len(known), reached)
+        return cls(kept, ball, recipe, len(known), reached)
+
+    @property
+    def reads(self) -> str:
+        """``"states"``, or ``"behaviours"`` for an encoder that is given the prediction."""
+        return self.recipe.reads
 
     @property
     def width(self) -> int:
@@ -227,6 +203,7 @@ class PredictiveQuotient:
         """
         known = Behaviours.of(behaviours)
         clean = self.encode(calibration, behaviours=known)
+        # Σ = σ²I of the release, over the quotients of public prompts
         return PosteriorBehaviour(clean, self.ball.covariance, known)
 
     def information(self, releases: int = 1) -> InformationBound:
@@ -253,22 +230,13 @@ class PredictiveQuotient:
         return replace(self, origin=origin)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the quotient as safetensors, whole or not at all.
+        """Write the quotient as safetensors, whole or not at all; of its origin what is public.
 
         Raises:
             ValueError: it cannot be written.
         """
-        return write_quotient(path, self.network, self._about())
-
-    def _about(self) -> dict[str, Any]:
-        return {
-            "reads": self.reads,
-            "calibration": self.calibration,
-            "held_out": self.held_out,
-            "origin": None,
-            "ball": asdict(self.ball),
-            "recipe": asdict(self.recipe),
-        } | published(self.origin)
+        public = self.named(None if self.origin is None else self.origin.public)
+        return write_tensors(path, self.form, self.network.state_dict(), public)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PredictiveQuotient:
@@ -277,21 +245,27 @@ class PredictiveQuotient:
         Raises:
             ValueError: no such file, or no quotient.
         """
-        network, ball, recipe, about = read_quotient(path)
-        try:
-            found = cls(
-                reads=choice("path", about["reads"], READS),
-                network=network,
-                ball=ball,
-                recipe=recipe,
-                calibration=integer("path", about["calibration"], minimum=1),
-                held_out=non_negative("path", about["held_out"]),
-                origin=origin_from(about["origin"]),
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"path: a field is missing or malformed: {error!r}") from None
-        check_known("path", about, found._about())
+        tensors, about = read_tensors(path, cls.form)
+        with malformed(path, "quotient"):
+            ball: Ball = codec.read(Ball, about["ball"], "ball")
+            recipe: Recipe = codec.read(Recipe, about["recipe"], "recipe")
+            network = _loaded(tensors, ball, recipe)
+            found: PredictiveQuotient = codec.read_apart(cls, about, "path", {"network": network})
         return found
+
+
+def _loaded(tensors: Mapping[str, Tensor], ball: Ball, recipe: Recipe) -> QuotientNetwork:
+    # V is told by the last layer, d by the scale of what is read
+    last = tensors[f"decoder.{2 * recipe.depth}.bias"]
+    network = QuotientNetwork(
+        len(tensors["mean"]), ball.dimension, len(last), recipe.depth, recipe.hidden
+    )
+    # refuses other names and other shapes
+    network.load_state_dict(dict(tensors))
+    check_network("network", network)
+    if not bool((network.scale > 0).all()):
+        raise ValueError("scale: expected numbers > 0, got others")
+    return network.eval().requires_grad_(False)
 
 
 def _blocks(known: Behaviours) -> Iterator[Tensor]:
@@ -323,8 +297,10 @@ def _made(
         network = QuotientNetwork(
             width, ball.dimension, known.vocabulary, recipe.depth, recipe.hidden
         )
+    # what is read, centred and scaled, and the mean prediction as the bias of the last layer
     places = torch.split(torch.arange(len(known)), ROWS_TOGETHER)
     network.fit_scale(len(known), (seen(rows) for rows in places))
+    # ln of the mean prediction: what whoever is told nothing says
     total = torch.zeros(known.vocabulary, dtype=torch.float64)
     for rows in places:
         total += known.probabilities(rows).double().sum(dim=0)

@@ -21,7 +21,7 @@ from tacit.hidden_states.audit.points import AttackPoint
 from tacit.hidden_states.quotient.quotient import PredictiveQuotient
 
 if TYPE_CHECKING:
-    from tacit.hidden_states.noise.posterior_behaviour import PosteriorBehaviour
+    from tacit.hidden_states.noise.posterior import PosteriorBehaviour
     from tacit.models.behaviours import Behaviours
 
 
@@ -60,6 +60,7 @@ class QuotientTrial(Trial):
             quotient.encode(read.states[laboratory.layer], behaviours=read.behaviours)
             for read in laboratory.earlier
         ]
+        # T positions side by side: their squared distances add up
         self.together: Array = np.concatenate([self.clean, *earlier], axis=1)
         # the whole bank is drawn, for some guessers attack more prompts than others
         self.noisy = self._drawn(self.together, 1)
@@ -67,6 +68,7 @@ class QuotientTrial(Trial):
         self.measured = self._drawn(held_out, 2)
 
     def _drawn(self, clean: Array, stream: int) -> Array:
+        # streams of one seed: bank, held-out and public prompts have noise of their own
         source = np.random.default_rng([self.seed, stream])
         noisy: Array = clean + self.quotient.ball.noise_std * source.standard_normal(clean.shape)
         return noisy
@@ -121,6 +123,7 @@ class QuotientTrial(Trial):
         public = torch.from_numpy(self._public)
         states = laboratory.calibration.double().cpu()
         asked = torch.from_numpy(self.measured)
+        # w_m ∝ exp(−‖z − q_m‖²/2σ²), in float64 as the quotients are
         parts = [
             (-(torch.cdist(part, public) ** 2) / (2.0 * ball.noise_std**2)).softmax(dim=1) @ states
             for part in torch.split(asked, 512)

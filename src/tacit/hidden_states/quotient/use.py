@@ -15,9 +15,10 @@ from tacit.attacks.intervals import proportion_interval
 from tacit.hidden_states.quotient.quotient import PredictiveQuotient
 from tacit.measured import Interval
 from tacit.models.behaviours import Behaviours
-from tacit.releases.form import NORMAL_95
 
 CONFIDENCE = 0.95
+# the quantile of the normal law that 95% of it lie within
+NORMAL_95 = 1.959963984540054
 ROWS_TOGETHER = 512
 
 
@@ -82,6 +83,7 @@ def measure_use(
     known, before = Behaviours.of(behaviours), Behaviours.of(fitted)
     if len(known) < 2:
         raise ValueError(f"behaviours: expected at least 2 prompts, got {len(known)}")
+    # released once each, as they would be, and read beside the mean prediction of those fitted on
     clean = quotient.encode(states, behaviours=known)
     noise = generator(rng).normal(scale=quotient.ball.noise_std, size=clean.shape)
     constant = _mean(before).log()
@@ -102,6 +104,7 @@ def measure_use(
 
 
 def _mean(behaviours: Behaviours) -> Tensor:
+    # sums in float64: float32 loses rare tokens among many prompts
     total = torch.zeros(behaviours.vocabulary, dtype=torch.float64)
     for start in range(0, len(behaviours), ROWS_TOGETHER):
         total += behaviours.probabilities(slice(start, start + ROWS_TOGETHER)).double().sum(dim=0)
@@ -109,6 +112,7 @@ def _mean(behaviours: Behaviours) -> Tensor:
 
 
 def _divergence(law: Tensor, logs: Tensor) -> Tensor:
+    # Σ p ln p − p ln q with 0 ln 0 = 0; at least 0, which rounding may miss
     each: Tensor = (torch.special.xlogy(law, law) - law * logs).sum(dim=1)
     return each.clamp_min(0.0).double()
 

@@ -19,8 +19,8 @@ from tacit._ground.checks import RandomSource, generator, integer
 from tacit._ground.reprs import short_repr, shown
 from tacit.attacks.exact.channels import as_array
 from tacit.hidden_states.codebooks.certificates import CodeCertificate, Codes
-from tacit.hidden_states.codebooks.codebook import Codebook
-from tacit.hidden_states.codebooks.codecs import Codec, codes_of_states
+from tacit.hidden_states.codebooks.codec import Codec
+from tacit.hidden_states.codebooks.methods import ProductFit
 from tacit.hidden_states.codebooks.product import ProductCodebook
 from tacit.hidden_states.trajectories.certificate import certify_trajectory
 from tacit.models.anatomy import rewritten
@@ -115,8 +115,9 @@ class StateCoder(Coder):
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 8}
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
         >>> states = model.states(torch.arange(48).reshape(16, 3), 1, positions="all")
-        >>> from tacit.hidden_states import Codebook
-        >>> book = Codebook.fit(states.reshape(-1, 16), size=4, least_cell=1, rng=0)
+        >>> from tacit.hidden_states import Codebook, CodebookFit
+        >>> how = CodebookFit(size=4, least_cell=1)
+        >>> book = Codebook.fit(states.reshape(-1, 16), how, rng=0)
         >>> coder = StateCoder(book, 1)
         >>> coder.sizes, coder.words
         ((4,), 'a code of the state after layer 1')
@@ -126,7 +127,7 @@ class StateCoder(Coder):
     layer: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.book, (Codebook, ProductCodebook)):
+        if not isinstance(self.book, Codec):
             raise ValueError(f"book: expected a codebook, got {shown(self.book)}")
         integer("layer", self.layer, minimum=1)
 
@@ -152,7 +153,7 @@ class StateCoder(Coder):
             raise ValueError(
                 f"coder: expected codes of {model.width} numbers, got of {self.book.width}"
             )
-        codes_of_states(self.book, torch.zeros(1, self.book.width))
+        self.book.encode(torch.zeros(1, self.book.width))
 
     @contextmanager
     def coding(self, model: LanguageModel, /) -> Iterator[Coded]:
@@ -161,9 +162,9 @@ class StateCoder(Coder):
 
         def coded(hidden: Tensor) -> Tensor:
             rows = hidden.reshape(-1, hidden.shape[-1])
-            codes = codes_of_states(self.book, rows.float().cpu())
+            codes = self.book.encode(rows.float().cpu())
             found.parts.append(codes.reshape(*hidden.shape[:-1], codes.shape[1]))
-            words = self.book.decode(codes if codes.shape[1] > 1 else codes[:, 0])
+            words = self.book.decode(codes)
             return words.to(hidden).reshape(hidden.shape)
 
         with rewritten(model.anatomy, self.layer, coded):
@@ -245,13 +246,15 @@ class CacheCoder(Coder):
                 keys, values = _held(cache, layer)
                 heads = keys.shape[1]
                 rows[layer].append(_joined(keys, values).reshape(-1, 2 * heads * keys.shape[3]))
-        return cls({
-            layer: ProductCodebook.fit(
-                torch.cat(parts).float().cpu(), parts=2 * heads, size=size,
-                least_cell=least_cell, rng=source, progress=False,
-            )
-            for layer, parts in rows.items()
-        })  # fmt: skip
+        how = ProductFit(parts=2 * heads, size=size, least_cell=least_cell)
+        return cls(
+            {
+                layer: ProductCodebook.fit(
+                    torch.cat(parts).float().cpu(), how, rng=source, progress=False
+                )
+                for layer, parts in rows.items()
+            }
+        )
 
     @property
     def sizes(self) -> tuple[int, ...]:

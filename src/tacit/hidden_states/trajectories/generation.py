@@ -133,12 +133,12 @@ def measure_generation(
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
-        >>> from tacit.hidden_states import Codebook, StateCoder
+        >>> from tacit.hidden_states import Codebook, CodebookFit, StateCoder
         >>> sizes = {"vocab_size": 50, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 12}
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)))
         >>> prompts = torch.arange(48).reshape(16, 3)
         >>> states = model.states(prompts, 1, positions="all").reshape(-1, 16)
-        >>> book = Codebook.fit(states, size=4, least_cell=1, rng=0)
+        >>> book = Codebook.fit(states, CodebookFit(size=4, least_cell=1), rng=0)
         >>> found = measure_generation(model, StateCoder(book, 1), prompts, steps=5)
         >>> found.tokens.shape, found.codes.shape, found.certificate.leakage.factor
         ((16, 5), (16, 7, 1), 16384.0)

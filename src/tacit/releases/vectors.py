@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -14,7 +15,9 @@ import numpy.typing as npt
 
 Vectors = npt.NDArray[Any]
 
+# numbers of a block: 32 MB of float64, and few enough calls of the operating system
 ENTRIES_TOGETHER = 2**22
+# a header that says it is longer is none: it names tensors, and holds none of their numbers
 LARGEST_HEADER = 2**27
 SAFETENSORS = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16",
@@ -24,7 +27,7 @@ SUFFIXES = (".safetensors", ".npy", ".parquet")
 
 
 @runtime_checkable
-class Blocks(Protocol):
+class VectorBlocks(Protocol):
     """n rows of d numbers, read a block at a time.
 
     Attributes:
@@ -71,17 +74,26 @@ class StoredRows:
     width: int
     metadata: dict[str, str]
 
+    @property
+    def end(self) -> int:
+        """Where the file goes on after the last row."""
+        return self.offset + self.count * self.width * self._dtype.itemsize
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        return np.dtype("<u2" if self.kind == "bfloat16" else self.kind)
+
     def blocks(self) -> Iterator[Vectors]:
         """Yield blocks (k, d) in order; those of bfloat16 as float32."""
         step = max(1, ENTRIES_TOGETHER // max(1, self.width))
-        dtype = np.dtype("<u2" if self.kind == "bfloat16" else self.kind)
+        size = self.width * self._dtype.itemsize
         for start in range(0, self.count, step):
+            # the last block is what is left
             rows = min(step, self.count - start)
-            wanted = rows * self.width * dtype.itemsize
-            content = self._read(self.offset + start * self.width * dtype.itemsize, wanted)
-            if len(content) < wanted:
+            content = self._read(self.offset + start * size, rows * size)
+            if len(content) < rows * size:
                 raise ValueError(f"{self.name}: {self.path} ends in row {start} or after it")
-            part = np.frombuffer(content, dtype).reshape(rows, self.width)
+            part = np.frombuffer(content, self._dtype).reshape(rows, self.width)
             if self.kind == "bfloat16":
                 # bfloat16 is the upper half of float32
                 part = (part.astype("<u4") << 16).view("<f4")
@@ -161,9 +173,17 @@ def _rows_of_lists(column: Any, width: int) -> Vectors:
     return rows
 
 
+def sha256_of(blocks: Iterable[Vectors]) -> str:
+    """Return the SHA-256 of rows in order, the bytes of every number little-endian."""
+    found = hashlib.sha256()
+    for part in blocks:
+        found.update(np.ascontiguousarray(part, part.dtype.newbyteorder("<")).tobytes())
+    return found.hexdigest()
+
+
 def open_vectors(
     name: str, path: str | os.PathLike[str], *, column: str | None = None, integers: bool = False
-) -> Blocks:
+) -> VectorBlocks:
     """Return the rows of a file, of which nothing but the header is read.
 
     Args:
@@ -178,32 +198,37 @@ def open_vectors(
     place = Path(path)
     if not place.is_file():
         raise ValueError(f"{name}: no such file: {place}")
-    suffix = place.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{name}: expected a file ending in {', '.join(SUFFIXES)}, got {place}")
+    suffix = check_suffix(name, place).suffix.lower()
     wanted = "ui" if integers else "f"
     if suffix == ".parquet":
-        return _open_parquet(name, place, column, wanted)
+        return open_parquet(name, place, column, wanted)
     if suffix == ".npy":
         if column is not None:
             raise ValueError(f"--column: a .npy file has no columns, got {column!r}")
-        found = _open_npy(name, place)
+        found = open_npy(name, place)
     else:
-        found = _open_safetensors(name, place, column)
+        found = open_safetensors(name, place, column)
     kind = "f" if found.kind == "bfloat16" else np.dtype(found.kind).kind
     if kind not in wanted:
         expected = "codes (unsigned integers)" if integers else "floating-point numbers"
         raise ValueError(f"{name}: expected {expected}, got {found.kind} in {place}")
-    itemsize = 2 if found.kind == "bfloat16" else np.dtype(found.kind).itemsize
-    if found.offset + found.count * found.width * itemsize > place.stat().st_size:
+    if found.end > place.stat().st_size:
         raise ValueError(f"{name}: {place} is cut off: it ends before its last row")
     return found
+
+
+def check_suffix(name: str, path: Path) -> Path:
+    """Return the path when its ending names a kind of file that is read and written here."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{name}: expected a file ending in {', '.join(SUFFIXES)}, got {path}")
+    return path
 
 
 def read_header(name: str, path: Path) -> tuple[dict[str, Any], int]:
     """Return the header of a safetensors file and where its data start."""
     try:
         with path.open("rb") as stream:
+            # eight bytes say how long the JSON after them is
             size = int.from_bytes(stream.read(8), "little")
             if size > LARGEST_HEADER:
                 raise ValueError
@@ -217,7 +242,8 @@ def read_header(name: str, path: Path) -> tuple[dict[str, Any], int]:
     return header, 8 + size
 
 
-def _open_safetensors(name: str, path: Path, column: str | None) -> StoredRows:
+def open_safetensors(name: str, path: Path, column: str | None) -> StoredRows:
+    """Return a tensor of two dimensions, the only one where none is named."""
     header, start = read_header(name, path)
     metadata = header.pop("__metadata__", {})
     try:
@@ -241,7 +267,8 @@ def _open_safetensors(name: str, path: Path, column: str | None) -> StoredRows:
         raise ValueError(f"{name}: {path} is not a safetensors file") from None
 
 
-def _open_npy(name: str, path: Path) -> StoredRows:
+def open_npy(name: str, path: Path) -> StoredRows:
+    """Return the rows of a .npy file that has them one after the other."""
     try:
         with path.open("rb") as stream:
             version = np.lib.format.read_magic(stream)
@@ -256,6 +283,7 @@ def _open_npy(name: str, path: Path) -> StoredRows:
         raise ValueError(f"{name}: {path} is not a .npy file") from None
     if len(shape) != 2 or dtype.hasobject or dtype.names is not None:
         raise ValueError(f"{name}: expected numbers of shape (n, d), got {dtype} of shape {shape}")
+    # of one row or one column both orders are the same bytes
     if by_column and min(shape) > 1:
         raise ValueError(
             f"{name}: expected rows one after the other, got columns (Fortran order) in {path}; "
@@ -265,7 +293,8 @@ def _open_npy(name: str, path: Path) -> StoredRows:
     return StoredRows(name, path, offset, dtype.str, count, width, {})
 
 
-def _open_parquet(name: str, path: Path, column: str | None, wanted: str) -> ParquetRows:
+def open_parquet(name: str, path: Path, column: str | None, wanted: str) -> ParquetRows:
+    """Return a column of lists, or columns of numbers, of the kind ``"f"``, ``"ui"`` or any."""
     import pyarrow as arrow
     from pyarrow import parquet
 
@@ -286,14 +315,17 @@ def _open_parquet(name: str, path: Path, column: str | None, wanted: str) -> Par
             kinds = [schema.field(field).type for field in chosen]
             nested = arrow.types.is_nested(kinds[0])
             entry = kinds[0].value_type if nested else kinds[0]
-            numbers = arrow.types.is_floating if wanted == "f" else arrow.types.is_integer
-            if not all(numbers(kind.value_type if nested else kind) for kind in kinds):
+            tests = {"f": arrow.types.is_floating, "ui": arrow.types.is_integer}
+            if wanted and not all(
+                tests[wanted](kind.value_type if nested else kind) for kind in kinds
+            ):
                 raise ValueError(
                     f"{name}: expected {'numbers' if wanted == 'f' else 'codes'}, got {entry} in "
                     f"column {chosen[0]}"
                 )
             width = len(chosen)
             if nested:
+                # no header tells the length of a list: the first row does
                 head = next(file.iter_batches(batch_size=1, columns=chosen), None)
                 width = 0 if head is None else max(1, len(head.column(0).flatten()))
     except OSError as error:

@@ -1,0 +1,146 @@
+"""Codes as a release: what is promised of them, how it is worked out again, and their file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit._ground.checks import integer
+from tacit._ground.frozen import read_only
+from tacit._ground.reprs import short_repr
+from tacit.codec import APART
+from tacit.guarantees import MaximalLeakage
+from tacit.guarantees.base import Guarantee
+from tacit.hidden_states.codebooks.certificates import (
+    PROMPT,
+    SECRET,
+    code_type,
+    codes_leakage,
+    information,
+)
+from tacit.hidden_states.codebooks.methods import REPORTED, PromptCodes
+from tacit.hidden_states.codebooks.response import (
+    LEAKAGE_FORMULA,
+    local_privacy,
+    reported_assumptions,
+    reported_leakage,
+)
+from tacit.hidden_states.origin import check_digests
+from tacit.releases import Kind, Release
+from tacit.releases.recompute import LOGARITHM, check_stated
+from tacit.releases.stores import Layout, RowDetails, check_rows
+from tacit.releases.vectors import Vectors
+
+KIND = "hidden-codes"
+CODEBOOK = "codebook"
+NO_DIGEST_OF_STATES = (
+    "no digest of the states or prompts is stored: it would tell about them beside the {}"
+)
+
+
+def guarantees_of(sizes: tuple[int, ...], promise: PromptCodes) -> tuple[Guarantee, ...]:
+    """Return the theorems about T codes of one prompt, that for every prior first.
+
+    Args:
+        sizes: cells of every part of a code.
+        promise: T, and ε where codes are randomised.
+    """
+    times, epsilon = promise.releases, promise.epsilon
+    # ln Π_j C_j per code, and no more than ε of a report
+    told = information(sizes, times, epsilon)
+    if epsilon is None:
+        return codes_leakage(math.prod(sizes), times), told
+    leakage = MaximalLeakage(
+        # T reports of one prompt multiply their factors
+        nats=reported_leakage(sizes, epsilon, near=promise.near) * times,
+        secret=PROMPT,
+        releases=times,
+        evidence="theorem",
+        assumptions=reported_assumptions(times),
+        source=LEAKAGE_FORMULA,
+    )
+    return leakage, told, local_privacy(epsilon, times)
+
+
+@short_repr
+@read_only
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CodeRows(RowDetails):
+    """Codes that were released, one for every row.
+
+    Attributes:
+        rows: n.
+        sizes: cells of every part of a code, m of them.
+        promise: what they tell about one prompt at most.
+        codes: (n, m); None where they stand in a file alone.
+    """
+
+    tensor: ClassVar[str] = "codes"
+
+    rows: int
+    sizes: tuple[int, ...]
+    promise: PromptCodes
+    codes: Annotated[npt.NDArray[np.uint32] | None, APART] = field(default=None)
+
+    def __post_init__(self) -> None:
+        integer("rows", self.rows, minimum=1)
+        if not self.sizes:
+            raise ValueError("sizes: expected the cells of one part or more, got none")
+        for size in self.sizes:
+            integer("sizes", size, minimum=1, maximum=None)
+
+    @property
+    def layout(self) -> Layout:
+        """As ``RowDetails``."""
+        return Layout(self.tensor, (self.rows, len(self.sizes)), code_type(self.sizes))
+
+    def check(self, rows: Vectors) -> None:
+        """Refuse codes that are none of those counted."""
+        if (rows >= np.array(self.sizes)).any():
+            raise ValueError("its codes are not of the cells it certifies")
+
+
+def title_of(details: CodeRows, method: str) -> str:
+    """Return what was released."""
+    return f"{details.rows:,} codes, {method}"
+
+
+def notes_of(promise: PromptCodes) -> tuple[str, ...]:
+    """Return what a reader of codes should know."""
+    times = promise.releases
+    one = "one code per row" if times == 1 else f"up to {times} rows a prompt"
+    return (
+        f"{one}: what T rows or releases about one prompt tell adds up to T times the nats of one "
+        "code, and their factors multiply; rows about one person count likewise, however they are "
+        "worded",
+        NO_DIGEST_OF_STATES.format("codes"),
+    )
+
+
+def recompute(release: Release[CodeRows]) -> str:
+    """Hold a release of codes against the number of codes there are, and against ε.
+
+    Raises:
+        ValueError: guarantees, words or digests that these do not give.
+    """
+    details = release.details
+    promise = details.promise
+    # the words of the code come first, then those of the promise
+    code = release.method.partition(REPORTED)[0]
+    if release.method != promise.words(code):
+        raise ValueError("the method names another ε of randomised response than the promise")
+    told = release.title, release.secret, release.notes
+    if told != (title_of(details, release.method), SECRET, notes_of(promise)):
+        raise ValueError("its details give another title, secret or notes")
+    # reports are drawn in steps of 2⁻⁵³, which shows in T small nats: hence the absolute part
+    slack = LOGARITHM * promise.releases
+    check_stated(release, guarantees_of(details.sizes, promise), slack=slack)
+    check_digests(release, (CodeRows.tensor, CODEBOOK))
+    return ""
+
+
+CODES = Kind(name=KIND, details=CodeRows, recompute=recompute, rows=check_rows)
