@@ -21,6 +21,7 @@ from . import models as models
 from . import pages as pages
 from . import releases as releases
 from . import report as report
+from . import runs as runs
 from . import specifications as specifications
 from . import statistics as statistics
 from . import training as training
@@ -34,6 +35,7 @@ from .releases.promises import Draw as Draw
 from .releases.promises import Effort as Effort
 from .releases.promises import Rows as Rows
 from .releases.promises import Table as Table
+from .runs.run import Run as Run
 from .statistics.workflow import prepare as prepare
 from .statistics.workflow import privatize as privatize
 

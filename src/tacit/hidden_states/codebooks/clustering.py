@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit.models.behaviours import Behaviours, logarithms
-from tacit.models.small.precision import half_precision_is_native
+from tacit.runs.precision import half_precision_is_native
 
 ROWS_TOGETHER = 8192
 ENTRIES_TOGETHER = 2**25

@@ -27,8 +27,7 @@ from tacit.attacks.inversion.learned.released import (
 from tacit.compute import progress_bar
 from tacit.models.language import LanguageModel
 from tacit.models.small.muon import Muon
-from tacit.models.small.optimisation import computing_in
-from tacit.models.small.precision import native_precision
+from tacit.runs.precision import computing_in, native_precision
 
 FORMAT = 1
 EXAMPLES, EVALUATED, STEP_OF_BAR = 4096, 512, 1000

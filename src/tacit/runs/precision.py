@@ -1,9 +1,11 @@
-"""Whether this machine has instructions for half precision."""
+"""The precision of products: half where a machine has instructions for it, or none."""
 
 from __future__ import annotations
 
 import platform
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -28,3 +30,10 @@ def native_precision(wanted: str, device: torch.device) -> str:
         return wanted
     native = half_precision_is_native() if device.type == "cpu" else torch.cuda.is_bf16_supported()
     return "bfloat16" if native else "float32"
+
+
+def computing_in(precision: str, device: str) -> AbstractContextManager[Any]:
+    """Return the context in which products are computed in bfloat16, or none."""
+    if precision == "bfloat16":
+        return torch.autocast(device, dtype=torch.bfloat16)
+    return nullcontext()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from tacit import documents
 from tacit._ground.checks import integer
-from tacit._ground.files import absolute, atomic_stream, read_bytes, write_text_atomic
-
-if TYPE_CHECKING:
-    from tacit.releases.prepared import Book, Reserved
+from tacit._ground.files import absolute, atomic_stream, held, read_bytes, write_text_atomic
 
 DECLARED, STATE, RESERVED = "declared.json", "state.pt", "reserved.json"
 
@@ -41,7 +39,7 @@ class RunFolder:
         fields: set[str],
         others: Sequence[str] = (),
     ) -> None:
-        self.folder, self._fields = _made(folder), fields
+        self.folder, self._fields, self._others = _made(folder), fields, others
         stored = self.folder / DECLARED
         text = documents.dumps(dict(declared), name="declared", indent=2)
         if stored.exists():
@@ -52,27 +50,32 @@ class RunFolder:
                 raise ValueError(f"checkpoint: {DECLARED} is missing in {self.folder}")
             write_text_atomic("checkpoint", stored, text)
 
-    def reserve(self, entries: Sequence[Reserved]) -> None:
-        """Write where in which ledger the run is counted."""
-        told = [{"number": entry.number, "seal": entry.seal} for entry in entries]
-        text = documents.dumps(told, name="reserved")
-        write_text_atomic("checkpoint", self.folder / RESERVED, text)
-
-    def reserved(self, ledger: Book, secrets: Sequence[str]) -> list[Reserved]:
-        """Return what the run reserved, one for each secret.
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder: two that go on from one state would do twice what is done once.
 
         Raises:
-            ValueError: the ledger is another than the one that it was reserved in.
+            ValueError: another process trains in it.
         """
-        places = self.places()
-        if len(places) != len(secrets):
+        # only the taking of the lock is refused so; what is done while it is held is not caught
+        lock = held(self.folder / "run", wait=False)
+        try:
+            lock.__enter__()
+        except BlockingIOError:
             raise ValueError(
-                f"checkpoint: expected where {len(secrets)} ledger entries are, got {len(places)}"
-            )
-        return [
-            ledger.reserved(number, secret, seal=seal)
-            for (number, seal), secret in zip(places, secrets, strict=True)
-        ]
+                f"checkpoint: expected a run that no other process trains, got {self.folder}, "
+                "where one does"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.__exit__(None, None, None)
+
+    def reserve(self, places: Sequence[tuple[int, str | None]]) -> None:
+        """Write where in a ledger the run is counted: number and seal of every entry."""
+        told = [{"number": number, "seal": seal} for number, seal in places]
+        text = documents.dumps(told, name="reserved")
+        write_text_atomic("checkpoint", self.folder / RESERVED, text)
 
     def places(self) -> list[tuple[int, str]]:
         """Return where in a ledger the run is counted, and the seals; nothing where in none."""
@@ -93,6 +96,13 @@ class RunFolder:
         if not any((self.folder / name).exists() for name in (STATE, RESERVED)):
             (self.folder / DECLARED).unlink(missing_ok=True)
 
+    def remove(self) -> None:
+        """Remove the files of a run whose outcome is kept elsewhere, and the folder if bare."""
+        for name in (STATE, RESERVED, *self._others, DECLARED, ".run.lock"):
+            (self.folder / name).unlink(missing_ok=True)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
     def save(self, state: Mapping[str, Any]) -> None:
         """Write the state whole or not at all."""
         try:
@@ -108,6 +118,7 @@ class RunFolder:
         if not path.exists():
             return None
         try:
+            # tensors and plain values alone: a pickle could run anything
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise ValueError(f"checkpoint: {path} is damaged ({type(error).__name__})") from None
