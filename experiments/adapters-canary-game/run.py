@@ -22,7 +22,7 @@ from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
 from tacit.accounting import PrivacyProfile, projected_plus_noise
 from tacit.adapters import CanaryGame, NoisyProjection, Schedule, canary_game, play_linear_heads
-from tacit.adapters.methods import Clipped, Normal
+from tacit.gradients.methods import Clipped, Normal
 
 SEED, POPULATION = 0, 200
 FULL: dict[str, Any] = {

@@ -20,7 +20,7 @@ from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
 from tacit.accounting.published import lora_theorem_5_multiplier
 from tacit.adapters import DPSGD, DPLoRAFA, Method, NoisyProjection, Schedule, train_heads
-from tacit.adapters.methods import Clipped
+from tacit.gradients.methods import Clipped
 
 DELTA, CLASSES = 1e-4, 10
 FULL: dict[str, Any] = {

@@ -22,7 +22,7 @@ from tacit.specifications import (
     public_subspace,
 )
 from tacit.specifications.coordinates import Frame, coordinates, full_factor
-from tacit.specifications.gradients import width
+from tacit.gradients.watched import width
 from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import class_names, label_directions, weights_of
 from tacit.specifications.projections import factor_name

@@ -16,10 +16,10 @@ from tacit._ground.checks import boolean, in_interval, integer, positive
 from tacit._ground.reprs import shown
 from tacit.adapters.layers import AdapterLayer, Attached, peft_layers, plain_layers
 from tacit.adapters.measuring import Quality
-from tacit.adapters.methods import LoRAFA, Method, WithoutClipping
+from tacit.gradients.methods import LoRAFA, Method, WithoutClipping
 from tacit.adapters.release import PUBLISHED, UNPROTECTED
 from tacit.adapters.run import Run, Settings
-from tacit.adapters.schedule import Schedule
+from tacit.gradients.methods import Schedule
 from tacit.adapters.tasks import Rows, Task
 from tacit.models.small.storage import check_new_folder
 

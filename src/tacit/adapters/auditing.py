@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tacit._ground.checks import Array, boolean, integer
 from tacit.accounting import PrivacyProfile
-from tacit.adapters.methods import Method
+from tacit.gradients.methods import Method
 from tacit.adapters.release import METHODS, AdapterRelease
 from tacit.adapters.tasks import (
     INPUTS,

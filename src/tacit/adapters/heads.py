@@ -16,7 +16,7 @@ from torch import Tensor
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer, matrix
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.adapters.methods import Method, WithoutClipping
+from tacit.gradients.methods import Method, WithoutClipping
 from tacit.adapters.stacked import Stack
 from tacit.attacks.membership.roc import truth_values
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from tacit._ground.checks import RandomSource, integer
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import shown
-from tacit.adapters.methods import Method
+from tacit.gradients.methods import Method
 
 # What peft calls the one adapter that is trained.
 DEFAULT = "default"

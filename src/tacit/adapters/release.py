@@ -11,7 +11,7 @@ from typing import Any
 from tacit._ground.checks import integer, non_negative
 from tacit._ground.reprs import short_repr, shown
 from tacit.accounting import PrivacyProfile
-from tacit.adapters.methods import (
+from tacit.gradients.methods import (
     DPSGD,
     DPLoRAFA,
     LoRAFA,
@@ -19,7 +19,7 @@ from tacit.adapters.methods import (
     NoisyProjection,
     WithoutClipping,
 )
-from tacit.adapters.schedule import Schedule
+from tacit.gradients.methods import Schedule
 from tacit.documents import Envelope, decoded, encoded
 from tacit.guarantees import ApproximateDP, SuccessBound, guarantee_from_dict
 from tacit.guarantees.agreement import agree

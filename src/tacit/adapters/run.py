@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit.adapters.gradients.hooks import LinearHooks
-from tacit.adapters.gradients.verification import check_gradients
+from tacit.gradients.hooks import LinearHooks
+from tacit.gradients.verification import check_gradients
 from tacit.adapters.layers import AdapterLayer, check_frozen, random_projection
-from tacit.adapters.methods import Clipped, Method, WithoutClipping
+from tacit.gradients.methods import Clipped, Method, WithoutClipping
 from tacit.adapters.sampling import StepRandomness
 from tacit.adapters.tasks import Rows, Task, taken
 

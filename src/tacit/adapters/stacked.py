@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import Array
-from tacit.adapters.methods import Clipped, Method
+from tacit.gradients.methods import Clipped, Method
 
 # Entries of the largest array of a step of the groups that are trained together, and of A X of all
 # their records.

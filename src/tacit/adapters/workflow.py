@@ -24,7 +24,7 @@ from tacit.adapters.arguments import (
     target_folder,
 )
 from tacit.adapters.measuring import Quality, quality
-from tacit.adapters.methods import Method, WithoutClipping
+from tacit.gradients.methods import Method, WithoutClipping
 from tacit.adapters.proof import check_alone
 from tacit.adapters.release import (
     AdapterRelease,
@@ -35,7 +35,7 @@ from tacit.adapters.release import (
 from tacit.adapters.run import Run, Settings, make_optimizer
 from tacit.adapters.sampling import StepRandomness
 from tacit.adapters.saving import matrix_of
-from tacit.adapters.schedule import Schedule
+from tacit.gradients.methods import Schedule
 from tacit.adapters.session import PreparedAdapter, Session
 from tacit.adapters.tasks import Loss, check_records, records, task_of
 

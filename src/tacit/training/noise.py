@@ -1,16 +1,21 @@
-"""The noise of one round: certified, not yet drawn, verified as it will be drawn."""
+"""The noise of one round: certified, drawn as it was verified, and published on a grid."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.typing import ArrayLike
 
-from tacit._ground.checks import Array
+from tacit._ground.checks import Array, RandomSource, symmetric
+from tacit._ground.numbers import EPS
 from tacit._ground.random import released_normal
+from tacit.covariance import Factored
 from tacit.covariance.publication import (
     GRID_BITS,
     LARGEST,
@@ -19,13 +24,186 @@ from tacit.covariance.publication import (
     grid_of,
     publish_sum,
 )
-from tacit.design.base import Design
-from tacit.training.gradients.noise import draw, step_design
+from tacit.design import Design, worst_case
+from tacit.design.listed.problem import checked_budgets
+from tacit.gradients.publication import publish_tensor
 from tacit.training.parameters import trainable
-from tacit.training.publication import publish_tensor
 
+# A reference's squared length is taken as at least this share of the longest one's.
+FLOOR = 1e-12
+# Units in the last place by which a row of norm 1 may miss it.
+ROUNDING = 64.0
 # By how much a squared norm of float32 gradients may be off, as a share of its terms, and more.
 SLACK = 1e-4
+
+
+def noisy_coefficients(
+    gram: ArrayLike | None,
+    membership: ArrayLike,
+    budgets: ArrayLike,
+    *,
+    rng: RandomSource = None,
+    warm_start: Design | ArrayLike | None = None,
+) -> tuple[Array, Design]:
+    """Return the coefficients c of a noisy mean gradient ``Σ_i c_i g_i``, drawn for a release.
+
+    The mean gradient without the examples outside of reference R_r differs from the whole one by
+    ``z_r = −(1/B) Σ_{j ∉ R_r} g_j = (M g)_r``, the divisor B being the same. With
+    ``Gram_z = M G Mᵀ`` the noise ``Σ_r x_r z_r`` of least energy keeps every z_r within its budget,
+    and ``c = 1/B + Mᵀ x``. Whether it does depends on the rows of L alone, ``x = D^-½ L⁻ᵀ η``, D
+    the budgets: an approximate G costs energy and no guarantee, and ``design.cost`` is then not
+    the energy. Without G every x_r is N(0, 1/budget_r) by itself, L = I.
+
+    Args:
+        gram: (B, B) inner products of the gradients, or None.
+        membership: (references, B) of bool, whether an example is in a reference.
+        budgets: (references,) or scalar, largest squared distance of each reference.
+        rng: None draws from the operating system; a seed or generator voids the guarantee.
+        warm_start: the design of an earlier step with the same references, or multipliers.
+
+    Returns:
+        The (B,) coefficients and the design of x, whose factor L they were drawn from.
+
+    Raises:
+        ValueError: a shape does not fit, a budget is not positive, an entry is not finite.
+
+    Example:
+        >>> coefficients, design = noisy_coefficients(np.eye(3), ~np.eye(3, dtype=bool), 2.0)
+        >>> coefficients.shape, round(design.cost, 6)
+        ((3,), 0.166667)
+
+    Source: dsi, Thm 3.3 and Alg. 2, with one optimiser step as F.
+    """
+    inside = _membership(membership)
+    count = inside.shape[1]
+    # z = M g, M_rj = −[j ∉ R_r]/B
+    mixing = np.where(inside, 0.0, -1.0 / count)
+    moving = np.asarray(mixing.any(axis=1))
+    products = None if gram is None else symmetric("gram", gram, size=count)
+    moved = None if products is None else mixing @ products @ mixing.T
+    design = step_design(moved, budgets, moving, warm_start=warm_start)
+    return 1.0 / count + draw(design, budgets, rng) @ mixing, design
+
+
+def step_design(
+    gram: Array | None,
+    budgets: ArrayLike,
+    moving: npt.NDArray[np.bool_],
+    *,
+    warm_start: Design | ArrayLike | None = None,
+) -> Design:
+    """Return the design of the coefficients of differences, from their Gram matrix.
+
+    Args:
+        gram: (k, k) inner products of the z_r with rounding, or None.
+        budgets: (k,) or scalar, largest squared distances.
+        moving: (k,) whether reference r differs at all; where it does, it gets noise, however
+            short the Gram matrix has it.
+        warm_start: as in `noisy_coefficients`.
+    """
+    if gram is None:
+        return independent(budgets, moving.size)
+    mended = _positive(gram, moving)
+    if not mended.any():
+        return independent(budgets, moving.size)
+    return worst_case(None, budgets, gram=mended, warm_start=warm_start)
+
+
+def independent(budgets: ArrayLike, count: int) -> Design:
+    """Return the design with L = I: feasible whatever the differences, its energy unknown.
+
+    Args:
+        budgets: scalar or (count,), largest squared distances.
+        count: number of references.
+
+    Raises:
+        ValueError: a budget is not positive.
+    """
+    limits, identity = checked_budgets(budgets, count), np.eye(count)
+    return Design(
+        covariance=Factored(identity, np.diag(np.sqrt(limits))),
+        cost=math.inf,
+        gap=math.nan,
+        method="independent",
+        multipliers=np.ones(count),
+        iterations=0,
+        constraint_factor=identity,
+        notes=("the energy of this noise is not known without the Gram matrix",),
+    )
+
+
+def draw(design: Design, budgets: ArrayLike, rng: RandomSource = None) -> Array:
+    """Return one draw of x by back substitution, ``(D^½ L)ᵀ x = η``, its triangle checked before.
+
+    Moving the outcome by z_r moves η by row r of ``D^½ L``, whose squared norm is the squared
+    distance at most.
+
+    Raises:
+        RuntimeError: a row is longer than its budget allows; nothing was drawn.
+    """
+    covariance = design.covariance
+    if not isinstance(covariance, Factored) or covariance.lower is None:
+        # nothing moves
+        return np.zeros(covariance.dim)
+    limits = checked_budgets(budgets, covariance.dim)
+    rows = covariance.lower
+    of_rows = limits[np.argmax(covariance.rows, axis=1)]
+    excess = float((np.einsum("ij,ij->i", rows, rows) / of_rows).max()) - 1.0
+    if excess > ROUNDING * EPS:
+        raise RuntimeError(f"the triangle of the noise exceeds a budget by {excess:.3g} of it")
+    drawn: Array = design.sample(1, rng)[0]
+    return drawn
+
+
+def carried_over(
+    design: Design, before: Sequence[Hashable], after: Sequence[Hashable]
+) -> Design | None:
+    """Return an earlier step's design as the warm start of a step with other references.
+
+    References of both steps keep their multipliers, relative to those of orthogonal differences;
+    new ones get the median.
+
+    Args:
+        design: of the earlier step.
+        before: the earlier references, in the design's order.
+        after: the references of the step to come.
+
+    Returns:
+        What ``warm_start`` reads, None where the design carries no multipliers.
+    """
+    ratios = design.multiplier_ratios
+    if ratios is None or not ratios.any():
+        return None
+    known = dict(zip(before, ratios.tolist(), strict=True))
+    usual = float(np.median(ratios[ratios > 0.0]))
+    return replace(design, multiplier_ratios=np.array([known.get(one, usual) for one in after]))
+
+
+def _membership(membership: ArrayLike) -> npt.NDArray[np.bool_]:
+    values: Any = np.asarray(membership)
+    if values.ndim != 2 or values.dtype != np.bool_ or 0 in values.shape:
+        raise ValueError(
+            "membership: expected (references, examples) of bool, got shape "
+            f"{values.shape} of {values.dtype}"
+        )
+    found: npt.NDArray[np.bool_] = values
+    return found
+
+
+def _positive(gram: Array, moving: npt.NDArray[np.bool_]) -> Array:
+    """Return a PSD matrix near a Gram matrix with rounding, no reference that moves left at zero.
+
+    Whatever is changed here costs energy and no guarantee.
+    """
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    if values[0] < 0.0:
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        gram = root @ root.T
+    gram = np.where(moving[:, None] & moving, (gram + gram.T) / 2, 0.0)
+    diagonal = np.diagonal(gram)
+    short = moving & (diagonal < FLOOR * diagonal.max())
+    lifted: Array = gram + np.diag(np.where(short, FLOOR * diagonal.max(), 0.0))
+    return lifted
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +305,7 @@ def add_isotropic(model: torch.nn.Module, spread: float, rng: np.random.Generato
         parameter.grad = noisy.to(parameter.grad.dtype)
 
 
-class Shaped:
+class RoundNoises:
     """Chooses the noise of every round, one after the other.
 
     Args:

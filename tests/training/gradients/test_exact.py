@@ -13,8 +13,8 @@ from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from tacit.training import noisy_coefficients, per_example
-from tacit.training.gradients.batches import frozen_parameters, trainable_parameters
-from tacit.training.gradients.exact import recorded_losses
+from tacit.gradients.batches import frozen_parameters, trainable_parameters
+from tacit.gradients.capture import recorded_losses
 from tests.training.gradients.layers import CASES, case, curved
 from tests.training.gradients.naive import (
     captured_gradients,

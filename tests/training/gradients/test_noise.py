@@ -11,7 +11,7 @@ from torch import nn
 
 from tacit.design import worst_case
 from tacit.training import carried_over, noisy_coefficients, per_example
-from tacit.training.gradients.noise import draw, independent
+from tacit.training.noise import draw, independent
 from tests.training.gradients.layers import curved
 from tests.training.gradients.naive import naive_gradients, relative, written
 

@@ -25,7 +25,7 @@ from tacit._ground.checks import (
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.adapters.game.updates import update_log_ratio
-from tacit.adapters.methods import Clipped, Method
+from tacit.gradients.methods import Clipped, Method
 
 # Entries of the largest array of the heads that are trained together.
 ENTRIES = 2**24

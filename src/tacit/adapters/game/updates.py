@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tacit._ground.checks import in_interval, positive
-from tacit.adapters.methods import Method
+from tacit.gradients.methods import Method
 
 
 def update_log_ratio(

@@ -1,18 +1,27 @@
-"""Texts with a secret of random digits, put among what a language model learns from."""
+"""Texts with a secret of random digits, the rounds that they are in, and their kept seed."""
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from tacit import documents
 from tacit._ground.checks import RandomSource, generator, integer
+from tacit._ground.files import absolute, read_bytes, write_text_atomic
 
 Integers = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.intp]
 Encode = Callable[[str], Sequence[int]]
+# Beside a checkpoint: the seed of canaries and coins, of so many bits.
+KEPT, BITS = "canaries.json", 128
 # Of targets that no loss is taken of.
 IGNORED = -100
 SIDES = 10
@@ -125,3 +134,130 @@ def digit_tokens(encode: Encode) -> Integers:
     if len(begun) != 1 or len(next(iter(begun))) > 1 or len(set(last)) != SIDES:
         raise ValueError("model: expected a tokenizer with a token for each digit, got another")
     return np.asarray(last, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanarySchedule:
+    """Passes over n texts and m canaries of v copies each, in batches of one size.
+
+    Examples are counted texts first, then the copies of canary 0, of canary 1, …. A canary takes
+    part in one round of a pass, so that nobody's budget is divided by more rounds than passes.
+
+    Attributes:
+        texts: n.
+        canaries: m.
+        copies: v.
+        batch: B.
+        passes: over the data.
+        order: seed of the shuffles, which do not depend on the data.
+
+    Raises:
+        ValueError: the copies that meet in a round are more than a batch.
+
+    Example:
+        >>> schedule = CanarySchedule(texts=8, canaries=2, copies=3, batch=5, passes=1, order=0)
+        >>> [schedule.examples(number).size for number in range(schedule.rounds)]
+        [5, 5, 4]
+    """
+
+    texts: int
+    canaries: int
+    copies: int
+    batch: int
+    passes: int
+    order: int
+
+    def __post_init__(self) -> None:
+        meeting = self.copies * self._dealt(0)
+        if meeting > self.batch:
+            raise ValueError(
+                f"batch: expected room for the {meeting} copies of canaries that meet in a round, "
+                f"got {self.batch}"
+            )
+
+    @property
+    def a_pass(self) -> int:
+        """Rounds of one pass."""
+        return -(-(self.texts + self.canaries * self.copies) // self.batch)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds in all."""
+        return self.a_pass * self.passes
+
+    def groups(self, *, texts: bool) -> npt.NDArray[np.int64]:
+        """Return the reference of each example: m canaries, then the texts, or −1 for these.
+
+        Args:
+            texts: whether every text is a reference of its own.
+        """
+        own = self.canaries + np.arange(self.texts) if texts else np.full(self.texts, -1)
+        return np.concatenate([own, np.repeat(np.arange(self.canaries), self.copies)])
+
+    def examples(self, number: int) -> Indices:
+        """Return the examples of a round, counted from 0."""
+        turn, place = divmod(number, self.a_pass)
+        source = np.random.default_rng([self.order, turn])
+        shuffled, dealt = source.permutation(self.texts), source.permutation(self.canaries)
+        before = place * self.batch - self.copies * sum(map(self._dealt, range(place)))
+        room = self.batch - self.copies * self._dealt(place)
+        theirs = dealt[place :: self.a_pass]
+        copies = self.texts + (theirs[:, None] * self.copies + np.arange(self.copies)).ravel()
+        return np.concatenate([shuffled[before : before + room], copies]).astype(np.intp)
+
+    def _dealt(self, place: int) -> int:
+        """Return how many canaries a round of a pass has."""
+        return len(range(place, self.canaries, self.a_pass))
+
+
+class CanarySeed:
+    """A seed of the operating system, or the one that a run in a folder began with.
+
+    Args:
+        checkpoint: folder of the run; None for none.
+        settings: digest of what is trained on; a run that goes on must have the same.
+        rng: a seed of the caller's own.
+
+    Raises:
+        ValueError: the folder holds a run on other sequences or canaries, or its file is damaged.
+    """
+
+    def __init__(
+        self, checkpoint: str | os.PathLike[str] | None, settings: str, rng: int | None
+    ) -> None:
+        self._settings = settings
+        self._path = None if checkpoint is None else absolute("checkpoint", checkpoint) / KEPT
+        kept = None if self._path is None or not self._path.exists() else self._read(self._path)
+        self.fresh = kept is None
+        self._value = (secrets.randbits(BITS) if rng is None else rng) if kept is None else kept
+
+    def source(self, purpose: int) -> np.random.Generator:
+        """Return the generator of one purpose: 0 secrets, 1 coins."""
+        return np.random.default_rng([self._value, purpose])
+
+    def keep(self, *, begun: bool) -> None:
+        """Write the seed before the first round.
+
+        Args:
+            begun: whether the run had a round before.
+
+        Raises:
+            ValueError: the seed of a run that had begun is gone.
+        """
+        if self._path is None or not self.fresh:
+            return
+        if begun:
+            raise ValueError(f"checkpoint: {KEPT} is missing in {self._path.parent}")
+        content = {"settings": self._settings, "seed": hex(self._value)}
+        write_text_atomic("checkpoint", self._path, documents.dumps(content, name="canaries"))
+        self.fresh = False
+
+    def _read(self, path: Path) -> int:
+        found: Any = documents.loads(read_bytes("checkpoint", path), name="checkpoint")
+        try:
+            settings, value = found["settings"], int(found["seed"], 16)
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"checkpoint: {KEPT} is damaged") from None
+        if settings != self._settings or value < 0:
+            raise ValueError("checkpoint: the folder holds a run on other sequences or canaries")
+        return value

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 import torch
 
 from tacit._ground.checks import integer
+from tacit.training.contribution import Factory
 from tacit.training.poisoning.sources import LabelledImages, cross_entropy
 
-Optimizers = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 WIDTHS = (16, 32, 64)
 
 
@@ -54,7 +52,7 @@ def small_network(channels: int, classes: int, *, seed: int = 0) -> torch.nn.Mod
 def pretrain(
     model: torch.nn.Module,
     public: LabelledImages,
-    optimizer: Optimizers,
+    optimizer: Factory,
     *,
     passes: int = 1,
     batch: int = 64,

@@ -1,38 +1,39 @@
-"""Whether the examples of a batch are separate and their gradients the losses' own."""
+"""Whether examples are separate, and their captured gradients those of plain backpropagation."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import integer
-from tacit.training.gradients.batches import (
+from tacit._ground.checks import integer, positive
+from tacit.gradients.batches import (
     Batch,
     Loss,
     batch_size,
+    evaluating,
     frozen_parameters,
     losses_of,
     part,
     random_states,
+    refuse_mixing,
     replayed,
     same_states,
-    shapes_of,
     trainable_parameters,
 )
-from tacit.training.gradients.exact import Exact, recorded_losses, run_back
-from tacit.training.gradients.separation import refuse_mixing
+from tacit.gradients.capture import Exact, recorded_losses, run_back
+from tacit.gradients.hooks import LinearHooks, check_graph, turned
 
 # Share of the whole gradient beyond which float32 is not forgiven for rounding.
 ROUGH = 0.02
 
 
-class Verified:
+class CheckedGradients:
     """Holds the 1st, 2nd, 4th, 8th … batch of every shape against plain backpropagation.
 
     Args:
@@ -46,7 +47,7 @@ class Verified:
     def verify(self, model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> None:
         """Verify a batch if it is its turn."""
         modes = tuple(module.training for module in model.modules())
-        key = (shapes_of((inputs, targets)), modes)
+        key = (_shapes((inputs, targets)), modes)
         count = self._seen.get(key, 0) + 1
         if count & (count - 1) == 0:
             verify_examples(model, loss, inputs, targets, exact=self._exact)
@@ -128,14 +129,8 @@ def _without_draws(
     with torch.no_grad(), replayed(model, states):
         losses_of(loss, model, *batch, count)
         draws = not same_states(states, random_states(model))
-    modes = [(module, module.training) for module in model.modules()]
-    if draws:
-        model.eval()
-    try:
+    with evaluating(model) if draws else nullcontext():
         yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 def _same_in_parts(
@@ -150,7 +145,7 @@ def _same_in_parts(
         if not same_states(states, random_states(model)):
             # another batch would draw other masks
             return
-        inputs, targets = (part(one, 0, stop, count) for one in batch)
+        inputs, targets = (part(one, slice(stop), count) for one in batch)
         half = losses_of(loss, model, inputs, targets, stop)
     if not torch.allclose(half, whole[:stop], rtol=_tolerance(whole), atol=_tolerance(whole)):
         raise ValueError("model: a loss changes with the examples that share its batch")
@@ -208,5 +203,108 @@ def _same_in_double(model: nn.Module, loss: Loss, batch: Batch, chosen: list[int
         return False
 
 
+def _shapes(values: Any) -> Any:
+    """Return the shapes of the tensors in any nesting, hashable."""
+    if isinstance(values, Tensor):
+        return tuple(values.shape)
+    if isinstance(values, Mapping):
+        return tuple((name, _shapes(value)) for name, value in values.items())
+    if isinstance(values, (tuple, list)):
+        return tuple(_shapes(value) for value in values)
+    return None
+
+
 def _tolerance(losses: Tensor) -> float:
     return math.sqrt(torch.finfo(losses.dtype).eps)
+
+
+def check_gradients(
+    hooks: LinearHooks, losses: Callable[[], Tensor], *, example: int = 0, tolerance: float = 0.05
+) -> None:
+    """Compare the gradients of one example's loss with those of plain autograd.
+
+    The loss of one example is run back by itself: every other example's gradients must be zero,
+    which an input whose first dimension is not the batch, or examples that depend on each other,
+    break; and its own must be those that autograd leaves in the weights' ``.grad``, which a
+    weight that is used elsewhere breaks. Two forward and two backward passes, with the same
+    random numbers; gradients and states of random generators are as before afterwards.
+
+    Args:
+        hooks: on the layers of a model.
+        losses: runs the model on a batch and gives its losses, (B,).
+        example: whose loss, 0 <= example < B.
+        tolerance: largest ‖G − G'‖/‖G'‖ of a layer; room for gradients in half precision.
+
+    Raises:
+        ValueError: naming the layer at which they differ, or what `LinearHooks.backward` refuses.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+        >>> hooks = LinearHooks({"first": model[0]}, model=model)
+        >>> check_gradients(hooks, lambda: model(torch.eye(3)).sum(dim=1))
+        >>> check_gradients(hooks, lambda: model(torch.eye(3)).softmax(dim=0)[:, 0])
+        Traceback (most recent call last):
+            ...
+        ValueError: losses: expected examples that do not depend on each other, got the loss of \
+example 0 with a gradient of example 1 at first
+    """
+    positive("tolerance", tolerance)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        with hooks:
+            found = losses()
+            check_graph(found)
+            integer("example", example, minimum=0, maximum=len(found) - 1)
+            found[example].backward()  # type: ignore[no-untyped-call]
+        _refuse_others(hooks, len(found), example)
+        torch.manual_seed(0)
+        with _training(hooks):
+            losses()[example].backward()  # type: ignore[no-untyped-call]
+            ordinary = {name: one.grad for name, one in hooks.parameters().items()}
+    for name, rows in hooks.gradients().items():
+        ours, plain = rows[example], ordinary[name]
+        expected = torch.zeros_like(ours) if plain is None else plain
+        if plain is not None and name in hooks.modules:
+            expected = turned(hooks.modules[name], plain)
+        exact = expected.double()
+        error = float((ours.double() - exact).norm())
+        if not error <= tolerance * float(exact.norm()):
+            raise ValueError(
+                f"modules: expected all uses of a weight to be those of its layer at {name}, got a "
+                f"gradient that is {error:.2g} away from autograd's, of norm {exact.norm():.2g}"
+            )
+
+
+def _refuse_others(hooks: LinearHooks, count: int, example: int) -> None:
+    """Refuse a gradient that is not of the example whose loss was run back."""
+    hooks.refuse_other_batch(count)
+    for name, norms in hooks.squared_norms.items():
+        others = norms.nonzero().flatten().tolist()
+        wrong = [index for index in others if index != example]
+        if wrong:
+            raise ValueError(
+                "losses: expected examples that do not depend on each other, got the loss of "
+                f"example {example} with a gradient of example {wrong[0]} at {name}"
+            )
+
+
+@contextmanager
+def _training(hooks: LinearHooks) -> Iterator[None]:
+    """Let the layers' parameters train, and give back every gradient as it was."""
+    ours = list(hooks.parameters().values())
+    every: dict[int, nn.Parameter] = {id(one): one for one in ours}
+    if hooks.model is not None:
+        every |= {id(one): one for one in hooks.model.parameters()}
+    before = [(one, one.grad) for one in every.values()]
+    states = [one.requires_grad for one in ours]
+    try:
+        for one, _ in before:
+            one.grad = None
+        for one in ours:
+            one.requires_grad_(True)
+        yield
+    finally:
+        for one, state in zip(ours, states, strict=True):
+            one.requires_grad_(state)
+        for one, gradient in before:
+            one.grad = gradient

@@ -2,18 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
-from tacit.adapters.gradients.layers import refuse_around, refuse_tied, widths
-from tacit.adapters.gradients.losses import one_per_example
-from tacit.adapters.gradients.node import Catch, Watch
-from tacit.adapters.gradients.products import BiasGradients, LayerGradients, sequences
+from tacit.gradients.batches import check_losses
+from tacit.gradients.products import BiasGradients, LayerGradients, sequences
+
+PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+LINEAR = "expected torch.nn.Linear or transformers' Conv1D with the forward pass of its class"
+
+
+def check_graph(losses: Tensor) -> None:
+    """Refuse losses that a backward pass of per-example gradients cannot start from.
+
+    Raises:
+        ValueError: they are not one number per example, or depend on nothing that is trained.
+    """
+    if not check_losses("losses", losses).requires_grad:
+        raise ValueError("losses: expected losses that depend on a layer, got none that does")
+
+
+def widths(name: str, module: nn.Module) -> tuple[int, int]:
+    """Return (out, in) of a linear layer.
+
+    Args:
+        name: what the layer is called in messages.
+        module: ``nn.Linear``, or ``Conv1D`` of transformers, whose weight is (in, out).
+
+    Raises:
+        ValueError: anything else, which may compute something else.
+    """
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"modules: {LINEAR} at {name}, got {type(module).__name__}")
+    weight = module._parameters.get("weight")
+    if "forward" in vars(module):
+        raise ValueError(f"modules: {LINEAR} at {name}, got one whose forward was replaced")
+    if weight is None or weight.ndim != 2:
+        raise ValueError(f"modules: {LINEAR} at {name}, got {type(module).__name__}")
+    if type(module).forward is nn.Linear.forward:
+        return int(weight.shape[0]), int(weight.shape[1])
+    # a model that has a Conv1D has imported it
+    written: Any = sys.modules.get("transformers.pytorch_utils")
+    if written is not None and type(module).forward is written.Conv1D.forward:
+        return int(weight.shape[1]), int(weight.shape[0])
+    raise ValueError(f"modules: {LINEAR} at {name}, got {type(module).__name__}")
+
+
+def turned(module: nn.Module, values: Tensor) -> Tensor:
+    """Return (…, out, in) of a linear layer's weight as it keeps it, (in, out) in ``Conv1D``."""
+    return values if type(module).forward is nn.Linear.forward else values.mT
+
+
+def refuse_tied(modules: Mapping[str, nn.Module]) -> None:
+    """Refuse two names of one module or of one parameter.
+
+    Raises:
+        ValueError: naming both.
+    """
+    owners: dict[int, str] = {}
+    for name, module in modules.items():
+        for parameter in module.parameters(recurse=False):
+            other = owners.setdefault(id(parameter), name)
+            if other != name:
+                raise ValueError(
+                    f"modules: expected layers that share no parameter, got {other} and {name} "
+                    "tied to each other"
+                )
+
+
+def refuse_around(modules: Mapping[str, nn.Module], model: nn.Module) -> None:
+    """Refuse a model in which the layers' gradients are not all there is, or not per example.
+
+    Args:
+        modules: the layers.
+        model: what they are part of.
+
+    Raises:
+        ValueError: a layer is not in the model, another module has its parameter, the model runs
+            as replicas, or it has a batch normalisation that is training.
+    """
+    ours = {id(one): name for name, module in modules.items() for one in module.parameters()}
+    layers = {id(module): name for name, module in modules.items()}
+    found = set()
+    for path, module in model.named_modules():
+        if isinstance(module, PARALLEL):
+            raise ValueError(
+                f"model: expected one that runs by itself, got {type(module).__name__} around it"
+            )
+        if isinstance(module, _BatchNorm) and module.training:
+            raise ValueError(
+                "model: expected examples that do not depend on each other, got "
+                f"{type(module).__name__} in training mode at {path}"
+            )
+        if id(module) in layers:
+            found.add(id(module))
+            continue
+        for parameter in module.parameters(recurse=False):
+            if id(parameter) in ours:
+                raise ValueError(
+                    f"modules: expected a weight of its own at {ours[id(parameter)]}, got one that "
+                    f"is tied to {path or 'the model itself'}"
+                )
+    for key, name in layers.items():
+        if key not in found:
+            raise ValueError(f"modules: expected layers of the model, got {name}, which is not one")
+
+
+# Takes an output's gradient, the input of the layer, and the entry that the forward ran in.
+Catch: TypeAlias = Callable[[Tensor, Tensor, int], None]
+
+
+class Watch:
+    """A forward hook that puts a node behind a layer's output."""
+
+    def __init__(self, catch: Catch, module: nn.Module, name: str, entry: int) -> None:
+        self.catch, self.module, self.name, self.entry = catch, module, name, entry
+        # the node is there even where nothing before the layer has a gradient
+        self.anchor = torch.zeros((), requires_grad=True)
+
+    def __call__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
+    ) -> Tensor | None:
+        """Return the output with the node behind it; None, as it is, where none is recorded."""
+        if not torch.is_grad_enabled():
+            return None
+        if module is not self.module:
+            raise ValueError(
+                f"modules: expected {self.name} to run by itself, got a replica of it "
+                "(DataParallel)"
+            )
+        inputs = args[0] if args else next(iter(kwargs.values()))
+        caught: Tensor = _Node.apply(  # type: ignore[no-untyped-call]
+            output, inputs.detach(), self.anchor, self
+        )
+        return caught
+
+
+class _Node(torch.autograd.Function):
+    """The identity, which shows its gradient to a watch beside the layer's input.
+
+    The input is a saved tensor: a checkpoint drops it and computes it again, once per backward
+    pass whatever the number of forward passes, and a change of it in place is refused.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, output: Tensor, inputs: Tensor, _anchor: Tensor, watch: Watch
+    ) -> Tensor:
+        ctx.save_for_backward(inputs)
+        ctx.watch = watch  # type: ignore[attr-defined]
+        # neither a copy nor a view, so that what follows may change it in place
+        return output.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
+        (inputs,) = ctx.saved_tensors
+        with torch.no_grad(), torch.autocast(gradients.device.type, enabled=False):
+            ctx.watch.catch(gradients, inputs, ctx.watch.entry)
+        return (gradients if ctx.needs_input_grad[0] else None), None, None, None
 
 
 class LinearHooks:
@@ -131,7 +286,7 @@ class LinearHooks:
             ValueError: the losses are not one number per example that depends on a layer, a layer
                 was not used, or a first dimension is not B.
         """
-        one_per_example(losses)
+        check_graph(losses)
         losses.sum().backward()  # type: ignore[no-untyped-call]
         self.refuse_other_batch(losses.shape[0])
         _ = self.squared_norms

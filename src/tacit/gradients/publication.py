@@ -10,7 +10,6 @@ from torch import Tensor
 
 from tacit._ground import outlet
 from tacit.covariance.publication import publish_sum
-from tacit.training.parameters import trainable
 
 
 def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
@@ -32,6 +31,6 @@ def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
 
 def let_out_gradients(model: torch.nn.Module) -> None:
     """Release the gradients of a model, which hold their noise."""
-    for parameter in trainable(model).values():
-        if parameter.grad is not None:
+    for parameter in model.parameters():
+        if parameter.requires_grad and parameter.grad is not None:
             parameter.grad = outlet.let_out(parameter.grad)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -10,7 +11,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tacit.training.gradients.contributions import Contribution, Dense
+from tacit.gradients.batches import tensors_in
+from tacit.gradients.uses import Contribution, DenseGradients
 
 Receive: TypeAlias = Callable[[Tensor], None]
 Rule: TypeAlias = Callable[["Recorder", tuple[Any, ...], dict[str, Any]], Any]
@@ -212,16 +214,32 @@ class Recorder(TorchFunctionMode):
                 found[name].append(torch.zeros_like(leaf) if part is None else part)
         for name in names:
             rows = torch.stack(found[name])
-            yield name, Dense(rows.flatten(1) if rows.ndim > 1 else rows[:, None], rows.shape[1:])
+            yield (
+                name,
+                DenseGradients(rows.flatten(1) if rows.ndim > 1 else rows[:, None], rows.shape[1:]),
+            )
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested arguments."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from tensors_in(one)
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from tensors_in(one)
+class KeptInput:
+    """An input that the backward pass needs as it was."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor, self._version = tensor.detach(), tensor._version
+
+    def get(self, what: str) -> Tensor:
+        """Return the input, refusing one that was overwritten since."""
+        if self._tensor._version != self._version:
+            raise ValueError(f"model: {what} has an input that is modified in place after its use")
+        return self._tensor
+
+
+def names_of(recorder: Recorder, *keys: str | int | None) -> str:
+    """Return the trainable parameters among some keys, for messages."""
+    return ", ".join(sorted(recorder.roots([key for key in keys if key is not None])))
+
+
+def add_factors(recorder: Recorder, key: str | int, use: Contribution, *factors: Tensor) -> None:
+    """Keep J where it is no larger than its factors, per example; else those."""
+    if math.prod(use.shape) <= sum(factor[0].numel() for factor in factors):
+        use = DenseGradients(use.rows(0, use.shape[0]), use.shape)
+    recorder.add(key, use)

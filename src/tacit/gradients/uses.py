@@ -40,7 +40,7 @@ class Contribution(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class DenseGradients:
     """The per-example gradients J themselves.
 
     Attributes:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-class Watched:
+class WatchedLayers:
     """The inputs and output gradients of layers in one forward and one backward pass.
 
     The network's own parameters take no gradients. A layer's output is handed on as a copy, so
@@ -28,7 +28,7 @@ class Watched:
         self._outputs: list[Tensor] = []
         self._gradients: tuple[Tensor | None, ...] = ()
 
-    def __enter__(self) -> Watched:
+    def __enter__(self) -> WatchedLayers:
         """Watch the layers."""
         for name, module in self._layers.items():
             self._handles.append(module.register_forward_hook(self._hook(name)))

@@ -11,9 +11,9 @@ from scipy.linalg import blas
 from torch import Tensor
 
 from tacit._ground.checks import Array
-from tacit.training.gradients.contributions import (
+from tacit.gradients.uses import (
     Contributions,
-    Dense,
+    DenseGradients,
     EmbeddingFactors,
     LinearFactors,
     among_seen,
@@ -113,7 +113,7 @@ def _add_parameter(total: Gramian, batches: list[Contributions], sizes: Sequence
         count = uses[0].shape[0] if uses[0].shape else 1
     width = math.prod(uses[0].shape) // max(count, 1)
     step = max(1, COLUMNS_TOGETHER // max(width, 1))
-    if all(isinstance(use, Dense) for use in uses):
+    if all(isinstance(use, DenseGradients) for use in uses):
         step = max(1, COLUMNS_AT_MOST // max(width, 1))
     together = math.lcm(*(use.granularity for use in uses))
     step = max(step // together, 1) * together
@@ -133,7 +133,7 @@ def _columns(batches: list[Contributions], sizes: Sequence[int], start: int, sto
             else:
                 found = use.rows(start, stop)
                 # what is kept is not added to
-                alone = len(batch) == 1 or not isinstance(use, Dense)
+                alone = len(batch) == 1 or not isinstance(use, DenseGradients)
                 block = (found if alone else found.clone()) if block is None else block + found
         blocks.append(block)
     some = next(block for block in blocks if block is not None)
