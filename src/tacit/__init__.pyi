@@ -12,6 +12,7 @@ from . import divergences as divergences
 from . import dock as dock
 from . import estimates as estimates
 from . import gate as gate
+from . import gradients as gradients
 from . import guarantees as guarantees
 from . import hidden_states as hidden_states
 from . import information as information

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tacit._ground.checks import integer
 from tacit.adapters.layers import targeted
-from tacit.adapters.tasks import Rows, Task, records, taken, task_of
+from tacit.adapters.tasks import AdapterTask, Rows, records, taken, task_of
 
 # Records in one pass.
 TOGETHER = 64
@@ -77,7 +77,7 @@ def principal_projections(
 
 
 def _moments(
-    model: nn.Module, layers: dict[str, nn.Module], rows: Rows, task: Task
+    model: nn.Module, layers: dict[str, nn.Module], rows: Rows, task: AdapterTask
 ) -> dict[str, Tensor]:
     """Return Σ x xᵀ of every layer's inputs, in float64; padding counts for nothing of note."""
     moments: dict[str, Tensor] = {}

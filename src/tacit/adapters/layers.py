@@ -13,6 +13,7 @@ from torch.nn import functional
 from tacit._ground.checks import RandomSource, integer
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import shown
+from tacit.adapters.settings import AdaptedLayers
 from tacit.gradients.methods import Method
 
 # What peft calls the one adapter that is trained.
@@ -95,6 +96,59 @@ class Attached:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+
+def adapted_layers(
+    model: Any, chosen: AdaptedLayers, method: Method, seed: int | None
+) -> tuple[nn.Module, list[AdapterLayer], Attached]:
+    """Return the model to train, its layers, and their hooks.
+
+    Args:
+        model: a module, or a peft model, which has layers and A of its own.
+        chosen: which layers of a module are adapted.
+        method: whose rank it is, and whether W itself is trained.
+        seed: of A.
+
+    Raises:
+        ValueError: the model, a layer or a projection does not fit the others.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model: expected an nn.Module, got {type(model).__name__}")
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        raise ValueError(f"model: expected the module itself, got a {type(model).__name__}")
+    if method.full and any(p.dtype != torch.float32 for p in model.parameters()):
+        raise ValueError(
+            f"model: expected float32 weights for {method.name}, which moves them, got others"
+        )
+    targets, given = chosen.targets, chosen.projections
+    if not hasattr(model, "peft_config"):
+        if given is not None and not isinstance(given, Mapping):
+            raise ValueError(
+                f"projections: expected A of layers by name, got {type(given).__name__}"
+            )
+        layers = plain_layers(model, targets, method, projections=dict(given or {}), rng=seed)
+        return model, layers, Attached(layers)
+    if given is not None or targets != "all":
+        raise ValueError(
+            "targets, projections: expected none beside a peft model, which has its own"
+        )
+    layers = peft_layers(model)
+    if method.full:
+        if any(bool(layer.trained.any()) for layer in layers):
+            raise ValueError(
+                f"model: expected B of zeros for {method.name}, which trains W, got another; merge "
+                "the adapter first"
+            )
+        names, plain = [layer.name for layer in layers], model.unload()  # type: ignore[operator]
+        layers = plain_layers(plain, names, method)
+        return plain, layers, Attached(layers)
+    ranks = {int(layer.matrix_a.shape[0]) for layer in layers if layer.matrix_a is not None}
+    rank: int = method.rank  # type: ignore[attr-defined]
+    if ranks != {rank}:
+        raise ValueError(
+            f"method: expected the rank of the model's A, {shown(sorted(ranks))}, got {rank}"
+        )
+    return model, layers, Attached([])
 
 
 def peft_layers(model: Any) -> list[AdapterLayer]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tacit.adapters.layers import AdapterLayer
-
-if TYPE_CHECKING:
-    from tacit.adapters.run import Run
+from tacit.adapters.steps import AdapterSteps
+from tacit.runs.identity import digest_of_tensors
 
 # Between the norm of a record's gradient alone and among others.
 ALONE = 1e-3
@@ -59,14 +57,18 @@ class Frozen:
 
     def _now(self) -> dict[str, str]:
         held = [*self._model.named_parameters(), *self._model.named_buffers()]
-        found = {name: _digest(value) for name, value in held if id(value) not in self._free}
+        found = {
+            name: digest_of_tensors([("", value)])
+            for name, value in held
+            if id(value) not in self._free
+        }
         for layer in self._layers:
             if layer.matrix_a is not None:
-                found[f"A of {layer.name}"] = _digest(layer.matrix_a)
+                found[f"A of {layer.name}"] = digest_of_tensors([("", layer.matrix_a)])
         return found
 
 
-def check_alone(run: Run, count: int) -> None:
+def check_alone(run: AdapterSteps, count: int) -> None:
     """Refuse a model whose gradients are not autograd's, or depend on what else is in the batch.
 
     One record's gradients are held against autograd's, a few records' against those of each alone,
@@ -104,9 +106,3 @@ def _spread(count: int, most: int) -> Tensor:
 
 def _norms(hooks: Any) -> Tensor:
     return torch.stack([held.double() for held in hooks.squared_norms.values()]).sum(dim=0)
-
-
-def _digest(value: Tensor) -> str:
-    held = value.detach().cpu().contiguous()
-    raw = held.view(-1).view(torch.uint8).numpy().tobytes() if held.numel() else b""
-    return hashlib.sha256(f"{held.dtype}{tuple(held.shape)}".encode() + raw).hexdigest()

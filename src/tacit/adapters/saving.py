@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import secrets
 import shutil
@@ -18,7 +17,10 @@ from torch import Tensor, nn
 
 from tacit._ground.reprs import shown
 from tacit.adapters.layers import AdapterLayer
+from tacit.adapters.release import ADAPTER, KIND, TrainedAdapter
 from tacit.documents import dumps
+from tacit.releases import Release, load
+from tacit.runs.identity import digest_of_tensors
 
 WEIGHTS, RELEASE = "adapter_model.safetensors", "tacit.json"
 CONFIGURATION = "adapter_config.json"
@@ -173,23 +175,21 @@ def untouched(
     return fresh
 
 
-def read_adapter(folder: str | Path) -> dict[str, Any]:
-    """Return the release beside an adapter, held against the digest of its weights.
+def read_adapter(folder: str | Path) -> Release[TrainedAdapter]:
+    """Return the release beside an adapter, worked out again and held against its weights.
 
     Raises:
-        ValueError: no adapter of tacit, or its weights are others.
+        ValueError: no adapter of tacit, its release contradicts itself, or its weights are others.
     """
     from safetensors.torch import load_file
-
-    from tacit.documents import read
 
     place = Path(folder).expanduser()
     if not (place / RELEASE).is_file():
         raise ValueError(
             f"folder: expected an adapter with {RELEASE} beside it, got {shown(str(folder))}"
         )
-    content = read("folder", place / RELEASE)
-    if not isinstance(content, dict) or "adapter" not in content:
+    release = load(place / RELEASE)
+    if release.kind != KIND:
         raise ValueError(f"folder: expected the release of an adapter in {place / RELEASE}")
     if not (place / WEIGHTS).is_file():
         raise ValueError(f"folder: expected {WEIGHTS} in {place}, got none")
@@ -197,16 +197,16 @@ def read_adapter(folder: str | Path) -> dict[str, Any]:
         held = load_file(place / WEIGHTS)
     except Exception as error:
         raise ValueError(f"folder: cannot read {WEIGHTS} ({type(error).__name__})") from None
-    if _digest(held) != content["adapter"]:
+    if digest_of_tensors(sorted(held.items())) != dict(release.digests)[ADAPTER]:
         raise ValueError(
             f"folder: expected the weights that the guarantee is about in {place}, got others"
         )
-    return content
+    return release
 
 
-def digest_of_tensors(factors: Factors) -> str:
+def digest_of_factors(factors: Factors) -> str:
     """Return the SHA-256 of the tensors of an adapter: names, shapes and values."""
-    return _digest(_tensors(factors))
+    return digest_of_tensors(sorted(_tensors(factors).items()))
 
 
 def _tensors(factors: Factors) -> dict[str, Tensor]:
@@ -215,15 +215,6 @@ def _tensors(factors: Factors) -> dict[str, Tensor]:
         found[f"{PREFIX}{name}.lora_A.weight"] = low.contiguous()
         found[f"{PREFIX}{name}.lora_B.weight"] = high.contiguous()
     return found
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    found = hashlib.sha256()
-    for name in sorted(tensors):
-        held = tensors[name].contiguous()
-        found.update(f"{name}:{held.dtype}:{tuple(held.shape)};".encode())
-        found.update(held.view(-1).view(torch.uint8).numpy().tobytes())
-    return f"sha256:{found.hexdigest()}"
 
 
 def _configuration(factors: Factors, task: str, base: str | None) -> Any:

@@ -28,7 +28,7 @@ HEADS = {
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
-class Task(ABC):
+class AdapterTask(ABC):
     """How outputs and losses come from a model and some of its records."""
 
     name: str
@@ -41,6 +41,12 @@ class Task(ABC):
     def losses(self, outputs: Tensor, rows: Rows) -> Tensor:
         """Return (B,) losses in nats, each of one record."""
 
+    def answers(self, rows: Rows) -> Tensor | None:
+        """Return (B,) classes that outputs name, where they do; None elsewhere."""
+        found = rows.get(TARGETS, rows.get(LABELS))
+        named = found is not None and found.ndim == 1 and not found.is_floating_point()
+        return found if named else None
+
     @abstractmethod
     def check(self, model: nn.Module, rows: Rows) -> None:
         """Refuse records that the model cannot take.
@@ -50,7 +56,7 @@ class Task(ABC):
         """
 
 
-class Language(Task):
+class Language(AdapterTask):
     """Next tokens, or masked ones, of a ``transformers`` model: the mean over a record's tokens.
 
     Args:
@@ -105,7 +111,7 @@ class Language(Task):
         return rows[TOKENS] if mask is None else rows[TOKENS].masked_fill(mask == 0, IGNORED)
 
 
-class Classification(Task):
+class Classification(AdapterTask):
     """The class of a text, by a ``transformers`` model with a head for it."""
 
     name = "classification"
@@ -128,7 +134,7 @@ class Classification(Task):
         _check_range("data[labels]", rows[LABELS], int(_configuration(model).num_labels))
 
 
-class Supervised(Task):
+class Supervised(AdapterTask):
     """Inputs and targets of any module: cross-entropy for classes, squares for numbers.
 
     Args:
@@ -178,7 +184,7 @@ class Supervised(Task):
         _check_range("data targets", targets, found.shape[1])
 
 
-def task_of(model: nn.Module, rows: Rows, task: str | None, loss: Loss | None) -> Task:
+def task_of(model: nn.Module, rows: Rows, task: str | None, loss: Loss | None) -> AdapterTask:
     """Return the task that a model's head and the records say, or the one asked for.
 
     Args:
@@ -243,7 +249,7 @@ def records(data: Any) -> Rows:
     return rows
 
 
-def check_records(name: str, model: nn.Module, task: Task, rows: Rows) -> None:
+def check_records(name: str, model: nn.Module, task: AdapterTask, rows: Rows) -> None:
     """Refuse records that a model or its loss cannot take, by one record of them.
 
     Args:

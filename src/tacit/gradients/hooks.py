@@ -313,6 +313,10 @@ class LinearHooks:
         found |= {f"{name}.bias": self.modules[name].bias for name in sorted(self._trained)}
         return {name: found[name] for name in self.names}
 
+    def shape(self, name: str) -> tuple[int, int]:
+        """Return (out, in) of a layer, whatever way its weight is kept."""
+        return self._widths[name]
+
     @property
     def names(self) -> tuple[str, ...]:
         """What has gradients: the layers, and ``"name.bias"`` of those whose bias is trained."""

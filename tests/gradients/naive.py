@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit.training import PerExample
+from tacit.gradients import PerExample
 
 
 def naive_gradients(model: nn.Module, loss: Any, inputs: Any, targets: Any) -> np.ndarray:

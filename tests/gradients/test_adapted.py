@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tacit.adapters import LinearHooks
-from tests.adapters.gradients.models import (
+from tacit.gradients import LinearHooks
+from tests.gradients.models import (
     FAMILIES,
     adapted,
     batch,

@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tacit.training import per_example, verify_examples
+from tacit.gradients import per_example, verify_examples
 from tacit.training.gradients import verification
-from tests.training.gradients.layers import CASES, Through, case, curved, parameter
+from tests.gradients.layers import CASES, Through, case, curved, parameter
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")
 GRAMS = ["exact", "forward", "none"]

@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from tacit.design import worst_case
-from tacit.training import carried_over, noisy_coefficients, per_example
+from tacit.gradients import per_example
+from tacit.training import carried_over, noisy_coefficients
 from tacit.training.noise import draw, independent
-from tests.training.gradients.layers import curved
-from tests.training.gradients.naive import naive_gradients, relative, written
+from tests.gradients.layers import curved
+from tests.gradients.naive import naive_gradients, relative, written
 
 BUDGETS = np.array([0.5, 1.0, 1.0, 2.0, 4.0])
 

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.pytorch_utils import Conv1D
 
-from tacit.adapters import LinearHooks, check_gradients
+from tacit.gradients import LinearHooks, check_gradients
 
 
 class Scaled(nn.Linear):
@@ -160,7 +160,7 @@ def test_reentrant_checkpoints_of_inputs_without_a_gradient():
         (lambda found: found[:0], r"got shape \(0,\)"),
         (lambda found: found[:3], "of 3 losses, got 4 at layer"),
         (lambda found: found.detach(), "depend on a layer, got none that does"),
-        (lambda found: found.tolist(), r"expected a tensor of shape \(B,\), got list"),
+        (lambda found: found.tolist(), r"one loss per example, shape \(B,\), got list"),
     ],
 )
 def test_losses_that_are_not_one_per_example(turn, message):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tacit.adapters import LinearHooks
-from tests.adapters.gradients.models import FAMILIES, adapted, batch, losses
+from tacit.gradients import LinearHooks
+from tests.gradients.models import FAMILIES, adapted, batch, losses
 
 pytestmark = [pytest.mark.services, pytest.mark.filterwarnings("ignore")]
 

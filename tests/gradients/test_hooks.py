@@ -10,8 +10,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
-from tacit.adapters import LinearHooks
-from tests.adapters.gradients.models import largest_error, one_by_one
+from tacit.gradients import LinearHooks
+from tests.gradients.models import largest_error, one_by_one
 
 SHAPES = {
     "rows": (5, 3),
