@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from tacit.gradients.hooks import LinearHooks
-from tacit.gradients.products import BiasGradients, LayerGradients
 from tacit.gradients.methods import DPSGD
+from tacit.gradients.products import BiasGradients, LayerGradients
 
 # (out, in, positions): as factors and as products, narrow inputs and narrow outputs
 KINDS = [(8, 6, 1), (64, 64, 2), (64, 64, 20), (96, 40, 3), (6, 80, 30)]

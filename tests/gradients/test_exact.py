@@ -13,9 +13,9 @@ from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from tacit.gradients import per_example
-from tacit.training import noisy_coefficients
 from tacit.gradients.batches import frozen_parameters, trainable_parameters
 from tacit.gradients.capture import recorded_losses
+from tacit.training import noisy_coefficients
 from tests.gradients.layers import CASES, case, curved
 from tests.gradients.naive import (
     captured_gradients,

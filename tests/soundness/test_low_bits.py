@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.adapters.vectors.projection import VectorProjection
+from tacit.adapters import VectorProjection
 from tacit.classifiers import privatize_logits
 from tacit.covariance import publication
 from tacit.specifications import specification_from_bytes

@@ -76,9 +76,7 @@ def test_any_outcome_is_replaced_by_itself_and_noise():
     model, _, _ = task()
     start = flat(model)
     moves = np.eye(5, start.size)
-    run = made(
-        model, None, References.subsets(list("abcde")), loss=squares, mu=2.0, rounds=3
-    )
+    run = made(model, None, References.subsets(list("abcde")), loss=squares, mu=2.0, rounds=3)
     run.replace(lambda r: start + (0.0 if r is None else moves[r]))
     noise = flat(model) - start
     assert np.abs(noise[5:]).max() < 1e-12
@@ -231,9 +229,7 @@ def test_local_steps_are_those_of_the_optimiser_and_noise_in_the_span(groups):
     )
     kept = names != np.arange(5)[:, None]
     found = local_differences(model, squares, inputs, targets, kept, local)
-    run = made(
-        model, None, References.leave_out(5), loss=squares, mu=2.0, rounds=3, local=local
-    )
+    run = made(model, None, References.leave_out(5), loss=squares, mu=2.0, rounds=3, local=local)
     run.step((inputs, targets), names)
     noise = flat(model) - np.asarray(found.parameters, dtype=float)
     rest = noise - np.linalg.lstsq(found.differences.T, noise, rcond=None)[0] @ found.differences

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tacit import Ledger
-from tacit import Run
+from tacit import Ledger, Run
 from tacit.runs.folder import RESERVED
 from tacit.training import Beside, Indistinguishable, References, prepare_training
 from tacit.training.charges import Journal

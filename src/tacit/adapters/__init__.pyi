@@ -10,6 +10,7 @@ from .game.linear import PlayedHeads as PlayedHeads
 from .game.linear import play_linear_heads as play_linear_heads
 from .game.linear import update_log_ratio as update_log_ratio
 from .heads import Heads as Heads
+from .heads import HeadSteps as HeadSteps
 from .heads import train_heads as train_heads
 from .methods import DPSGD as DPSGD
 from .methods import DPLoRAFA as DPLoRAFA

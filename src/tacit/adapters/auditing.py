@@ -14,7 +14,7 @@ from tacit._ground.checks import Array, integer
 from tacit._ground.values import value
 from tacit.accounting import PrivacyProfile
 from tacit.adapters.release import AUDITED, UNPROTECTED, TrainedAdapter
-from tacit.adapters.settings import GivenNoise, Records
+from tacit.adapters.settings import AdaptedLayers, GivenNoise, Records
 from tacit.adapters.tasks import (
     INPUTS,
     LABELS,
@@ -63,7 +63,7 @@ AUDIT = CanaryAudit()
 
 
 def audit_adapter(
-    model: nn.Module,
+    model: nn.Module | AdaptedLayers,
     data: Any,
     method: Method,
     promise: Table | GivenNoise | None = None,
@@ -115,7 +115,8 @@ def audit_adapter(
         raise ValueError("save, checkpoint: expected none, an audited adapter has learned canaries")
     given = data if isinstance(data, Records) else Records(data=data)
     rows, seed = records(given.data), None if rng is None else integer("rng", rng, minimum=0)
-    made = _canaries(model, rows, audit.canaries, seed)
+    network = model.model if isinstance(model, AdaptedLayers) else model
+    made = _canaries(network, rows, audit.canaries, seed)
     count = len(next(iter(made.values())))
     shapes = [{name: held.shape[1:] for name, held in part.items()} for part in (made, rows)]
     if count < LEAST or shapes[0] != shapes[1]:

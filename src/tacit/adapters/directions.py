@@ -35,11 +35,11 @@ def principal_projections(
         public: records that are not private, as `fit` takes them. An A made of private records is
             covered by no certificate here.
         rank: r, at most the width of every layer.
-        targets: as `fit` takes them.
-        task: as `fit` takes it.
+        targets: as `AdaptedLayers` takes them.
+        task: as `Records` takes it.
 
     Returns:
-        By layer, (rank, in), for ``projections`` of `fit`.
+        By layer, (rank, in), for ``projections`` of `AdaptedLayers`.
 
     Raises:
         ValueError: a bad argument, or a rank above a layer's width.

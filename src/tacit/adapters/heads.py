@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 from torch import Tensor
 
-from tacit._ground.checks import Array, RandomSource, generator, in_interval, integer, matrix
+from tacit._ground.checks import Array, RandomSource, generator, integer, matrix
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
+from tacit._ground.values import Count, Within, value
 from tacit.attacks.membership.roc import truth_values
 from tacit.gradients.methods import ClippedMethod, Method, WithoutClipping
 
@@ -66,19 +67,35 @@ class Heads:
         return shares
 
 
+@value
+class HeadSteps:
+    """Steps of heads that are trained side by side.
+
+    Args:
+        steps: T.
+        rates: Learning rate of all heads, or of each.
+        noise_multipliers: Of each head's noise over its method's ``noise_scale``, or of all; 0 for
+            none.
+        sampling_rate: Probability q of each record in a step.
+        projection: A, (rank, d), of all heads, for a method that keeps one; random when left out.
+    """
+
+    steps: Count
+    rates: Any
+    noise_multipliers: Any = 0.0
+    sampling_rate: Annotated[float, Within(0, 1, "(]")] = 1.0
+    projection: Any = None
+
+
 def train_heads(
     features: ArrayLike,
     labels: ArrayLike,
     methods: Sequence[Method],
+    steps: HeadSteps,
     *,
     classes: int,
-    noise_multipliers: ArrayLike,
-    rates: ArrayLike,
-    steps: int,
-    sampling_rate: float = 1.0,
     members: ArrayLike | None = None,
     groups: Sequence[int] | None = None,
-    projection: ArrayLike | None = None,
     rng: RandomSource = None,
 ) -> Heads:
     """Train linear heads from W = 0 on Poisson samples, ``W ← W − η U/(q n)``, all at once.
@@ -91,15 +108,11 @@ def train_heads(
         features: (n, d) of the records.
         labels: (n,) their classes.
         methods: of each of M heads: one kind and rank, clips may differ.
+        steps: T of them, with η of a mean over q n records.
         classes: number of classes.
-        noise_multipliers: (M,) of each head's noise over its ``noise_scale``; 0 for none.
-        rates: (M,) η of each head, of a mean over q n records.
-        steps: T.
-        sampling_rate: q.
         members: (M, n) which records a head may see; all of them when left out.
         groups: (M,) heads of one number share samples and A, and each has noise of its own; each
             head has its own when left out.
-        projection: A, (rank, d), of all heads, for a method that keeps one; random when left out.
         rng: seed or generator; the operating system's when None.
 
     Returns:
@@ -113,8 +126,9 @@ def train_heads(
         >>> source = np.random.default_rng(0)
         >>> rows = source.normal(size=(60, 4))
         >>> heads = train_heads(
-        ...     rows, (rows[:, 0] > 0).astype(int), [DPSGD(clip=1.0), DPSGD(clip=0.1)], classes=2,
-        ...     noise_multipliers=[1.0, 1.0], rates=[1.0, 5.0], steps=20, sampling_rate=0.5, rng=1,
+        ...     rows, (rows[:, 0] > 0).astype(int), [DPSGD(clip=1.0), DPSGD(clip=0.1)],
+        ...     HeadSteps(steps=20, rates=[1.0, 5.0], noise_multipliers=1.0, sampling_rate=0.5),
+        ...     classes=2, rng=1,
         ... )
         >>> bool(heads.accuracy(rows, rows[:, 0] > 0).min() > 0.6)
         True
@@ -124,8 +138,8 @@ def train_heads(
     rows, kinds = matrix("features", features), _checked(methods)
     count, heads, source = len(rows), len(kinds), generator(rng)
     truth = _labels(labels, count, integer("classes", classes, minimum=2))
-    multipliers = _each("noise_multipliers", noise_multipliers, heads)
-    rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True)
+    multipliers = _each("noise_multipliers", steps.noise_multipliers, heads)
+    rate = steps.sampling_rate
     scales = torch.tensor([one.noise_scale for one in kinds], dtype=torch.float64)
     stack = Stack(
         inputs=torch.from_numpy(rows).float(),
@@ -133,16 +147,16 @@ def train_heads(
         method=kinds[0],
         clips=scales,
         stds=scales * torch.from_numpy(multipliers),
-        scales=torch.from_numpy(_each("rates", rates, heads) / (rate * count)),
+        scales=torch.from_numpy(_each("rates", steps.rates, heads) / (rate * count)),
         members=None
         if members is None
         else torch.from_numpy(truth_values("members", members, (heads, count))),
         rate=rate,
-        fixed=_given(projection, kinds[0], rows.shape[1]),
+        fixed=_given(steps.projection, kinds[0], rows.shape[1]),
         source=source,
         normal=torch.Generator().manual_seed(int(source.integers(2**63))),
     )
-    weights, energies = stack.trained(_groups(groups, heads), integer("steps", steps, minimum=1))
+    weights, energies = stack.trained(_groups(groups, heads), steps.steps)
     return Heads(weights=weights, energies=energies)
 
 

@@ -99,19 +99,19 @@ class Attached:
 
 
 def adapted_layers(
-    model: Any, chosen: AdaptedLayers, method: Method, seed: int | None
+    chosen: AdaptedLayers, method: Method, seed: int | None
 ) -> tuple[nn.Module, list[AdapterLayer], Attached]:
     """Return the model to train, its layers, and their hooks.
 
     Args:
-        model: a module, or a peft model, which has layers and A of its own.
-        chosen: which layers of a module are adapted.
+        chosen: layers of a module, or a peft model, which has layers and A of its own.
         method: whose rank it is, and whether W itself is trained.
         seed: of A.
 
     Raises:
         ValueError: the model, a layer or a projection does not fit the others.
     """
+    model = chosen.model
     if not isinstance(model, nn.Module):
         raise ValueError(f"model: expected an nn.Module, got {type(model).__name__}")
     if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):

@@ -89,13 +89,15 @@ class PoissonSteps:
 
 @value
 class AdaptedLayers:
-    """Which layers of a model get an adapter, and from which A.
+    """A model of which chosen layers get an adapter, and from which A.
 
     Args:
+        model: An ``nn.Module`` or a ``transformers`` model.
         targets: Names of linear layers, or endings of names, or all; a peft model has its own.
         projections: A of layers by name, (rank, in), made of public data; random when left out.
     """
 
+    model: Any
     targets: Any = "all"
     projections: Any = None
 

@@ -12,10 +12,7 @@ from torch import Tensor, nn
 
 from tacit._ground.checks import integer
 from tacit._ground.reprs import shown
-from tacit.adapters.layers import (
-    AdapterLayer,
-    adapted_layers,
-)
+from tacit.adapters.layers import AdapterLayer, adapted_layers
 from tacit.adapters.proof import check_alone
 from tacit.adapters.release import (
     ADAPTER,
@@ -53,14 +50,13 @@ AS_USUAL, POISSON = Run(steps=STEPS, progress=False), PoissonSteps()
 
 
 def prepare_adapter(
-    model: nn.Module | Any,
+    model: nn.Module | AdaptedLayers,
     data: Any,
     method: Method,
     promise: Table | GivenNoise | None = None,
     run: Run = AS_USUAL,
     *,
     steps: PoissonSteps = POISSON,
-    layers: AdaptedLayers | str | Sequence[str] = "all",
     save: AdapterFolder | str | os.PathLike[str] | None = None,
     rng: int | None = None,
 ) -> PreparedAdapter:
@@ -71,8 +67,9 @@ def prepare_adapter(
     (ε, δ)-differentially private for adding or removing one record, or for replacing one.
 
     Args:
-        model: an ``nn.Module``, a ``transformers`` model or a peft LoRA model; trained in place, in
-            evaluation mode (without dropout). Nothing but the adapter moves.
+        model: an ``nn.Module`` or a ``transformers`` model, of which all linear layers but a token
+            head are adapted; `AdaptedLayers` of it; or a peft LoRA model. It is trained in place,
+            in evaluation mode (without dropout). Nothing but the adapter moves.
         data: `Records`, or their data alone: (inputs, targets), or a mapping with ``input_ids``
             and, where there are, ``attention_mask`` and ``labels``.
         method: `DPSGD`, `DPLoRAFA`, `NoisyProjection`, `WithoutClipping` or `LoRAFA`.
@@ -81,8 +78,6 @@ def prepare_adapter(
         run: T steps, 100 when left out; ``"float32"`` when left out, or ``"bfloat16"`` for passes
             under autocast; the folder that survives a crash.
         steps: how many records a step expects, and what moves the weights.
-        layers: what is adapted, names of linear layers, endings of names, or ``"all"``; a peft
-            model has its own.
         save: folder that the adapter is written to, in peft's format; nowhere when left out.
         rng: a seed voids the guarantee.
 
@@ -107,7 +102,7 @@ def prepare_adapter(
     Source: lora-privacy, Algorithms 1 to 4.
     """  # noqa: E501
     given = data if isinstance(data, Records) else Records(data=data)
-    chosen = layers if isinstance(layers, AdaptedLayers) else AdaptedLayers(targets=layers)
+    chosen = model if isinstance(model, AdaptedLayers) else AdaptedLayers(model=model)
     folder = save if isinstance(save, AdapterFolder | None) else AdapterFolder(path=save)
     lasting = check_run(run, READ).lasting(steps=STEPS)
     if not isinstance(steps, PoissonSteps):
@@ -124,7 +119,7 @@ def prepare_adapter(
     protected = not isinstance(method, LoRAFA)
     target = None if folder is None else folder.checked(run.checkpoint, protected=protected)
     others = None if given.held_out is None else records(given.held_out)
-    network, adapted, attached = adapted_layers(model, chosen, method, seed)
+    network, adapted, attached = adapted_layers(chosen, method, seed)
     was_training, task = network.training, task_of(network, rows, given.task, given.loss)
     network.eval()
     attached.on()
@@ -211,7 +206,7 @@ def prepare_adapter(
 
 
 def fit(
-    model: nn.Module | Any,
+    model: nn.Module | AdaptedLayers,
     data: Any,
     method: Method,
     promise: Table | GivenNoise | None = None,

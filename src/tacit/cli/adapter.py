@@ -82,9 +82,7 @@ class PromiseFlags:
         return Table(
             epsilon=EPSILON if self.epsilon is None else self.epsilon,
             delta=self.delta,
-            adjacency=Adjacency(self.adjacency)
-            if self.adjacency in list(Adjacency)
-            else self.adjacency,  # type: ignore[arg-type]
+            adjacency=self.adjacency,  # type: ignore[arg-type]
         )
 
 
@@ -161,7 +159,7 @@ def fit(
     *,
     method: AnyMethod,
     promised: PromiseFlags,
-    steps: Sampling,
+    sampling: Sampling,
     run: Annotated[Run, Only("steps", "precision", "checkpoint")],
     records: RecordFlags,
     flags: FitFlags,
@@ -172,7 +170,7 @@ def fit(
     coin of its own, clips what it adds and adds noise. The adapter is written in peft's format and
     loaded again before this returns.
     """
-    from tacit.adapters import AdapterFolder, load_pretrained, prepare_adapter
+    from tacit.adapters import AdaptedLayers, AdapterFolder, load_pretrained, prepare_adapter
     from tacit.ledger.notions import APPROXIMATE_DP
 
     promise = promised.promise(method)
@@ -185,13 +183,12 @@ def fit(
         if save is not None:
             folder = AdapterFolder(path=save, base=model, unprotected=unprotected)
         return prepare_adapter(
-            loaded.network,
+            AdaptedLayers(model=loaded.network, targets=records.layers),
             found,
             method,
             promise,
             run.lasting(steps=STEPS),
-            steps=_sampled(steps, count),
-            layers=records.layers,
+            steps=_sampled(sampling, count),
             save=folder,
             rng=flags.seed,
         )
@@ -217,7 +214,7 @@ def audit(
     *,
     method: AnyMethod,
     promised: PromiseFlags,
-    steps: Sampling,
+    sampling: Sampling,
     run: Lasting,
     records: RecordFlags,
     flags: Telling,
@@ -227,7 +224,7 @@ def audit(
     Nothing is saved or spent: the adapter has learned canaries. The bound from below stands beside
     the certified ε, and a certificate that it passes is wrong.
     """
-    from tacit.adapters import CanaryAudit, audit_adapter, load_pretrained
+    from tacit.adapters import AdaptedLayers, CanaryAudit, audit_adapter, load_pretrained
     from tacit.ledger.notions import APPROXIMATE_DP
 
     promise = promised.promise(method)
@@ -236,14 +233,13 @@ def audit(
     destination = Destination.checked(flags, _source(data, found), spends=APPROXIMATE_DP)
     count = len(found.data["input_ids"])
     release = audit_adapter(
-        loaded.network,
+        AdaptedLayers(model=loaded.network, targets=records.layers),
         found,
         method,
         promise,
         run.lasting(steps=STEPS),
         audit=CanaryAudit(canaries=canaries),
-        steps=_sampled(steps, count),
-        layers=records.layers,
+        steps=_sampled(sampling, count),
         rng=flags.seed,
     )
     release = destination.stated(release)

@@ -113,6 +113,8 @@ class Method(ABC):
         noise: ``"independent"`` in every entry, ``"projected"`` by A, or ``"none"``.
     """
 
+    # its part of a command's help
+    panel: ClassVar[str] = "Method"
     name: ClassVar[str]
     full: ClassVar[bool] = False
     fresh: ClassVar[bool] = False

@@ -19,9 +19,9 @@ class Run:
     """How long something trains, when it stops, and how it survives a crash.
 
     Args:
-        steps: Steps of the optimizer.
-        passes: Passes over the data instead.
-        minutes: Minutes of the optimization instead.
+        steps: Steps of the optimizer; or passes, or minutes.
+        passes: Passes over the data.
+        minutes: Minutes of the optimization.
         patience: Measurements on held-out data without a better one after which it stops.
         precision: Of products: float32, the same on every machine; bfloat16; or auto, bfloat16
             where the processor has it.

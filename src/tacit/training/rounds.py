@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from tacit._ground.reprs import short_repr
 from tacit._ground.values import Count, value
@@ -32,6 +32,8 @@ class OneStep:
 
     Source: dsi, Theorem 3.3 and Algorithm 1.
     """
+
+    panel: ClassVar[str] = "Rounds"
 
     noise: NoiseOfRounds = "optimal"
     gram: Gram = "exact"

@@ -7,7 +7,7 @@ from scipy import stats
 from tacit.accounting import gaussian
 from tacit.adapters import canary_game
 from tacit.attacks import roc
-from tacit.releases.form import Attack
+from tacit.releases import Attack
 
 MODELS, POPULATION = 600, 40
 

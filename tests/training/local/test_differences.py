@@ -245,7 +245,7 @@ def test_bad_arguments_are_named_and_nothing_changes(changed, message):
     model, loss, inputs, targets = problem("cnn")
     before = copy.deepcopy(model.state_dict())
     given = {"membership": LEAVE_ONE_OUT, "steps": 2, "optimizer": OPTIMIZERS["sgd"], **changed}
+    parts = (model, given.pop("loss", loss), inputs, targets, given.pop("membership"))
     with pytest.raises(ValueError, match=message):
-        parts = (model, given.pop("loss", loss), inputs, targets)
-        local_differences(*parts, given.pop("membership"), LocalSteps(**given))
+        local_differences(*parts, LocalSteps(**given))
     assert all(torch.equal(v, before[n]) for n, v in model.state_dict().items())

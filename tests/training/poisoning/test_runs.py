@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.training import LabelledImages, blended, pretrain, robust_aggregate, small_network
-from tacit.training.poisoning.runs import PoisonedTraining
+from tacit.training import (
+    Beside,
+    LabelledImages,
+    References,
+    RobustAggregation,
+    blended,
+    pretrain,
+    robust_aggregate,
+    small_network,
+)
 from tacit.training.poisoning.sources import Sources, cross_entropy, source_gradients
+from tacit.training.poisoning.workflow import PoisonedTraining
 from tests.training.poisoning.problems import SHAPE, descent, images, linear
 
 
@@ -14,11 +23,12 @@ def sources(count=4, batch=16, **options):
     return Sources(data=images(), count=count, batch=batch, **options)
 
 
-def training(model=None, count=4, iterations=1, rounds=3, mu=1.0, **options):
+def training(model=None, count=4, iterations=1, rounds=3, mu=1.0):
+    held = sources(count, trigger=blended(SHAPE), target=1)
     return PoisonedTraining(
-        model=model or linear(), optimizer=descent(), rounds=rounds, iterations=iterations,
-        sources=sources(count, trigger=blended(SHAPE), target=1), angle=60.0, clip=True,
-        options={"loss": cross_entropy, "rounds": rounds, "mu": mu, **options},
+        model=model or linear(), optimizer=descent(), rounds=rounds, sources=held,
+        method=RobustAggregation(angle=60.0, iterations=iterations),
+        promise=Beside(references=References.leave_out(held.names), mu=mu),
     )  # fmt: skip
 
 

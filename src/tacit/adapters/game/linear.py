@@ -27,6 +27,7 @@ from tacit._ground.checks import (
 )
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
+from tacit.adapters.heads import HeadSteps
 from tacit.gradients.methods import ClippedMethod, Method
 
 # Entries of the largest array of the heads that are trained together.
@@ -162,14 +163,11 @@ class PlayedHeads:
 def play_linear_heads(
     features: ArrayLike,
     labels: ArrayLike,
-    canary: ArrayLike,
-    canary_label: int,
+    canary: tuple[ArrayLike, int],
     method: Method,
+    steps: HeadSteps,
     *,
     classes: int,
-    noise_multiplier: float,
-    steps: int,
-    rate: float,
     models: int,
     rng: RandomSource = None,
 ) -> PlayedHeads:
@@ -182,14 +180,11 @@ def play_linear_heads(
     Args:
         features: (n, d) of the records that all heads are trained on.
         labels: (n,) their classes.
-        canary: (d,) features of the canary.
-        canary_label: its class.
+        canary: its features, (d,), and its class.
         method: of every step.
+        steps: T of them on all records, with one noise multiplier and one η, of a sum over the
+            records.
         classes: number of classes.
-        noise_multiplier: standard deviation of the noise over the method's ``noise_scale``; 0
-            for none.
-        steps: T >= 1.
-        rate: η > 0, of a sum over the records.
         models: M >= 2, even; the odd ones see the canary.
         rng: seed or generator of A and the noise; the operating system's when None.
 
@@ -203,22 +198,24 @@ def play_linear_heads(
         >>> from tacit.adapters import DPSGD
         >>> source = np.random.default_rng(0)
         >>> heads = play_linear_heads(
-        ...     source.normal(size=(20, 3)), np.arange(20) % 2, [0.0, 0.0, 9.0], 1, DPSGD(),
-        ...     classes=2, noise_multiplier=0.2, steps=5, rate=0.1, models=40, rng=1,
+        ...     source.normal(size=(20, 3)), np.arange(20) % 2, ([0.0, 0.0, 9.0], 1), DPSGD(),
+        ...     HeadSteps(steps=5, rates=0.1, noise_multipliers=0.2), classes=2, models=40, rng=1,
         ... )
         >>> np.median(heads.losses[1::2]) < np.median(heads.losses[::2])
         np.True_
 
     Source: lora-privacy, Appendix F.1.
     """
-    rows, point = matrix("features", features), vector("canary", canary)
+    if steps.sampling_rate != 1.0 or steps.projection is not None:
+        raise ValueError("steps: expected steps on all records with an A of each head, got others")
+    rows, point = matrix("features", features), vector("canary", canary[0])
     count, width = rows.shape
     if point.size != width:
         raise ValueError(f"canary: expected {width} values, as each record has, got {point.size}")
     outputs = integer("classes", classes, minimum=2)
     truth = np.append(
         _labels(labels, count, outputs),
-        integer("canary_label", canary_label, minimum=0, maximum=outputs - 1),
+        integer("canary", canary[1], minimum=0, maximum=outputs - 1),
     )
     heads = integer("models", models, minimum=2)
     if heads % 2:
@@ -228,15 +225,15 @@ def play_linear_heads(
         inputs=torch.from_numpy(np.vstack([rows, point])).float(),
         targets=torch.nn.functional.one_hot(torch.from_numpy(truth), outputs).float(),
         method=method,
-        std=non_negative("noise_multiplier", noise_multiplier) * method.noise_scale,
-        rate=positive("rate", rate),
+        std=non_negative("noise_multipliers", steps.noise_multipliers) * method.noise_scale,
+        rate=positive("rates", steps.rates),
         source=source,
     )
     memberships = np.arange(heads) % 2 == 1
     rank = getattr(method, "rank", 1)
     together = max(2, ENTRIES // max(count * outputs, width * rank))
     parts = [
-        run.trained(torch.from_numpy(part), integer("steps", steps, minimum=1))
+        run.trained(torch.from_numpy(part), steps.steps)
         for part in np.array_split(memberships, -(-heads // together))
     ]
     weights, ratios = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))

@@ -1,12 +1,14 @@
-"""Labelled images of an .npz, and the model that learns from them."""
+"""Labelled images of an .npz, and the model of them, which the caller's own file may make."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
+import sys
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -35,26 +37,36 @@ class ImageProblem:
     """What is learned from, what it is held against, and what learns.
 
     Attributes:
-        model: trained on the public images alone.
+        model: not trained yet.
         data: of the sources.
         test: of nobody.
+        public: what the model learns first, without noise; None for nothing.
         rate: learning rate.
         fingerprint: SHA-256 of the file.
-        notes: what a reader of the release should know.
     """
 
     model: torch.nn.Module
     data: LabelledImages
     test: LabelledImages
+    public: LabelledImages | None
     rate: float
     fingerprint: str
-    notes: tuple[str, ...]
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width."""
         channels, height, width = self.data.images.shape[1:]
         return channels, height, width
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the holder of a release should know."""
+        if self.public is None:
+            return ()
+        return (
+            f"{len(self.public):,} images, drawn without looking at them, belong to no source: the "
+            "model learned from them first, without noise, and nothing is certified about them.",
+        )
 
     @property
     def told(self) -> str:
@@ -71,9 +83,21 @@ class ImageProblem:
 
         return SGD(parameters, lr=self.rate, momentum=0.9)
 
+    def pretrain(self) -> None:
+        """Train the model on the public images, where there are any."""
+        if self.public is not None:
+            pretrain(self.model, self.public, self.optimizer, passes=4)
+
+    def save(self, path: Path) -> None:
+        """Write the parameters as safetensors."""
+        from safetensors.torch import save
+
+        with atomic_stream("--save", path) as stream:
+            stream.write(save(self.model.state_dict()))
+
 
 def problem_of(path: str, model: str | None, *, public: int, rate: float) -> ImageProblem:
-    """Read the images, split them, make the model and train it on the public ones.
+    """Read the images, split them and make the model.
 
     Raises:
         ValueError: the file is not there, is no .npz or has other arrays, or too few images.
@@ -89,23 +113,13 @@ def problem_of(path: str, model: str | None, *, public: int, rate: float) -> Ima
     data, classes = learned.some(order[apart:]), max(learned.classes, test.classes)
     if classes > MOST_CLASSES:
         raise ValueError(f"labels: expected 0 … {MOST_CLASSES - 1:,}, got {classes - 1:,}")
-    made = _model(model, learned.images.shape[1], classes)
-    problem = ImageProblem(
-        model=made, data=data, test=test, rate=rate,
+    return ImageProblem(
+        model=_model(model, learned.images.shape[1], classes),
+        data=data,
+        test=test,
+        public=learned.some(order[:apart]) if apart else None,
+        rate=rate,
         fingerprint=f"sha256:{hashlib.sha256(content).hexdigest()}",
-        notes=_notes(apart),
-    )  # fmt: skip
-    if apart:
-        pretrain(made, learned.some(order[:apart]), problem.optimizer, passes=4)
-    return problem
-
-
-def _notes(apart: int) -> tuple[str, ...]:
-    if not apart:
-        return ()
-    return (
-        f"{apart:,} images, drawn without looking at them, belong to no source: the model learned "
-        "from them first, without noise, and nothing is certified about them.",
     )
 
 
@@ -190,8 +204,6 @@ def _model(named: str | None, channels: int, classes: int) -> torch.nn.Module:
         return small_network(channels, classes)
     from torch.nn import Module
 
-    from tacit.cli.training.code import function_of
-
     try:
         made = function_of("--model", named)(channels, classes)
     except ValueError:
@@ -203,9 +215,34 @@ def _model(named: str | None, channels: int, classes: int) -> torch.nn.Module:
     return made
 
 
-def save_model(path: Path, problem: ImageProblem) -> None:
-    """Write the parameters as safetensors."""
-    from safetensors.torch import save
+def function_of(flag: str, named: str) -> Callable[..., Any]:
+    """Return a function of a Python file.
 
-    with atomic_stream("--save", path) as stream:
-        stream.write(save(problem.model.state_dict()))
+    Args:
+        flag: what a ValueError calls it.
+        named: ``FILE.py:FUNCTION``.
+
+    Raises:
+        ValueError: the file or the function is not there, or running the file fails.
+    """
+    place, _, name = named.rpartition(":")
+    if not place.endswith(".py") or not name.isidentifier():
+        raise ValueError(f"{flag}: expected FILE.py:FUNCTION, got {named!r}")
+    path = Path(place)
+    if not path.is_file():
+        raise ValueError(f"{flag}: there is no file {place}")
+    described = importlib.util.spec_from_file_location(f"_tacit_caller_{path.stem}", path)
+    assert described is not None
+    assert described.loader is not None
+    module = importlib.util.module_from_spec(described)
+    # dataclasses look their module up by its name
+    sys.modules[described.name] = module
+    try:
+        described.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{flag}: running {place} raised {type(error).__name__}") from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ValueError(f"{flag}: expected a function {name!r} in {place}, got none")
+    function: Callable[..., Any] = found
+    return function

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from tacit._ground.checks import Array, in_interval, integer
 from tacit._ground.files import atomic_stream
-from tacit.statistics import Table
+from tacit._ground.headers import in_order
+
+if TYPE_CHECKING:
+    from tacit.statistics import DataTable
 
 SEED = 0
 # Share of the largest number below which a spread is rounding.
@@ -20,7 +24,7 @@ LEVEL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class TableProblem:
     """A model, what it learns from, and what it is held against.
 
     Attributes:
@@ -32,7 +36,7 @@ class Problem:
         classes: what the outputs mean.
         features: what the inputs mean: its name, what is taken off and what it is divided by.
         undeclared: the columns whose scales or levels were found in the rows.
-        notes: what the reader of a release should know.
+        remarks: what the holder of a release should know.
     """
 
     model: torch.nn.Module
@@ -43,7 +47,7 @@ class Problem:
     classes: tuple[str, ...]
     features: tuple[tuple[str, float, float], ...]
     undeclared: tuple[str, ...]
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
 
     @staticmethod
     def loss(model: torch.nn.Module, inputs: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
@@ -57,16 +61,24 @@ class Problem:
         """Return what makes plain gradient descent: momentum would carry the noise on."""
         return lambda parameters: torch.optim.SGD(parameters, lr=rate)
 
+    def save(self, path: Path) -> None:
+        """Write the parameters as safetensors, with what inputs and outputs mean."""
+        from safetensors.torch import save
+
+        meaning = {"features": json.dumps(self.features), "classes": json.dumps(self.classes)}
+        with atomic_stream("--save", path) as stream:
+            stream.write(in_order(save(self.model.state_dict(), metadata=meaning)))
+
 
 def problem_of(
-    table: Table,
+    table: DataTable,
     source: str,
     label: str,
     *,
     hidden: int,
     held_out: float,
     bounds: Mapping[str, tuple[float, float]] | None = None,
-) -> Problem:
+) -> TableProblem:
     """Return the problem of predicting a column from all others but the source's.
 
     Numbers are scaled by their declared bounds; without bounds by the held-out rows, which nothing
@@ -113,7 +125,7 @@ def problem_of(
             torch.nn.Linear(width, units), torch.nn.Tanh(), torch.nn.Linear(units, len(classes))
         )
     levels = table.categories[source].levels
-    return Problem(
+    return TableProblem(
         model=model,
         data=(torch.from_numpy(inputs[learned]), torch.from_numpy(codes[learned])),
         sources=tuple(levels[code] for code in whose.tolist()),
@@ -122,7 +134,7 @@ def problem_of(
         classes=tuple(classes),
         features=features,
         undeclared=_undeclared(table, bounds or {}),
-        notes=(
+        remarks=(
             f"{apart:,} rows that nothing was learned from were drawn without looking at them; "
             "they are taken as known to everybody, and so are the classes, the categories and the "
             "scales where none were declared.",
@@ -130,7 +142,7 @@ def problem_of(
     )
 
 
-def _undeclared(table: Table, bounds: Mapping[str, Any]) -> tuple[str, ...]:
+def _undeclared(table: DataTable, bounds: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         name
         for name in table.columns
@@ -138,7 +150,7 @@ def _undeclared(table: Table, bounds: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _check_seen(table: Table, rows: Array, learned: Any, names: tuple[str, ...]) -> None:
+def _check_seen(table: DataTable, rows: Array, learned: Any, names: tuple[str, ...]) -> None:
     for flag, name in zip(("--source", "--label"), names, strict=True):
         if table.categories[name].declared:
             continue  # whether one is there is for nobody to see
@@ -152,7 +164,7 @@ def _check_seen(table: Table, rows: Array, learned: Any, names: tuple[str, ...])
 
 
 def _scales(
-    table: Table,
+    table: DataTable,
     rows: Array,
     known: Any,
     left_out: set[str],
@@ -185,7 +197,7 @@ def _scales(
 
 
 def _inputs(
-    table: Table, rows: Array, scales: Mapping[str, tuple[float, float] | None], bounded: Any
+    table: DataTable, rows: Array, scales: Mapping[str, tuple[float, float] | None], bounded: Any
 ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], tuple[tuple[str, float, float], ...]]:
     parts, features = [], []
     for name, scale in scales.items():
@@ -200,16 +212,3 @@ def _inputs(
         parts.append((np.clip(units, -1.0, 1.0) if name in bounded else units)[:, None])
         features.append((name, centre, unit))
     return np.concatenate(parts, axis=1).astype(np.float32), tuple(features)
-
-
-def save_model(path: Path, problem: Problem) -> None:
-    """Write the parameters as safetensors, with what inputs and outputs mean."""
-    import json
-
-    from safetensors.torch import save
-
-    from tacit._ground.headers import in_order
-
-    meaning = {"features": json.dumps(problem.features), "classes": json.dumps(problem.classes)}
-    with atomic_stream("--save", path) as stream:
-        stream.write(in_order(save(problem.model.state_dict(), metadata=meaning)))

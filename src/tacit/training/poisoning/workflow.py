@@ -333,7 +333,7 @@ class TestOutcome:
     images: int
 
 
-def test_outcome(
+def measure_trigger(
     model: torch.nn.Module, test: LabelledImages, trigger: Trigger, target: int
 ) -> TestOutcome:
     """Return clean accuracy and attack success of a model, with Clopper and Pearson's intervals.
@@ -356,7 +356,7 @@ def test_outcome(
         >>> always = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3))
         >>> _ = torch.nn.init.zeros_(always[1].weight)
         >>> always[1].bias.data = torch.tensor([1.0, 0.0, 0.0])
-        >>> found = test_outcome(always, test, blended((1, 2, 2)), 0)
+        >>> found = measure_trigger(always, test, blended((1, 2, 2)), 0)
         >>> round(found.accuracy.value, 3), found.success.value, found.images
         (0.333, 1.0, 4)
 
@@ -405,11 +405,11 @@ def _measured(
     with progress_bar(repeats + 1 + compare, "training again", shown=run.run.progress) as advance:
 
         def of(model: torch.nn.Module) -> TestOutcome:
-            found = test_outcome(model, test, trigger, target)
+            found = measure_trigger(model, test, trigger, target)
             advance(1)
             return found
 
-        mine = test_outcome(run.model, test, trigger, target)
+        mine = measure_trigger(run.model, test, trigger, target)
         plain = of(training.without_noise())
         # noise of another kind or of its own: nothing of it is released, so its seed is no matter
         same = of(training.with_noise(seed=0, noise="isotropic")) if compare else None
