@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from tacit.training.gradients import verification
+from tacit.gradients import verification
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint

@@ -60,7 +60,7 @@ def test_the_ledger_entry_of_a_run_taken_up_is_committed_at_its_end(tmp_path):
     again.step((inputs, targets), GROUPS)
     again.release()
     assert (ledger.spent("s").open, ledger.spent("s").releases) == (0, 1)
-    assert run_of(task()[0], **given).release().rounds == 2
+    assert run_of(task()[0], **given).release().details.rounds == 2
     assert ledger.spent("s").releases == 1
 
 
