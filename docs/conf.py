@@ -92,6 +92,11 @@ sphinx_gallery_conf = {
 }
 suppress_warnings = ["config.cache"]  # a function in the gallery's settings cannot be pickled
 
+# The format of stored releases, served as /schema/KIND.json.
+SCHEMAS = DOCS.parent / "build" / "schemas"
+importlib.import_module("tacit.releases.schema").write_schemas(SCHEMAS / "schema")
+html_extra_path = [str(SCHEMAS)]
+
 html_theme = "pydata_sphinx_theme"
 html_title = "Tacit"
 html_static_path = ["_static"]

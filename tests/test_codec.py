@@ -167,7 +167,8 @@ def test_every_kind_of_field_comes_back_exactly():
 @pytest.mark.parametrize("mixed", [1, 1.5, "word", (1, 2), (), None, math.inf])
 def test_a_union_of_scalars_keeps_their_type(mixed):
     found = through(Whole, whole(mixed=mixed)).mixed
-    assert found == mixed and type(found) is type(mixed)
+    assert found == mixed
+    assert type(found) is type(mixed)
 
 
 @given(st.floats(allow_nan=False), st.integers(), st.text(), st.booleans())
@@ -256,8 +257,10 @@ def test_no_second_kind_is_tried_after_a_refusal():
 
 def test_what_is_the_holders_is_not_public():
     found = codec.public(whole())
-    assert found.secret == () and found.inside == Inside(2, None)
-    assert found.number == math.inf and found.held == whole().held
+    assert found.secret == ()
+    assert found.inside == Inside(2, None)
+    assert found.number == math.inf
+    assert found.held == whole().held
 
 
 def test_a_holders_field_needs_a_default():

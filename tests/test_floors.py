@@ -18,7 +18,8 @@ SOURCE = Path(tacit.__file__).parent
 # guarantees put types on, and a design of least noise is certified by an information bound.
 FLOORS: list[set[str]] = [
     {"_ground"},
-    {"compute", "documents", "linalg", "text"},
+    {"compute", "databases", "documents", "linalg", "text"},
+    {"codec"},
     {"covariance", "divergences", "measured"},
     {"conversions"},
     {"guarantees"},
@@ -26,19 +27,14 @@ FLOORS: list[set[str]] = [
     {"design"},
     {"attacks"},
     {"releases"},
-    {
-        "statistics",
-        "classifiers",
-        "estimates",
-        "hidden_states",
-        "training",
-    },
+    {"pages"},
+    {"gradients"},
+    {"classifiers", "hidden_states", "statistics", "training"},
     {"adapters"},
     {"specifications"},
     {"ledger"},
     {"report"},
     {"gate"},
-    {"dock"},
     {"cli"},
 ]
 FLOOR_OF = {name: level for level, names in enumerate(FLOORS) for name in names}
@@ -105,6 +101,10 @@ def imported_packages(tree: ast.AST, module: Path) -> Iterator[str]:
             yield parts[1]
 
 
+def read(module: Path) -> str:
+    return (SOURCE / module).read_text(encoding="utf-8")
+
+
 def violations(source: str, module: Path) -> list[str]:
     own = package_of(module)
     return [
@@ -132,10 +132,10 @@ def graph() -> dict[str, set[str]]:
     names = {dotted(module) for module in MODULES}
     edges: dict[str, set[str]] = {}
     for module in MODULES:
-        tree = ast.parse((SOURCE / module).read_text(encoding="utf-8"))
+        tree = ast.parse(read(module))
         own = dotted(module)
         needed = set()
-        for stem, name in imports(tree, module, types=False):
+        for stem, name in imports(tree, module):
             target = f"{stem}.{name}" if f"{stem}.{name}" in names else stem
             needed.add(target)
         edges[own] = {target for target in needed if target in names and target != own}
@@ -175,18 +175,44 @@ def test_every_package_has_a_floor():
     assert not homeless, f"give these a floor in {Path(__file__).name}: {sorted(homeless)}"
 
 
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_imports_go_down(module):
-    assert not violations((SOURCE / module).read_text(encoding="utf-8"), module)
+def test_imports_go_down():
+    found = {str(module): violations(read(module), module) for module in MODULES}
+    assert not {module: wrong for module, wrong in found.items() if wrong}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_no_private_name_crosses_a_package(module):
-    assert not borrowed((SOURCE / module).read_text(encoding="utf-8"), module)
+def test_no_private_name_crosses_a_package():
+    found = {str(module): borrowed(read(module), module) for module in MODULES}
+    assert not {module: wrong for module, wrong in found.items() if wrong}
 
 
-def test_no_circle():
+def test_no_circle_those_of_types_counted():
     assert not circles(graph())
+
+
+# What reads a release knows it by its fields and its kind alone.
+OUTLETS = ("gate", "ledger", "pages", "releases", "report")
+WORKFLOWS = re.compile(
+    r"\btacit\.(adapters|classifiers|hidden_states|specifications|statistics|training)\b"
+)
+
+
+def test_what_reads_a_release_names_no_workflow():
+    named = [str(one) for one in MODULES if one.parts[0] in OUTLETS and WORKFLOWS.search(read(one))]
+    assert not named
+
+
+def test_the_library_knows_nothing_of_what_hooks_into_it():
+    others = re.compile(r"^\s*(from|import) tacit_\w+", re.MULTILINE)
+    assert not [str(module) for module in MODULES if others.search(read(module))]
+
+
+def test_a_class_name_has_one_meaning():
+    found: dict[str, list[str]] = {}
+    for place in sorted(SOURCE.parent.glob("tacit*/**/*.py")):
+        for node in ast.walk(ast.parse(place.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(place.relative_to(SOURCE.parent)))
+    assert not {name: places for name, places in found.items() if len(places) > 1}
 
 
 def test_a_circle_is_found():
@@ -216,19 +242,32 @@ def test_no_name_hides_a_module(name):
     assert not hidden
 
 
-def test_the_documented_floors_are_these():
+def test_the_map_of_contributing_is_this_one():
     contributing = SOURCE.parent.parent / "CONTRIBUTING.md"
     if not contributing.is_file():
         pytest.skip("CONTRIBUTING.md is not beside an installed package")
-    text = re.sub(r"\s+", " ", contributing.read_text(encoding="utf-8"))
-    assert floors_in_words() in text, f"write in {contributing.name}: {floors_in_words()}"
+    text = contributing.read_text(encoding="utf-8")
+    assert floors_drawn() in text, f"python -m tests.test_floors writes:\n{floors_drawn()}"
 
 
-def floors_in_words() -> str:
-    """The floors as CONTRIBUTING lists them, those that stand."""
+def floors_drawn() -> str:
+    """The floors from the top, what each package is in its own words, and what hooks in beside."""
     standing = {package_of(module) for module in MODULES}
-    levels = [sorted(names & standing) for names in FLOORS]
-    return " < ".join(", ".join(f"`{name}`" for name in level) for level in levels if level)
+    lines = []
+    for names in reversed(FLOORS):
+        for place, name in enumerate(sorted(names & standing)):
+            lines.append(f"{'┌' if not place else '│'} {name:<15}{first_line(f'tacit.{name}')}")
+    beside = sorted(path.parent.name for path in SOURCE.parent.glob("tacit_*/__init__.py"))
+    lines += [f"→ {name:<15}{first_line(name)}" for name in beside]
+    return "\n".join(lines)
+
+
+def first_line(name: str) -> str:
+    """What a module or package says of itself, read and not imported."""
+    place = SOURCE.parent / name.replace(".", "/")
+    path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return said.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +347,7 @@ class Without:
 
 sys.meta_path.insert(0, Without())
 """
-NEEDS_TORCH = {"adapters", "estimates", "hidden_states", "models", "training"}
+NEEDS_TORCH = {"adapters", "gradients", "hidden_states", "models", "training"}
 ON_MODELS = {
     "attacks": {
         "Inverter", "MappedChannel", "SequenceInverter", "SequentialAttack", "StateInverter",
@@ -343,4 +382,4 @@ for package in {packages}:
 
 
 if __name__ == "__main__":
-    print(floors_in_words())
+    print(floors_drawn())

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tacit._ground.checks import Array, integer, positive
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.attacks import BayesAttack
 from tacit.codec import HOLDER
 from tacit.design.base import Design
 from tacit.measured import Interval
 from tacit.releases import Attack, Kind, Release
 from tacit.releases.recompute import check_assumed, check_derived, check_designed
+
+if TYPE_CHECKING:
+    from tacit.attacks import BayesAttack
 
 KIND = "classifier"
 ASSUMPTIONS = (

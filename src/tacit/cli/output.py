@@ -138,7 +138,7 @@ def absolute_path(path: str | None) -> Path | None:
 
 def ledger_file(location: str) -> Path | None:
     """Return the file of a ledger, None where it is in a database elsewhere."""
-    from tacit.ledger.store import parse_location
+    from tacit.databases import parse_location
 
-    url = parse_location(location)
+    url = parse_location("--ledger", location)
     return absolute_path(str(url.database)) if url.get_backend_name() == "sqlite" else None

@@ -34,7 +34,7 @@ from tacit.ledger.records import (
 )
 from tacit.ledger.reservation import Reservation
 from tacit.ledger.rows import add_row, budget_of, entry_of, entry_row, record_budget, who_am_i
-from tacit.ledger.store import Store
+from tacit.ledger.store import LedgerStore
 from tacit.ledger.tables import RELEASE, budget_table, entry_table, secret_table
 from tacit.ledger.verification import Verification, Verifier
 
@@ -80,7 +80,7 @@ class Ledger:
     """
 
     def __init__(self, location: str | os.PathLike[str], *, create: bool = True) -> None:
-        self._store = Store(location, create=boolean("create", create))
+        self._store = LedgerStore(location, create=boolean("create", create))
 
     @property
     def location(self) -> str:
@@ -323,7 +323,7 @@ def verify_ledger(location: str | os.PathLike[str], head: str | None = None) -> 
     Raises:
         ValueError: when there is no ledger to read.
     """
-    store = Store(location, create=False, check=False)
+    store = LedgerStore(location, create=False, check=False)
     with store.transaction(write=False) as connection:
         return Verifier(connection).run(head)
 

@@ -11,7 +11,7 @@ from tacit.documents import dumps, loads
 from tacit.ledger.chain import append, check_row, lock_page, now
 from tacit.ledger.records import CANCELLED, COMMITTED, DRAWN, RESERVED
 from tacit.ledger.rows import row_charges
-from tacit.ledger.store import Store
+from tacit.ledger.store import LedgerStore
 from tacit.ledger.tables import RELEASE, chain_table, entry_table
 
 
@@ -24,7 +24,7 @@ class Reservation:
     at any point leaves the cost spent.
     """
 
-    def __init__(self, store: Store, number: int, secret: str) -> None:
+    def __init__(self, store: LedgerStore, number: int, secret: str) -> None:
         self._store, self.number, self.secret = store, number, secret
 
     @property

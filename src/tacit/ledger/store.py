@@ -9,31 +9,34 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from tacit._ground.files import absolute, is_marked_read_only, link_new, spelled
-from tacit._ground.lazy import install_with
+from tacit._ground.files import is_marked_read_only, link_new
+from tacit.databases import (
+    WAIT_SECONDS,
+    label_of,
+    open_engine,
+    parse_location,
+    reason,
+    transaction_options,
+)
 from tacit.ledger.chain import check_head, initial_rows
 from tacit.ledger.migration import OLD_SCHEMA, migrate
 from tacit.ledger.queue import turn
 from tacit.ledger.tables import SCHEMA, meta_table, metadata
 
-WAIT_SECONDS = 60
-READ_ONLY = "tacit_read_only"
 MAKING_LOCK = 7166963201
 
 
-class Store:
+class LedgerStore:
     """One database: SQLite in WAL mode from a path or URL, PostgreSQL from a URL."""
 
     def __init__(
         self, location: str | os.PathLike[str], *, create: bool = True, check: bool = True
     ) -> None:
-        self.url = parse_location(location)
+        self.url = parse_location("ledger", location)
         self.label = label_of(self.url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._identity: tuple[int, int] | None = None
@@ -42,7 +45,7 @@ class Store:
             if not check_sqlite_file(path, create=create):
                 _make_sqlite(path)
             self._identity = _identity(path)
-        self._engine = _engine(self.url, self.label)
+        self._engine = open_engine("ledger", self.url)
         self._process, self._checking = os.getpid(), check
         weakref.finalize(self, self._engine.dispose)
         self._open(create)
@@ -54,18 +57,15 @@ class Store:
         What only reads sees one moment of the database, whatever is written meanwhile.
         """
         self._check_in_place()
-        options: dict[str, Any] = {READ_ONLY: not write}
-        if not write and not self.is_sqlite:
-            options["isolation_level"] = "REPEATABLE READ"
         queued = write and self.is_sqlite
         line = turn(Path(self.label).parent, WAIT_SECONDS) if queued else nullcontext()
         try:
             with line, self._engine.connect() as connection:
-                opened = connection.execution_options(**options)
+                opened = connection.execution_options(**transaction_options(self.url, write=write))
                 with opened.begin():
                     yield opened
         except DBAPIError as error:
-            raise ValueError(f"ledger: {self.label}: {_reason(error)}") from None
+            raise ValueError(f"ledger: {self.label}: {reason(error)}") from None
         except SQLAlchemyError as error:
             raise ValueError(f"ledger: {self.label}: {error}") from None
         except UnicodeError as error:
@@ -124,36 +124,6 @@ class Store:
             check_head(connection)
 
 
-def parse_location(location: str | os.PathLike[str]) -> sa.URL:
-    """Return the URL of a plain path, a ``sqlite:///`` URL or a ``postgresql://`` URL."""
-    text = spelled("ledger", location, kind="a file path or a database URL")
-    if not text.strip():
-        raise ValueError(f"ledger: expected a file path or a database URL, got {text!r}")
-    if "://" not in text:
-        if text == ":memory:":
-            raise ValueError("ledger: expected a durable file, got ':memory:'")
-        return sa.URL.create("sqlite", database=str(absolute("ledger", text)))
-    try:
-        url = sa.make_url(text.replace("postgres://", "postgresql://", 1))
-        name = url.get_backend_name()
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        raise ValueError("ledger: expected a file path or a database URL, got neither") from None
-    if name == "sqlite":
-        if not url.database or url.database == ":memory:":
-            raise ValueError(f"ledger: expected a durable file, got {text!r}")
-        return url.set(database=str(absolute("ledger", url.database)))
-    if name != "postgresql":
-        raise ValueError(f"ledger: expected SQLite or PostgreSQL, got a URL of {name!r}")
-    return url.set(drivername="postgresql+psycopg") if url.drivername == name else url
-
-
-def label_of(url: sa.URL) -> str:
-    """Return the path of a SQLite file, or the URL without its password."""
-    if url.get_backend_name() == "sqlite":
-        return str(url.database)
-    return url.render_as_string(hide_password=True)
-
-
 def check_sqlite_file(path: Path, *, create: bool) -> bool:
     """Return whether the file is there; refuse one that is not a ledger that can be written.
 
@@ -193,7 +163,7 @@ def _make_sqlite(path: Path) -> None:
         # WAL mode stays with the file; a file that is already there keeps the mode it has
         with closing(sqlite3.connect(making)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
-        engine = _engine(sa.URL.create("sqlite", database=str(making)), str(path))
+        engine = open_engine("ledger", sa.URL.create("sqlite", database=str(making)))
         try:
             with engine.begin() as begun:
                 _make_tables(begun)
@@ -201,7 +171,7 @@ def _make_sqlite(path: Path) -> None:
             engine.dispose()
         link_new("ledger", making, path)
     except (DBAPIError, sqlite3.Error) as error:
-        raise ValueError(f"ledger: {path}: {_reason(error)}") from None
+        raise ValueError(f"ledger: {path}: {reason(error)}") from None
     finally:
         for extra in ("", "-wal", "-shm"):
             making.with_name(making.name + extra).unlink(missing_ok=True)
@@ -210,27 +180,6 @@ def _make_sqlite(path: Path) -> None:
 def _make_tables(connection: sa.Connection) -> None:
     metadata.create_all(connection)
     connection.execute(meta_table.insert(), initial_rows())
-
-
-def _engine(url: sa.URL, label: str) -> sa.Engine:
-    options: dict[str, Any] = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": -1}
-    if url.get_backend_name() == "sqlite":
-        uri = f"{Path(str(url.database)).as_uri()}?mode=rw"
-
-        def connect() -> sqlite3.Connection:
-            # mode=rw: a file that is gone is an error, never made anew
-            return sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=WAIT_SECONDS)
-
-        engine = sa.create_engine("sqlite://", creator=connect, **options)
-        sa.event.listen(engine, "connect", _on_connect)
-        sa.event.listen(engine, "begin", _on_begin)
-        return engine
-    try:
-        return sa.create_engine(url, pool_pre_ping=True, **options)
-    except ModuleNotFoundError:
-        raise ValueError(
-            f"ledger: {label} needs the driver psycopg: {install_with('postgres')}"
-        ) from None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -251,34 +200,3 @@ def _schema(connection: sa.Connection) -> str | None:
         return None
     query = sa.select(meta_table.c.value).where(meta_table.c.key == "schema")
     return str(connection.execute(query).scalar_one_or_none() or "")
-
-
-def _on_connect(connection: Any, record: Any) -> None:
-    del record
-    # the driver's own BEGIN is deferred; ours is sent by _on_begin
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {1000 * WAIT_SECONDS}")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.close()
-
-
-def _on_begin(connection: sa.Connection) -> None:
-    read_only = connection.get_execution_options().get(READ_ONLY)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
-
-
-def _reason(error: Exception) -> str:
-    text = str(getattr(error, "orig", error)).strip().split("\n")[0]
-    known = {
-        "file is not a database": "it is not a SQLite database",
-        "malformed": "the database is corrupt",
-        "readonly": "it is read-only",
-        "unable to open": "it cannot be opened or made there",
-        "locked": f"another process held it for more than {WAIT_SECONDS} s",
-    }
-    for sign, sentence in known.items():
-        if sign in text:
-            return sentence
-    return text

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scipy.special import ndtri, rel_entr
 
 from tacit._ground.numbers import EPS
-from tacit.attacks import BayesAttack
 from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import fano_information, success_from_dp, success_from_information
 from tacit.guarantees import (
@@ -25,6 +24,9 @@ from tacit.guarantees.base import Guarantee
 from tacit.measured import Interval
 from tacit.releases.release import Attack, Release
 from tacit.text import percent, percent_up
+
+if TYPE_CHECKING:
+    from tacit.attacks import BayesAttack
 
 # What a product of doubles may lose.
 SLACK, LARGEST_EXPONENT = 1e-12, 700.0
