@@ -22,9 +22,10 @@ from sklearn.datasets import load_iris
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
 
+from tacit.statistics.strength import gaussian_mu
+
 from pac_shared import data
 from tacit.statistics import prepare
-from tacit.statistics.strength import gaussian_mu
 
 SUCCESSES = (0.55, 0.75)
 LOSSES = 400_000

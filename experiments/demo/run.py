@@ -8,12 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+from tacit.report.hidden.words import hidden_verdict
+
 from tacit.compute import progress_reports
 from tacit.hidden_states import Audit, Sizes, Wish, audit_layer
 from tacit.models import Prefixes, docstring_corpus, load
 from tacit.releases import Provenance
 from tacit.report import write_report
-from tacit.report.hidden.words import hidden_verdict
 from tacit.text import percent_up
 
 LAYER = 3

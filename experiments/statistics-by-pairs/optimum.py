@@ -16,10 +16,11 @@ from sklearn.datasets import load_iris
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tacit.statistics.strength import gaussian_mu
+
 from pac_shared.state import RESULTS, write
 from tacit.design import worst_case
 from tacit.statistics import prepare
-from tacit.statistics.strength import gaussian_mu
 
 SUCCESS = 0.55
 # Of rows that lie alone, those whose partners are counted before one is branched on.

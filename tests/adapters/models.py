@@ -9,7 +9,7 @@ from tacit.adapters import (
     DPLoRAFA,
     GivenNoise,
     PoissonSteps,
-    Records,
+    TrainingRecords,
     audit_adapter,
     prepare_adapter,
 )
@@ -99,7 +99,7 @@ def asked(model, data, given):
     elif "epsilon" in given:
         promise = Table(**some("epsilon", "delta", "adjacency"))
     run = Run(progress=False, **some("steps", "precision", "checkpoint"))
-    records = Records(data=data, **some("held_out", "task", "loss"))
+    records = TrainingRecords(data=data, **some("held_out", "task", "loss"))
     layers = AdaptedLayers(model=model, **some("targets", "projections"))
     sampling = some("batch", "sampling_rate", "micro_batch", "optimizer", "rate", "momentum")
     named = {"steps": PoissonSteps(**sampling), **some("rng")}

@@ -207,8 +207,8 @@ def test_gradients_that_are_not_finite(gram):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (lambda m, x, y: curved(m, x, y).mean(), r"shape \(6,\), got \(\)"),
-        (lambda m, x, y: curved(m, x, y)[:, None], r"got \(6, 1\)"),
+        (lambda m, x, y: curved(m, x, y).mean(), r"shape \(6,\), got shape \(\)"),
+        (lambda m, x, y: curved(m, x, y)[:, None], r"got shape \(6, 1\)"),
         (lambda m, x, y: curved(m, x, y).tolist(), "got list"),
         (lambda m, x, y: curved(m, x, y).long(), "floating-point losses"),
         (lambda m, x, y: curved(m, x, y) / 0.0, "expected finite losses, got inf at 0"),

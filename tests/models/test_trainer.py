@@ -103,9 +103,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, monkeypatch, chan
     trained(1, SPLIT, checkpoint=kept)
     before = (kept / STATE).read_bytes()
     seed = {"seed": change.pop("seed")} if "seed" in change else {}
-    with pytest.raises(
-        ValueError, match=f"checkpoint: the folder holds .* another {words}"
-    ):
+    with pytest.raises(ValueError, match=f"checkpoint: the folder holds .* another {words}"):
         trained(1, {**SPLIT, **seed}, checkpoint=kept, **change)
     assert (kept / STATE).read_bytes() == before
 

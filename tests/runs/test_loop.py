@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from tacit.runs import Run  # noqa: E402
 from tacit.runs.folder import STATE, RunFolder  # noqa: E402
 from tacit.runs.identity import digest_of_tensors, identity  # noqa: E402
-from tacit.runs.loop import STATE_FIELDS, HeldOut, Loop, Source  # noqa: E402
+from tacit.runs.loop import STATE_FIELDS, HeldOut, Loop, RandomState  # noqa: E402
 
 QUIET = {"progress": False}
 
@@ -29,7 +29,11 @@ class Walk:
         self.source = torch.Generator().manual_seed(0)
 
     def loop(self, run, **options):
-        parts = {"model": self.model, "optimizer": self.optimizer, "source": Source(self.source)}
+        parts = {
+            "model": self.model,
+            "optimizer": self.optimizer,
+            "source": RandomState(self.source),
+        }
         return Loop(run, parts, title="walking", **options)
 
     def step(self):

@@ -216,7 +216,7 @@ def test_frozen_foreign_and_forgotten_parameters_of_the_optimiser_are_named():
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused(options):
-    with pytest.raises(ValueError, match=r"mu|gram|rounds|participations|rng|ledger"):
+    with pytest.raises(ValueError, match=r"mu|gram|steps|participations|rng|ledger"):
         run_of(task()[0], **options)
 
 

@@ -25,7 +25,7 @@ from .settings import AdaptedLayers as AdaptedLayers
 from .settings import AdapterFolder as AdapterFolder
 from .settings import GivenNoise as GivenNoise
 from .settings import PoissonSteps as PoissonSteps
-from .settings import Records as Records
+from .settings import TrainingRecords as TrainingRecords
 from .texts import Pretrained as Pretrained
 from .texts import kept_apart as kept_apart
 from .texts import load_pretrained as load_pretrained

@@ -14,7 +14,7 @@ from tacit._ground.checks import Array, integer
 from tacit._ground.values import value
 from tacit.accounting import PrivacyProfile
 from tacit.adapters.release import AUDITED, UNPROTECTED, TrainedAdapter
-from tacit.adapters.settings import AdaptedLayers, GivenNoise, Records
+from tacit.adapters.settings import AdaptedLayers, GivenNoise, TrainingRecords
 from tacit.adapters.tasks import (
     INPUTS,
     LABELS,
@@ -113,7 +113,7 @@ def audit_adapter(
     """
     if "save" in options or run.checkpoint is not None:
         raise ValueError("save, checkpoint: expected none, an audited adapter has learned canaries")
-    given = data if isinstance(data, Records) else Records(data=data)
+    given = data if isinstance(data, TrainingRecords) else TrainingRecords(data=data)
     rows, seed = records(given.data), None if rng is None else integer("rng", rng, minimum=0)
     network = model.model if isinstance(model, AdaptedLayers) else model
     made = _canaries(network, rows, audit.canaries, seed)

@@ -36,7 +36,7 @@ def principal_projections(
             covered by no certificate here.
         rank: r, at most the width of every layer.
         targets: as `AdaptedLayers` takes them.
-        task: as `Records` takes it.
+        task: as `TrainingRecords` takes it.
 
     Returns:
         By layer, (rank, in), for ``projections`` of `AdaptedLayers`.

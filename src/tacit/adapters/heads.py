@@ -174,8 +174,9 @@ def _checked(methods: Sequence[Method]) -> list[Method]:
 
 
 def _each(name: str, values: Any, count: int) -> Array:
-    found = np.broadcast_to(np.asarray(values, dtype=np.float64), (count,)).copy() \
-        if np.ndim(values) == 0 else np.asarray(values, dtype=np.float64)  # fmt: skip
+    given = np.asarray(values, dtype=np.float64)
+    # a copy: an array of a frozen value may not be written, and torch asks that it may
+    found = np.full(count, given) if given.ndim == 0 else given.copy()
     if found.shape != (count,) or not np.isfinite(found).all() or (found < 0.0).any():
         raise ValueError(f"{name}: expected {count} finite numbers >= 0, got others")
     return found
@@ -198,7 +199,7 @@ def _given(projection: ArrayLike | None, method: Method, width: int) -> Tensor |
             f"projection: expected shape {(rank, width)} for a method that keeps its A, got "
             f"{found.shape} for {method.name}"
         )
-    return torch.from_numpy(found).float()
+    return torch.from_numpy(found.astype(np.float32))
 
 
 def _labels(labels: Any, count: int, classes: int) -> Labels:

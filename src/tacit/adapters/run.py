@@ -35,7 +35,7 @@ from tacit.releases.prepared import Book, check_same_release
 from tacit.runs.folder import STATE, RunFolder
 from tacit.runs.loop import STATE_FIELDS, Loop
 from tacit.runs.run import Run
-from tacit.training.charges import DIGESTS, Entry, Purse
+from tacit.training.charges import DIGESTS, Purse, ReservedEntry
 from tacit.training.contribution import mean_of
 
 # Between two stored states, in seconds of training: a step may take that long.
@@ -176,7 +176,8 @@ class AdapterRun:
         """Refuse a folder that holds anything but what a finished run wrote before it was told."""
         if self.save is None or not self.save.exists():
             return
-        if self._finished_digest() != dict(read_adapter(self.save).digests)[ADAPTER]:
+        finished = self._finished_digest()
+        if finished is None or finished != dict(read_adapter(self.save).digests)[ADAPTER]:
             raise ValueError(
                 f"save: expected a folder that does not exist yet, got {self.save} with something "
                 "else than this run's adapter"
@@ -310,7 +311,7 @@ class PreparedAdapter(Prepared[TrainedAdapter]):
             ValueError: drawn before, a ledger without a secret, or a refusal, before anything is
                 drawn.
         """
-        entry = [] if secret is None else [Entry(secret, self.spends, self.description)]
+        entry = [] if secret is None else [ReservedEntry(secret, self.spends, self.description)]
         purse = Purse(ledger, entry, reproducible=self.reproducible, no_budget=no_budget)
         if ledger is not None and not self.spends:
             raise ValueError(

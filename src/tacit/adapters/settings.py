@@ -103,7 +103,7 @@ class AdaptedLayers:
 
 
 @value
-class Records:
+class TrainingRecords:
     """Records to learn from, others to measure on, and how a loss comes from them.
 
     Args:
@@ -144,9 +144,8 @@ class AdapterFolder:
         """
         if checkpoint is not None and checkpoint == self.path:
             raise ValueError("checkpoint: expected another folder than save, got the same")
-        for name, given in (("save", self.path), ("checkpoint", checkpoint)):
-            if given is not None and (given == "" or not isinstance(given, (str, os.PathLike))):
-                raise ValueError(f"{name}: expected a file path, a folder's, got {shown(given)}")
+        if self.path == "" or not isinstance(self.path, (str, os.PathLike)):
+            raise ValueError(f"save: expected a file path, a folder's, got {shown(self.path)}")
         if not protected and not self.unprotected:
             raise ValueError(
                 "save: expected a method with noise for an adapter that may leave, got LoRA-FA "

@@ -23,7 +23,7 @@ from tacit.runs.precision import computing_in
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism:
+class AdapterMechanism:
     """What a run does to its records, worked out: all that its certificate is about.
 
     Attributes:
@@ -101,7 +101,7 @@ class AdapterSteps:
         layers: Sequence[AdapterLayer],
         rows: Rows,
         task: AdapterTask,
-        mechanism: Mechanism,
+        mechanism: AdapterMechanism,
         settings: PoissonSteps,
         *,
         precision: str,

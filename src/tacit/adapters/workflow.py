@@ -32,9 +32,9 @@ from tacit.adapters.settings import (
     AdapterFolder,
     GivenNoise,
     PoissonSteps,
-    Records,
+    TrainingRecords,
 )
-from tacit.adapters.steps import AdapterSteps, Mechanism
+from tacit.adapters.steps import AdapterMechanism, AdapterSteps
 from tacit.adapters.tasks import AdapterTask, Rows, check_records, records, task_of
 from tacit.gradients.methods import LoRAFA, Method, Schedule, WithoutClipping
 from tacit.guarantees.adjacency import Adjacency
@@ -70,7 +70,7 @@ def prepare_adapter(
         model: an ``nn.Module`` or a ``transformers`` model, of which all linear layers but a token
             head are adapted; `AdaptedLayers` of it; or a peft LoRA model. It is trained in place,
             in evaluation mode (without dropout). Nothing but the adapter moves.
-        data: `Records`, or their data alone: (inputs, targets), or a mapping with ``input_ids``
+        data: `TrainingRecords`, or their data alone: (inputs, targets), or a mapping with ``input_ids``
             and, where there are, ``attention_mask`` and ``labels``.
         method: `DPSGD`, `DPLoRAFA`, `NoisyProjection`, `WithoutClipping` or `LoRAFA`.
         promise: ``Table(epsilon=…, delta=…)``, δ below 1/n to mean something; `GivenNoise` for the
@@ -101,7 +101,7 @@ def prepare_adapter(
 
     Source: lora-privacy, Algorithms 1 to 4.
     """  # noqa: E501
-    given = data if isinstance(data, Records) else Records(data=data)
+    given = data if isinstance(data, TrainingRecords) else TrainingRecords(data=data)
     chosen = model if isinstance(model, AdaptedLayers) else AdaptedLayers(model=model)
     folder = save if isinstance(save, AdapterFolder | None) else AdapterFolder(path=save)
     lasting = check_run(run, READ).lasting(steps=STEPS)
@@ -144,7 +144,7 @@ def prepare_adapter(
             layers=tuple(layer.name for layer in adapted),
             records=counted,
         )
-        mechanism = Mechanism(
+        mechanism = AdapterMechanism(
             method=convex,
             sampling_rate=share,
             steps=schedule.steps,
@@ -357,7 +357,7 @@ class _Told(NamedTuple):
     network: nn.Module
     layers: Sequence[AdapterLayer]
     rows: Rows
-    mechanism: Mechanism
+    mechanism: AdapterMechanism
     steps: PoissonSteps
     seed: int | None
     run: Run

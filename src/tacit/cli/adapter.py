@@ -21,7 +21,7 @@ from tacit.runs import Run
 if TYPE_CHECKING:
     import torch
 
-    from tacit.adapters import Pretrained, Records
+    from tacit.adapters import Pretrained, TrainingRecords
     from tacit.releases import Release
 
 Model = Annotated[
@@ -58,7 +58,7 @@ app = typer.Typer(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromiseFlags:
+class AdapterPromiseFlags:
     """The flags of what is promised."""
 
     panel: ClassVar[str] = "Promise"
@@ -87,7 +87,7 @@ class PromiseFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordFlags:
+class AdapterDataFlags:
     """The flags of the records, the model and its layers."""
 
     panel: ClassVar[str] = "Records"
@@ -116,9 +116,9 @@ class RecordFlags:
         """What is adapted."""
         return self.target if self.target == "all" else self.target.split(",")
 
-    def read(self, model: Pretrained, data: str) -> Records:
+    def read(self, model: Pretrained, data: str) -> TrainingRecords:
         """Return the records to learn from and those to measure on."""
-        from tacit.adapters import Records, read_records
+        from tacit.adapters import TrainingRecords, read_records
 
         most = getattr(model.network.config, "max_position_embeddings", LENGTH)
         length = min(LENGTH, most) if self.length is None else self.length
@@ -131,11 +131,11 @@ class RecordFlags:
             apart, _ = read_records(model, self.held_out, **asked, classes=classes or None)
         if apart is not None:
             apart = {name: value[:MEASURED] for name, value in apart.items()}
-        return Records(data=rows, held_out=apart, task=model.task)
+        return TrainingRecords(data=rows, held_out=apart, task=model.task)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitFlags(Drawing):
+class AdapterFitFlags(Drawing):
     """The flags of where a fitted adapter goes, and what pays for it."""
 
     def __post_init__(self) -> None:
@@ -158,11 +158,11 @@ def fit(
     ] = False,
     *,
     method: AnyMethod,
-    promised: PromiseFlags,
+    promised: AdapterPromiseFlags,
     sampling: Sampling,
     run: Annotated[Run, Only("steps", "precision", "checkpoint")],
-    records: RecordFlags,
-    flags: FitFlags,
+    records: AdapterDataFlags,
+    flags: AdapterFitFlags,
 ) -> None:
     """Fine-tune an adapter so that whether any one record was learned from cannot be told beyond ε.
 
@@ -213,10 +213,10 @@ def audit(
     canaries: Annotated[int, typer.Option(help="Canaries; fair coins leave half out.")] = 64,
     *,
     method: AnyMethod,
-    promised: PromiseFlags,
+    promised: AdapterPromiseFlags,
     sampling: Sampling,
     run: Lasting,
-    records: RecordFlags,
+    records: AdapterDataFlags,
     flags: Telling,
 ) -> None:
     """Train as `fit` would, with canaries among the records, and bound ε from below by one run.
@@ -302,7 +302,7 @@ def _sampled(steps: PoissonSteps, count: int) -> PoissonSteps:
     return replace(steps, batch=min(max(1, count // 8), LARGEST_BATCH))
 
 
-def _source(data: str, found: Records) -> Source:
+def _source(data: str, found: TrainingRecords) -> Source:
     from tacit.runs.identity import digest_of_tensors
 
     rows = found.data

@@ -21,7 +21,7 @@ STATE_FIELDS = {"progress", "parts", "best"}
 SECONDS_BETWEEN_STATES = 60.0
 
 
-class Part(Protocol):
+class Stateful(Protocol):
     """What of a run is stored, and put back when it goes on: a module, an optimizer, a source."""
 
     def state_dict(self) -> Any:
@@ -31,7 +31,7 @@ class Part(Protocol):
         """Go on from what ``state_dict`` returned."""
 
 
-class Source:
+class RandomState:
     """A generator of random numbers as a part of a run."""
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -47,7 +47,7 @@ class Source:
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """How far a run is.
 
     Attributes:
@@ -109,7 +109,7 @@ class Loop:
     def __init__(
         self,
         run: Run,
-        parts: Mapping[str, Part],
+        parts: Mapping[str, Stateful],
         *,
         title: str,
         a_pass: int = 1,
@@ -123,7 +123,7 @@ class Loop:
         self._title, self._every = title, every
         self._held_out, self._clock = held_out, clock
         self._best: Any = None
-        self.here = Progress()
+        self.here = RunProgress()
         state = None if folder is None else folder.state()
         if state is not None:
             self._restore(state)
@@ -133,7 +133,7 @@ class Loop:
         """The share of the budget that is spent, 0 … 1."""
         return min(self.here.spent / self.total, 1.0)
 
-    def __iter__(self) -> Iterator[Progress]:
+    def __iter__(self) -> Iterator[RunProgress]:
         """Yield how far the run is before every step that is left."""
         here, before, start = self.here, self.here.seconds, self._clock()
         stored, shown = time.monotonic(), 0
@@ -184,7 +184,7 @@ class Loop:
         try:
             for name, part in self.parts.items():
                 part.load_state_dict(state["parts"][name])
-            self.here, self._best = Progress(**state["progress"]), state["best"]
+            self.here, self._best = RunProgress(**state["progress"]), state["best"]
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError):
             where = "" if self.folder is None else f" in {self.folder.folder}"
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, TypeAlias
@@ -54,6 +55,9 @@ class Run:
                 "steps: expected at most one of steps, passes and minutes, got "
                 f"{' and '.join(given)}"
             )
+        place = self.checkpoint
+        if place is not None and (place == "" or not isinstance(place, (str, os.PathLike))):
+            raise ValueError(f"checkpoint: expected a file path, a folder's, got {shown(place)}")
 
     def lasting(self, **budget: Any) -> Run:
         """Return the same run, with a budget where it has none."""

@@ -3,9 +3,9 @@
 from .account import Beside as Beside
 from .account import ReferenceSpentError as ReferenceSpentError
 from .bounded import bounded_probability as bounded_probability
-from .contribution import Learner as Learner
 from .contribution import Retraining as Retraining
 from .contribution import SourcedExamples as SourcedExamples
+from .contribution import TrainingRecipe as TrainingRecipe
 from .contribution import prepare_contribution as prepare_contribution
 from .indistinguishable import Indistinguishable as Indistinguishable
 from .local import LocalOutcome as LocalOutcome

@@ -139,7 +139,7 @@ def _each(name: str, values: Any, count: int) -> Array:
     return np.broadcast_to(found, (count,)).astype(np.float64)
 
 
-class RoundAccount:
+class ParticipationAccount:
     """In how many rounds each reference took part, and a refusal before one too many.
 
     Args:

@@ -18,7 +18,7 @@ from tacit.guarantees import GaussianDP
 from tacit.guarantees.base import Guarantee
 from tacit.releases.prepared import Book, Reserved, check_same_release
 from tacit.runs.folder import RunFolder
-from tacit.training.account import Budgets, RoundAccount
+from tacit.training.account import Budgets, ParticipationAccount
 from tacit.training.parameters import Snapshot
 
 ASSUMPTIONS = (
@@ -47,7 +47,7 @@ def counted(mu: float) -> GaussianDP:
     )
 
 
-class Entry(NamedTuple):
+class ReservedEntry(NamedTuple):
     """What is reserved under one name of a ledger."""
 
     secret: str
@@ -71,7 +71,7 @@ class Purse:
     def __init__(
         self,
         ledger: Book | None,
-        entries: Sequence[Entry],
+        entries: Sequence[ReservedEntry],
         *,
         reproducible: bool,
         no_budget: bool = False,
@@ -278,7 +278,7 @@ class Charges:
         self, names: Sequence[str], granted: Budgets, purse: Purse, seed: int | None
     ) -> None:
         self.seed, self.purse = seed, purse
-        self.account = RoundAccount(names, granted)
+        self.account = ParticipationAccount(names, granted)
         self.count = self.applied = 0
         self.energies: list[float] = []
         self._names, self._granted = names, granted
@@ -311,7 +311,7 @@ class Charges:
         if state is not None:
             restore(model, optimizer, state)
             self.applied, self.energies = state["rounds"], list(state["energies"])
-        self.account = RoundAccount(self._names, self._granted, taken)
+        self.account = ParticipationAccount(self._names, self._granted, taken)
 
     def charge(self, indices: npt.NDArray[np.intp]) -> None:
         """Count the round everywhere, on the disk too, before anything of it is applied.
@@ -384,7 +384,7 @@ def restore(
 
 def reference_entries(
     secret: str | Mapping[str, str] | None, names: Sequence[str], budgets: Budgets
-) -> list[Entry]:
+) -> list[ReservedEntry]:
     """Return what is reserved: the largest μ under one name, or each reference under its own.
 
     Args:
@@ -412,6 +412,6 @@ def reference_entries(
             raise ValueError(f"secret: expected {len(names)} references, got {shown(dict(secret))}")
         beside = [(secret[name], name, one) for name, one in zip(names, mu, strict=True)]
     return [
-        Entry(under, (counted(distance),), f"a training run beside {name}")
+        ReservedEntry(under, (counted(distance),), f"a training run beside {name}")
         for under, name, distance in beside
     ]

@@ -45,7 +45,7 @@ ONE_PASS = Run(passes=1, progress=False)
 
 
 @value
-class Learner:
+class TrainingRecipe:
     """What learns: a model, what makes its optimizer, and the loss of each example.
 
     Args:
@@ -114,7 +114,7 @@ RETRAINING = Retraining()
 
 
 def prepare_contribution(
-    learner: Learner,
+    recipe: TrainingRecipe,
     examples: SourcedExamples,
     promise: Beside,
     run: Run = ONE_PASS,
@@ -129,7 +129,7 @@ def prepare_contribution(
     measured by training again without it: ``E ln p(held out | all) − E ln p(held out | without)``.
 
     Args:
-        learner: what learns.
+        recipe: what learns.
         examples: what is learned from, and what is held out.
         promise: δ, and ε > 0 of every source there is, or of each by its name, which declares the
             sources: one without an example is told like the others.
@@ -149,7 +149,7 @@ def prepare_contribution(
         >>> _ = torch.manual_seed(0)
         >>> x, y = torch.randn(60, 2), torch.randint(0, 2, (60,))
         >>> prepared = prepare_contribution(
-        ...     Learner(
+        ...     TrainingRecipe(
         ...         model=torch.nn.Linear(2, 2), optimizer=lambda p: torch.optim.SGD(p, lr=0.1),
         ...         loss=lambda m, x, y: torch.nn.functional.cross_entropy(m(x), y, reduction="none"),
         ...     ),
@@ -176,7 +176,7 @@ def prepare_contribution(
         passes=passes or 1,
         order=examples.order,
     )
-    model, loss = learner.model, learner.loss
+    model, loss = recipe.model, recipe.loss
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"model: expected a torch.nn.Module, got {type(model).__name__}")
     if loss is None:
@@ -184,7 +184,7 @@ def prepare_contribution(
     if len(kept_out[0]) < 2:
         raise ValueError("held_out: expected at least 2 examples, got 1")
     task = ContributionTask(
-        learner=replace(learner, model=copy.deepcopy(model)),
+        recipe=replace(recipe, model=copy.deepcopy(model)),
         data=inputs,
         held_out=kept_out,
         groups=groups,
@@ -217,7 +217,7 @@ def prepare_contribution(
 
     about = (*inputs, *kept_out, groups, *names, schedule, run.about)
     rounds = Indistinguishable(
-        model, learner.optimizer(model.parameters()), task.promise, loss=loss, method=method,
+        model, recipe.optimizer(model.parameters()), task.promise, loss=loss, method=method,
         run=replace(run, passes=None, steps=schedule.rounds, about=about), rng=rng,
     )  # fmt: skip
     return prepare_training(rounds, fit, description=f"a model trained on {len(names):,} sources")
@@ -283,7 +283,7 @@ class ContributionTask:
     """What is trained, on what, and beside which references.
 
     Attributes:
-        learner: its model as it was before training.
+        recipe: its model as it was before training.
         data: (inputs, targets), n examples.
         held_out: examples that nothing is learned from.
         groups: (n,) the source of each example.
@@ -292,7 +292,7 @@ class ContributionTask:
         method: of the rounds.
     """
 
-    learner: Learner
+    recipe: TrainingRecipe
     data: Examples
     held_out: Examples
     groups: Indices
@@ -303,8 +303,8 @@ class ContributionTask:
     @property
     def loss(self) -> Loss:
         """A loss for each example."""
-        assert self.learner.loss is not None
-        return self.learner.loss
+        assert self.recipe.loss is not None
+        return self.recipe.loss
 
     def likelihoods(self, model: torch.nn.Module, examples: Examples) -> Array:
         """Return ``−loss`` of every example."""
@@ -317,8 +317,8 @@ class ContributionTask:
 
         The batch is divided by its whole size either way, as in the certified run.
         """
-        model = copy.deepcopy(self.learner.model)
-        optimizer = self.learner.optimizer(model.parameters())
+        model = copy.deepcopy(self.recipe.model)
+        optimizer = self.recipe.optimizer(model.parameters())
         for number in range(self.schedule.rounds):
             examples = self.schedule.examples(number)
             kept = examples[self.groups[examples] != (-2 if left_out is None else left_out)]
@@ -336,9 +336,9 @@ class ContributionTask:
         The noise covers the source as if it were learned from: it is the law that the certificate
         compares with. One seed gives both the same normal draws, so their difference is steady.
         """
-        model = copy.deepcopy(self.learner.model)
+        model = copy.deepcopy(self.recipe.model)
         rounds = Indistinguishable(
-            model, self.learner.optimizer(model.parameters()), self.promise, loss=self.loss,
+            model, self.recipe.optimizer(model.parameters()), self.promise, loss=self.loss,
             method=self.method, run=Run(steps=self.schedule.rounds), rng=seed,
         )  # fmt: skip
         for number in range(self.schedule.rounds):
@@ -534,7 +534,7 @@ def _remarks(
 def _check_loss(task: ContributionTask) -> None:
     """Refuse what would fail when the held-out examples are measured, before anything is spent."""
     try:
-        found = task.likelihoods(copy.deepcopy(task.learner.model), task.held_out)
+        found = task.likelihoods(copy.deepcopy(task.recipe.model), task.held_out)
     except (RuntimeError, IndexError, TypeError) as error:
         raise ValueError(
             f"held_out: expected examples that the loss takes, got {type(error).__name__} from it"

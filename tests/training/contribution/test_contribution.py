@@ -11,10 +11,10 @@ from tacit import Ledger, Run
 from tacit.training import (
     Beside,
     Indistinguishable,
-    Learner,
     References,
     Retraining,
     SourcedExamples,
+    TrainingRecipe,
     prepare_contribution,
 )
 from tacit.training.contribution import EpochSchedule, best_threshold, mean_of
@@ -54,7 +54,7 @@ def asked(model, data, sources, held_out, **options):
         "attacked": 0, "passes": 1, **options,
     }  # fmt: skip
     return prepare_contribution(
-        Learner(model=model, **some("optimizer", "loss")),
+        TrainingRecipe(model=model, **some("optimizer", "loss")),
         SourcedExamples(data=data, sources=sources, held_out=held_out, **some("batch")),
         Beside(**some("epsilon", "delta")),
         Run(progress=False, **some("passes", "checkpoint")),
@@ -203,7 +203,7 @@ def test_the_best_threshold_parts_two_samples_either_way():
         ({"passes": 0}, "passes: expected"),
         ({"batch": 0}, "batch: expected"),
         ({"influence": 1}, "influence: expected"),
-        ({"attacked": 5}, "attacked: expected an even number"),
+        ({"attacked": 5}, "attacked: expected 0, or an even number"),
         ({"optimizer": None}, "optimizer: expected a function"),
         ({"held_out": (torch.randn(3, 4), torch.zeros(2))}, "held_out: expected a target"),
         (

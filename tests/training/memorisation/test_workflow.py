@@ -12,9 +12,9 @@ from tacit.attacks import coins
 from tacit.training import (
     Beside,
     Canaries,
-    Learner,
     MemorisationPlan,
     Sequences,
+    TrainingRecipe,
     prepare_memorisation,
 )
 from tacit.training.memorisation.canaries import CanarySchedule
@@ -39,7 +39,7 @@ def prepared(language=None, **options):
         return {name: given.pop(name) for name in names if name in given}
 
     return language, prepare_memorisation(
-        Learner(model=language, **some("optimizer")),
+        TrainingRecipe(model=language, **some("optimizer")),
         Sequences(
             learned=texts(12),
             unseen=texts(4, seed=1),

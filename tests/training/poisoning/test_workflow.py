@@ -11,10 +11,10 @@ from tacit.releases import Release
 from tacit.training import (
     Beside,
     LabelledImages,
-    Learner,
     PoisonedImages,
     PoisoningComparison,
     RobustAggregation,
+    TrainingRecipe,
     Trigger,
     blended,
     bounded_probability,
@@ -84,7 +84,7 @@ def prepared(**options):
         return {name: given.pop(name) for name in names if name in given}
 
     return prepare_poisoning(
-        Learner(**some("model", "optimizer")),
+        TrainingRecipe(**some("model", "optimizer")),
         PoisonedImages(
             **some("data", "test", "trigger", "target", "sources", "malicious", "batch")
         ),

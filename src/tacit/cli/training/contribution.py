@@ -74,7 +74,7 @@ def contribution(
     """
     from tacit.cli.training.tabular import problem_of
     from tacit.ledger.notions import GAUSSIAN_DP
-    from tacit.training import Learner, Retraining, SourcedExamples, prepare_contribution
+    from tacit.training import Retraining, SourcedExamples, TrainingRecipe, prepare_contribution
 
     levels = [*(category or ()), *_undeclared((source, label), category)]
     table = reading.read(data, missing=missing, categories=levels)
@@ -87,7 +87,7 @@ def contribution(
         if saved is not None:
             _check_declared(problem.undeclared)
         prepared = prepare_contribution(
-            Learner(
+            TrainingRecipe(
                 model=problem.model,
                 optimizer=problem.optimizer(RATE if flags.rate is None else flags.rate),
                 loss=problem.loss,

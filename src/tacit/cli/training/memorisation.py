@@ -69,7 +69,7 @@ def memorisation(
     from tacit._ground.checks import choice
     from tacit.ledger.notions import GAUSSIAN_DP
     from tacit.models.small.storage import check_new_folder, save_model
-    from tacit.training import Learner, MemorisationPlan, Sequences, prepare_memorisation
+    from tacit.training import MemorisationPlan, Sequences, TrainingRecipe, prepare_memorisation
 
     way = choice("--optimizer", optimizer, ("adam", "sgd"))
     rate = RATES[way] if flags.rate is None else flags.rate
@@ -84,7 +84,7 @@ def memorisation(
             canaries=canaries, copies=copies, samples=samples, audit=flags.attack
         )
         prepared = prepare_memorisation(
-            Learner(model=loaded, optimizer=lambda parameters: made(parameters, lr=rate)),
+            TrainingRecipe(model=loaded, optimizer=lambda parameters: made(parameters, lr=rate)),
             Sequences(
                 learned=learned,
                 unseen=unseen,

@@ -77,10 +77,10 @@ def poisoning(
     from tacit.cli.training.images import problem_of
     from tacit.ledger.notions import GAUSSIAN_DP
     from tacit.training import (
-        Learner,
         PoisonedImages,
         PoisoningComparison,
         RobustAggregation,
+        TrainingRecipe,
         prepare_poisoning,
     )
     from tacit.training.poisoning.sources import TRIGGERS, blended, low_frequency
@@ -105,7 +105,7 @@ def poisoning(
         )
         problem.pretrain()
         prepared = prepare_poisoning(
-            Learner(model=problem.model, optimizer=problem.optimizer),
+            TrainingRecipe(model=problem.model, optimizer=problem.optimizer),
             images,
             flags.promise,
             run.lasting(passes=PASSES),

@@ -16,7 +16,7 @@ from tacit.models.penalties.step import Penalty, Step
 from tacit.models.penalties.step import run as run_layers
 from tacit.models.small.muon import Muon
 from tacit.runs.folder import RunFolder
-from tacit.runs.loop import SECONDS_BETWEEN_STATES, Loop, Source
+from tacit.runs.loop import SECONDS_BETWEEN_STATES, Loop, RandomState
 from tacit.runs.precision import computing_in, native_precision
 from tacit.runs.run import Run
 
@@ -64,7 +64,7 @@ def fit(
     precision = native_precision(run.precision or "auto", device)
     optimizers = _optimizers(network, precision)
     objective = _Objective(network, penalties, precision, seed)
-    parts = {"network": network, "source": Source(objective.source)}
+    parts = {"network": network, "source": RandomState(objective.source)}
     parts |= {f"optimizer {place}": one for place, one in enumerate(optimizers)}
     loop = Loop(run, parts, title="training", folder=folder, every=every)
     # a batch is a function of its number alone, so that those of earlier processes are passed over

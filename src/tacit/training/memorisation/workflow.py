@@ -23,7 +23,7 @@ from tacit.runs.run import Run, check_run
 from tacit.text import number_down, number_up, share_nearest, share_up
 from tacit.training.account import Beside
 from tacit.training.bounded import bounded_probability
-from tacit.training.contribution import CONFIDENCE, Learner, mean_of, share_of
+from tacit.training.contribution import CONFIDENCE, TrainingRecipe, mean_of, share_of
 from tacit.training.indistinguishable import ONE_STEP, Indistinguishable
 from tacit.training.memorisation.canaries import MOST, Canaries, CanarySchedule, CanarySeed
 from tacit.training.memorisation.exposure import (
@@ -107,7 +107,7 @@ AS_PUBLISHED = MemorisationPlan()
 
 
 def prepare_memorisation(
-    learner: Learner,
+    recipe: TrainingRecipe,
     sequences: Sequences,
     promise: Beside,
     run: Run = ONE_PASS,
@@ -123,7 +123,7 @@ def prepare_memorisation(
     that ``P(exposed | in) <= Φ(Φ⁻¹(P(exposed | out)) + μ)`` is told beside it.
 
     Args:
-        learner: a ``LanguageModel`` with a tokenizer, its parameters in float32, and its optimizer;
+        recipe: a ``LanguageModel`` with a tokenizer, its parameters in float32, and its optimizer;
             the loss is the sequences'. It is trained in place in evaluation mode, in which dropout
             does not act. Frozen parameters stay as they are; one that is frozen throughout, as
             ``models.load`` gives it, is trained whole.
@@ -149,7 +149,7 @@ def prepare_memorisation(
         >>> model = LanguageModel(GPT2LMHeadModel(GPT2Config(**sizes)), Letters())
         >>> texts = torch.randint(128, (12, 48))
         >>> prepared = prepare_memorisation(
-        ...     Learner(model=model, optimizer=lambda p: torch.optim.Adam(p, lr=1e-3)),
+        ...     TrainingRecipe(model=model, optimizer=lambda p: torch.optim.Adam(p, lr=1e-3)),
         ...     Sequences(learned=texts[:8], unseen=texts[8:], batch=6),
         ...     Beside(epsilon=4.0, delta=1e-5), plan=MemorisationPlan(canaries=4),
         ... )
@@ -158,7 +158,7 @@ def prepare_memorisation(
 
     Source: dsi, Sec. 5.1 and Theorem 3.4.
     """
-    model, loss = learner.model, learner.loss
+    model, loss = recipe.model, recipe.loss
     if not isinstance(model, LanguageModel):
         raise ValueError(f"model: expected a LanguageModel, got {type(model).__name__}")
     if loss is not None:
@@ -204,7 +204,7 @@ def prepare_memorisation(
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     about = (learned, unseen, *settings, run.about)
     rounds = Indistinguishable(
-        network, learner.optimizer(trained), beside, loss=sequence_loss(sequences.reduction),
+        network, recipe.optimizer(trained), beside, loss=sequence_loss(sequences.reduction),
         method=method, run=replace(run, passes=None, steps=schedule.rounds, about=about), rng=rng,
     )  # fmt: skip
     return prepare_training(

@@ -22,7 +22,7 @@ from tacit.runs.run import Run, check_run
 from tacit.text import percent, percent_up
 from tacit.training.account import Beside
 from tacit.training.bounded import bounded_probability
-from tacit.training.contribution import CONFIDENCE, Factory, Learner, share_of
+from tacit.training.contribution import CONFIDENCE, Factory, TrainingRecipe, share_of
 from tacit.training.indistinguishable import Indistinguishable
 from tacit.training.parameters import (
     check_model,
@@ -124,7 +124,7 @@ ROBUST, COMPARISON = RobustAggregation(), PoisoningComparison()
 
 
 def prepare_poisoning(
-    learner: Learner,
+    recipe: TrainingRecipe,
     images: PoisonedImages,
     promise: Beside,
     run: Run = ONE_PASS,
@@ -140,7 +140,7 @@ def prepare_poisoning(
     aggregate without source i.
 
     Args:
-        learner: a model, in which nothing may learn running statistics, and its optimizer; the
+        recipe: a model, in which nothing may learn running statistics, and its optimizer; the
             loss is cross-entropy. It is trained in place when the release is drawn.
         images: what the sources hold, the malicious one and its trigger.
         promise: ε > 0 and δ of the whole run beside each reference.
@@ -161,7 +161,9 @@ def prepare_poisoning(
         >>> pictures = np.random.default_rng(0).random((40, 1, 8, 8))
         >>> data = LabelledImages(pictures, np.arange(40) % 2)
         >>> prepared = prepare_poisoning(
-        ...     Learner(model=small_network(1, 2), optimizer=lambda p: torch.optim.SGD(p, lr=0.05)),
+        ...     TrainingRecipe(
+        ...         model=small_network(1, 2), optimizer=lambda p: torch.optim.SGD(p, lr=0.05)
+        ...     ),
         ...     PoisonedImages(
         ...         data=data, test=data, trigger=blended((1, 8, 8)), target=0, sources=4, batch=20
         ...     ),
@@ -172,9 +174,9 @@ def prepare_poisoning(
 
     Source: dsi, Sec. 5.2, App. F.3 and Algorithm 2.
     """
-    model, data, test = learner.model, images.data, images.test
+    model, data, test = recipe.model, images.data, images.test
     check_model(model, cross_entropy)
-    if learner.loss is not None:
+    if recipe.loss is not None:
         raise ValueError("loss: expected None, as cross-entropy is taken, got another")
     passes = check_run(run, READ).lasting(passes=1).passes or 1
     _check_fit(model, images)
@@ -184,7 +186,7 @@ def prepare_poisoning(
     )  # fmt: skip
     rounds = max(1, sources.a_pass * passes // method.iterations)
     training = PoisonedTraining(
-        model=copy.deepcopy(model), optimizer=learner.optimizer, sources=sources, rounds=rounds,
+        model=copy.deepcopy(model), optimizer=recipe.optimizer, sources=sources, rounds=rounds,
         method=method, promise=replace(promise, references=References.leave_out(sources.names)),
     )  # fmt: skip
 
