@@ -6,12 +6,11 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from tacit.gradients import verification
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from tacit.gradients import per_example, verify_examples
+from tacit.gradients import per_example, verification, verify_examples
 from tests.gradients.layers import CASES, Through, case, curved, parameter
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")

@@ -116,6 +116,7 @@ def audit_adapter(
     given = data if isinstance(data, TrainingRecords) else TrainingRecords(data=data)
     rows, seed = records(given.data), None if rng is None else integer("rng", rng, minimum=0)
     network = model.model if isinstance(model, AdaptedLayers) else model
+    # m records that nobody has
     made = _canaries(network, rows, audit.canaries, seed)
     count = len(next(iter(made.values())))
     shapes = [{name: held.shape[1:] for name, held in part.items()} for part in (made, rows)]
@@ -130,7 +131,9 @@ def audit_adapter(
     }
     whole: Any = learned if TOKENS in learned else (learned[INPUTS], learned[TARGETS])
     given = replace(given, data=whole)
+    # records and the canaries whose coin said in
     prepared = prepare_adapter(model, given, method, promise, run, rng=seed, **options)
+    # losses and gradients before training
     scorer = _Scorer(prepared, made)
     try:
         release = prepared.draw()
@@ -142,6 +145,7 @@ def audit_adapter(
         # what learned the canaries, and the records at no cost, stays nowhere
         scorer.restore()
     delta = release.details.delta or AUDITED_DELTA
+    # both attackers, all coins and the surest ones
     guesses = {name: _Guesses.of(values, inside, delta) for name, values in scores.items()}
     best = max((one.sure for one in guesses.values()), key=lambda one: one.mu_low)
     certified = next(one for one in release.guarantees if isinstance(one, ApproximateDP))
@@ -177,7 +181,9 @@ class _Guesses:
         """Guess by scores; two of these bounds hold together with confidence 95%."""
         count = len(inside)
         half = count // 2
+        # an eighth, a quarter, a half of the guesses: fixed beforehand
         parts = sorted({max(1, count // 8), max(1, count // 4), half})
+        # two bounds hold together
         both = 1.0 - (1.0 - CONFIDENCE) / 2
 
         def audited(top: list[int], bottom: list[int]) -> OneRunAudit:
@@ -200,14 +206,17 @@ def _family_words(details: TrainedAdapter, audits: list[OneRunAudit], delta: flo
     def refuted(scale: float) -> bool:
         held = profile(scale)
         deltas = np.array([held.delta(float(epsilon)) for epsilon in POINTS])
+        # the whole profile at once, and not one ε
         return any(audit.refutes(POINTS, deltas) for audit in audits)
 
     if refuted(1.0):
         return "; THE CERTIFIED PROFILE IS REFUTED"
+    # a multiple of the noise that stays, and one that is refuted
     kept, gone = 1.0, MOST_NOISE
     if not refuted(gone):
         return ""
     for _ in range(HALVINGS):
+        # bisection on a logarithmic scale
         middle = (kept * gone) ** 0.5
         kept, gone = (kept, middle) if refuted(middle) else (middle, gone)
     least = number_down(profile(gone).epsilon(delta))
@@ -246,6 +255,7 @@ class _Scorer:
 
     def scores(self) -> dict[str, Array]:
         """Return (m,) for each attacker: higher for those that look in."""
+        # ΔW, or ΔB
         changes: Mapping[str, Tensor] = {
             one.name: _oriented(one, one.trained.detach() - self._start[one.name]).cpu()
             for one in self._run.layers
@@ -253,6 +263,7 @@ class _Scorer:
         along = [
             sum(
                 (
+                    # ⟨G_i, ΔW⟩ of every layer
                     torch.einsum("bpr,pr->b", value.double(), changes[name].double())
                     for name, value in held.items()
                     if changes[name].shape == value.shape[1:]
@@ -262,6 +273,7 @@ class _Scorer:
             for held in self._gradients
         ]
         found = {"fall of a canary's loss": self._losses - self._measured()}
+        # descent moves against gradients of records that were in
         overlap = -torch.cat(along).numpy()
         if overlap.size == self._losses.size:
             found["gradient of a canary against what the run added"] = overlap
@@ -286,6 +298,7 @@ def _canaries(model: Any, rows: Rows, given: Any, seed: int | None) -> Rows:
     count = integer("canaries", given, minimum=LEAST)
     if TOKENS in rows:
         tokens = rows[TOKENS]
+        # uniform tokens: no model has seen them
         drawn = torch.from_numpy(random_tokens(count, tokens.shape[1], vocabulary(model), rng=seed))
         made = {TOKENS: drawn}
         if MASK in rows:
@@ -295,6 +308,7 @@ def _canaries(model: Any, rows: Rows, given: Any, seed: int | None) -> Rows:
         return made
     source = np.random.default_rng(seed)
     inputs, targets = rows[INPUTS], rows[TARGETS]
+    # Gaussian inputs of the size of the records'
     scale, middle = inputs.double().std(), inputs.double().mean()
     noise = torch.from_numpy(source.standard_normal((count, *inputs.shape[1:])))
     drawn = (middle + scale * noise).to(inputs.dtype)

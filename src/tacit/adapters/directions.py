@@ -71,6 +71,7 @@ def principal_projections(
             raise ValueError(
                 f"rank: expected at most the {len(moment)} inputs of {name}, got {size}"
             )
+        # Σ x xᵀ = V Λ Vᵀ, Λ rising: the last r columns are the leading directions
         vectors = torch.linalg.eigh(moment)[1]
         found[name] = vectors[:, -size:].flip(1).mT.float().contiguous()
     return found
@@ -85,6 +86,7 @@ def _moments(
     def seeing(name: str) -> Any:
         def see(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             del module
+            # every position is an input of the layer
             flat = inputs[0].detach().flatten(0, -2).double().cpu()
             product = flat.mT @ flat
             moments[name] = moments[name] + product if name in moments else product

@@ -140,6 +140,7 @@ def train_heads(
     truth = _labels(labels, count, integer("classes", classes, minimum=2))
     multipliers = _each("noise_multipliers", steps.noise_multipliers, heads)
     rate = steps.sampling_rate
+    # C of every head, by which clipping and noise are measured
     scales = torch.tensor([one.noise_scale for one in kinds], dtype=torch.float64)
     stack = Stack(
         inputs=torch.from_numpy(rows).float(),
@@ -164,6 +165,7 @@ def _checked(methods: Sequence[Method]) -> list[Method]:
     found = list(methods)
     if not found or not all(isinstance(one, Method) for one in found):
         raise ValueError("methods: expected one for each head")
+    # one product serves heads of one kind and rank
     kinds = {(type(one), getattr(one, "rank", None)) for one in found}
     if len(kinds) > 1 or isinstance(found[0], WithoutClipping):
         raise ValueError(
@@ -266,12 +268,14 @@ class Stack:
             groups: the heads of each, which share samples and A.
             steps: T.
         """
+        # blocks of groups one after the other, each as many as memory has room for
         heads = len(self.stds)
         weights = np.zeros((heads, self.targets.shape[1], self.inputs.shape[1]))
         energies = np.zeros(heads)
         for own in self._blocks(groups):
             found, unit = self._block(own, steps)
             weights[own] = found.double().numpy()
+            # E‖noise‖² = (s C)² times that of unit noise
             energies[own] = (self.stds[own].square() * unit[:, None]).numpy()
         return weights, energies
 
@@ -279,13 +283,16 @@ class Stack:
         """Return arrays (G, H) of heads, of groups of equal size that fit together in memory."""
         count, width = self.inputs.shape
         rank = getattr(self.method, "rank", None)
+        # columns that a step works in: d, or r where gradients are of B
         seen = width if rank is None or self.method.full else int(rank)
         spread = 0 if rank is None else int(rank) * width
+        # A X of all records is kept where A stays
         held = count * seen if spread and not self.method.full else 1
         picked = 0 if self.rate == 1.0 else int(count * self.rate) * seen
         blocks = []
         for size in sorted({len(own) for own in groups}):
             alike = np.array([own for own in groups if len(own) == size])
+            # entries of the largest array of one group's step
             step = max(picked or count * size * self.targets.shape[1], count, spread)
             together = max(1, min(ENTRIES // step, HELD // held))
             blocks += [alike[i : i + together] for i in range(0, len(alike), together)]
@@ -294,11 +301,14 @@ class Stack:
     def _block(self, own: npt.NDArray[np.intp], steps: int) -> tuple[Tensor, Tensor]:
         """Return weights (G, H, classes, d) and E‖noise‖² (G,) of a step at std 1."""
         kept = None if self.method.fresh else self._projections(len(own))
+        # x, or A x: a gradient of B is g (A x)ᵀ
         seen = self.inputs if kept is None else self.inputs @ kept.mT
+        # ‖A x‖² once, as it does not change
         squares = seen.square().sum(dim=-1, keepdim=True)
         weights = torch.zeros(*own.shape, self.targets.shape[1], seen.shape[-1])
         energy = torch.zeros(len(own), dtype=torch.float64)
         dense = self._dense(own, seen)
+        # every record in every step: one batch for all steps
         everything = self._everything(own, seen, squares) if self.rate == 1.0 else None
         clips = self.clips[own].float()
         stds, scales = (v[own][..., None, None].float() for v in (self.stds, self.scales))
@@ -306,19 +316,23 @@ class Stack:
         def noise(shape: tuple[int, ...]) -> Tensor:
             return stds * self._drawn(shape)
 
+        # sample, clip, sum, noise, move
         for _ in range(steps):
             fresh = self._projections(len(own)) if self.method.fresh else None
             batch = everything or self._sampled(own, seen, squares, dense=dense)
             total = self._total(weights, batch, clips)
             spread = None if fresh is None else fresh[:, None]
             published = self.method.step(total, spread, 1.0, noise)
+            # W ← W − η U/(q n)
             weights -= scales * published
             energy += self._energy(kept if fresh is None else fresh) / steps
+        # B of the last step times A is W
         return weights if kept is None else weights @ _of_groups(kept), energy
 
     def _total(self, weights: Tensor, batch: Batch, clips: Tensor) -> Tensor:
         """Return Σ_i c_i (softmax(W x_i) − y_i) x_iᵀ, (G, H, classes, w), clipped by its norm."""
         groups, heads, classes, width = weights.shape
+        # rows that all groups share make one large product
         shared = batch.rows.dim() == 2
         if shared:
             logits = batch.rows @ weights.flatten(0, 2).mT
@@ -330,12 +344,14 @@ class Stack:
         else:
             logits = batch.rows @ weights.flatten(1, 2).mT
             errors = logits.reshape(groups, batch.rows.shape[1], heads, classes).softmax(dim=-1)
+        # softmax(W x) − y: the gradient of cross-entropy in the logits
         errors.sub_(batch.targets)
         factors = batch.present
         if isinstance(self.method, ClippedMethod):
             # ‖g xᵀ‖ = ‖g‖ ‖x‖
             norms = (errors.square().sum(dim=-1) * batch.squares).sqrt()
             factors = factors * (clips[:, None] * MARGIN / norms.clamp(min=TINY)).clamp(max=1.0)
+        # c_i, 0 for records that a head does not see
         errors.mul_(factors[..., None])
         # (n, G H classes) where rows are shared, so that all heads are one product
         flat = errors.transpose(0, 1).flatten(1) if shared else errors.flatten(2)
@@ -357,14 +373,17 @@ class Stack:
         self, own: npt.NDArray[np.intp], seen: Tensor, squares: Tensor, *, dense: bool
     ) -> Batch:
         """Return a Poisson sample of each group, padded with records that nobody sees."""
+        # (G, n) coins, q each
         chosen = self.source.random((len(own), len(self.inputs))) < self.rate
         if dense:
             return self._everything(own, seen, squares, torch.from_numpy(chosen))
         if self.members is not None:
             chosen &= self.members[own].any(dim=1).numpy()
+        # records of each group's sample, padded to the most of any
         counts = chosen.sum(axis=1)
         present = np.arange(counts.max()) < counts[:, None]
         places = np.zeros(present.shape, dtype=np.int64)
+        # which records, in order
         places[present] = np.nonzero(chosen)[1]
         records, group = torch.from_numpy(places), torch.arange(len(own))[:, None]
         inside = torch.from_numpy(present)[..., None].float()
@@ -379,6 +398,7 @@ class Stack:
 
     def _dense(self, own: npt.NDArray[np.intp], seen: Tensor) -> bool:
         """Whether heads with samples of their own mask rows that they share, and pick none."""
+        # of what is multiplied, how much is needed
         share = 1.0 if self.members is None else float(self.members[own].float().mean())
         return seen.dim() == 2 and own.shape[1] == 1 < len(own) and self.rate * share >= DENSE
 

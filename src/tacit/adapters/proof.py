@@ -36,6 +36,7 @@ class Frozen:
         self._model = model
         self._free = {id(layer.trained) for layer in layers}
         self._layers = layers
+        # what must have moved after a step with noise
         self._start = {layer.name: layer.trained.detach().clone() for layer in layers}
         self._digests = self._now()
 
@@ -60,6 +61,7 @@ class Frozen:
         found = {
             name: digest_of_tensors([("", value)])
             for name, value in held
+            # all parameters and buffers but the trained ones
             if id(value) not in self._free
         }
         for layer in self._layers:
@@ -83,6 +85,7 @@ def check_alone(run: AdapterSteps, count: int) -> None:
     """
     # from everywhere, for neighbours in a table may be equal
     some = _spread(count, MOST_TRIED)
+    # each record among the others ahead of it and among those behind
     ahead, behind = run.losses(some), run.losses(some.flip(0)).flip(0)
     # what has no finite loss adds nothing to a step, and its gradient is no one's
     finite = ahead.isfinite() & behind.isfinite()
@@ -92,9 +95,12 @@ def check_alone(run: AdapterSteps, count: int) -> None:
     if not len(known):
         return
     tried = known[_spread(len(known), TRIED)]
+    # hooks against autograd, where a weight may be used twice
     run.check_gradients(tried)
+    # ‖G_i‖² of a few records in one batch
     together = _norms(run.gradients(tried))
     for place in range(len(tried)):
+        # and of each by itself: 10⁻³ is above what a batch's products round
         alone = _norms(run.gradients(tried[place : place + 1]))[0]
         if abs(float(together[place] - alone)) > ALONE * float(alone) + 1e-12:
             raise ValueError(COUPLED.format("gradient"))

@@ -89,6 +89,7 @@ def recompute(release: Release[TrainedAdapter]) -> str:
     details = release.details
     if not agree(release.guarantees, certified(details)):
         raise ValueError("guarantees: expected what the settings certify, got others")
+    # noise, or a sentence why nothing may leave
     protected = details.noise_multiplier > 0.0
     if release.notes[:1] != (PUBLISHED if protected else UNPROTECTED,):
         raise ValueError("notes: expected what may be published first, got another")
@@ -118,9 +119,11 @@ def certified(details: TrainedAdapter) -> tuple[Guarantee, ...]:
     Source: lora-privacy, Algorithms 2 to 4; the Neyman-Pearson lemma.
     """
     method, schedule, delta = details.method, details.schedule, details.delta
+    # one more, or one replaced, in words
     adjacency = schedule.adjacency.sentence()
     counted = COUNTED if schedule.adjacency is Adjacency.ADD_REMOVE else SAME_COUNT
     common = (*ASSUMPTIONS, DECLARED if details.records is None else counted)
+    # Proposition 2: a noiseless projection is private at no ε
     if details.noise_multiplier == 0.0:
         return (
             ApproximateDP(
@@ -132,8 +135,10 @@ def certified(details: TrainedAdapter) -> tuple[Guarantee, ...]:
                 source=PROPOSITION_2,
             ),
         )
+    # exact for one step or full batches, composed numerically else
     profile = _profile(method, details.noise_multiplier, schedule)
     convex = [CONVEX] if isinstance(method, WithoutClipping) and schedule.steps > 1 else []
+    # each once, in order
     assumptions = tuple(dict.fromkeys([*profile.assumptions, *common, *convex]))
     success = profile.success()
     return (

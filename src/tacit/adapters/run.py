@@ -126,8 +126,10 @@ class AdapterRun:
         Args:
             stack: holds the folder of a checkpoint against other processes.
         """
+        # what is trainable now is what was certified
         check_frozen(self.steps.model, self.steps.layers)
         place = self.run.checkpoint
+        # a full disk is told before anything is spent
         self._check_room()
         if place is None or not Path(place).expanduser().exists():
             self._check_save()
@@ -135,6 +137,7 @@ class AdapterRun:
         if place is not None:
             folder = RunFolder(place, {"run": "adapter", **self.identity}, fields=STATE_FIELDS)
             stack.enter_context(folder.alone())
+        # goes on from the stored state, if there is one
         loop = Loop(
             self.run, {"adapter": self}, title="training", folder=folder,
             every=SECONDS_BETWEEN_STATES,
@@ -144,6 +147,7 @@ class AdapterRun:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what goes on from here: the steps, A, and the weights before."""
+        # A is random: it is part of the state
         layers = self.steps.layers
         factors = {one.name: one.matrix_a for one in layers if one.matrix_a is not None}
         return {
@@ -156,6 +160,7 @@ class AdapterRun:
         """Go on from a stored state."""
         for layer in self.steps.layers:
             if layer.matrix_a is not None:
+                # the A of the process before, or B would belong to another
                 layer.matrix_a.copy_(state_dict["projections"][layer.name])
         self.steps.load_state_dict(state_dict["steps"])
         self.before = dict(state_dict["before"])
@@ -196,6 +201,7 @@ class AdapterRun:
             ValueError: the reservation was committed for another adapter.
         """
         if purse.closed is not None:
+            # its own adapter may be saved again, no other be made
             digests = [[ADAPTER, self._finished_digest()], [MODEL, self.identity["model"]]]
             check_same_release(purse.closed, {"digests": digests}, DIGESTS)
 
@@ -207,6 +213,7 @@ class AdapterRun:
         """
         if self.steps.taken:
             return
+        # a random change of every layer, taken back afterwards
         trained = [layer.trained for layer in self.steps.layers]
         starts = [one.detach().clone() for one in trained]
         source = torch.Generator().manual_seed(0)
@@ -216,6 +223,7 @@ class AdapterRun:
                 for one in trained:
                     first, second = (torch.randn(size, generator=source) for size in one.shape)
                     scale = float(one.float().std()) or 1.0 / one.shape[-1] ** 0.5
+                    # of rank one and of the size of the weights
                     one.add_((scale * torch.outer(first, second)).to(one))
             self._prove(factors_of(self.steps.layers, self.before))
         finally:
@@ -240,7 +248,9 @@ class AdapterRun:
                     frozen.check()
                     waiting = False
             factors = factors_of(steps.layers, self.before)
+            # the guarantee names this adapter by its digest
             release = self.released(digest_of_factors(factors), before)
+            # loaded by peft into an untouched copy, it gives the same outputs
             self._prove(factors)
             return release
         except BaseException:
@@ -258,6 +268,7 @@ class AdapterRun:
     def _prove(self, factors: Factors) -> None:
         """Write the adapter, load it into a model that was never trained, compare the outputs."""
         steps = self.steps
+        # what the trained model gives on a few records
         expected = steps.outputs(steps.model, PROBES)
         self.attached.off()
         try:
@@ -311,6 +322,7 @@ class PreparedAdapter(Prepared[TrainedAdapter]):
             ValueError: drawn before, a ledger without a secret, or a refusal, before anything is
                 drawn.
         """
+        # one name in the ledger
         entry = [] if secret is None else [ReservedEntry(secret, self.spends, self.description)]
         purse = Purse(ledger, entry, reproducible=self.reproducible, no_budget=no_budget)
         if ledger is not None and not self.spends:
@@ -318,6 +330,7 @@ class PreparedAdapter(Prepared[TrainedAdapter]):
                 "ledger: expected a method with a guarantee to count, got one without noise"
             )
         with ExitStack() as stack:
+            # two draws at once are one and a refusal
             with self._once.lock:
                 self._refuse_again()
                 loop = self.run.opened(stack)
@@ -327,12 +340,15 @@ class PreparedAdapter(Prepared[TrainedAdapter]):
                     self.run.check_open(purse)
                 except BaseException:
                     if loop.folder is not None:
+                        # refused before its first step: the folder is free for another run
                         loop.folder.forget()
                     raise
                 self._once.drawn = True
+            # from here on the budget is spent
             purse.mark_drawn()
             release = self.run.train(loop)
             try:
+                # the ledger closes with this adapter
                 purse.commit(release.published())
             except BaseException:
                 self.run.attached.off()

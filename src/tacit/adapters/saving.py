@@ -55,10 +55,12 @@ def factors_of(layers: Sequence[AdapterLayer], before: Mapping[str, Tensor]) -> 
     """
     found = {}
     for layer in layers:
+        # A, B and s as they are
         if layer.matrix_b is not None and layer.matrix_a is not None:
             low, high = layer.matrix_a.detach(), layer.matrix_b.weight.detach()
             found[layer.name] = (low.float().cpu(), high.float().cpu(), layer.scaling)
         else:
+            # ΔW of any rank, as factors of that rank
             change = matrix_of(layer) - before[layer.name]
             found[layer.name] = (*_factored(change), 1.0)
     return Factors(found, layers[0].transposed)
@@ -70,6 +72,7 @@ def bytes_of_adapter(layers: Sequence[AdapterLayer]) -> int:
     for layer in layers:
         first, second = layer.weight.shape
         low = layer.matrix_a
+        # float32 numbers of A and B
         total += 4 * (first + second) * (min(first, second) if low is None else len(low))
     return total
 
@@ -104,6 +107,7 @@ def write_adapter(
         (temporary / CONFIGURATION).write_text(_configured(factors, task, base), encoding="utf-8")
         text = dumps(dict(release), indent=2) + "\n"
         (temporary / RELEASE).write_text(text, encoding="utf-8")
+        # one step: the folder is there whole or not at all
         temporary.rename(folder)
     except OSError as error:
         raise ValueError(f"save: cannot write {folder} ({error.strerror or error})") from None
@@ -163,6 +167,7 @@ def untouched(
         layers: what was trained.
         before: (out, in) weights as they were, where they were trained themselves.
     """
+    # never trained: what it gives comes from the files alone
     fresh: Any = copy.deepcopy(model)
     if hasattr(fresh, "unload"):
         fresh = fresh.unload()
@@ -188,6 +193,7 @@ def read_adapter(folder: str | Path) -> Release[TrainedAdapter]:
         raise ValueError(
             f"folder: expected an adapter with {RELEASE} beside it, got {shown(str(folder))}"
         )
+    # worked out again from its settings
     release = load(place / RELEASE)
     if release.kind != KIND:
         raise ValueError(f"folder: expected the release of an adapter in {place / RELEASE}")
@@ -197,6 +203,7 @@ def read_adapter(folder: str | Path) -> Release[TrainedAdapter]:
         held = load_file(place / WEIGHTS)
     except Exception as error:
         raise ValueError(f"folder: cannot read {WEIGHTS} ({type(error).__name__})") from None
+    # the guarantee is about these weights and no others
     if digest_of_tensors(sorted(held.items())) != dict(release.digests)[ADAPTER]:
         raise ValueError(
             f"folder: expected the weights that the guarantee is about in {place}, got others"
@@ -221,6 +228,7 @@ def _configuration(factors: Factors, task: str, base: str | None) -> Any:
     """Return peft's configuration of the factors, ranks that differ by name."""
     from peft import LoraConfig
 
+    # peft scales by alpha/r
     ranks = {name: int(low.shape[0]) for name, (low, _, _) in factors.layers.items()}
     alphas = {name: scaling * ranks[name] for name, (_, _, scaling) in factors.layers.items()}
     first = next(iter(ranks))

@@ -79,11 +79,14 @@ class PoissonSteps:
         Raises:
             ValueError: more records are expected than there are.
         """
+        # all records where no batch is asked for
         size = count if self.batch is None else self.batch
         if self.sampling_rate is not None:
+            # declared: n is told by nothing
             return size, self.sampling_rate, None
         if size > count:
             raise ValueError(f"batch: expected at most the {count} records there are, got {size}")
+        # q = batch/n tells n
         return size, size / count, count
 
 
@@ -146,6 +149,7 @@ class AdapterFolder:
             raise ValueError("checkpoint: expected another folder than save, got the same")
         if self.path == "" or not isinstance(self.path, (str, os.PathLike)):
             raise ValueError(f"save: expected a file path, a folder's, got {shown(self.path)}")
+        # who wants it writes it knowingly
         if not protected and not self.unprotected:
             raise ValueError(
                 "save: expected a method with noise for an adapter that may leave, got LoRA-FA "

@@ -62,13 +62,16 @@ class StepRandomness:
             count: n.
             sampling_rate: q.
         """
+        # all records: no coin, and a closed account
         if sampling_rate == 1.0:
             return torch.arange(count)
+        # fresh entropy of the operating system in every step
         coins = np.random.default_rng() if self._seed is None else self._source(step, 0)
         return torch.from_numpy(np.flatnonzero(coins.random(count) < sampling_rate))
 
     def normal(self, step: int, layer: int) -> Normal:
         """Return what draws the released N(0, 1) values of one layer in one step."""
+        # coins have 0, noise 1, 3, 5 …, A_t 2, 4, 6 …: no two streams meet
         source = None if self._seed is None else self._source(step, 1 + 2 * layer)
         return lambda shape: torch.from_numpy(released_normal(shape, source))
 
@@ -110,11 +113,13 @@ class AdapterSteps:
         self.model, self.layers, self.rows, self.task = model, layers, rows, task
         self.mechanism, self.randomness = mechanism, StepRandomness(seed)
         self.optimizer = _optimizer(settings, [layer.trained for layer in layers])
+        # steps, and how many records the last one drew
         self.taken = self.drawn = 0
         self.shares: list[float] = []
         self.device = layers[0].weight.device
         self.count = len(next(iter(rows.values())))
         self._micro_batch, self._precision = settings.micro_batch, precision
+        # Algorithm 4 bounds gradients of W itself, so those are watched though B moves
         whole = isinstance(mechanism.method, WithoutClipping)
         watched = {one.name: one.base if whole else one.watched for one in layers}
         # factors that hooks add to a plain module are not in it
@@ -127,24 +132,30 @@ class AdapterSteps:
         Raises:
             ValueError: a loss or gradient that is not finite, or one that the method forbids.
         """
+        # somebody may have let A train between two steps
         check_frozen(self.model, self.layers)
         number, mechanism, method = self.taken, self.mechanism, self.mechanism.method
         chosen = self.randomness.sample(number, self.count, mechanism.sampling_rate)
         self.drawn = len(chosen)
+        # A and the noise of this step, drawn by layer
         layers = {one.name: self._layer(place, one) for place, one in enumerate(self.layers)}
+        # sums, clipped, noised, scaled: what comes back may be published
         moves, sums = method.update(
             self._gradients(chosen), layers, mechanism.noise_std, mechanism.expected
         )
+        # for the holder alone, as it is measured without noise
         if isinstance(method, ClippedMethod) and sums.records:
             self.shares.append(sums.shortened / sums.records)
         self._move(moves)
         if isinstance(method, WithoutClipping) and number + 1 == mechanism.steps:
+            # η/n, by which the steps before moved B
             rate = float(self.optimizer.param_groups[0]["lr"]) / mechanism.expected
             for one in self.layers:
                 noisy = method.noised_once(
                     one.trained.detach().double(), layers[one.name], rate * mechanism.noise_std
                 )
                 with torch.no_grad():
+                    # the only B that anybody sees
                     one.trained.copy_(noisy)
         self.taken += 1
 
@@ -154,6 +165,7 @@ class AdapterSteps:
         if self.mechanism.method.fresh:
             rank: int = self.mechanism.method.rank  # type: ignore[attr-defined]
             source = self.randomness.projection_seed(self.taken, place)
+            # A_t is drawn when it is asked for: after the gradients are fixed
             projection = partial(_drawn_projection, rank, layer.width, source)
         elif layer.matrix_a is not None:
             projection = layer.matrix_a.double
@@ -170,8 +182,10 @@ class AdapterSteps:
         """Take the optimizer's step along published directions: post-processing."""
         for layer in self.layers:
             direction = moves[layer.name]
+            # Conv1D keeps its weight as (in, out)
             if layer.matrix_b is None and layer.transposed:
                 direction = direction.mT
+            # float64 to the parameter's precision, the published sum rounded once more
             layer.trained.grad = direction.to(layer.trained.dtype).contiguous()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -200,12 +214,14 @@ class AdapterSteps:
     def _gradients(self, chosen: Tensor) -> Iterator[LinearHooks]:
         """Yield the per-example gradients of a sample, as many records at a time as pass."""
         for part in torch.split(chosen, self._micro_batch):
+            # an empty sample has no gradients and still its noise
             if len(part):
                 yield self.gradients(part)
 
     def gradients(self, part: Tensor) -> LinearHooks:
         """Return the per-example gradients of some records."""
         rows = taken(self.rows, part, self.device)
+        # one forward and one backward pass
         with self._hooks:
             self._hooks.backward(self._losses(rows))
         self.optimizer.zero_grad(set_to_none=True)
@@ -238,6 +254,7 @@ class AdapterSteps:
 
     def _losses(self, rows: Rows) -> Tensor:
         """Return the losses of some records, float32."""
+        # bfloat16 only within the passes; losses and sums are float32 and float64
         with computing_in(self._precision, self.device.type):
             losses = self.task.losses(self.task.outputs(self.model, rows), rows)
         return check_losses("loss", losses, len(next(iter(rows.values())))).float()

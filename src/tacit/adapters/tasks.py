@@ -76,15 +76,18 @@ class Language(AdapterTask):
         """Return −ln p of a record's labels, their mean; 0 where it has none."""
         labels = self._labels(rows)
         if self._shifted:
+            # the output at t predicts token t + 1
             outputs, labels = outputs[:, :-1], labels[:, 1:]
         each = functional.cross_entropy(
             outputs.float().transpose(1, 2), labels, ignore_index=IGNORED, reduction="none"
         )
+        # the mean over a record's own tokens, so that a long record weighs no more
         return each.sum(dim=1) / (labels != IGNORED).sum(dim=1).clamp(min=1)
 
     def check(self, model: nn.Module, rows: Rows) -> None:
         """Refuse tokens and labels outside the vocabulary, and too many in a row."""
         size = vocabulary(model)
+        # an index outside would be an error of the device, or worse
         _check_range("data[input_ids]", rows[TOKENS], size)
         if LABELS in rows:
             labels = rows[LABELS]
@@ -94,6 +97,7 @@ class Language(AdapterTask):
                     f"tokens, got shape {tuple(labels.shape)}"
                 )
             _check_range("data[labels]", labels, size, ignored=True)
+        # a masked model cannot say by itself what was masked
         elif not self._shifted:
             raise ValueError("data[labels]: expected the masked tokens, got none")
         _check_mask(rows)
@@ -108,6 +112,7 @@ class Language(AdapterTask):
         if LABELS in rows:
             return rows[LABELS]
         mask = rows.get(MASK)
+        # padding is no token to learn
         return rows[TOKENS] if mask is None else rows[TOKENS].masked_fill(mask == 0, IGNORED)
 
 
@@ -149,6 +154,7 @@ class Supervised(AdapterTask):
     def outputs(self, model: nn.Module, rows: Rows) -> Tensor:
         """Return what the module returns."""
         inputs = rows[INPUTS]
+        # inputs in the model's precision
         kind = next(model.parameters()).dtype
         found = model(inputs.to(kind) if inputs.is_floating_point() else inputs)
         if not isinstance(found, Tensor):
@@ -164,6 +170,7 @@ class Supervised(AdapterTask):
         if self._loss is not None:
             return self._loss(outputs, targets)
         if targets.is_floating_point():
+            # ‖f(x) − y‖² of each record
             targets = targets.reshape(len(targets), -1)
             return (outputs.reshape(targets.shape) - targets).square().sum(dim=1)
         return functional.cross_entropy(outputs.float(), targets, reduction="none")
@@ -175,6 +182,7 @@ class Supervised(AdapterTask):
             return
         device = next(model.parameters()).device
         with torch.no_grad():
+            # one record tells how many classes there are
             found = self.outputs(model, taken(rows, torch.arange(1), device))
         if found.ndim != 2 or targets.ndim != 1:
             raise ValueError(
@@ -198,11 +206,13 @@ def task_of(model: nn.Module, rows: Rows, task: str | None, loss: Loss | None) -
     """
     if task is not None:
         choice("task", task, TASKS)
+    # what was asked for, or what records and head say
     kind = task or ("supervised" if TOKENS not in rows else _by_head(model))
     if kind is None:
         raise ValueError(
             f"task: expected one of {', '.join(TASKS)} for a {type(model).__name__}, got None"
         )
+    # tokens are of transformers' models, inputs of any other
     if (kind == "supervised") == (TOKENS in rows):
         raise ValueError(
             f"task: expected {'(inputs, targets)' if kind == 'supervised' else 'input_ids'} for "
@@ -239,10 +249,12 @@ def records(data: Any) -> Rows:
             "data: expected (inputs, targets) or a mapping with input_ids, got "
             f"{type(data).__name__}"
         )
+    # the parts that such records have
     known = {TOKENS, MASK, LABELS} if TOKENS in data else {INPUTS, TARGETS}
     if not known >= set(data) or (TOKENS not in data and set(data) != known):
         raise ValueError(f"data: expected {sorted(known)}, got {shown(sorted(map(str, data)))}")
     rows = {name: _tensor(name, value) for name, value in data.items()}
+    # one row of every part is one record
     counts = {name: len(value) for name, value in rows.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         raise ValueError(f"data: expected equally many records in each part, got {shown(counts)}")
@@ -261,6 +273,7 @@ def check_records(name: str, model: nn.Module, task: AdapterTask, rows: Rows) ->
     Raises:
         ValueError: names what is out of range, or what the model takes no record of.
     """
+    # types and shapes may be told, values never
     shapes = {part: (str(held.dtype), tuple(held.shape[1:])) for part, held in rows.items()}
     try:
         task.check(model, rows)
@@ -327,6 +340,7 @@ def _tensor(name: str, value: Any) -> Tensor:
 
 
 def _check_range(name: str, values: Tensor, size: int, *, ignored: bool = False) -> None:
+    # counted: which they are is nobody's to know
     outside = (values < 0) | (values >= size)
     if ignored:
         outside &= values != IGNORED

@@ -70,6 +70,7 @@ def load_pretrained(name: str, *, device: str = "cpu") -> Pretrained:
     with quiet(), loading(folder):
         configuration = transformers.AutoConfig.from_pretrained(folder, local_files_only=here)
         kinds = list(configuration.architectures or [])
+        # the head's class says what it predicts
         task = next((HEADS[end] for kind in kinds for end in HEADS if kind.endswith(end)), None)
         if task is None:
             raise ValueError(
@@ -122,6 +123,7 @@ def read_records(
                 f"data: expected a table with a class for each text ({', '.join(KINDS)}), got "
                 f"{Path(path).name}"
             )
+        # a text: records of L tokens each, what is left over at its end left out
         tokens = _ids(model, read_text(path))
         count = len(tokens) // size
         if not count:
@@ -129,16 +131,19 @@ def read_records(
         rows = {TOKENS: torch.tensor(tokens[: count * size]).reshape(count, size)}
         return _with_labels(model, rows), ()
     table = read_table(Path(path), [text] + ([label] if model.task == "classification" else []))
+    # a table: one record a row, cut off after L tokens
     encoded = [_ids(model, row[0])[:size] for row in table]
     rows = _padded(encoded)
     if model.task != "classification":
         return _with_labels(model, rows), ()
     configuration: Any = model.network.config
     named = [row[1] for row in table]
+    # what the checkpoint calls its classes
     stored = configuration.id2label or {}
     own = tuple(str(stored[key]) for key in sorted(stored, key=int))
     known = tuple(classes or class_names(own, named, configuration.num_labels))
     try:
+        # class names to numbers; a name that is not known is not repeated
         numbers = [known.index(one) for one in named]
     except ValueError:
         raise ValueError(
@@ -166,8 +171,10 @@ def kept_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows,
     count = len(rows[TOKENS])
     if count < 2:
         raise ValueError(f"data: expected at least 2 records, got {count}")
+    # a hash of each record alone
     places = own_places(rows, order)
     apart = places < share
+    # one on each side at least
     apart[places.argmin()] = True
     if apart.all():
         apart[places.argmax()] = False
@@ -186,18 +193,22 @@ def own_places(rows: Rows, order: int) -> Array:
         order: seed of which.
     """
     tokens, labels = rows[TOKENS].numpy(), rows.get(LABELS)
+    # padding must not move a record: another longest record would
     seen = np.ones_like(tokens, dtype=bool) if MASK not in rows else rows[MASK].numpy() == 1
     found = np.empty(len(tokens))
     for place, ids in enumerate(tokens):
+        # of the tokens and the label, not of where the record stands
         digest = hashlib.sha256(f"{order}:".encode() + ids[seen[place]].tobytes())
         if labels is not None:
             own = labels[place].numpy()
             digest.update((own[seen[place]] if own.ndim else own).tobytes())
+        # 48 bits as a number in [0, 1)
         found[place] = int.from_bytes(digest.digest()[:6], "big") / 2**48
     return found
 
 
 def _ids(model: Pretrained, text: str) -> list[int]:
+    # only a classifier reads the marks at both ends
     special = model.task == "classification"
     with quiet():
         found = model.tokenizer(text, add_special_tokens=special)["input_ids"]
@@ -224,6 +235,7 @@ def _with_labels(model: Pretrained, rows: Rows) -> Rows:
         raise ValueError("model: expected a tokenizer with a mask token for a masked model")
     tokens: Tensor = rows[TOKENS]
     seen = rows.get(MASK, torch.ones_like(tokens))
+    # coins that are a function of the record, so that another record changes no mask
     drawn = np.stack(
         [
             np.random.default_rng([MASKING, int(own * 2**48)]).random(tokens.shape[1])
@@ -231,6 +243,7 @@ def _with_labels(model: Pretrained, rows: Rows) -> Rows:
         ]
     )
     chosen = torch.from_numpy(drawn < MASKED) & (seen == 1)
+    # a record without a masked token would have no loss
     chosen[:, 0] |= ~chosen.any(dim=1)
     return {
         **rows,
@@ -253,6 +266,7 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
         raise ValueError(f"data: cannot read {path.name} ({type(error).__name__})") from None
     if not rows:
         raise ValueError(f"data: expected rows in {path}, got none")
+    # by the header alone
     missing = [name for name in columns if name not in rows[0]]
     if missing:
         raise ValueError(
@@ -261,6 +275,7 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     # an empty text is a record; a class is needed
     if any(row.get(name) in (None, "") for row in rows for name in columns[1:]):
         raise ValueError(f"data: expected {' and '.join(columns)} in every row of {path.name}")
+    # text and whole numbers; anything else is refused without being shown
     told = [[row.get(name) for name in columns] for row in rows]
     found = [tuple(_text("" if value is None else value) for value in row) for row in told]
     for name, column in zip(columns, zip(*found, strict=True), strict=True):
@@ -280,7 +295,9 @@ def class_names(known: Sequence[str], named: Sequence[str], count: int) -> tuple
     Raises:
         ValueError: more classes than the model has, or numbers outside 0 … k − 1 and 1 … k.
     """
+    # numbers by size, then words by length and letter
     found = sorted(set(named), key=lambda one: (not one.isdigit(), len(one), one))
+    # the model's own names
     if set(found) <= set(known):
         return tuple(known)
     if all(NUMBER.fullmatch(one) for one in found):
@@ -305,6 +322,7 @@ def _lines(path: Path) -> io.StringIO:
     content = read_bytes("data", path)
     if path.name.endswith(".gz"):
         try:
+            # a cut or damaged archive is one sentence
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error):
             raise ValueError(f"data: cannot read {path}: it is no gzip file") from None
@@ -327,6 +345,7 @@ def _objects(path: Path, lines: io.StringIO) -> list[dict[str, Any]]:
 
 
 def _rows(path: Path, lines: io.StringIO) -> list[dict[str, Any]]:
+    # csv's own limit of a field is 131,072 letters
     with _wide_fields(len(lines.getvalue())):
         header, *rows = [row for row in csv.reader(lines) if row] or [[]]
     twice = sorted({name for name in header if header.count(name) > 1})
@@ -335,6 +354,7 @@ def _rows(path: Path, lines: io.StringIO) -> list[dict[str, Any]]:
             f"data: expected each column of {path.name} once, got {shown(twice)} twice"
         )
     for row in rows:
+        # a comma in a text that is not quoted shifts every cell behind it
         if len(row) != len(header):
             raise ValueError(
                 f"data: expected {len(header)} columns in every row of {path.name}, got one with "

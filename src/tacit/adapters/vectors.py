@@ -70,7 +70,9 @@ def mean_alignment(count: int, *, bound: float, least_norm: float) -> float:
     """
     size = integer("count", count, minimum=1)
     longest, least = positive("bound", bound), positive("least_norm", least_norm)
+    # sin(θ/2) = L/(n c₀), rounded up
     half = longest / (size * least) * (1 + 4 * EPS)
+    # cos θ = 1 − 2 sin²(θ/2), rounded down; nothing is known of means that may vanish
     return -1.0 if half >= 1.0 else 1.0 - 2.0 * half**2 * (1 + 4 * EPS) - EPS
 
 
@@ -104,16 +106,21 @@ def raised_alignment(alignment: float, *, noise: float, dim: int, confidence: fl
     size, width = positive("noise", noise), integer("dim", dim, minimum=2)
     sure = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     chance = 1.0 - sure
+    # nothing to gain, or no quantile t >= 0
     if before == 1.0 or chance >= 0.5:
         return before
+    # t of P(u₁ < −t) = chance: u₁² ~ Beta(½, (d − 1)/2) has twice that above t²; rounded up
     farthest = math.sqrt(float(stats.beta.isf(2 * chance, 0.5, (width - 1) / 2))) * (1 + 1e-9)
+    # c = √((1 + ρ)/2)
     half = math.sqrt((1 + before) / 2)
+    # γ² + 2γcu₁ at u₁ = −t
     shift = size**2 - 2 * size * min(farthest, 1.0) * half
     # the bound grows with ρ where this holds, so that the smallest ρ of neighbours decides
     least = 1 + size**2 - 2 * size * min(farthest, 1.0)
     grows = half > 0 and least >= size * farthest * (1 - before) / (2 * half)
     if before + shift < 0.0 or not grows:
         return before
+    # (ρ + γ² − 2γct)/(1 + γ² − 2γct), rounded down
     found = (before + shift) / (1 + shift) * (1 - 1e-12)
     return max(before, min(found, 1.0))
 
@@ -138,6 +145,7 @@ def measured_alignment(vectors: ArrayLike) -> MeasuredAlignment:
     rows = matrix("vectors", vectors)
     if len(rows) < 2:
         raise ValueError(f"vectors: expected at least 2, got {len(rows)}")
+    # the mean of all against the means without one; 1/n and 1/(n − 1) do not turn them
     total = rows.sum(axis=0)
     others = total - rows
     lengths = np.linalg.norm(others, axis=1) * float(np.linalg.norm(total))
@@ -206,12 +214,15 @@ class VectorProjection:
             raise ValueError(f"rank: expected at most the {width} dimensions, got {self.rank}")
         if self.confidence is None:
             return vector_projection(dim=width, rank=self.rank, alignment=self.alignment)
+        # ρ after the noise on the vector, with the confidence given
         raised = raised_alignment(
             self.alignment, noise=self.noise, dim=width, confidence=self.confidence
         )
         plain = vector_projection(dim=width, rank=self.rank, alignment=raised)
+        # δ of the draws of u in which ρ is not raised so far
         lost = 1.0 - self.confidence if raised > self.alignment else 0.0
         return profile_from_curves(
+            # δ(ε) at the raised ρ plus that: joint convexity of the divergence
             lambda epsilons: np.minimum(plain.forward(epsilons) + lost, 1.0),
             name=f"{plain.name}, after noise {self.noise:g}",
             infinite_mass=min(plain.infinite_mass + lost, 1.0),
@@ -232,11 +243,14 @@ class VectorProjection:
         Raises:
             ValueError: a vector that is zero or not finite.
         """
+        # v/‖v‖
         unit = unit_vector("vector", vector_given)
         source = None if rng is None else generator(rng)
         if self.noise:
+            # u = n/‖n‖ is uniform on the sphere
             direction = released_normal(unit.shape, source)
             unit = unit_vector("vector", unit + self.noise * direction / np.linalg.norm(direction))
+        # Z, N(0, 1/r), of which nobody sees more than this product
         factor = released_normal((unit.size, self.rank), source) / np.sqrt(self.rank)
         projected: Array = factor @ (factor.T @ unit)
         # y of a unit vector is of order 1/√d whatever the vector: the grid is public
@@ -332,16 +346,19 @@ def project_prototypes(
     if classes.shape != (len(rows),):
         raise ValueError(f"labels: expected {len(rows)}, one per vector, got {classes.shape}")
     longest, least = positive("bound", bound), positive("least_norm", least_norm)
+    # ‖v_i‖ <= L by clipping
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     clipped = rows * np.minimum(1.0, longest / np.maximum(lengths, 1e-300))
     names, counts = np.unique(classes, return_counts=True)
     mechanism = VectorProjection(
         rank=rank,
+        # neighbours differ in one class: the smallest one has the least aligned means
         alignment=mean_alignment(int(counts.min()), bound=longest, least_norm=least),
         noise=noise,
         confidence=confidence,
     )
     profile = mechanism.profile(rows.shape[1])
+    # mean of every class's clipped vectors
     means = np.stack([clipped[classes == name].mean(axis=0) for name in names])
     if (np.linalg.norm(means, axis=1) < least).any():
         raise ValueError(
@@ -435,12 +452,14 @@ def projected_descent(
     source = None if rng is None else generator(rng)
     path = [place]
     for _ in range(count):
+        # g at w_t
         slope = vector("gradient", gradient(place.copy()), size=place.size)
         place = place - size * mechanism.draw(slope, source)
         path.append(place)
     return Projected(
         vectors=np.stack(path),
         names=tuple(range(count + 1)),
+        # T releases, each of a fresh M, composed
         profile=mechanism.profile(place.size) * count,
         reproducible=rng is not None,
     )

@@ -101,6 +101,7 @@ def prepare_adapter(
 
     Source: lora-privacy, Algorithms 1 to 4.
     """  # noqa: E501
+    # plain data are records without anything held out
     given = data if isinstance(data, TrainingRecords) else TrainingRecords(data=data)
     chosen = model if isinstance(model, AdaptedLayers) else AdaptedLayers(model=model)
     folder = save if isinstance(save, AdapterFolder | None) else AdapterFolder(path=save)
@@ -109,16 +110,20 @@ def prepare_adapter(
         raise ValueError(f"steps: expected PoissonSteps, got {type(steps).__name__}")
     check_method(method)
     _check_kept(promise, method)
+    # n records, as named tensors
     rows = records(given.data)
     count = len(next(iter(rows.values())))
+    # q n, q, and n where it is public
     size, share, counted = steps.sampled(count)
     if counted is None and isinstance(method, WithoutClipping):
         # the curvature of a step is bounded by the records there are
         raise ValueError(f"sampling_rate: expected none beside {method.name}, got {share}")
     seed = None if rng is None else integer("rng", rng, minimum=0)
     protected = not isinstance(method, LoRAFA)
+    # a folder that cannot be written is told before anything is trained
     target = None if folder is None else folder.checked(run.checkpoint, protected=protected)
     others = None if given.held_out is None else records(given.held_out)
+    # the layers, A drawn, B zero
     network, adapted, attached = adapted_layers(chosen, method, seed)
     was_training, task = network.training, task_of(network, rows, given.task, given.loss)
     network.eval()
@@ -127,6 +132,7 @@ def prepare_adapter(
         check_records("data", network, task, rows)
         if others is not None:
             check_records("held_out", network, task, others)
+        # all that the certificate follows from beside the method
         schedule = Schedule(
             sampling_rate=share,
             steps=lasting.steps or STEPS,
@@ -135,6 +141,7 @@ def prepare_adapter(
             adjacency=Adjacency.ADD_REMOVE if promise is None else promise.adjacency,
         )
         convex = _conditioned(method, adapted, schedule, steps, size, count)
+        # the noise asked for, or the least that keeps ε, rounded up
         noise, delta = _multiplier(convex, schedule, promise)
         details = TrainedAdapter(
             method=convex,  # type: ignore[arg-type]
@@ -151,6 +158,7 @@ def prepare_adapter(
             expected=float(size),
             noise_std=noise * convex.noise_scale,
         )
+        # what trains
         own = AdapterSteps(
             network, adapted, rows, task, mechanism, steps,
             precision=run.precision or "float32", seed=seed,
@@ -162,11 +170,13 @@ def prepare_adapter(
     finally:
         # put on again by draw
         attached.off()
+    # worked out from the details, as whoever reads the file does
     guarantees = certified(details)
     told = _Told(network, adapted, rows, mechanism, steps, seed, run)
     names = told.identity()
 
     def released(adapter: str, before: Quality | None) -> Release[TrainedAdapter]:
+        # measured on held-out records, which are not private
         after = None if others is None else Quality.of(own, others)
         among = "records" if counted is None else f"{counted:,} records"
         return Release(
@@ -256,6 +266,7 @@ def fit(
 
 def _check_kept(promise: Any, method: Method) -> None:
     """Refuse a promise that the method does not keep, or none where it keeps one."""
+    # no noise keeps no promise
     if isinstance(method, LoRAFA):
         if promise is not None:
             raise ValueError(
@@ -296,6 +307,7 @@ def _sees_vectors(
         del module
         dimensions.append(inputs[0].ndim)
 
+    # one forward pass of two records tells
     handles = [layer.base.register_forward_pre_hook(see) for layer in layers]
     device = layers[0].weight.device
     try:
@@ -325,11 +337,13 @@ def _conditioned(
         )
     if schedule.steps == 1 or method.smoothness is None or len(layers) != 1:
         return method
+    # λ of A Aᵀ are the squares of A's singular values
     factor = layers[0].matrix_a
     assert factor is not None
     values = torch.linalg.svdvals(factor.double())
     largest, least = float(values.max()), float(values.min())
     # one record more than there are may be in a neighbour
+    # η and β ‖A‖² s²
     rate, curvature = steps.learning_rate, method.smoothness * (layers[0].scaling * largest) ** 2
     reach = rate * (count + 1) / size * curvature
     # a step of a convex loss is no expansion where η β <= 2 (Hardt et al., Lemma 3.7)
@@ -368,6 +382,7 @@ class _Told(NamedTuple):
         if isinstance(method, WithoutClipping):
             # its condition is that of an A which a run stores itself
             method = replace(method, condition=None)
+        # a run with other layers is another
         names = [layer.name for layer in self.layers]
         settings = (replace(self.mechanism, method=method), self.steps, self.run.precision)
         return {

@@ -73,6 +73,7 @@ class AdapterPromiseFlags:
 
     def promise(self, method: Any) -> Table | None:
         """Return the promise asked for; none of a method without noise."""
+        # no noise keeps no ε
         if isinstance(method, LoRAFA):
             if self.epsilon is not None:
                 raise ValueError(
@@ -120,16 +121,19 @@ class AdapterDataFlags:
         """Return the records to learn from and those to measure on."""
         from tacit.adapters import TrainingRecords, read_records
 
+        # records as long as the model reads, and 64 tokens where it reads more
         most = getattr(model.network.config, "max_position_embeddings", LENGTH)
         length = min(LENGTH, most) if self.length is None else self.length
         asked: dict[str, Any] = {"length": length, "text": self.text, "label": self.label}
         rows, classes = read_records(model, data, **asked)
         apart: dict[str, torch.Tensor] | None = None
+        # a number counts records at the end of DATA
         if self.held_out is not None and self.held_out.isdecimal():
             rows, apart = last_apart(rows, int(self.held_out))
         elif self.held_out is not None:
             apart, _ = read_records(model, self.held_out, **asked, classes=classes or None)
         if apart is not None:
+            # more would not narrow an interval that anybody reads
             apart = {name: value[:MEASURED] for name, value in apart.items()}
         return TrainingRecords(data=rows, held_out=apart, task=model.task)
 
@@ -173,7 +177,9 @@ def fit(
     from tacit.adapters import AdaptedLayers, AdapterFolder, load_pretrained, prepare_adapter
     from tacit.ledger.notions import APPROXIMATE_DP
 
+    # flags that contradict each other, before a model is loaded
     promise = promised.promise(method)
+    # the model with its head, and records for it
     loaded = load_pretrained(model, device=records.device)
     found = records.read(loaded, data)
     count = len(found.data["input_ids"])
@@ -200,6 +206,7 @@ def fit(
         if save is not None:
             line(console, "model", save)
 
+    # files that must not be one
     written = {"--save": save, "--checkpoint": run.checkpoint}
     source = _source(data, found)
     publish(prepare, flags, source, spends=APPROXIMATE_DP, others=written, tell=tell)
@@ -230,6 +237,7 @@ def audit(
     promise = promised.promise(method)
     loaded = load_pretrained(model, device=records.device)
     found = records.read(loaded, data)
+    # where it goes, before the training
     destination = Destination.checked(flags, _source(data, found), spends=APPROXIMATE_DP)
     count = len(found.data["input_ids"])
     release = audit_adapter(
@@ -267,6 +275,7 @@ def show(
 
     output = json_output(json, force, {"FOLDER": folder})
     release = read_adapter(folder)
+    # the same words as everywhere
     conclusion, details = verdict(release), release.details
     console = output.console
     console.print(Text(conclusion.sentence, "bold" if conclusion.success < 1.0 else "bold red"))
@@ -299,6 +308,7 @@ def _sampled(steps: PoissonSteps, count: int) -> PoissonSteps:
     """Return steps that expect an eighth of the records where nothing else is asked for."""
     if steps.batch is not None:
         return steps
+    # an eighth of the records, 128 at most
     return replace(steps, batch=min(max(1, count // 8), LARGEST_BATCH))
 
 

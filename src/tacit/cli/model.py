@@ -64,6 +64,7 @@ def train(
     Training promises nothing about the text: what it keeps of it is for tacit training
     memorisation to measure.
     """
+    # a negative weight would be a reward
     for flag, weight in (("--jacobian", jacobian), ("--depletion", depletion)):
         non_negative(flag, weight)
     output = json_output(
@@ -72,6 +73,7 @@ def train(
     with llm_extra():
         from tacit.models import docstring_corpus
         from tacit.models import train as train_model
+    # freed pages are used again by the next step
     keep_freed_memory()
     model = train_model(
         docstring_corpus() if text is None else Path(text),
@@ -81,6 +83,7 @@ def train(
         device=device,
         out=out,
     )
+    # what it took, as the folder says it
     recipe = model.recipe
     parameters = sum(one.numel() for one in model.network.parameters())
     took = f"{recipe['steps']:,} steps on {recipe['tokens_read']:,} tokens"
@@ -107,11 +110,13 @@ def _penalties(
 
     if jacobian and settings.architecture != "split-memory":
         raise ValueError("--jacobian: expected --architecture split-memory, whose memory it is of")
+    # a flag of penalties without one would be obeyed by nothing
     if not (jacobian or depletion):
         for flag, value in (("--probe-layers", probe_layers), ("--depletion-rank", rank)):
             if value is not None:
                 raise ValueError(f"{flag}: expected --jacobian or --depletion beside it")
         return []
+    # the layer in the middle says most
     middle = [(settings.sizes()["layers"] + 1) // 2]
     probes = tuple(middle if probe_layers is None else listed("--probe-layers", probe_layers, int))
     trunk, _ = settings.split

@@ -43,6 +43,7 @@ def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
 
 def batch_size(inputs: Any) -> int:
     """Return the number of examples: the first dimension of the first tensor of the inputs."""
+    # the first tensor with a dimension says what B is
     first = next((one for one in tensors_in(inputs) if one.ndim > 0), None)
     if first is None:
         raise ValueError(f"inputs: expected tensors of examples, got {type(inputs).__name__}")
@@ -55,6 +56,7 @@ def part(values: Any, rows: slice | Tensor, count: int) -> Any:
     """Return some of the examples: rows of every tensor that has ``count`` of them."""
 
     def of(one: Any) -> Any:
+        # what has no row for each example, such as a mask of positions, is shared
         if one.ndim == 0 or one.shape[0] != count:
             return one
         if isinstance(rows, slice):
@@ -101,11 +103,13 @@ class LossModule(nn.Module):
 def losses_of(loss: Loss, model: nn.Module, inputs: Any, targets: Any, count: int) -> Tensor:
     """Return one finite loss per example, checked."""
     losses = check_losses("loss", loss(model, inputs, targets), count)
+    # whole numbers have no gradient
     if not losses.is_floating_point():
         raise ValueError(f"loss: expected floating-point losses, got {losses.dtype}")
     values = losses.detach()
     finite = torch.isfinite(values)
     if not bool(finite.all()):
+        # the first that is not finite, told by its place
         where = int(torch.argmin(finite.to(torch.uint8)))
         raise ValueError(f"loss: expected finite losses, got {float(values[where])} at {where}")
     return losses
@@ -117,6 +121,7 @@ def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     Raises:
         ValueError: there are none.
     """
+    # a tied parameter stands under its first name alone
     found = {name: one for name, one in model.named_parameters() if one.requires_grad}
     if not found:
         raise ValueError("model: expected a parameter that requires gradients, got none")
@@ -201,7 +206,9 @@ def unchanged_buffers(model: nn.Module) -> Iterator[None]:
     Raises:
         ValueError: a buffer was written to or replaced.
     """
+    # identity and version: replaced or written to
     before = {name: (buffer, buffer._version) for name, buffer in model.named_buffers()}
+    # the forward pass
     yield
     after: Mapping[str, Tensor] = dict(model.named_buffers())
     for name, (buffer, version) in before.items():

@@ -82,6 +82,7 @@ class PerExample(ABC):
             ValueError: a trainable parameter that no loss depends on, a gradient that is not
                 finite, or only zero gradients.
         """
+        # a parameter without a gradient would be trained by noise alone
         if self.unused:
             raise ValueError(
                 f"model: expected every trainable parameter to be used, got {self.unused[0]} "
@@ -90,8 +91,10 @@ class PerExample(ABC):
             )
         if self.gram is None:
             return
+        # a Gram matrix that is not finite has no least noise
         if not np.isfinite(self.gram).all():
             raise ValueError(f"model: expected finite gradients, got {self._first_bad()}")
+        # ‖g_i‖ = 0 for all i: there is no direction to step in
         if not np.diagonal(self.gram).any():
             raise ValueError("loss: expected a gradient that is not zero, got zeros only")
 
@@ -106,11 +109,13 @@ class PerExample(ABC):
                 finite, in which case no parameter's gradient was touched.
         """
         given = vector("coefficients", coefficients, size=self.losses.size)
+        # Σ_i c_i g_i of every parameter before the first is written
         sums = self.sums(torch.as_tensor(given))
         for name, value in sums.items():
             if not bool(torch.isfinite(value).all()):
                 raise ValueError(f"model: expected finite gradients, got a bad one of {name}")
         for name, parameter in self._parameters.items():
+            # in the parameter's own precision, as an ordinary backward pass leaves it
             parameter.grad = sums[name].to(parameter.dtype)
 
     @abstractmethod
@@ -134,24 +139,30 @@ class Exact(PerExample):
         parameters: Mapping[str, nn.Parameter],
     ) -> None:
         self._parameters, self._sizes = parameters, sizes
+        # one recorded pass for each micro-batch; their gradients stay apart
         found = [
             _one_pass(model, loss, batch, size, parameters)
             for batch, size in zip(batches, sizes, strict=True)
         ]
         self.losses = np.concatenate([losses for losses, _ in found])
         self._found = [uses for _, uses in found]
+        # what no use was seen of has no gradient
         known = {name for uses in self._found for name in uses}
         self.unused = tuple(name for name in parameters if name not in known)
+        # G = J Jᵀ of all examples, those of different micro-batches too
         self.gram = gram_matrix(self._found, sizes)
 
     def sums(self, coefficients: Tensor) -> dict[str, Tensor]:
         """Return Σ_i c_i g_i by parameter, from what every layer kept."""
+        # c of every micro-batch
         parts = torch.split(coefficients, self._sizes)
         sums: dict[str, Tensor] = {}
         for name, parameter in self._parameters.items():
+            # float32 at least: half precision would round the sum of thousands
             total = torch.zeros_like(parameter.detach(), dtype=at_least_single(parameter).dtype)
             for own, uses in zip(parts, self._found, strict=True):
                 for use in uses.get(name, ()):
+                    # cᵀJ of one use; a parameter used twice has the sum of both
                     total += use.weighted(own.to(total.device))
             sums[name] = total
         return sums
@@ -174,12 +185,17 @@ def _one_pass(
     parameters: Mapping[str, nn.Parameter],
 ) -> tuple[Array, dict[str, Contributions]]:
     """Return losses and per-example gradients of one micro-batch."""
+    # if a mask is drawn, a second pass has to draw the same one
     states = random_states(model)
     with frozen_parameters(parameters):
+        # a forward pass in which every output of a parameter's function is watched
         losses, recorder = recorded_losses(model, loss, batch, count, parameters)
+        # whether layers drew random numbers
         drew = not same_states(states, random_states(model))
+        # ∂Σℓ/∂output has the gradient of ℓ_i in row i, as no example sees another
         run_back(losses.sum(), recorder.leaves)
         found: dict[str, Contributions] = dict(recorder.contributions())
+        # parameters that a function without a rule reads: their J by another way
         free = {name: one for name, one in parameters.items() if name in recorder.free}
         if free:
             found |= free_gradients(model, loss, batch, free, count, states if drew else None)
@@ -195,6 +211,7 @@ def recorded_losses(
     parameters: Mapping[str, nn.Parameter],
 ) -> tuple[Tensor, Recorder]:
     """Return the losses of frozen parameters and what watched the forward pass."""
+    # tensors compare by value, parameters are known by identity
     names = {id(one): name for name, one in parameters.items()}
     recorder = Recorder(names, parameters, RULES, count)
     recorder.start_from(batch)
@@ -205,9 +222,11 @@ def recorded_losses(
 
 def run_back(total: Tensor, leaves: list[Tensor]) -> None:
     """Run the backward pass to the outputs that are watched."""
+    # nothing that is trained was used
     if not leaves or not total.requires_grad:
         return
     try:
+        # it ends at the outputs: no gradient of a parameter is formed
         torch.autograd.grad(total, leaves, allow_unused=True)
     except CheckpointError:
         raise ValueError(
@@ -256,8 +275,10 @@ def _vectorised(
     parameters: Mapping[str, nn.Parameter],
     count: int,
 ) -> dict[str, list[DenseGradients]]:
+    # what has a row for each example is mapped over, all else is shared
     rows = [one for one in tensors_in(batch) if one.ndim and one.shape[0] == count]
     whole = LossModule(model, loss)
+    # constants in the graph, so that grad is of these alone
     values = {f"model.{name}": one.detach() for name, one in parameters.items()}
 
     def single(given: dict[str, Tensor], *parts: Tensor) -> Tensor:
@@ -265,10 +286,13 @@ def _vectorised(
         replaced = mapped(
             batch, lambda one: next(left) if one.ndim and one.shape[0] == count else one
         )
+        # ℓ of a batch of one
         found: Tensor = functional_call(whole, given, replaced)
         return found[0]
 
+    # θ is shared, examples are mapped over
     over = (None, *(0 for _ in rows))
+    # J: row i is ∂ℓ_i/∂θ
     found = vmap(grad(single), in_dims=over)(values, *(one.unsqueeze(1) for one in rows))
     return {name: [_dense(found[f"model.{name}"].detach())] for name in parameters}
 
@@ -292,9 +316,11 @@ def _one_by_one(
         with replayed(model, drawn_from):
             losses = loss(model, *batch)
         rows: list[list[Tensor]] = [[] for _ in values]
+        # one backward pass an example through the graph that is there
         for single in losses:
             found = torch.autograd.grad(single, values, retain_graph=True, allow_unused=True)
             for kept, one, own in zip(rows, values, found, strict=True):
+                # an example that does not reach a parameter has gradient 0
                 kept.append(torch.zeros_like(one) if own is None else own)
     finally:
         for one in values:
@@ -320,12 +346,15 @@ class LastLinear(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
+        # addmm(b, a, V) has its input second
         place = 1 if func is torch.addmm else 0
         if func not in (functional.linear, torch.addmm) or len(args) <= place:
             return result
         features = args[place]
+        # a product that has no row for each example is not one of examples
         if features.ndim < 2 or features.shape[0] % self._count:
             return result
+        # the backward pass of P then stops here
         if self._cut:
             result = result.detach().requires_grad_()
         self.features, self.output = features.detach(), result
@@ -347,15 +376,18 @@ class Ordinary(PerExample):
     ) -> None:
         self._parameters, self._sizes = parameters, sizes
         self._model, self._loss, self._batches = model, loss, batches
+        # an optimizer's step in between would give gradients of other parameters
         self._versions = [one._version for one in parameters.values()]
         self._states: list[list[Tensor]] = []
         # one micro-batch keeps its graph; several are run again when their weights are known
         self._graph: tuple[Tensor, Tensor | None] | None = None
         losses, factors, unused = [], [], set[str]()
+        # losses first; the weights c are known only afterwards
         for batch, size in zip(batches, sizes, strict=True):
             self._states.append(random_states(model))
             found, last = self._pass(batch, size, forward)
             losses.append(found.detach().double().cpu().numpy())
+            # P = ∂ℓ/∂(output of the last layer), next to nothing to compute
             gradient = _at_the_last_layer(found, last) if forward else None
             if gradient is not None:
                 factors.append(_factors(gradient, last, size))
@@ -366,6 +398,7 @@ class Ordinary(PerExample):
 
     def _pass(self, batch: Batch, count: int, forward: bool) -> tuple[Tensor, LastLinear]:
         """Run one micro-batch, and keep its graph when it is the only one."""
+        # one micro-batch: its graph is kept for the weighted backward pass
         whole = len(self._batches) == 1
         last = LastLinear(count, cut=not whole)
         grads = torch.enable_grad() if whole or forward else torch.no_grad()
@@ -380,16 +413,19 @@ class Ordinary(PerExample):
         ``Σ c_i ∂ℓ_i/∂θ`` is then a product with c_i P_i, and P is known.
         """
         names = {id(one): name for name, one in self._parameters.items()}
+        # the parameters that the losses depend on
         every = _reached(losses.grad_fn, names, None)
         self._graph = (losses, None)
         node = None if last.output is None else last.output.grad_fn
         if gradient is not None and last.output is not None and node is not None:
+            # those that they depend on other than through the last layer
             around = _reached(losses.grad_fn, names, node)
             self._graph = (losses, None) if around else (last.output, gradient)
         return set(self._parameters) - every
 
     def sums(self, coefficients: Tensor) -> dict[str, Tensor]:
         """Return Σ_i c_i g_i by parameter, from a backward pass."""
+        # the second pass must see the parameters of the first
         if self._versions != [one._version for one in self._parameters.values()]:
             raise ValueError("model: expected the parameters of the capture, got changed ones")
         sums: dict[str, Tensor] = {}
@@ -406,16 +442,20 @@ class Ordinary(PerExample):
     def _weighted(self, index: int, coefficients: Tensor) -> dict[str, Tensor]:
         """Return Σ c_i g_i over one micro-batch, whose graph is gone afterwards."""
         if len(self._batches) == 1:
+            # a graph is used once: what it holds is freed
             kept, self._graph = self._graph, None
             if kept is None:
                 raise ValueError('gram: expected "exact" for a second weighted sum of one capture')
             end, weights = kept[0], coefficients
             if kept[1] is not None:
+                # Σ c_i ∂ℓ_i/∂θ = (c_i P_i)ᵀ ∂output/∂θ: the layers above are not run through again
                 end, weights = _by_example(kept[0], kept[1], coefficients)
         else:
+            # the same masks as in the first pass
             with torch.enable_grad(), replayed(self._model, self._states[index]):
                 end = losses_of(self._loss, self._model, *self._batches[index], self._sizes[index])
             weights = coefficients
+        # a backward pass weighted by c: Σ_i c_i ∂ℓ_i/∂θ
         found = torch.autograd.grad(
             end, list(self._parameters.values()), weights.to(end), allow_unused=True
         )
@@ -430,6 +470,7 @@ def _as_they_are() -> Iterator[None]:
 
 def _by_example(output: Tensor, gradient: Tensor, coefficients: Tensor) -> tuple[Tensor, Tensor]:
     """Return the output and its gradient with the rows of example i times c_i."""
+    # rows of P by example
     rows = gradient.view(len(coefficients), -1)
     return output, (rows * coefficients.to(rows)[:, None]).view(gradient.shape)
 
@@ -437,6 +478,7 @@ def _by_example(output: Tensor, gradient: Tensor, coefficients: Tensor) -> tuple
 def _reached(end: Any, names: Mapping[int, str], without: Any) -> set[str]:
     """Return the parameters that a graph leads to, other than through one of its nodes."""
     found: set[str] = set()
+    # depth first from the losses, one node left out
     seen, waiting = {without}, [end]
     while waiting:
         node = waiting.pop()
@@ -452,10 +494,12 @@ def _reached(end: Any, names: Mapping[int, str], without: Any) -> set[str]:
 
 def _at_the_last_layer(losses: Tensor, last: LastLinear) -> Tensor:
     """Return P = ∂ℓ/∂(output of the last linear layer)."""
+    # a model whose last product is of no examples has no P
     if last.output is None or not last.output.requires_grad or not losses.requires_grad:
         raise ValueError(
             'gram: expected "exact" or "none" for a model without a linear layer of its examples'
         )
+    # rows of P belong to one loss each
     found = torch.autograd.grad(losses.sum(), last.output, retain_graph=True, allow_unused=True)[0]
     return torch.zeros_like(last.output) if found is None else found.contiguous()
 
@@ -463,6 +507,7 @@ def _at_the_last_layer(losses: Tensor, last: LastLinear) -> Tensor:
 def _factors(gradient: Tensor, last: LastLinear, count: int) -> LinearFactors:
     """Return H and P by example and position."""
     assert last.features is not None
+    # H, (B, T, d), and P, (B, T, out)
     features = at_least_single(last.features).reshape(count, -1, last.features.shape[-1])
     rows = at_least_single(gradient).reshape(count, -1, gradient.shape[-1])
     return LinearFactors(features.to(rows.dtype), rows)
@@ -474,19 +519,24 @@ def _last_layer_gram(factors: list[LinearFactors]) -> Array:
     For one position G̃ = (PPᵀ)∘(HHᵀ + 1). For sequences it is that of Σ_t p_t [V h_t, 1], V the
     principal directions of H.
     """
+    # one position: J_i = p_i [h_i, 1]ᵀ has rank one
     positions = {use.inputs.shape[1] for use in factors}
     count = sum(len(use.inputs) for use in factors)
     total = Gramian(count)
     if positions == {1}:
         features = torch.cat([use.inputs[:, 0] for use in factors]).double()
         outer = torch.cat([use.gradients[:, 0] for use in factors]).double()
+        # ⟨p_i [h_i,1]ᵀ, p_j [h_j,1]ᵀ⟩ = ⟨p_i, p_j⟩ (⟨h_i, h_j⟩ + 1), the 1 for the bias
         total.add_matrix((outer @ outer.T) * (features @ features.T + 1.0))
         return total.result()
+    # sequences: h in its k leading directions, which is where J is large
     basis = _principal([use.inputs for use in factors])
     blocks = []
     for use in factors:
         reduced = use.inputs @ basis
+        # the 1 of the bias
         reduced = torch.cat([reduced, reduced.new_ones(*reduced.shape[:2], 1)], dim=2)
+        # Σ_t p_t [V h_t, 1]ᵀ
         blocks.append(torch.bmm(use.gradients.transpose(1, 2), reduced).flatten(1))
     total.add(torch.cat(blocks))
     return total.result()
@@ -495,10 +545,12 @@ def _last_layer_gram(factors: list[LinearFactors]) -> Array:
 def _principal(features: list[Tensor]) -> Tensor:
     """Return the leading principal directions of some features, (d, k)."""
     width = features[0].shape[-1]
+    # M = Σ h hᵀ in float64
     moments = torch.zeros(width, width, dtype=torch.float64, device=features[0].device)
     for some in features:
         flat = some.flatten(0, 1)
         moments += (flat.T @ flat).double()
+    # eigenvalues rise, so that the last vectors are the leading ones
     _, vectors = torch.linalg.eigh(moments)
     leading: Tensor = vectors[:, -DIRECTIONS:].to(features[0].dtype)
     return leading
@@ -555,8 +607,10 @@ def per_example(
     choice("gram", gram, ("exact", "forward", "none"))
     count = batch_size(inputs)
     size = count if micro_batch is None else integer("micro_batch", micro_batch, minimum=1)
+    # where one example moves another's loss there is no g_i
     refuse_mixing(model)
     parameters = trainable_parameters(model)
+    # micro-batches of at most m examples, in order
     pieces = [slice(start, min(start + size, count)) for start in range(0, count, size)]
     batches = [(part(inputs, rows, count), part(targets, rows, count)) for rows in pieces]
     sizes = [rows.stop - rows.start for rows in pieces]

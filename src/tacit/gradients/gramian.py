@@ -41,12 +41,14 @@ class Gramian:
         """Add J Jᵀ for some columns (B, n) of J."""
         if columns.shape[1] == 0:
             return
+        # narrow blocks wait, since a product of few columns is all overhead
         if columns.shape[1] < COLUMNS_TOGETHER // 4:
             self._waiting.append(columns)
             self._width += columns.shape[1]
             if self._width >= COLUMNS_TOGETHER:
                 self._flush()
             return
+        # bounded memory, and sums of few terms in single precision
         for part in torch.split(columns, COLUMNS_AT_MOST, dim=1):
             self.total += _outer(part)
 
@@ -56,6 +58,7 @@ class Gramian:
 
     def _flush(self) -> None:
         if self._waiting:
+            # blocks of one precision are one product
             kinds = {part.dtype for part in self._waiting}
             for kind in kinds:
                 alike = [part for part in self._waiting if part.dtype == kind]
@@ -65,6 +68,7 @@ class Gramian:
     def result(self) -> Array:
         """Return the whole sum, symmetric."""
         self._flush()
+        # rounding differs on both sides of the diagonal; their mean is symmetric
         whole: Array = (self.total + self.total.T) / 2
         return whole
 
@@ -75,9 +79,11 @@ def _outer(columns: Tensor) -> Array:
     if columns.is_cuda:
         products: Array = (columns @ columns.T).double().cpu().numpy()
         return products
+    # syrk forms one triangle: half the work of J Jᵀ
     rows = columns.contiguous().numpy()
     multiply = blas.dsyrk if rows.dtype == np.float64 else blas.ssyrk
     lower: Array = multiply(1.0, rows.T, trans=1, lower=1).astype(np.float64)
+    # the other triangle is its mirror image
     whole: Array = lower + np.tril(lower, -1).T
     return whole
 
@@ -90,7 +96,9 @@ def gram_matrix(batches: Sequence[Mapping[str, Contributions]], sizes: Sequence[
         sizes: number of examples of each micro-batch.
     """
     total = Gramian(sum(sizes))
+    # parameters in the order of their first use
     names = dict.fromkeys(name for batch in batches for name in batch)
+    # ⟨g_i, g_j⟩ = Σ over parameters
     for name in names:
         _add_parameter(total, [batch.get(name, ()) for batch in batches], sizes)
     return total.result()
@@ -98,6 +106,7 @@ def gram_matrix(batches: Sequence[Mapping[str, Contributions]], sizes: Sequence[
 
 def _add_parameter(total: Gramian, batches: list[Contributions], sizes: Sequence[int]) -> None:
     """Add one parameter's part, a block of its rows at a time."""
+    # one use of a linear layer at one position: (a aᵀ)∘(g gᵀ) without forming J
     only = batches[0][0] if len(batches) == 1 and len(batches[0]) == 1 else None
     if isinstance(only, LinearFactors):
         products = only.gram()
@@ -105,16 +114,20 @@ def _add_parameter(total: Gramian, batches: list[Contributions], sizes: Sequence
             total.add_matrix(products)
             return
     uses = [use for batch in batches for use in batch]
+    # a table of which few rows occur: the others add nothing
     lookups = [[use for use in batch if isinstance(use, EmbeddingFactors)] for batch in batches]
     if sum(map(len, lookups)) == len(uses):
         batches, count = among_seen(lookups)
         uses = [use for batch in batches for use in batch]
     else:
         count = uses[0].shape[0] if uses[0].shape else 1
+    # columns of J in one row of the parameter
     width = math.prod(uses[0].shape) // max(count, 1)
+    # as many rows at a time as fit the block
     step = max(1, COLUMNS_TOGETHER // max(width, 1))
     if all(isinstance(use, DenseGradients) for use in uses):
         step = max(1, COLUMNS_AT_MOST // max(width, 1))
+    # groups of a convolution are formed whole
     together = math.lcm(*(use.granularity for use in uses))
     step = max(step // together, 1) * together
     for start in range(0, count, step):
@@ -126,6 +139,7 @@ def _columns(batches: list[Contributions], sizes: Sequence[int], start: int, sto
     """Return J for some of a parameter's rows, all uses summed and micro-batches stacked."""
     blocks: list[Tensor | None] = []
     for batch in batches:
+        # the uses of one micro-batch, summed
         block: Tensor | None = None
         for use in sorted(batch, key=lambda use: isinstance(use, EmbeddingFactors)):
             if block is not None and isinstance(use, EmbeddingFactors):
@@ -136,6 +150,7 @@ def _columns(batches: list[Contributions], sizes: Sequence[int], start: int, sto
                 alone = len(batch) == 1 or not isinstance(use, DenseGradients)
                 block = (found if alone else found.clone()) if block is None else block + found
         blocks.append(block)
+    # a parameter that a micro-batch does not use has gradient 0 there
     some = next(block for block in blocks if block is not None)
     filled = [
         some.new_zeros(size, some.shape[1]) if block is None else block

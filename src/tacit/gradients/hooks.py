@@ -42,9 +42,11 @@ def widths(name: str, module: nn.Module) -> tuple[int, int]:
     """
     if not isinstance(module, nn.Module):
         raise ValueError(f"modules: {LINEAR} at {name}, got {type(module).__name__}")
+    # parametrised or fused layers have no plain weight here
     weight = module._parameters.get("weight")
     if "forward" in vars(module):
         raise ValueError(f"modules: {LINEAR} at {name}, got one whose forward was replaced")
+    # a layer whose weight is no matrix multiplies by something else
     if weight is None or weight.ndim != 2:
         raise ValueError(f"modules: {LINEAR} at {name}, got {type(module).__name__}")
     if type(module).forward is nn.Linear.forward:
@@ -67,6 +69,7 @@ def refuse_tied(modules: Mapping[str, nn.Module]) -> None:
     Raises:
         ValueError: naming both.
     """
+    # a parameter of two layers would be counted twice
     owners: dict[int, str] = {}
     for name, module in modules.items():
         for parameter in module.parameters(recurse=False):
@@ -89,9 +92,11 @@ def refuse_around(modules: Mapping[str, nn.Module], model: nn.Module) -> None:
         ValueError: a layer is not in the model, another module has its parameter, the model runs
             as replicas, or it has a batch normalisation that is training.
     """
+    # parameters and layers, known by identity
     ours = {id(one): name for name, module in modules.items() for one in module.parameters()}
     layers = {id(module): name for name, module in modules.items()}
     found = set()
+    # a weight read elsewhere has gradients that no hook sees
     for path, module in model.named_modules():
         if isinstance(module, PARALLEL):
             raise ValueError(
@@ -111,6 +116,7 @@ def refuse_around(modules: Mapping[str, nn.Module], model: nn.Module) -> None:
                     f"modules: expected a weight of its own at {ours[id(parameter)]}, got one that "
                     f"is tied to {path or 'the model itself'}"
                 )
+    # a layer outside of the model is never run by it
     for key, name in layers.items():
         if key not in found:
             raise ValueError(f"modules: expected layers of the model, got {name}, which is not one")
@@ -132,6 +138,7 @@ class Watch:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
     ) -> Tensor | None:
         """Return the output with the node behind it; None, as it is, where none is recorded."""
+        # no backward pass comes of it
         if not torch.is_grad_enabled():
             return None
         if module is not self.module:
@@ -139,6 +146,7 @@ class Watch:
                 f"modules: expected {self.name} to run by itself, got a replica of it "
                 "(DataParallel)"
             )
+        # the layer's x, given by place or by name
         inputs = args[0] if args else next(iter(kwargs.values()))
         caught: Tensor = _Node.apply(  # type: ignore[no-untyped-call]
             output, inputs.detach(), self.anchor, self
@@ -157,6 +165,7 @@ class _Node(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx, output: Tensor, inputs: Tensor, _anchor: Tensor, watch: Watch
     ) -> Tensor:
+        # x of ∂ℓ/∂W = g xᵀ
         ctx.save_for_backward(inputs)
         ctx.watch = watch  # type: ignore[attr-defined]
         # neither a copy nor a view, so that what follows may change it in place
@@ -165,9 +174,12 @@ class _Node(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
+        # refused by torch where it was changed in place
         (inputs,) = ctx.saved_tensors
+        # sums are taken in full precision, under autocast too
         with torch.no_grad(), torch.autocast(gradients.device.type, enabled=False):
             ctx.watch.catch(gradients, inputs, ctx.watch.entry)
+        # the identity: what is before the layer sees the same gradient
         return (gradients if ctx.needs_input_grad[0] else None), None, None, None
 
 
@@ -222,6 +234,7 @@ class LinearHooks:
         if model is not None:
             refuse_around(self.modules, model)
         self._biases = {name: f"{name}.bias" for name in modules}
+        # "layer.bias" may be the name of another layer
         taken = sorted(set(self._biases.values()) & set(modules))
         if taken:
             raise ValueError(f"modules: expected names that no bias has, got {taken[0]}")
@@ -235,17 +248,20 @@ class LinearHooks:
 
     def __enter__(self) -> LinearHooks:
         """Forget the last batch, and watch the layers."""
+        # two entries would count every gradient twice
         if self._handles:
             raise ValueError("modules: expected one entry at a time, got a second inside it")
         if self.model is not None:
             refuse_around(self.modules, self.model)
         self.clear()
         self._entry += 1
+        # biases that train have gradients of their own
         self._trained = {
             name
             for name, module in self.modules.items()
             if isinstance(module.bias, nn.Parameter) and module.bias.requires_grad
         }
+        # frozen meanwhile: no memory for ordinary gradients, and .grad stays
         self._frozen = [
             parameter
             for module in self.modules.values()
@@ -287,8 +303,11 @@ class LinearHooks:
                 was not used, or a first dimension is not B.
         """
         check_graph(losses)
+        # Σ_i ℓ_i: row i of every output's gradient is ℓ_i's own
         losses.sum().backward()  # type: ignore[no-untyped-call]
+        # layers that saw another number of rows do not see examples
         self.refuse_other_batch(losses.shape[0])
+        # now, while factors are as they were: a later change of them is refused
         _ = self.squared_norms
 
     def refuse_other_batch(self, count: int) -> None:
@@ -335,7 +354,9 @@ class LinearHooks:
         Raises:
             ValueError: a layer had no backward pass.
         """
+        # ‖G_i‖² of each layer
         norms = {name: found.squared_norms() for name, found in self._found().items()}
+        # one layer's overflow takes the record out of all layers
         finite = torch.stack([held.isfinite() for held in norms.values()]).all(dim=0)
         return {name: torch.where(finite, held, torch.inf) for name, held in norms.items()}
 
@@ -362,9 +383,11 @@ class LinearHooks:
                 raise ValueError(
                     f"coefficients: expected shape ({count},) at {name}, got {tuple(values.shape)}"
                 )
+        # a common tensor is looked at once
         for values in {id(one): one for one in given.values()}.values():
             if not bool(torch.isfinite(values).all()):
                 raise ValueError("coefficients: expected finite numbers, got one that is not")
+        # inf·0 is no number: such a record's factor is 0 and its gradient is left out
         finite = {name: held.isfinite() for name, held in self.squared_norms.items()}
         return {
             name: found.sums(torch.where(finite[name], given[name].double(), 0.0))
@@ -392,12 +415,14 @@ class LinearHooks:
 
     def _found(self) -> dict[str, LayerGradients | BiasGradients]:
         self._examples()
+        # weights first, then biases, as names has them
         biases = {self._biases[name]: found for name, found in self._bias_sums.items()}
         every: dict[str, LayerGradients | BiasGradients] = {**self._layers, **biases}
         return {name: every[name] for name in self.names}
 
     def _examples(self) -> int:
         """B, on which the layers agree; refuse a layer that had no backward pass."""
+        # a layer without gradients would be trained by noise alone
         missing = [name for name in self.modules if name not in self._layers]
         if missing:
             raise ValueError(
@@ -416,6 +441,7 @@ class LinearHooks:
                     f"modules: expected the forward pass of this entry at {name}, got "
                     "a backward pass through an earlier one"
                 )
+            # two backward passes through one forward pass would add up
             ours = torch._C._current_graph_task_id()
             if self._passes.setdefault(name, ours) != ours:
                 raise ValueError(

@@ -52,6 +52,7 @@ class Schedule:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     def _together(self) -> None:
+        # an adapter of no layer has nothing to certify
         if not self.dims:
             raise ValueError("dims: expected the width of at least one layer, got none")
         for width in self.dims:
@@ -60,11 +61,13 @@ class Schedule:
     @property
     def difference_rank(self) -> int | None:
         """1 where a record changes a matrix of rank one and nothing else; None where unknown."""
+        # of one layer that sees one vector, G = g xᵀ; of several nothing is known
         return 1 if self.rank_one and len(self.dims) == 1 else None
 
     @property
     def reach(self) -> float:
         """How far neighbours' sums are apart at most, in clips: a replaced record counts twice."""
+        # ‖S − S'‖ <= C for one record more, and <= 2C where one takes another's place
         return 1.0 if self.adjacency is Adjacency.ADD_REMOVE else 2.0
 
 
@@ -136,8 +139,11 @@ class Method(ABC):
             std: s C, standard deviation of the noise.
             expected: q n, records expected in a step, a public number.
         """
+        # S = Σ_i c_i G_i with ‖c_i G_i‖ <= C: the one step that sees records
         sums = self.clipped(batches, layers)
+        # S + s C E, on the grid of the noise: all that ever leaves a step
         noisy = {name: self.noised(sums.totals[name], one, std) for name, one in layers.items()}
+        # a mean over the records that are expected, never over those that came
         return {name: total / expected for name, total in noisy.items()}, sums
 
     def clipped(self, batches: Iterable[Captured], layers: Mapping[str, StepLayer]) -> ClippedSums:
@@ -146,6 +152,7 @@ class Method(ABC):
         for captured in batches:
             # c_i from the norms of what is summed, rounding included: they bound what is added
             factors = self.factors(captured.squared_norms)
+            # of every record the least factor of all layers: below 1 where any layer was clipped
             least = min_over(factors.values())
             records, shortened = records + len(least), shortened + int((least < 1.0).sum())
             # in float64, so that adding up micro-batches loses nothing that a record's part has
@@ -218,9 +225,12 @@ class Method(ABC):
         Returns:
             Of the shape of ``total``.
         """
+        # a noiseless sum has no law to draw from
         if self.noise == "none":
             return total
+        # S (or S Aᵀ) and its noise apart, so that their sum is one addition
         value, noise = self._parts(total, projection, std, normal)
+        # S + E is simulated and never released: no grid is needed
         return self._back(value + noise, projection)
 
     def publish(
@@ -239,25 +249,31 @@ class Method(ABC):
         if self.noise == "none":
             return total
         value, noise = self._parts(total, projection, std, normal)
+        # the deviation of every entry, which sets the grid that the sum is rounded to
         spread: Any = std
         if projection is not None and self.noise == "projected":
             # E Aᵀ has deviation s ‖a_j‖ in column j
             spread = std * projection.double().norm(dim=-1)
+        # what comes after the rounded sum is post-processing
         return self._back(publish_tensor(value, noise, spread), projection)
 
     def _parts(
         self, total: Tensor, projection: Tensor | None, std: float, normal: Normal
     ) -> tuple[Tensor, Tensor]:
         """Return what is summed and its noise, in the coordinates that are published."""
+        # E of independent entries, in the coordinates of the sum itself
         if projection is None or self.noise == "independent":
             return total, std * normal(tuple(total.shape)).to(total)
+        # E Aᵀ: of the noise on W only what A shows of it is drawn
         noise = projected_noise(total.shape, projection, std, normal)
+        # S Aᵀ: gradients of W are seen through A, those of B are already
         return (total @ projection.mT if self.full else total), noise
 
     def _back(self, seen: Tensor, projection: Tensor | None) -> Tensor:
         """Return the step that published coordinates make: post-processing."""
         if projection is None or self.noise == "independent" or not self.full:
             return seen
+        # (S Aᵀ + E Aᵀ) A: the step of W that r published columns make
         return seen @ projection
 
 
@@ -303,6 +319,7 @@ class ClippedMethod(Method):
             return torch.where(norms > clip, clip / norms, torch.ones_like(norms))
 
         if self.clipping == "joint":
+            # ‖G_i‖² = Σ_l ‖G_il‖²: one factor for all layers keeps a record's direction
             total = torch.stack(list(squared_norms.values())).sum(dim=0)
             return dict.fromkeys(squared_norms, shortening(total, self.clip))
         # Σ_l (C/√L)² = C²
@@ -311,6 +328,7 @@ class ClippedMethod(Method):
 
     def lowered(self, factors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return factors below those that bring norms to C, by more than rounding."""
+        # (1 − 10⁻⁵) C at most: rounding of c_i and of c_i G_i carries no record above C
         return {name: held * (1 - ROUNDING) for name, held in factors.items()}
 
 
@@ -458,6 +476,7 @@ class WithoutClipping(Method):
         """
         import torch
 
+        # max_i ‖G_i‖ of the batch: the bound that is certified is checked and not believed
         largest = float(torch.stack(list(squared_norms.values())).sum(dim=0).max()) ** 0.5
         if largest > self.bound:
             raise ValueError(
@@ -469,7 +488,9 @@ class WithoutClipping(Method):
     def noised(self, total: Tensor, layer: StepLayer, std: float) -> Tensor:
         """Return ``s G_t Aᵀ``, without noise: that is added once, by ``noised_once``."""
         del std
+        # a method through A without one would add a full gradient
         assert layer.projection is not None
+        # ∂/∂B = s G Aᵀ of s B A; nothing of it is seen before the noise at the end
         return layer.scaling * total @ layer.projection().mT
 
     def noised_once(self, trained: Tensor, layer: StepLayer, std: float) -> Tensor:
@@ -484,11 +505,13 @@ class WithoutClipping(Method):
             std: η/n times the standard deviation of the noise.
         """
         assert layer.projection is not None
+        # B_T + (η/n) s L E Aᵀ, rounded as a whole
         return self.publish(trained, layer.projection(), std * layer.scaling, layer.normal)
 
     def profile(self, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
         """Return the mixture of one step, or the Gaussian of T convex ones, rounded up."""
         positive("noise_multiplier", noise_multiplier)
+        # noise of all steps at once has no subsampled account
         if schedule.sampling_rate != 1.0:
             raise ValueError(
                 "sampling_rate: expected 1, every record in every step, for noise that is added "
@@ -497,6 +520,7 @@ class WithoutClipping(Method):
         if schedule.steps == 1:
             # a replaced record moves the sum by the difference of two gradients, of any rank
             alone = schedule.adjacency is Adjacency.ADD_REMOVE
+            # one step: the mixture over A of Gaussian shifts, rounded up
             return noisy_projection(
                 dim=min(schedule.dims),
                 rank=self.rank,
@@ -510,6 +534,7 @@ class WithoutClipping(Method):
                 "first step the gradients depend on A, and the projection's account does not hold "
                 f"(lora-privacy, Algorithm 4), got {schedule.steps} steps"
             )
+        # μ = reach T √(λ_max/λ_min) / s, conditional on A: convex steps do not drive two runs apart
         return gaussian(schedule.reach * schedule.steps * self.condition, noise_multiplier)
 
 
@@ -564,17 +589,22 @@ def projected_noise(
     """
     import torch
 
+    # r and d: E is drawn in the fewer of them
     rows, width = projection.shape[-2:]
+    # s E or s E', independent entries
     drawn = std * normal((*shape[:-1], min(rows, width))).to(projection)
     if rows >= width:
+        # r >= d: E Aᵀ as it stands
         return drawn @ projection.mT
     # in float64: the covariance of what is drawn is A Aᵀ to 2⁻⁵³ of its condition
     exact = projection.double()
     root: Tensor = torch.linalg.cholesky(exact @ exact.mT)
+    # E' Lᵀ with L Lᵀ = A Aᵀ has the covariance of E Aᵀ
     return drawn @ root.mT.to(drawn)
 
 
 def _gaussian_steps(noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
+    # T Gaussian mechanisms of deviation s on Poisson samples, composed and rounded up
     return subsampled_gaussian(
         schedule.sampling_rate, noise_multiplier, schedule.steps, schedule.adjacency.value
     )

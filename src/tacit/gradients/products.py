@@ -52,16 +52,20 @@ class LayerGradients:
             inputs: (B, T, in) x.
         """
         self._squared, self._precision = None, gradients.dtype
+        # Σ_t ‖g_t‖‖x_t‖ adds up over uses, as the rounding that it bounds does
         masses = _masses(gradients, inputs)
         self._masses = masses if self._masses is None else self._masses + masses
+        # G of all uses is one sum
         if self._products is not None:
             self._products.add_(self._product(gradients, inputs))
             return
+        # g and x of several uses stand behind each other, as if positions of one
         if self._factors is not None:
             earlier = self._unchanged()
             gradients = torch.cat((earlier[0], gradients), dim=1)
             inputs = torch.cat((earlier[1], inputs), dim=1)
         positions = gradients.shape[1]
+        # out·in <= 2 T (out + in): the product is no larger than its factors
         cheap = self.out * self.width <= GRAM_COST * positions * (self.out + self.width)
         if positions > 1 and cheap:
             self._factors = None
@@ -77,9 +81,11 @@ class LayerGradients:
         is its rounding. It is inf for a record whose gradient is not finite, which ``sums`` leaves
         out.
         """
+        # once for each batch, as clipping and its check both read them
         if self._squared is None:
             if self._masses is None:
                 raise RuntimeError("no use of the layer was added")
+            # rounded up: what a norm in float64 may have lost stands beside it
             found = self._norms() + SLACK * self._masses.square()
             self._squared = torch.where(found.isfinite(), found, math.inf)
         return self._squared
@@ -90,11 +96,15 @@ class LayerGradients:
         In float64, for what a record adds may be far below its terms, and float32 would round
         those; a record whose gradient is not finite adds nothing.
         """
+        # NaN and inf take their record out, and no other
         finite = self.squared_norms().isfinite()
+        # c_i, and 0 for what is not finite: 0·inf would be no number
         scale = torch.where(finite, coefficients.double(), 0.0)
         if self._factors is None:
+            # Σ_i c_i G_i as one product with the rows vec(G_i)
             products = _cleared(self._known().flatten(1), finite)
             return self._turned((scale @ products).view(self._known().shape[1:]))
+        # Σ_i c_i Σ_t g_it x_itᵀ as one product over examples and positions
         gradients, inputs = (_cleared(one, finite).double() for one in self._unchanged())
         scale = scale[:, None, None]
         # the narrower factor is the one to copy
@@ -109,9 +119,11 @@ class LayerGradients:
 
     def _norms(self) -> Tensor:
         if self._factors is None:
+            # Σ of squares of the entries of G_i
             return _squares(self._known().flatten(1))
         gradients, inputs = (one.double() for one in self._unchanged())
         if gradients.shape[1] == 1:
+            # one position: ‖g xᵀ‖ = ‖g‖‖x‖, no product at all
             return _squares(gradients.flatten(1)) * _squares(inputs.flatten(1))
         # ‖Σ_t g_t x_tᵀ‖² = ⟨g gᵀ, x xᵀ⟩, in float64 because its terms cancel
         gram = torch.bmm(gradients, gradients.mT).mul_(torch.bmm(inputs, inputs.mT))
@@ -130,6 +142,7 @@ class LayerGradients:
         return self._factors
 
     def _product(self, gradients: Tensor, inputs: Tensor) -> Tensor:
+        # G_i of a record in float64, where its positions cancel
         gradients, inputs = gradients.double(), inputs.double()
         # a product with few rows is several times faster than its transpose
         if self.width < self.out:
@@ -153,6 +166,7 @@ class BiasGradients:
 
     def add(self, gradients: Tensor) -> None:
         """Add one use of the layer, (B, T, out) g."""
+        # ∂ℓ/∂b = Σ_t g_t
         made = gradients.sum(dim=1)
         self._values = made if self._values is None else self._values.add_(made)
 
@@ -164,6 +178,7 @@ class BiasGradients:
     def sums(self, coefficients: Tensor) -> Tensor:
         """Return Σ_i c_i b_i, (out,) in float64, for (B,) c; what is not finite adds nothing."""
         finite = self.squared_norms().isfinite()
+        # as of the weight: a record that is not finite adds nothing
         scale = torch.where(finite, coefficients.double(), 0.0)
         return scale @ _cleared(self.products(), finite).double()
 
@@ -176,6 +191,7 @@ class BiasGradients:
 
 def _masses(gradients: Tensor, inputs: Tensor) -> Tensor:
     """Σ_t ‖g_t‖‖x_t‖ of every record, (B,) in float64, which no float32 value overflows."""
+    # norms in float64: ‖g‖‖x‖ of float32 values never overflows there
     lengths = [
         torch.linalg.vector_norm(one, dim=2, dtype=torch.float64) for one in (gradients, inputs)
     ]
@@ -185,6 +201,7 @@ def _masses(gradients: Tensor, inputs: Tensor) -> Tensor:
 
 def _cleared(values: Tensor, finite: Tensor) -> Tensor:
     """Return values (B, …) with 0 for the records that are not finite."""
+    # no copy where nothing has to go
     if bool(finite.all()):
         return values
     shape = (-1, *[1] * (values.ndim - 1))
@@ -198,6 +215,7 @@ def sequences(name: str, gradients: Tensor, inputs: Tensor) -> tuple[Tensor, Ten
             f"modules: expected inputs whose first dimension is the batch at {name}, got shape "
             f"{tuple(inputs.shape)}"
         )
+    # half precision would round the sums that are clipped
     precise = torch.promote_types(torch.promote_types(gradients.dtype, inputs.dtype), torch.float32)
     count, positions = gradients.shape[0], math.prod(gradients.shape[1:-1])
     return (
@@ -208,5 +226,6 @@ def sequences(name: str, gradients: Tensor, inputs: Tensor) -> tuple[Tensor, Ten
 
 def _squares(rows: Tensor) -> Tensor:
     """Squared norms of rows in float64, which no float32 gradient overflows."""
+    # the norm first: squares of entries may overflow where it does not
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
     return norms.square()

@@ -23,9 +23,12 @@ def publish_tensor(value: Tensor, noise: Tensor, deviations: Any) -> Tensor:
         noise: of its shape.
         deviations: standard deviation of each entry of the noise, or what broadcasts to that.
     """
+    # float64 before the sum: its rounding is that of the grid and no finer
     clean = np.ascontiguousarray(value.detach().double().cpu().numpy())
     drawn = np.ascontiguousarray(noise.detach().double().cpu().numpy())
+    # one deviation, or one for each entry
     spread = deviations.cpu().numpy() if isinstance(deviations, Tensor) else deviations
+    # round((value + noise)/h) h with h a power of two set by the noise alone
     return torch.from_numpy(publish_sum(clean, drawn, spread)).to(value.device)
 
 

@@ -54,14 +54,17 @@ class Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        # the trainable parameters among what the function is given
         held = {self.key(one) for one in tensors_in((args, kwargs))} - {None}
         if held and torch.is_grad_enabled():
+            # a rule knows J of its function, and refuses a call that it does not cover
             rule = self.rules.get(func)
             result = NotImplemented if rule is None else rule(self, args, kwargs)
             if result is NotImplemented:
                 result = self._without_rule(func, held, args, kwargs)
         else:
             result = func(*args, **kwargs)
+        # values made of the examples are known as such further down
         self._pass_on((args, kwargs), result)
         return result
 
@@ -72,6 +75,7 @@ class Recorder(TorchFunctionMode):
 
     def _pass_on(self, given: Any, result: Any) -> None:
         """Mark what was made of marked values; gradients say it for what comes after a watch."""
+        # what requires a gradient says it by itself
         if any(self.is_of_examples(one) for one in tensors_in(given)):
             for one in tensors_in(result):
                 if not one.requires_grad and self.key(one) is None:
@@ -101,6 +105,7 @@ class Recorder(TorchFunctionMode):
 
     def roots(self, keys: Any) -> frozenset[str]:
         """Return the trainable parameters behind some keys."""
+        # a derived value stands for all that it was made of
         names: set[str] = set()
         for key in keys:
             names |= {key} if isinstance(key, str) else self.derived[key][2]
@@ -108,10 +113,12 @@ class Recorder(TorchFunctionMode):
 
     def watch(self, output: Tensor, receive: Receive, what: str) -> Tensor:
         """Return the output, whose gradient ``receive`` is going to be called with."""
+        # the first watched output on its way has nothing before it to differentiate
         if not output.requires_grad:
             # a copy, because what follows may work in place, which no leaf allows
             self.leaves.append(output.requires_grad_())
             output = output.clone()
+        # called in the backward pass with ∂Σℓ/∂output
         output.register_hook(  # type: ignore[no-untyped-call]
             lambda gradient: self._receive(receive, gradient, what)
         )
@@ -121,6 +128,7 @@ class Recorder(TorchFunctionMode):
         if self.only_rows is None:
             receive(gradient)
             return
+        # max |∂ℓ_k/∂output_i| by row i: exactly 0 where examples are separate
         per_row = gradient.reshape(self.batch, -1).abs().amax(dim=1)
         per_row[self.only_rows] = 0.0
         # a gradient that is no number is refused by its name when it is asked for
@@ -129,6 +137,7 @@ class Recorder(TorchFunctionMode):
 
     def add(self, key: str | int, contribution: Contribution) -> None:
         """Keep what one use of a parameter adds, unless another use needs all of it anyway."""
+        # a free parameter's J comes whole from elsewhere
         if not self.free & self.roots([key]):
             self.found.setdefault(key, []).append(contribution)
 
@@ -136,10 +145,12 @@ class Recorder(TorchFunctionMode):
         self, func: Any, held: set[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a function that no rule covers: it makes a new parameter, or frees its own."""
+        # of parameters alone, such as a weight that is normalised: a derived parameter
         if not any(
             self.is_of_examples(one) for one in tensors_in((args, kwargs)) if self.key(one) is None
         ):
             return self._derive(func, held, args, kwargs)
+        # parameters meet examples in a way that no rule knows
         result = func(*args, **kwargs)
         if any(True for _ in tensors_in(result)):
             self.free |= self.roots(held)
@@ -149,6 +160,7 @@ class Recorder(TorchFunctionMode):
         self, func: Any, held: set[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a function of parameters alone, and keep its graph for the way back."""
+        # on leaves of its own, with a graph back to the parameters
         graph = func(*self._with_graph(args), **self._with_graph(kwargs))
         roots = self.roots(held)
 
@@ -156,6 +168,7 @@ class Recorder(TorchFunctionMode):
             if isinstance(value, Tensor):
                 if not value.requires_grad:
                     return value
+                # the model goes on with a value that has no graph
                 plain = value.detach()
                 self.derived[id(plain)] = (plain, value, roots)
                 return plain
@@ -178,6 +191,7 @@ class Recorder(TorchFunctionMode):
             return value
         if isinstance(key, int):
             return self.derived[key][1]
+        # one leaf for each parameter, so that all that is derived of it adds up there
         if key not in self._leaves:
             self._leaves[key] = self._parameters[key].detach().requires_grad_()
         return self._leaves[key]
@@ -185,6 +199,7 @@ class Recorder(TorchFunctionMode):
     def contributions(self) -> dict[str, list[Contribution]]:
         """Return the per-example gradients of every parameter that is not free."""
         every: dict[str, list[Contribution]] = {}
+        # J of derived values is pulled back to the parameters that they were made of
         for key, uses in self.found.items():
             if isinstance(key, str):
                 if key not in self.free:
@@ -199,13 +214,16 @@ class Recorder(TorchFunctionMode):
     ) -> Iterator[tuple[str, Contribution]]:
         """Yield J of the parameters behind a derived one: its own J through the graph, by rows."""
         _, graph, roots = self.derived[key]
+        # all uses of a free parameter are found elsewhere
         if roots & self.free:
             return
         names = sorted(roots)
         leading = graph.shape[0] if graph.ndim else 1
+        # J of the derived value, (B, p)
         gradients = sum((use.rows(0, leading) for use in uses[1:]), uses[0].rows(0, leading))
         leaves = [self._leaves[name] for name in names]
         found: dict[str, list[Tensor]] = {name: [] for name in names}
+        # (∂derived/∂θ)ᵀ of every example's row: one small backward pass each
         for row in gradients:
             back = torch.autograd.grad(
                 graph, leaves, row.reshape(graph.shape), retain_graph=True, allow_unused=True
@@ -213,6 +231,7 @@ class Recorder(TorchFunctionMode):
             for name, leaf, part in zip(names, leaves, back, strict=True):
                 found[name].append(torch.zeros_like(leaf) if part is None else part)
         for name in names:
+            # a scalar parameter has one column
             rows = torch.stack(found[name])
             yield (
                 name,
@@ -228,6 +247,7 @@ class KeptInput:
 
     def get(self, what: str) -> Tensor:
         """Return the input, refusing one that was overwritten since."""
+        # J would be made of other inputs than the forward pass saw
         if self._tensor._version != self._version:
             raise ValueError(f"model: {what} has an input that is modified in place after its use")
         return self._tensor
@@ -240,6 +260,7 @@ def names_of(recorder: Recorder, *keys: str | int | None) -> str:
 
 def add_factors(recorder: Recorder, key: str | int, use: Contribution, *factors: Tensor) -> None:
     """Keep J where it is no larger than its factors, per example; else those."""
+    # T (in + out) numbers of factors, or in·out of J: the fewer
     if math.prod(use.shape) <= sum(factor[0].numel() for factor in factors):
         use = DenseGradients(use.rows(0, use.shape[0]), use.shape)
     recorder.add(key, use)

@@ -61,8 +61,10 @@ def _linear(
     transposed: bool,
     call: Callable[..., Tensor],
 ) -> Any:
+    # (B, …, in), or (B T, in) where positions were flattened into the batch
     batch, whole = recorder.batch, inputs.shape[0] if inputs.ndim else 0
     flat = inputs.ndim == 2 and whole > 0 and whole % batch == 0
+    # a product of parameters alone, or with a vector, is no layer of examples
     if weight.ndim != 2 or not recorder.is_of_examples(inputs) or recorder.key(inputs) is not None:
         return NotImplemented
     if not flat and (inputs.ndim < 2 or whole != batch):
@@ -73,17 +75,21 @@ def _linear(
         for key, one in ((of_weight, weight), (of_bias, bias))
     ):
         return NotImplemented
+    # y, with parameters frozen
     output = call(inputs, weight, bias)
     kept, what = KeptInput(inputs), names_of(recorder, of_weight, of_bias)
 
     def receive(gradient: Tensor) -> None:
+        # g, (B, T, out)
         rows = gradient.reshape(batch, -1, gradient.shape[-1])
         if of_weight is not None:
+            # a, (B, T, in): J_i = Σ_t g_it a_itᵀ
             features = kept.get(what)
             features = features.reshape(batch, -1, features.shape[-1]).to(rows.dtype)
             use = LinearFactors(features, rows, transposed)
             add_factors(recorder, of_weight, use, features, rows)
         if of_bias is not None:
+            # ∂ℓ_i/∂b = Σ_t g_it
             recorder.add(of_bias, DenseGradients(rows.sum(dim=1), tuple(gradient.shape[-1:])))
 
     return recorder.watch(output, receive, what)
@@ -104,11 +110,13 @@ def _convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
+    # one, two or three of them
     dimensions = weight.ndim - 2
     if not recorder.has_rows(input) or recorder.key(input) is not None or input.ndim != weight.ndim:
         return NotImplemented
     call = {count: function for function, count in KERNEL_DIMENSIONS.items()}[dimensions]
     steps, gaps = _each(stride, dimensions), _each(dilation, dimensions)
+    # padding that differs by side has no backward function here
     margins = _margins(padding, weight.shape[2:], gaps)
     if margins is None:
         return NotImplemented
@@ -123,9 +131,11 @@ def _convolution(
     def receive(gradient: Tensor) -> None:
         if of_weight is not None:
             features = kept.get(what).to(gradient.dtype)
+            # a and g are kept: J is a convolution of the two
             use = ConvolutionFactors(features, gradient, shape, steps, margins, gaps, groups)
             add_factors(recorder, of_weight, use, features, gradient)
         if of_bias is not None:
+            # ∂ℓ_i/∂b = Σ over positions
             sums = gradient.flatten(2).sum(dim=2)
             recorder.add(of_bias, DenseGradients(sums, (shape[0],)))
 
@@ -142,6 +152,7 @@ def _margins(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
     if padding == "valid":
         return [0] * len(kernel)
     if padding == "same":
+        # "same" pads d (k − 1) in all, half of it on each side
         whole = [gap * (size - 1) for gap, size in zip(dilation, kernel, strict=True)]
         return None if any(total % 2 for total in whole) else [total // 2 for total in whole]
     return _each(padding, len(kernel))
@@ -170,11 +181,13 @@ def _embedding(
     if not recorder.has_rows(input) or key is None:
         return NotImplemented
     output = functional.embedding(input, weight, padding_idx)
+    # what is looked up, by example
     indices, (count, width) = input.reshape(recorder.batch, -1), weight.shape
     padding = -1 if padding_idx is None else padding_idx % count
 
     def receive(gradient: Tensor) -> None:
         rows = gradient.reshape(recorder.batch, -1, width)
+        # g of a position belongs to the row of its index
         use = EmbeddingFactors(indices, rows, count, padding)
         add_factors(recorder, key, use, rows)
 
@@ -198,6 +211,7 @@ def _group_norm(
         return NotImplemented
     keys = recorder.key(weight), recorder.key(bias)
     (batch, channels), positions = input.shape[:2], input[0, 0].numel()
+    # autocast runs the norm in float32
     if torch.is_autocast_enabled(input.device.type):
         input = input.float()
     # what functional.group_norm calls, which keeps the statistics to itself
@@ -205,6 +219,7 @@ def _group_norm(
         input.contiguous(), weight, bias, batch, channels, positions, num_groups, eps
     )
     kept, what = KeptInput(input), names_of(recorder, *keys)
+    # statistics of each example's groups, no other example in them
     mean, rstd = mean.detach().view(1, -1), rstd.detach().view(1, -1)
 
     def receive(gradient: Tensor) -> None:
@@ -218,6 +233,7 @@ def _group_norm(
         )  # fmt: skip
         for key, sums in zip(keys, (scales, shifts), strict=True):
             if key is not None:
+                # ∂ℓ_i/∂w = Σ_t g x̂, ∂ℓ_i/∂b = Σ_t g, by channel
                 recorder.add(key, DenseGradients(sums.view(batch, channels), (channels,)))
 
     return recorder.watch(output, receive, what)
@@ -238,6 +254,7 @@ def _layer_norm(
     *_: Any,
 ) -> Any:
     def plain(features: Tensor) -> Tensor:
+        # x̂, without w and b
         return functional.layer_norm(features, normalized_shape, None, None, eps)
 
     output = functional.layer_norm(input, normalized_shape, weight, bias, eps)
@@ -259,6 +276,7 @@ def _rms_norm(
     shape = list(normalized_shape)
 
     def plain(features: Tensor) -> Tensor:
+        # x̂ = x / rms(x)
         return functional.rms_norm(features, shape, None, eps)
 
     output = functional.rms_norm(input, shape, weight, eps)
@@ -284,6 +302,7 @@ def _by_last_dimensions(
 
     def receive(gradient: Tensor) -> None:
         if keys[0] is not None:
+            # ∂ℓ/∂w = Σ_t g x̂
             scaled = gradient * plain(kept.get(what)).to(gradient.dtype)
             recorder.add(keys[0], DenseGradients(_summed(scaled, shape), shape))
         if keys[1] is not None:
@@ -314,6 +333,7 @@ def _batch_norm(
     eps: float = 1e-5,
 ) -> Any:
     keys = recorder.key(weight), recorder.key(bias)
+    # statistics of the batch make every example's loss depend on the others
     if training or running_mean is None:
         raise ValueError(
             f"model: {names_of(recorder, *keys)} belongs to a batch norm, which mixes examples"
@@ -326,6 +346,7 @@ def _batch_norm(
     kept, what, shape = KeptInput(input), names_of(recorder, *keys), (input.shape[1],)
 
     def receive(gradient: Tensor) -> None:
+        # x̂ by the fixed statistics: an affine map of each example alone
         plain = functional.batch_norm(
             kept.get(what), running_mean, running_var, None, None, False, momentum, eps
         )
@@ -344,6 +365,7 @@ def elementwise(function: Callable[..., Tensor]) -> Rule:
         if kwargs or len(args) != 2:
             return NotImplemented
         first, second = recorder.key(args[0]), recorder.key(args[1])
+        # of two parameters it is a derived one, of none it is nobody's
         if (first is None) == (second is None):
             return NotImplemented
         key, place = (first, 0) if first is not None else (second, 1)
@@ -351,6 +373,7 @@ def elementwise(function: Callable[..., Tensor]) -> Rule:
         parameter, other = args[place], args[1 - place]
         if not recorder.has_rows(other):
             return NotImplemented
+        # the parameter is broadcast over the leading dimensions, the batch among them
         lead = other.ndim - parameter.ndim
         if lead < 0 or (lead == 0 and parameter.shape[0] != 1):
             return NotImplemented
@@ -360,8 +383,11 @@ def elementwise(function: Callable[..., Tensor]) -> Rule:
         kept, what = KeptInput(other), names_of(recorder, key)
 
         def receive(gradient: Tensor) -> None:
+            # ∂y/∂θ, entry by entry
             partial = _partial(function, place, kept.get(what), parameter)
+            # g ∂y/∂θ
             local = gradient if partial is None else gradient * partial
+            # summed over what it was broadcast over, but the batch
             over = [*range(1, lead)]
             over += [
                 lead + i for i, length in enumerate(parameter.shape) if length == 1 and lead + i > 0
@@ -380,12 +406,14 @@ def _partial(
     function: Callable[..., Tensor], place: int, other: Tensor, parameter: Tensor
 ) -> Tensor | None:
     """Return ∂ function / ∂ parameter, None for 1."""
+    # ∂(x + θ)/∂θ = 1
     if function is torch.add or (function is torch.sub and place == 0):
         return None
     if function is torch.mul:
         return other
     if function is torch.sub:
         return torch.full((), -1.0, dtype=parameter.dtype, device=parameter.device)
+    # ∂(θ/x)/∂θ = 1/x, ∂(x/θ)/∂θ = −x/θ²
     return 1 / other if place == 0 else -other / parameter**2
 
 
@@ -393,6 +421,7 @@ def self_attention(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, 
     """Self-attention with one joint projection: its two projections are linear layers."""
     call = inspect.signature(functional.multi_head_attention_forward).bind(*args, **kwargs)
     given = call.arguments
+    # one tensor for queries, keys and values, sequence first
     values, width = given["query"], given["embed_dim_to_check"]
     if (
         given["key"] is not values
@@ -407,14 +436,17 @@ def self_attention(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, 
         return NotImplemented
 
     def project(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        # the rule of a linear layer reads examples first
         rows = states.transpose(0, 1)
         recorder.start_from(rows)
         found: Tensor = linear(recorder, (rows, weight, bias), {})
         return found.transpose(0, 1)
 
+    # Q, K and V of one product
     joint = project(values, given["in_proj_weight"], given["in_proj_bias"])
     # a product with the identity is exact
     same = torch.eye(width, dtype=values.dtype, device=values.device)
+    # the projections are done: attention gets identities in their place
     given |= dict(zip(("query", "key", "value"), joint.chunk(3, dim=-1), strict=True))
     given |= dict.fromkeys(("q_proj_weight", "k_proj_weight", "v_proj_weight"), same)
     last = given["out_proj_weight"], given["out_proj_bias"]

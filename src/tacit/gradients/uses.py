@@ -57,6 +57,7 @@ class DenseGradients:
         """Return columns of J."""
         if not self.shape:
             return self.values
+        # columns of J in one row of the parameter
         width = self.values.shape[1] // self.shape[0]
         return self.values[:, start * width : stop * width]
 
@@ -90,27 +91,32 @@ class LinearFactors:
     @property
     def _sides(self) -> tuple[Tensor, Tensor]:
         """The factor of the parameter's rows and that of its columns."""
+        # J_i = g_iᵀ a_i is (out, in), of Wᵀ it is the other way round
         sides = (self.gradients, self.inputs)
         return sides[::-1] if self.transposed else sides
 
     def rows(self, start: int, stop: int) -> Tensor:
         """Return (g_i[:, start:stop])ᵀ a_i for every example."""
         left, right = self._sides
+        # Σ_t of outer products, for some rows of W alone
         return torch.bmm(left[:, :, start:stop].transpose(1, 2), right).flatten(1)
 
     def weighted(self, coefficients: Tensor) -> Tensor:
         """Return Σ_i c_i g_iᵀ a_i as one product over examples and positions."""
         left, right = self._sides
+        # c_i multiplies the narrower factor: that is the smaller copy
         if left.shape[2] <= right.shape[2]:
             left = scale(left, coefficients)
         else:
             right = scale(right, coefficients)
+        # Σ_i Σ_t c_i g_it a_itᵀ in one product, (out, B T) by (B T, in)
         return left.flatten(0, 1).T @ right.flatten(0, 1)
 
     def gram(self) -> Tensor | None:
         """Return JJᵀ = (a aᵀ)∘(g gᵀ), (B, B), where there is one position."""
         if self.inputs.shape[1] != 1:
             return None
+        # in float64: the products of two Gram matrices
         inputs, gradients = self.inputs[:, 0].double(), self.gradients[:, 0].double()
         return (inputs @ inputs.T) * (gradients @ gradients.T)
 
@@ -142,12 +148,15 @@ class ConvolutionFactors:
     def rows(self, start: int, stop: int) -> Tensor:
         """Return the weight gradient with B · groups groups, in which no example meets another."""
         count, channels = self.inputs.shape[:2]
+        # without groups every output row reads all channels
         inputs, groups = self.inputs, 1
         if self.groups > 1:
+            # groups whose outputs are asked for, and their channels
             first, last = start // self.granularity, stop // self.granularity
             wide = channels // self.groups
             inputs, groups = inputs[:, first * wide : last * wide], last - first
         gradients = self.gradients[:, start:stop]
+        # examples side by side as channels, one group each: no sum over examples
         found = self._gradient(
             gradients.reshape(1, -1, *gradients.shape[2:]),
             inputs.reshape(1, -1, *inputs.shape[2:]),
@@ -206,11 +215,14 @@ class EmbeddingFactors:
     def added_to(self, block: Tensor, start: int, stop: int) -> Tensor:
         """Add the rows to those of another use, (B, n), in place."""
         size, width = stop - start, self.gradients.shape[2]
+        # positions that look up a row asked for; the padding row has no gradient
         example, position = torch.nonzero(
             (self.indices >= start) & (self.indices < stop) & (self.indices != self.padding),
             as_tuple=True,
         )
+        # where (example, row) stands in the block
         slots = example * size + self.indices[example, position] - start
+        # several positions of one index add up
         block.view(-1, width).index_add_(0, slots, self.gradients[example, position])
         return block
 
@@ -235,6 +247,7 @@ def among_seen(batches: Sequence[Sequence[EmbeddingFactors]]) -> tuple[list[Cont
 
     Rows that no example looks up add nothing to a Gram matrix.
     """
+    # all indices of all micro-batches, so that a row has one number in all
     every = torch.cat([use.indices.flatten() for uses in batches for use in uses])
     seen, renamed = torch.unique(every, return_inverse=True)
     parts = iter(renamed.split([use.indices.numel() for uses in batches for use in uses]))
@@ -245,6 +258,7 @@ def among_seen(batches: Sequence[Sequence[EmbeddingFactors]]) -> tuple[list[Cont
 
 
 def _renamed(use: EmbeddingFactors, seen: Tensor, indices: Tensor) -> EmbeddingFactors:
+    # the padding row under its new number, if it occurs
     position = torch.nonzero(seen == use.padding)
     padding = int(position[0]) if position.numel() else -1
     return replace(

@@ -46,9 +46,11 @@ class CheckedGradients:
 
     def verify(self, model: nn.Module, loss: Loss, inputs: Any, targets: Any) -> None:
         """Verify a batch if it is its turn."""
+        # a mode or a shape that was not seen yet is a new program
         modes = tuple(module.training for module in model.modules())
         key = (_shapes((inputs, targets)), modes)
         count = self._seen.get(key, 0) + 1
+        # powers of two: the checks of n batches cost log n
         if count & (count - 1) == 0:
             verify_examples(model, loss, inputs, targets, exact=self._exact)
         self._seen[key] = count
@@ -95,9 +97,11 @@ def verify_examples(
     count = batch_size(inputs)
     refuse_mixing(model)
     parameters = trainable_parameters(model)
+    # negative places count from the end
     chosen = sorted({integer("examples", i, minimum=-count, maximum=count - 1) % count
                      for i in examples})  # fmt: skip
     states, batch = random_states(model), (inputs, targets)
+    # ℓ_i alone is run back: every other row of every output must stay 0
     for example in chosen:
         with replayed(model, states), frozen_parameters(parameters):
             losses, recorder = recorded_losses(model, loss, batch, count, parameters)
@@ -126,6 +130,7 @@ def _without_draws(
     model: nn.Module, loss: Loss, batch: Batch, count: int, states: list[Tensor]
 ) -> Iterator[None]:
     """Evaluate a model that draws masks: two passes through it would have two of them."""
+    # one pass tells whether anything is drawn
     with torch.no_grad(), replayed(model, states):
         losses_of(loss, model, *batch, count)
         draws = not same_states(states, random_states(model))
@@ -139,6 +144,7 @@ def _same_in_parts(
     """Refuse losses that depend on what else is in the batch."""
     if count < 2:
         return
+    # the first half by itself
     stop = (count + 1) // 2
     with torch.no_grad(), replayed(model, states):
         whole = losses_of(loss, model, *batch, count)
@@ -147,6 +153,7 @@ def _same_in_parts(
             return
         inputs, targets = (part(one, slice(stop), count) for one in batch)
         half = losses_of(loss, model, inputs, targets, stop)
+    # rounding may differ with the size of a product, and nothing else
     if not torch.allclose(half, whole[:stop], rtol=_tolerance(whole), atol=_tolerance(whole)):
         raise ValueError("model: a loss changes with the examples that share its batch")
 
@@ -165,21 +172,27 @@ def _gradients_off(
     Beside it stands by how much of the whole gradient it is off; None where there is none.
     """
     with replayed(model, states):
+        # ours
         captured = Exact(model, loss, [batch], [count], parameters)
+    # plain backpropagation of the same masks
     with replayed(model, states), torch.enable_grad():
         losses = losses_of(loss, model, *batch, count)
     values = list(parameters.values())
     for example in chosen:
+        # c = e_i picks g_i out of the weighted sum
         ours = captured.sums(torch.eye(count, dtype=torch.float64)[example])
         plain = torch.autograd.grad(losses[example], values, retain_graph=True, allow_unused=True)
         known = [one for one in plain if one is not None]
+        # ‖∂ℓ_i/∂θ‖ over all parameters, the scale that errors are held against
         length = (
             torch.stack([one.norm() for one in known]).norm() if known else losses.new_zeros(())
         )
         if not bool(torch.isfinite(length)):
             raise ValueError("loss: expected finite gradients, got one that is not")
         for name, one in zip(parameters, plain, strict=True):
+            # a parameter that plain backpropagation does not reach must have gradient 0
             missed = (ours[name] if one is None else ours[name] - one).norm()
+            # √eps of the whole gradient, for sums are taken in another order
             if not bool(missed <= _tolerance(losses) * length):
                 return name, float(missed / length)
     return None
@@ -190,6 +203,7 @@ def _same_in_double(model: nn.Module, loss: Loss, batch: Batch, chosen: list[int
     if all(one.dtype == torch.float64 for one in model.parameters()):
         return False
     try:
+        # what is rounding in float32 is gone at 2⁻⁵³
         twin = copy.deepcopy(model).double()
         inputs, targets = (
             one.double() if isinstance(one, Tensor) and one.is_floating_point() else one
@@ -215,6 +229,7 @@ def _shapes(values: Any) -> Any:
 
 
 def _tolerance(losses: Tensor) -> float:
+    # half of the digits: products and sums of many terms lose the others
     return math.sqrt(torch.finfo(losses.dtype).eps)
 
 
@@ -249,24 +264,30 @@ def check_gradients(
 example 0 with a gradient of example 1 at first
     """
     positive("tolerance", tolerance)
+    # both passes draw the same masks, and the caller's randomness goes on
     with torch.random.fork_rng():
         torch.manual_seed(0)
         with hooks:
             found = losses()
             check_graph(found)
             integer("example", example, minimum=0, maximum=len(found) - 1)
+            # ℓ_i alone through the hooks
             found[example].backward()  # type: ignore[no-untyped-call]
+        # every other row must have no gradient at all
         _refuse_others(hooks, len(found), example)
         torch.manual_seed(0)
         with _training(hooks):
+            # and once more as autograd has it, into .grad
             losses()[example].backward()  # type: ignore[no-untyped-call]
             ordinary = {name: one.grad for name, one in hooks.parameters().items()}
     for name, rows in hooks.gradients().items():
         ours, plain = rows[example], ordinary[name]
+        # a weight that the loss does not reach
         expected = torch.zeros_like(ours) if plain is None else plain
         if plain is not None and name in hooks.modules:
             expected = turned(hooks.modules[name], plain)
         exact = expected.double()
+        # ‖G − G'‖ against ‖G'‖, in float64
         error = float((ours.double() - exact).norm())
         if not error <= tolerance * float(exact.norm()):
             raise ValueError(
@@ -279,6 +300,7 @@ def _refuse_others(hooks: LinearHooks, count: int, example: int) -> None:
     """Refuse a gradient that is not of the example whose loss was run back."""
     hooks.refuse_other_batch(count)
     for name, norms in hooks.squared_norms.items():
+        # rows that the loss of another example moved
         others = norms.nonzero().flatten().tolist()
         wrong = [index for index in others if index != example]
         if wrong:
@@ -295,6 +317,7 @@ def _training(hooks: LinearHooks) -> Iterator[None]:
     every: dict[int, nn.Parameter] = {id(one): one for one in ours}
     if hooks.model is not None:
         every |= {id(one): one for one in hooks.model.parameters()}
+    # what .grad held is nobody's to lose
     before = [(one, one.grad) for one in every.values()]
     states = [one.requires_grad for one in ours]
     try:

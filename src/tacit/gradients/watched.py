@@ -49,6 +49,7 @@ class WatchedLayers:
         if not loss.requires_grad:
             self._gradients = (None,) * len(self._outputs)
             return
+        # ∂Σℓ/∂output of every use, and of no parameter
         self._gradients = torch.autograd.grad(loss, self._outputs, allow_unused=True)
 
     def used(self) -> tuple[str, ...]:
@@ -70,7 +71,9 @@ class WatchedLayers:
         """
         found: dict[str, Tensor] = {}
         for name, gradient, taken in self._uses():
+            # rows of one record, such as the windows of a picture, are one gradient
             gradient, taken = _by_record(name, gradient, taken, records)
+            # G_i Aᵀ = Σ_t g_it (A x_it)ᵀ: G_i itself, (m, n), is never formed
             part = torch.bmm(gradient, torch.matmul(taken, matrices[name].T))
             found[name] = found[name] + part if name in found else part
         for name in matrices:
@@ -84,6 +87,7 @@ class WatchedLayers:
         """Return Σ_i G_i by layer, (m, n)."""
         found: dict[str, Tensor] = {}
         for name, gradient, taken in self._uses():
+            # Σ_i Σ_t g_it x_itᵀ
             part = torch.einsum("bmt,btn->mn", gradient, taken)
             found[name] = found[name] + part if name in found else part
         return found
@@ -94,10 +98,12 @@ class WatchedLayers:
             if gradient is None:
                 raise ValueError(f"layers: expected layers that the features depend on, got {name}")
             module = self._layers[name]
+            # in float32 at least, whatever the network runs in
             yield name, *_sequences(module, gradient.float(), taken.float())
 
     def _hook(self, name: str) -> Any:
         def watch(_: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
+            # the first watched output starts the graph
             held = output if output.requires_grad else output.detach().requires_grad_(True)
             self._inputs.append((name, given[0].detach()))
             self._outputs.append(held)
@@ -117,11 +123,13 @@ def width(module: nn.Module) -> tuple[int, int]:
 
 def _sequences(module: nn.Module, gradient: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
     if isinstance(module, nn.Conv2d):
+        # a convolution is a product with patches: x_t is the patch of position t
         columns = functional.unfold(
             taken, module.kernel_size, module.dilation, _padding(module), module.stride
         )
         return gradient.flatten(2), columns.mT
     records = gradient.shape[0]
+    # (b, t, m) of any number of positions
     rows = gradient.reshape(records, -1, gradient.shape[-1])
     return rows.mT, taken.reshape(records, -1, taken.shape[-1])
 
@@ -131,12 +139,14 @@ def _by_record(name: str, gradient: Tensor, taken: Tensor, records: int) -> tupl
     rows, outputs, steps = gradient.shape
     if rows == records:
         return gradient, taken
+    # w windows of every record, one record after another
     windows, rest = divmod(rows, records)
     if rest or not windows:
         raise ValueError(
             f"layers: expected layers that see the records one after another, but {name} sees "
             f"{rows} rows of {records} records"
         )
+    # windows are further positions of the record that they were cut from
     together = gradient.reshape(records, windows, outputs, steps).transpose(1, 2)
     return together.flatten(2), taken.reshape(records, windows * steps, -1)
 

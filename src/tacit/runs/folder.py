@@ -43,9 +43,11 @@ class RunFolder:
         stored = self.folder / DECLARED
         text = documents.dumps(dict(declared), name="declared", indent=2)
         if stored.exists():
+            # the same run, or a refusal that names what differs
             found = documents.loads(read_bytes("checkpoint", stored), name="checkpoint")
             _check_same(found, json.loads(text))
         else:
+            # a state whose declaration is gone could be of any run
             if any((self.folder / name).exists() for name in (STATE, *others)):
                 raise ValueError(f"checkpoint: {DECLARED} is missing in {self.folder}")
             write_text_atomic("checkpoint", stored, text)
@@ -74,6 +76,7 @@ class RunFolder:
     def reserve(self, places: Sequence[tuple[int, str | None]]) -> None:
         """Write where in a ledger the run is counted: number and seal of every entry."""
         told = [{"number": number, "seal": seal} for number, seal in places]
+        # the seal proves later that an entry is this run's
         text = documents.dumps(told, name="reserved")
         write_text_atomic("checkpoint", self.folder / RESERVED, text)
 
@@ -93,11 +96,13 @@ class RunFolder:
 
     def forget(self) -> None:
         """Take back the declaration of a run that was refused before anything of it was done."""
+        # what has a state or an entry is not forgotten
         if not any((self.folder / name).exists() for name in (STATE, RESERVED)):
             (self.folder / DECLARED).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove the files of a run whose outcome is kept elsewhere, and the folder if bare."""
+        # the declaration last: a folder is a run's as long as it says so
         for name in (STATE, RESERVED, *self._others, DECLARED, ".run.lock"):
             (self.folder / name).unlink(missing_ok=True)
         if not any(self.folder.iterdir()):
@@ -106,6 +111,7 @@ class RunFolder:
     def save(self, state: Mapping[str, Any]) -> None:
         """Write the state whole or not at all."""
         try:
+            # beside the old one, then in its place: a crash leaves one of them whole
             with atomic_stream("checkpoint", self.folder / STATE) as stream:
                 torch.save(dict(state), stream)
         except RuntimeError as error:
@@ -122,6 +128,7 @@ class RunFolder:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise ValueError(f"checkpoint: {path} is damaged ({type(error).__name__})") from None
+        # other fields are of another version or of another kind of run
         if not isinstance(state, dict) or set(state) != self._fields:
             raise ValueError(f"checkpoint: {path} is damaged (it is no state of a run)")
         return state
@@ -145,6 +152,7 @@ def _text(value: Any) -> str:
 def _check_same(found: Any, declared: Mapping[str, Any]) -> None:
     if not isinstance(found, Mapping):
         raise ValueError(f"checkpoint: {DECLARED} is damaged")
+    # told by name alone: values may be digests of what is secret
     for name in sorted({*found, *declared}):
         if found.get(name) != declared.get(name):
             raise ValueError(f"checkpoint: the folder holds a run with another {name}")

@@ -20,6 +20,7 @@ def digest_of_tensors(named: Iterable[tuple[str, Tensor]]) -> str:
     """
     found = hashlib.sha256()
     for name, value in named:
+        # name, type, shape and bytes: tensors that differ in any of them differ here
         held = value.detach().cpu().contiguous()
         found.update(f"{name}:{held.dtype}:{tuple(held.shape)};".encode())
         # bytes by way of uint8, for NumPy has no bfloat16
@@ -42,10 +43,12 @@ def identity(*parts: Any) -> str:
         False
     """
     found = hashlib.sha256()
+    # each by what it is; nested values by the digest of theirs
     for part in parts:
         if isinstance(part, Tensor):
             found.update(digest_of_tensors([("", part)]).encode())
         elif isinstance(part, np.ndarray):
+            # types count: 1 and 1.0 train differently
             held = np.ascontiguousarray(part)
             found.update(f"{held.dtype}{held.shape}".encode() + held.tobytes())
         elif isinstance(part, Mapping):

@@ -124,6 +124,7 @@ class Loop:
         self._held_out, self._clock = held_out, clock
         self._best: Any = None
         self.here = RunProgress()
+        # a run that was begun goes on: its parts are put back before the first step
         state = None if folder is None else folder.state()
         if state is not None:
             self._restore(state)
@@ -135,10 +136,12 @@ class Loop:
 
     def __iter__(self) -> Iterator[RunProgress]:
         """Yield how far the run is before every step that is left."""
+        # seconds of earlier processes count as spent
         here, before, start = self.here, self.here.seconds, self._clock()
         stored, shown = time.monotonic(), 0
         whole, title = math.ceil(self.total), f"{self._title}, {self._unit}"
         with progress_bar(whole, title, shown=self.run.progress) as advance:
+            # the body of the for is one step
             while not self._done():
                 advance(int(here.spent) - shown)
                 shown = int(here.spent)
@@ -146,18 +149,22 @@ class Loop:
                 # the step was taken: what was computed before a crash counts as spent too
                 here.steps += 1
                 here.seconds = before + self._clock() - start
+                # a budget in minutes is spent by the clock, any other by steps
                 timed = self.run.minutes is not None
                 here.spent = min(here.seconds if timed else float(here.steps), self.total)
                 self._measure()
+                # after the first step, so that a folder that cannot be written is told at once
                 late = time.monotonic() - stored > self._every
                 if self.folder is not None and (here.steps == 1 or late or self._done()):
                     self.folder.save(self._state())
                     stored = time.monotonic()
             advance(int(here.spent) - shown)
         if self._held_out is not None and self._best is not None:
+            # the state that did best on held-out data, not the last
             self.parts[self._held_out.part].load_state_dict(self._best)
 
     def _done(self) -> bool:
+        # without patience nothing stops it early
         patience = math.inf if self.run.patience is None else self.run.patience
         return self.here.spent >= self.total or self.here.stale >= patience
 
@@ -166,12 +173,14 @@ class Loop:
         here, held_out = self.here, self._held_out
         if held_out is None:
             return
+        # every so large a share of the budget, and at its end
         due = self.total * held_out.every * (len(here.history) + 1)
         if here.spent < min(due, self.total):
             return
         found = held_out.measure()
         here.history.append((here.spent, found))
         here.stale += 1
+        # the first is the best so far, whatever it is
         if found < here.best or self._best is None:
             here.best, here.stale = found, 0
             self._best = copy.deepcopy(self.parts[held_out.part].state_dict())
@@ -195,8 +204,10 @@ class Loop:
 def _budget(run: Run, a_pass: int) -> tuple[float, str]:
     """Return how much there is to spend, and in what it is counted."""
     if run.minutes is not None:
+        # seconds
         return 60.0 * run.minutes, "seconds"
     if run.passes is not None:
+        # steps of so many passes
         return float(run.passes * a_pass), "steps"
     if run.steps is None:
         raise ValueError("steps: expected one of steps, passes and minutes, got none")

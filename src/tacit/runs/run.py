@@ -49,18 +49,21 @@ class Run:
     progress: bool = True
 
     def _together(self) -> None:
+        # two budgets would have to say which of them ends the run
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(
                 "steps: expected at most one of steps, passes and minutes, got "
                 f"{' and '.join(given)}"
             )
+        # an empty path is the folder that the process stands in
         place = self.checkpoint
         if place is not None and (place == "" or not isinstance(place, (str, os.PathLike))):
             raise ValueError(f"checkpoint: expected a file path, a folder's, got {shown(place)}")
 
     def lasting(self, **budget: Any) -> Run:
         """Return the same run, with a budget where it has none."""
+        # a budget of the caller's own comes before a default
         has = any(getattr(self, name) is not None for name in BUDGETS)
         return self if has else replace(self, **budget)
 
@@ -80,6 +83,7 @@ class Run:
 checkpoint, got 2
         """
         for field in fields(self):
+            # what nobody reads would be obeyed by nobody
             given = getattr(self, field.name)
             if given is not None and field.name not in (*read, "progress"):
                 raise ValueError(

@@ -94,13 +94,16 @@ delta=None, mu=None
             raise ValueError("references: expected tacit.training.References, got None")
         count = len(self.references)
         times = rounds if self.participations is None else self.participations
+        # μ is asked for, or (ε, δ) whose largest μ is worked out
         if self.mu is not None:
             distances = _each("mu", self.mu, count)
+            # each value once: there may be thousands of references of one budget
             for number in np.unique(distances).tolist():
                 positive("mu", number)
             # the square of what was asked for, rounded down
             squared = distances**2 * (1 - 2 * EPS)
         else:
+            # (ε_i, δ_i) of every reference
             epsilons, deltas = (
                 _each("epsilon", self.epsilon, count),
                 _each("delta", self.delta, count),
@@ -136,6 +139,7 @@ def _each(name: str, values: Any, count: int) -> Array:
     found = np.atleast_1d(array(name, values, ndim=(0, 1)))
     if found.size not in (1, count):
         raise ValueError(f"{name}: expected a number or {count} of them, got {found.size}")
+    # one for all, or one for each
     return np.broadcast_to(found, (count,)).astype(np.float64)
 
 
@@ -162,12 +166,15 @@ class ParticipationAccount:
     @property
     def spent(self) -> Array:
         """μ² that each reference spent, (m,), rounded up."""
+        # K' of K rounds cost K'/K of μ², for g is the same in all of them
         shares = self._taken / self.budgets.participations
+        # rounded up
         return np.asarray(shares * self.budgets.squared * (1 + 4 * EPS))
 
     @property
     def left(self) -> Array:
         """μ² that each reference has left, (m,), rounded down."""
+        # rounded down, never below nothing
         return np.maximum(self.budgets.squared - self.spent, 0.0)
 
     def check(self, indices: npt.NDArray[np.intp]) -> Array:
@@ -176,6 +183,7 @@ class ParticipationAccount:
         Raises:
             ReferenceSpentError: one of them has nothing left.
         """
+        # whoever took part K times has nothing left, whatever rounding says
         spent = indices[self._taken[indices] >= self.budgets.participations]
         if spent.size:
             raise ReferenceSpentError(self.names[int(spent[0])], self.budgets.participations)

@@ -76,6 +76,7 @@ class Purse:
         reproducible: bool,
         no_budget: bool = False,
     ) -> None:
+        # a name without a ledger would be counted nowhere
         if (ledger is None) != (not entries) or (ledger is None and no_budget):
             raise ValueError("ledger, secret: expected both or none, and one beside no_budget")
         if ledger is not None and not hasattr(ledger, "reserve"):
@@ -104,6 +105,7 @@ class Purse:
         Raises:
             ValueError: the ledger has no such release, or is another than the one reserved in.
         """
+        # whatever follows, nothing is reserved a second time
         self._done, places = True, folder.places()
         if self._ledger is None:
             if places:
@@ -111,15 +113,18 @@ class Purse:
                     "ledger: expected the one that the run in the checkpoint spends from, got none"
                 )
             return
+        # every name has the entry that it was counted under
         if len(places) != len(self._entries):
             raise ValueError(
                 f"checkpoint: expected where {len(self._entries)} ledger entries are, got "
                 f"{len(places)}"
             )
+        # the ledger proves by the seal that these entries are this run's
         self._reservations = [
             self._ledger.reserved(number, entry.secret, seal=seal)
             for (number, seal), entry in zip(places, self._entries, strict=True)
         ]
+        # a closed reservation has had its release
         closed = (one for one in self._reservations if one.status == COMMITTED)
         self._closed = next(closed, None)
 
@@ -133,6 +138,7 @@ class Purse:
             return
         try:
             for entry in self._entries:
+                # check and charge are one step in the ledger
                 one = self._ledger.reserve(
                     entry.secret,
                     entry.spends,
@@ -142,7 +148,9 @@ class Purse:
                 )
                 self._reservations.append(one)
             if folder is not None:
+                # where it is counted is on the disk before anything is drawn
                 folder.reserve([(one.number, one.seal) for one in self._reservations])
+        # all or none: what was reserved under other names is given back
         except BaseException:
             for one in self._reservations:
                 one.cancel()
@@ -162,6 +170,7 @@ class Purse:
         Raises:
             ValueError: the ledger has closed a reservation with another release.
         """
+        # stored already, by a process that died after it: it must be the same model
         closed = [one for one in self._reservations if one.status == COMMITTED]
         for one in closed:
             check_same_release(one, record, DIGESTS)
@@ -188,8 +197,10 @@ class Journal(RunFolder):
 
     def __init__(self, folder: str | os.PathLike[str], declared: Mapping[str, Any]) -> None:
         super().__init__(folder, declared, fields=FIELDS, others=(CHARGED,))
+        # every round that was ever charged
         self._charges = self._read()
         path = self.folder / CHARGED
+        # how long the file is by what this process knows
         self._size = path.stat().st_size if path.exists() else 0
 
     @property
@@ -200,6 +211,7 @@ class Journal(RunFolder):
     def taken(self, count: int) -> npt.NDArray[np.int64]:
         """Return in how many of them each of ``count`` references took part."""
         taken = np.zeros(count, dtype=np.int64)
+        # counted again from the file: memory is not believed
         for indices in self._charges:
             if indices and max(indices) >= count:
                 raise ValueError(f"checkpoint: {CHARGED} names a reference that is not there")
@@ -211,7 +223,9 @@ class Journal(RunFolder):
         entry = [int(index) for index in indices]
         line = json.dumps({"round": self.charges, "references": entry}) + "\n"
         path = self.folder / CHARGED
+        # appended and synced under a lock: a charge is on the disk or was never made
         with held(path), path.open("ab") as stream:
+            # another process wrote in between: its rounds are not in our count
             if stream.tell() != self._size:
                 raise ValueError(f"checkpoint: another process trains in {self.folder}")
             stream.write(line.encode("ascii"))
@@ -233,6 +247,7 @@ class Journal(RunFolder):
             return None
         rounds = integer("checkpoint.rounds", state["rounds"], minimum=0, maximum=None)
         charges = integer("checkpoint.charges", state["charges"], minimum=0, maximum=None)
+        # a state cannot be of more rounds than were charged
         if max(charges, rounds) > self.charges:
             raise ValueError(
                 f"checkpoint: the state is of {charges} charged rounds, got {self.charges} in "
@@ -245,6 +260,7 @@ class Journal(RunFolder):
         if not path.exists():
             return []
         content = read_bytes("checkpoint", path)
+        # whole lines only
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             # the process died while it wrote: nothing was drawn for that line
@@ -303,12 +319,15 @@ class Charges:
             ValueError: the folder holds another run, or its files are damaged.
         """
         journal = self._journal = Journal(checkpoint, declared)
+        # participations, lost rounds included: they stay charged
         taken = journal.taken(len(self._names))
         self.count = journal.charges
+        # a run that reserved or charged goes on with its own entries
         if journal.charges or journal.places():
             self.purse.take_up(journal)
         state = journal.state()
         if state is not None:
+            # the last round that was applied; those charged after it are lost
             restore(model, optimizer, state)
             self.applied, self.energies = state["rounds"], list(state["energies"])
         self.account = ParticipationAccount(self._names, self._granted, taken)
@@ -320,18 +339,22 @@ class Charges:
             ReferenceSpentError: a reference has nothing left.
             ValueError: the run was released already, or another process goes on with it.
         """
+        # refused before anything is spent
         self.account.check(indices)
         if self.purse.closed is not None:
             raise ValueError(
                 "checkpoint: expected a run that was not released yet, got one whose reservation "
                 "the ledger has closed; a reservation is worth one release"
             )
+        # another process may have gone on with the folder
         if self._journal is not None:
             self._journal.check_alone()
+        # the whole budget, the first time
         self.purse.reserve(self._journal)
         self.purse.mark_drawn()
         if self._journal is not None:
             self._journal.charge(indices)
+        # in memory last: what fails before leaves nothing counted here alone
         self.account.count(indices)
         self.count += 1
 
@@ -397,12 +420,15 @@ def reference_entries(
     """
     if secret is None:
         return []
+    # μ of every reference, rounded up
     mu = budgets.mu.tolist()
     if not isinstance(secret, Mapping):
+        # one secret is spent from by its loosest reference
         worst = max(range(len(names)), key=mu.__getitem__)
         called = names[0] if len(names) == 1 else f"any of {len(names)} references"
         beside = [(secret, called, mu[worst])]
     else:
+        # each source under its own name, so that what it spends adds up over runs
         missing = [name for name in names if name not in secret]
         if missing:
             raise ValueError(

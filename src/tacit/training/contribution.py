@@ -165,11 +165,16 @@ def prepare_contribution(
 
     Source: dsi, Sec. 5.3 and Theorem 3.4.
     """  # noqa: E501
+    # rounds follow from passes, so that no other budget is taken
     passes = check_run(run, READ).lasting(passes=1).passes
+    # tensors, finite and equally many
     inputs = _examples("data", examples.data)
     kept_out = _examples("held_out", examples.held_out)
+    # every source there is or that was declared, and whose each example is
     names, groups = _grouped(examples.sources, len(inputs[0]), promise.epsilon)
+    # ε of each source
     each = _budgets(promise, names)
+    # which examples every round has, by its number alone
     schedule = EpochSchedule(
         count=len(inputs[0]),
         batch=examples.batch or len(inputs[0]),
@@ -183,6 +188,7 @@ def prepare_contribution(
         raise ValueError("loss: expected a function, got None")
     if len(kept_out[0]) < 2:
         raise ValueError("held_out: expected at least 2 examples, got 1")
+    # what is trained again for influences and for the attack
     task = ContributionTask(
         recipe=replace(recipe, model=copy.deepcopy(model)),
         data=inputs,
@@ -197,12 +203,15 @@ def prepare_contribution(
         schedule=schedule,
         method=method,
     )
+    # what cannot be measured is told before anything is spent
     _check_loss(task)
 
     def fit(rounds: Indistinguishable) -> Release[TrainedModel]:
         for number in rounds.rounds_left():
+            # the round's examples, and whose they are
             chosen = schedule.examples(number)
             rounds.step(task.batch(chosen), groups[chosen])
+        # a model that was paid for is released whatever becomes of its measurements
         found = attempt(lambda: _measured(rounds, task, names, each, retraining))
         return rounds.release(
             f"a model trained on {len(names):,} sources",
@@ -215,6 +224,7 @@ def prepare_contribution(
             ),
         )
 
+    # another data set, schedule or source list is another run
     about = (*inputs, *kept_out, groups, *names, schedule, run.about)
     rounds = Indistinguishable(
         model, recipe.optimizer(model.parameters()), task.promise, loss=loss, method=method,
@@ -258,12 +268,14 @@ class EpochSchedule:
 
     def examples(self, number: int) -> Indices:
         """Return the examples of a round, counted from 0."""
+        # the pass, and the batch within it
         turn, place = divmod(number, self.a_pass)
         order = _shuffled(self.order, turn, self.count)
         return order[place * self.batch : (place + 1) * self.batch].copy()
 
     def participations(self, groups: Indices) -> int:
         """Return in how many rounds any one group takes part at most; −1 is no group."""
+        # rounds that have an example of the group
         taken = np.zeros(int(groups.max()) + 1, dtype=np.int64)
         for number in range(self.rounds):
             present = np.unique(groups[self.examples(number)])
@@ -321,10 +333,12 @@ class ContributionTask:
         optimizer = self.recipe.optimizer(model.parameters())
         for number in range(self.schedule.rounds):
             examples = self.schedule.examples(number)
+            # −2 is nobody: all examples stay
             kept = examples[self.groups[examples] != (-2 if left_out is None else left_out)]
             optimizer.zero_grad(set_to_none=True)
             if kept.size:
                 losses = self.loss(model, *self.batch(kept))
+                # divided by the whole batch, as the certified run is
                 torch.autograd.backward(losses.sum() / examples.size)
             optimizer.step()
         found: torch.nn.Module = model
@@ -344,6 +358,7 @@ class ContributionTask:
         for number in range(self.schedule.rounds):
             examples = self.schedule.examples(number)
             groups = self.groups[examples]
+            # what is left out is covered by the noise and not learned from
             inside = None if left_out is None else groups != left_out
             rounds.step(self.batch(examples), groups, inside=inside)
         found: torch.nn.Module = model
@@ -363,9 +378,11 @@ def _measured(
     retraining: Retraining,
 ) -> Measurements:
     pairs, trials = retraining.influence, retraining.attacked
+    # further sources are not measured, and the remark says so
     some = names[:MEASURED] if pairs else ()
     # U and each source left out: once without noise, and once for every pair
     total = (len(some) + 1) * (pairs + 1) * bool(some) + 2 * trials
+    # of the released model
     likelihood = mean_of(task.likelihoods(rounds.model, task.held_out))
     use = [
         Use(name="held-out log-likelihood", unit="nats", better="higher", measured=likelihood),
@@ -377,6 +394,7 @@ def _measured(
             use += influences(task, some, range(pairs), advance)
         if trials:
             # of a source without examples there is nothing to tell
+            # sources that have an example
             there = np.isin(np.arange(len(names)), task.groups)
             loosest = int(np.argmax(np.where(there, each, -1.0)))
             attacks.append(presence(task, loosest, names[loosest], GUESS, range(trials), advance))
@@ -403,10 +421,13 @@ def influences(
         advance(1)
         return task.likelihoods(model, task.held_out)
 
+    # without noise: one training on all, one without each source
     plain = score(task.without_noise(None))
+    # with noise: the same seeds in both, so that most of the noise cancels
     noisy = [float(score(task.with_noise(None, seed)).mean()) for seed in seeds]
     uses = []
     for index, name in enumerate(names):
+        # by held-out example: ln p(all) − ln p(without)
         alone = plain - score(task.without_noise(index))
         pairs = np.array(
             [
@@ -430,12 +451,14 @@ def mean_of(values: Array) -> Interval:
     """Return a mean with Student's interval, of two values or more."""
     mean = float(values.mean())
     error = float(values.std(ddof=1)) / values.size**0.5
+    # t_{n−1} quantile times the standard error
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, values.size - 1)) * error
     return Interval(value=mean, low=mean - half, high=mean + half, confidence=CONFIDENCE)
 
 
 def share_of(hits: int, trials: int) -> Interval:
     """Return a share with Clopper and Pearson's interval."""
+    # exact, from the tails of the binomial law
     low, high = proportion_interval(hits, trials, CONFIDENCE)
     return Interval(value=hits / trials, low=low, high=high, confidence=CONFIDENCE)
 
@@ -460,6 +483,7 @@ def presence(
         seeds: of the noise, an even number: a run with and one without the source each.
         advance: told after every training.
     """
+    # the source's own examples, which its likelihood is of
     own: Indices = np.flatnonzero(task.groups == index).astype(np.intp)
     scores = np.empty((2, len(seeds)))
     for side, left_out in enumerate((index, None)):
@@ -468,9 +492,12 @@ def presence(
             model = task.with_noise(left_out, 2 * seed + side)
             scores[side, place] = task.likelihoods(model, task.batch(own)).mean()
             advance(1)
+    # a threshold that is chosen and measured on the same runs looks too good
     half = len(seeds) // 2
     threshold, above = best_threshold(scores[0, :half], scores[1, :half])
+    # guesses of the other half of the runs
     said = (scores[:, half:] > threshold) == above
+    # right in runs without the source, and in runs with it
     hits = int((~said[0]).sum() + said[1].sum())
     return Attack(
         name=f"likelihood of the examples of {name}",
@@ -484,8 +511,10 @@ def presence(
 def best_threshold(without: Array, learned: Array) -> tuple[float, bool]:
     """Return the threshold that parts two samples best, and whether "learned" is above it."""
     values = np.unique(np.concatenate([without, learned]))
+    # between neighbouring values, and below all
     cuts = [values[0] - 1.0, *((values[1:] + values[:-1]) / 2.0)]
     right = [(float((without <= cut).mean() + (learned > cut).mean()) / 2.0, cut) for cut in cuts]
+    # the best either way round
     best, least = max(right), min(right)
     return (best[1], True) if best[0] >= 1.0 - least[0] else (least[1], False)
 
@@ -499,6 +528,7 @@ def _accuracy(task: ContributionTask, model: torch.nn.Module) -> list[Use]:
         given = model(inputs)
     if given.ndim != 2:
         return []
+    # classes named right
     hits = int((given.argmax(dim=1) == targets).sum())
     measured = share_of(hits, len(targets))
     return [Use(name="held-out accuracy", unit="share", better="higher", measured=measured)]
@@ -510,6 +540,7 @@ def _remarks(
     """Say what each budget means for the model's accuracy, and what influence was measured."""
     # total variation of N(0, 1) and N(μ, 1): no event is likelier by more
     shifts = 2.0 * stats.norm.cdf(rounds.budgets.mu / 2.0) - 1.0
+    # the largest budgets first
     order = np.argsort(-each, kind="stable")
     most = [f"{names[i]} {percent_up(float(shifts[i]))}" for i in order[:MEASURED]]
     more = len(names) - len(most)
@@ -577,6 +608,7 @@ def _grouped(sources: Any, count: int, declared: Any) -> tuple[tuple[str, ...], 
     given = texts("sources", list(sources))
     if len(given) != count:
         raise ValueError(f"sources: expected {count} names, one an example, got {len(given)}")
+    # declared sources count though they have no example
     roster = {*given, *declared} if isinstance(declared, Mapping) else {*given}
     names = tuple(sorted(map(str, roster)))
     if len(names) < 2:

@@ -137,6 +137,7 @@ class Indistinguishable:
         self.references: References = promise.references
         self.delta = promise.largest_delta
         self.seed = None if rng is None else integer("rng", rng, minimum=0, maximum=None)
+        # only captured gradients can be other than backpropagation's
         exact = isinstance(method, OneStep) and method.gram == "exact"
         self._checked = CheckedGradients(exact=exact)
         self._noises = RoundNoises(method.noise, model)
@@ -171,12 +172,14 @@ class Indistinguishable:
         """
         names, place = self.references.names, self.run.checkpoint
         with self._alone:
+            # a round without a ledger cannot be paid for afterwards
             if self._charges is not None and self._charges.count:
                 raise ValueError("begin: expected a run that has not begun, got one with rounds")
             purse = Purse(
                 ledger, reference_entries(secret, names, self.budgets),
                 reproducible=self.seed is not None, no_budget=no_budget,
             )  # fmt: skip
+            # what was charged so far, from the folder where there is one
             charges = Charges(names, self.budgets, purse, self.seed)
             if place is not None:
                 charges.take_up(place, self._declared(purse), self.model, self.optimizer)
@@ -191,6 +194,7 @@ class Indistinguishable:
         """
         if self._charges is not None:
             raise ValueError("run: expected one that has not begun, got one that has")
+        # learning rates and the like: another optimizer is another run
         settings = [] if self.optimizer is None else [
             {name: value for name, value in group.items() if name != "params"}
             for group in self.optimizer.param_groups
@@ -250,8 +254,11 @@ class Indistinguishable:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise ValueError(f"batch: expected (inputs, targets), got {type(batch).__name__}")
         inputs, targets = batch
+        # which references differ in this batch, and how
         part = self.references.part(membership, batch_size(inputs), inside)
+        # g_r of each of them, or a refusal while nothing is spent
         allowed = self._begun().account.check(part.indices)
+        # buffers and frozen parameters, which no noise covers
         before = Snapshot(self.model)
         if self.optimizer is None:
             return self._local_round(inputs, targets, part, allowed, before)
@@ -283,7 +290,9 @@ class Indistinguishable:
             before.restore()
             return found
 
+        # F(U)
         real = one(None)
+        # z_r = F(R_r) − F(U), each from the same parameters
         differences = np.stack([one(index) - real for index in indices.tolist()])
         return self._outcome_round(real, differences, indices, allowed)
 
@@ -331,6 +340,7 @@ class Indistinguishable:
         if self.optimizer is None:
             return self._outcome_round(real, moved, indices, allowed)
         check_optimizer(self.model, self.optimizer)
+        # momentum alone would move the model, and the round be charged for nothing
         if not real.any() and not moved.any():
             raise ValueError("value: expected a gradient that is not zero, got zeros only")
         return self._outcome_round(real, moved, indices, allowed, self.optimizer)
@@ -376,6 +386,7 @@ class Indistinguishable:
             use=tuple(use),
             remarks=tuple(remarks),
         )
+        # the ledger closes: one reservation, one release
         charges.purse.commit(release.published())
         return release
 
@@ -385,17 +396,23 @@ class Indistinguishable:
         optimizer, method, charges = self.optimizer, self.method, self._begun()
         assert optimizer is not None
         assert isinstance(method, OneStep)
+        # a layer may have been frozen or cast since the last round
         check_model(self.model, self.loss)
         check_optimizer(self.model, optimizer)
         optimizer.zero_grad(set_to_none=True)
         try:
+            # are examples separate, and gradients those of the loss
             self._checked.verify(self.model, self.loss, inputs, targets)
+            # g_i, their Gram matrix, losses
             capture = per_example(self.model, self.loss, inputs, targets, gram=method.gram)
             capture.check()
         finally:
             before.check()
+        # M: z_r = Σ_j M_rj g_j, the divisor B whatever is left out
         changes = part.changes / len(part.inside)
+        # Σ of least energy with z_rᵀ Σ⁻¹ z_r <= g_r
         noise = self._noises.noise(capture.gram, changes, allowed, part.indices)
+        # x, before anything is charged: a refusal here is free
         drawn = noise.draw(charges.source())
         try:
             # a gradient that is not finite may only be seen here; nothing leaves before the charge
@@ -408,10 +425,12 @@ class Indistinguishable:
                 # weights whichever input they came from
                 let_out_gradients(self.model)
             before.check()
+            # from here on the round counts, whatever becomes of it
             charges.charge(part.indices)
         except BaseException:
             optimizer.zero_grad(set_to_none=True)
             raise
+        # post-processing of a noisy gradient
         optimizer.step()
         loss = float(np.asarray(capture.losses)[part.inside].mean()) if part.inside.any() else None
         # by the last layer's Gram matrix alone the energy is not known
@@ -428,6 +447,7 @@ class Indistinguishable:
             )
         if not part.inside.all():
             raise ValueError("inside: expected all of the batch beside local steps, got less")
+        # (k, B) what each reference keeps of the batch
         kept = part.changes == 0.0
         found = local_differences(self.model, self.loss, inputs, targets, kept, method)
         before.check()
@@ -445,8 +465,10 @@ class Indistinguishable:
     ) -> Round:
         """Add noise to parameters, or to the gradient that an optimizer then steps along."""
         charges = self._begun()
+        # the differences are given themselves: M = I
         own = np.eye(len(indices))
         noise = self._noises.noise(differences @ differences.T, own, allowed, indices)
+        # F(U) + Σ c_r z_r, rounded on the grid of the noise
         moved = noise.publish(real, differences, charges.source())
         charges.charge(indices)
         if optimizer is None:

@@ -132,26 +132,32 @@ def local_differences(
 
     Source: dsi, Algorithm 2, Eq. 16, 36 and 37.
     """
+    # B, and which examples each reference keeps
     size = batch_size(inputs)
     rows = _checked_membership(membership, size)
     if method.groups > size:
         raise ValueError(
             f"groups: expected at most one for each of {size} examples, got {method.groups}"
         )
+    # G_1 … G_L, and the runs on them that differ from the whole
     parts = sub_groups(rows, method.groups)
     names = tuple(trainable_parameters(model))
     problem = RoundProblem.of(model, loss, inputs, targets, method)
+    # O(w, G_l) of all sub-groups, one after the other
     begun, reals, ended = _real_runs(problem, parts, random_states(model))
+    # O(w, U) = (1/L) Σ_l O(w, G_l)
     real = np.mean(reals, axis=0)
     problem.reset()
     if np.array_equal(real, problem.flat()):
         raise ValueError("optimizer: expected steps that change a parameter, got the same ones")
+    # O(w, R_i ∩ G_l) for every different thing that is kept
     used, outcomes = _reference_runs(problem, parts, begun)
     # z_i = (1/L) Σ_l (O(w, R_i ∩ G_l) − O(w, G_l)), of which most terms are zero
     differences = np.zeros((len(rows), real.size))
     for group, whole, found in zip(parts, reals, outcomes, strict=True):
         for row, end in enumerate(found):
             differences[group.run == row] += (end - whole) / len(parts)
+    # randomness goes on as if only the real batch had been run
     set_random_states(model, ended)
     differences.flags.writeable = False
     return LocalOutcome(
@@ -189,7 +195,9 @@ def sub_groups(membership: Booleans, groups: int) -> list[SubGroup]:
     """
     found = []
     for examples in np.array_split(np.arange(membership.shape[1]), groups):
+        # (m, n) what each reference keeps of the sub-group
         kept = membership[:, examples]
+        # who keeps all of it needs no run
         differs = ~kept.all(axis=1)
         run = np.full(len(membership), -1, dtype=np.intp)
         # references that keep the same of a sub-group share one run
@@ -298,11 +306,13 @@ def run(problem: RoundProblem, examples: Indices, states: States) -> tuple[Array
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
+    # the same masks as every other run from these states
     with replayed(model, states), torch.enable_grad():
         for _ in range(problem.method.steps):
             optimizer.step(closure)
         after = random_states(model)
     found = problem.flat()
+    # a difference of diverged parameters is no difference
     _check_finite(found)
     return found, after
 
@@ -331,6 +341,7 @@ def _reference_runs(
     """Return the way taken and, for every sub-group, where each of its runs ended."""
     asked = problem.method.way
     if asked == "vmap" or (asked == "auto" and not _is_slow(problem.model)):
+        # all references at once, where nothing speaks against it
         reason = obstacle(problem)
         if reason is None:
             try:
@@ -339,8 +350,10 @@ def _reference_runs(
                 reason = f"torch.func.vmap says {str(error).strip().splitlines()[0]}"
         if asked == "vmap":
             raise ValueError(f"way: expected a model that 'vmap' can run, but {reason}")
+    # processes share no accelerator
     on_a_device = any(one.device.type != "cpu" for one in problem.model.parameters())
     alone = asked == "loop" or (asked == "auto" and on_a_device)
+    # every run that has to be made, in order
     items = [(at, row) for at, group in enumerate(parts) for row in range(len(group.kept))]
     found = parallel_map(
         partial(_one, problem, parts, begun),
@@ -350,6 +363,7 @@ def _reference_runs(
         threads=torch.get_num_threads() if alone else 1,
         progress=False,
     )
+    # put back by sub-group
     ends = iter(found)
     outcomes = [list(islice(ends, len(group.kept))) for group in parts]
     return "loop" if alone else "processes", outcomes
@@ -372,13 +386,16 @@ def obstacle(problem: RoundProblem) -> str | None:
     problem.reset()
     parameters = list(trainable_parameters(problem.model).values())
     optimizer = problem.optimizer(parameters)
+    # stacked parameters are one tensor: a norm over it would mix references
     if type(optimizer) not in ELEMENTWISE:
         return f"{type(optimizer).__name__} is no optimizer of torch that works entry by entry"
     stacks = [one.detach()[None].requires_grad_() for one in parameters]
+    # such as a decay for matrices and none for vectors
     if _settings(optimizer, parameters) != _settings(problem.optimizer(stacks), stacks):
         return "the optimizer's settings depend on the parameters' shapes"
     before, size = random_states(problem.model), batch_size(problem.inputs)
     with torch.no_grad():
+        # the losses of all, and whether anything was drawn for them
         whole = _losses(problem, np.arange(size))
         if not same_states(before, random_states(problem.model)):
             return "the model draws random numbers"
@@ -400,6 +417,7 @@ def stacked(problem: RoundProblem, group: SubGroup) -> Iterator[Array]:
     """Yield the parameters after the runs of a sub-group, some rows at a time, in order."""
     problem.reset()
     batch = problem.batch(group.examples)
+    # as many references at a time as memory has room for
     rows = max(1, EXAMPLES_TOGETHER // group.examples.size)
     for start in range(0, len(group.kept), rows):
         yield _together(problem, batch, group.kept[start : start + rows])
@@ -414,14 +432,17 @@ def _together(problem: RoundProblem, batch: tuple[Any, Any], kept: Booleans) -> 
         for name, one in own.items()
     }
     optimizer = problem.optimizer(stacks.values())
+    # examples that each reference keeps
     counts = kept.sum(axis=1, keepdims=True)
     first = next(iter(own.values()))
+    # 1/n for what is kept, 0 for the others: the mean loss of the kept ones
     weights = torch.from_numpy(kept / np.maximum(counts, 1)).to(first.device, first.dtype)
 
     def objective(parameters: dict[str, Tensor], weight: Tensor) -> Tensor:
         found: Tensor = functional_call(losses, parameters, batch)
         return (found * weight.to(found.dtype)).sum()
 
+    # ∂/∂θ_r of reference r's own loss, for all r
     gradients = vmap(grad(objective))
     for _ in range(problem.method.steps):
         # the fused kernels of attention have no rule of vmap
@@ -430,6 +451,7 @@ def _together(problem: RoundProblem, batch: tuple[Any, Any], kept: Booleans) -> 
         for name, one in stacks.items():
             one.grad = found[name]
         optimizer.step()
+    # (k, p) in float64, as every difference is
     rows = [one.detach().reshape(len(kept), -1).to("cpu", torch.float64) for one in stacks.values()]
     outcomes: Array = torch.cat(rows, dim=1).numpy()
     outcomes[counts[:, 0] == 0] = problem.flat()  # nothing kept, no step
@@ -443,6 +465,7 @@ def _losses(problem: RoundProblem, examples: Indices) -> Tensor:
 
 
 def _close(found: Tensor, expected: Tensor) -> bool:
+    # 2¹⁴ units in the last place of the largest loss: what sums of many terms may lose
     lost = LOST * torch.finfo(found.dtype).eps
     largest = float(expected.abs().max())
     return bool(((found - expected).abs() <= lost * largest).all())

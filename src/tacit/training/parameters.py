@@ -29,6 +29,7 @@ def flat_outcome(model: torch.nn.Module, name: str, outcome: Any) -> Array:
         ValueError: a parameter is missing, has another shape or is not finite.
     """
     wanted = trainable(model)
+    # p, by names or as one vector
     size = sum(p.numel() for p in wanted.values())
     if isinstance(outcome, Mapping):
         missing = [key for key in wanted if key not in outcome]
@@ -45,6 +46,7 @@ def flat_outcome(model: torch.nn.Module, name: str, outcome: Any) -> Array:
         vector = _numpy(outcome)
     if vector.shape != (size,):
         raise ValueError(f"{name}: expected {size} parameters, got {shown(vector)}")
+    # noise would hide no NaN
     if not np.isfinite(vector).all():
         raise ValueError(f"{name}: expected finite parameters, got NaN or infinite ones")
     return vector
@@ -65,6 +67,7 @@ def write_gradient(model: torch.nn.Module, vector: Array) -> None:
 
 def _parts(model: torch.nn.Module, vector: Array) -> Iterator[tuple[torch.nn.Parameter, Tensor]]:
     """Yield every trainable parameter and its part of a vector, in its shape."""
+    # in the order of named_parameters, in which all vectors here are
     start = 0
     for parameter in trainable(model).values():
         own = vector[start : start + parameter.numel()].reshape(tuple(parameter.shape))
@@ -92,6 +95,7 @@ class Snapshot:
         Raises:
             ValueError: names the parameter or buffer.
         """
+        # what is trained may change, what is frozen may not
         free = set(trainable(self._model)) if trained else set()
         for name, value in tensors_of(self._model):
             known = self._values.get(name)
@@ -121,6 +125,7 @@ def digest_of_names(names: Iterable[str]) -> str:
     """Return the SHA-256 of names in their order."""
     found = hashlib.sha256()
     for name in names:
+        # the length before each, so that no two lists have one text
         found.update(f"{len(name)}:{name}".encode())
     return f"sha256:{found.hexdigest()}"
 
@@ -160,10 +165,12 @@ def check_optimizer(model: torch.nn.Module, optimizer: Any) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
         found = type(optimizer).__name__
         raise ValueError(f"optimizer: expected a torch.optim.Optimizer, got {found}")
+    # a rate of 0 would spend a budget on nothing
     if not any(float(group.get("lr", 1.0)) for group in optimizer.param_groups):
         raise ValueError("optimizer: expected a learning rate above 0, got 0: nothing would change")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("optimizer: expected one that reads gradients once, got LBFGS")
+    # by identity: equal tensors are not the same parameter
     names = {id(p): name for name, p in model.named_parameters()}
     stepped = [p for group in optimizer.param_groups for p in group["params"]]
     for parameter in stepped:
@@ -172,6 +179,7 @@ def check_optimizer(model: torch.nn.Module, optimizer: Any) -> None:
             raise ValueError("optimizer: expected parameters of the model, got another's")
         if not parameter.requires_grad:
             raise ValueError(f"optimizer: expected parameters with a gradient, got frozen {name!r}")
+    # a parameter without an optimizer would keep its gradient and never move
     held = {id(p) for p in stepped}
     for name, parameter in trainable(model).items():
         if id(parameter) not in held:

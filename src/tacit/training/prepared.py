@@ -46,6 +46,7 @@ class PreparedTraining(Prepared[TrainedModel]):
             ValueError: drawn before, a ledger without a secret, or a refusal, before anything is
                 drawn.
         """
+        # two draws at once are one and a refusal
         with self._once.lock:
             self._refuse_again()
             self.run.begin(ledger=ledger, secret=secret, no_budget=no_budget)
@@ -106,7 +107,9 @@ def prepare_training(
     if not isinstance(run, Indistinguishable):
         raise ValueError(f"run: expected an Indistinguishable, got {type(run).__name__}")
     run.identify()
+    # nobody has taken part yet
     none = np.zeros(len(run.references), dtype=np.int64)
+    # as the release will name them
     names, _, squared, _ = grouped_references(run.references, run.budgets, none)
     return PreparedTraining(
         guarantees=certified(names, squared, run.delta),

@@ -103,26 +103,35 @@ class References:
         Raises:
             ValueError: a shape does not fit, a group is unknown or half inside.
         """
+        # what the real input has of the batch
         present = _inside(inside, size)
         if self.kind == "subsets":
             if not present.all():
                 raise ValueError("inside: expected all of the batch beside subsets, got less")
+            # (m, B)
             kept = _table("membership", membership, (len(self), size))
+            # leaving an example out takes its weight away
             changes = np.where(kept, 0.0, -1.0)
             indices = np.flatnonzero(changes.any(axis=1))
             return BatchReferences(indices, changes[indices], present)
+        # (B,) whose each example is
         groups = self._groups(membership, size)
+        # the references that this batch has something of
         found = np.unique(groups[groups != NOBODY])
+        # (k, B)
         theirs = groups == found[:, None]
+        # U with a group half in is no candidate of the certificate
         mixed = (theirs & present).any(axis=1) & (theirs & ~present).any(axis=1)
         if mixed.any():
             name = self.names[int(found[mixed][0])]
             raise ValueError(f"inside: expected all or nothing of each group, got both of {name!r}")
+        # what is left out of U must be put back by some reference
         loose = ~present & (groups == NOBODY)
         if loose.any():
             raise ValueError(
                 f"inside: expected a group for what is left out, got none at {int(loose.argmax())}"
             )
+        # −g_j where U has it and the reference not, +g_j the other way round
         changes = np.where(theirs, np.where(present, -1.0, 1.0), 0.0)
         return BatchReferences(found.astype(np.intp), changes, present)
 

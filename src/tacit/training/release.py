@@ -111,9 +111,11 @@ def recompute(release: Release[TrainedModel]) -> str:
         ValueError: the guarantees, or what they are and are not, are others.
     """
     details = release.details
+    # worked out again by what worked it out, nothing of the file is believed
     told = certified(details.references, details.squared, details.delta)
     if not agree(release.guarantees, told):
         raise ValueError("guarantees: expected what the budgets certify, got another")
+    # what it is not stands first, so that nobody reads it as privacy
     known = notes_of(details.references, details.squared, details.delta)
     if release.notes[: len(known)] != known:
         raise ValueError("notes: expected what the guarantee is and is not, got other notes")
@@ -162,6 +164,7 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
     """
     # μ rounded up: the square root is to nearest
     distances = np.nextafter(np.sqrt(squared), np.inf)
+    # the one that is told apart best bounds all others
     loosest = int(np.argmax(distances))
     worst = float(distances[loosest])
     success = SuccessBound(
@@ -173,6 +176,7 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
         assumptions=ASSUMPTIONS,
         source="dsi, Theorem 3.4; the Neyman-Pearson lemma",
     )
+    # nats, and the δ of one ε, beside every reference
     kinds: list[Any] = ["kl"]
     if delta is not None:
         # the ε of the loosest at δ; beside the others the same ε has a smaller δ
@@ -196,6 +200,7 @@ def notes_of(names: tuple[str, ...], squared: Array, delta: float | None) -> tup
     first = (NOT_PRIVACY, PUBLISHED)
     if not 1 < len(names) <= TOLD:
         return first
+    # rounded up
     distances = np.nextafter(np.sqrt(squared), np.inf).tolist()
     pairs = list(zip(names, distances, strict=True))
     if delta is None:
@@ -213,6 +218,7 @@ def grouped_references(
     """Return the references, those of equal budget under one name where there are many."""
     if len(references) < TOGETHER:
         return references.names, (1,) * len(references), budgets.squared.copy(), taken
+    # references of one budget are told alike, whichever they are
     values, place = np.unique(budgets.squared, return_inverse=True)
     names, counts, most = [], [], []
     for number in range(values.size):
@@ -221,5 +227,6 @@ def grouped_references(
         alone = members.size == 1
         names.append(first if alone else f"any one of {members.size:,}, such as {first}")
         counts.append(int(members.size))
+        # the most rounds of any one of them, for the holder
         most.append(int(taken[members].max()))
     return tuple(names), tuple(counts), values, np.asarray(most, dtype=np.int64)

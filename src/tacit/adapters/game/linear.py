@@ -79,17 +79,22 @@ def update_log_ratio(
         raise ValueError(f"method: expected one that adds noise, got {method.name}")
     scale = positive("std", std)
     rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0, open_low=True)
+    # in float64: ratios add up over all steps
     exact = None if projection is None else projection.double()
     clean = partial(method.step, projection=exact, std=0.0, normal=_zeros)
+    # m(G): by how much the canary moves what is published
     moved = clean(canary.double())
+    # U − m(V_others): noise, and the canary if it was in
     residual = published.double() - clean(others.double())
     if method.noise == "projected" and exact is not None:
         seen, moved = _whitened(residual, moved, exact, full=method.full)
     else:
         seen = residual
+    # ⟨U − m(V), m(G)⟩ − ½‖m(G)‖², in the metric of the noise
     ratio = ((seen - 0.5 * moved) * moved).sum(dim=(-2, -1)) / scale**2
     if rate == 1.0:
         return ratio
+    # ln(1 − q + q e^l)
     absent = torch.full_like(ratio, math.log1p(-rate))
     return torch.logaddexp(absent, ratio + math.log(rate))
 
@@ -106,11 +111,14 @@ def _whitened(
     With ``AAᵀ = LLᵀ`` the noise ``E Aᵀ`` is ``z Lᵀ``, and ``E AᵀA`` times Aᵀ is ``z Lᵀ L Lᵀ``.
     Where A has more rows than columns, z is E itself.
     """
+    # both in one solve
     both = torch.cat([residual, moved], dim=-2)
     if projection.shape[-2] > projection.shape[-1]:
+        # rank above width: E is seen whole
         noise = projection.mT @ projection if full else projection.mT
         both = both @ torch.linalg.pinv(noise)
     else:
+        # A Aᵀ = L Lᵀ
         root = torch.linalg.cholesky(projection @ projection.mT)
         if full:
             both = _over(_over(both @ projection.mT, root.mT, upper=True), root, upper=False)
@@ -217,11 +225,13 @@ def play_linear_heads(
         _labels(labels, count, outputs),
         integer("canary", canary[1], minimum=0, maximum=outputs - 1),
     )
+    # half with the canary, every other one
     heads = integer("models", models, minimum=2)
     if heads % 2:
         raise ValueError(f"models: expected an even number, half with the canary, got {heads}")
     source = torch.Generator().manual_seed(int(generator(rng).integers(2**63)))
     run = _Run(
+        # the canary is the last row
         inputs=torch.from_numpy(np.vstack([rows, point])).float(),
         targets=torch.nn.functional.one_hot(torch.from_numpy(truth), outputs).float(),
         method=method,
@@ -231,6 +241,7 @@ def play_linear_heads(
     )
     memberships = np.arange(heads) % 2 == 1
     rank = getattr(method, "rank", 1)
+    # as many heads side by side as memory has room for
     together = max(2, ENTRIES // max(count * outputs, width * rank))
     parts = [
         run.trained(torch.from_numpy(part), steps.steps)
@@ -270,6 +281,7 @@ class _Run:
         for _ in range(steps):
             if projection is None or self.method.fresh:
                 projection = self._projection(len(inside))
+            # what this step published, and its parts by record
             published, others, canary = self._step(weights, present, projection)
             if self.noisy:
                 ratios += update_log_ratio(
@@ -283,15 +295,18 @@ class _Run:
         self, weights: Tensor, present: Tensor, projection: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what is published, the sum over the other records, and the canary's part."""
+        # softmax(W x) − y
         errors = (self.inputs @ weights.mT).softmax(dim=-1) - self.targets
         inputs = self.inputs
         if projection is not None and not self.method.full:
             inputs = inputs @ projection.mT
         if isinstance(self.method, ClippedMethod):
+            # ‖g xᵀ‖² = ‖g‖²‖x‖²
             squares = errors.square().sum(dim=-1) * inputs.square().sum(dim=-1)
             errors = errors * self.method.factors({"head": squares})["head"][..., None].to(errors)
         others = errors[:, :-1].mT @ inputs[..., :-1, :]
         canary = errors[:, -1, :, None] * inputs[..., -1:, :]
+        # the canary in every other head
         total = others + present * canary
         return self.method.step(total, projection, self.std, self._normal), others, canary
 

@@ -76,15 +76,18 @@ def contribution(
     from tacit.ledger.notions import GAUSSIAN_DP
     from tacit.training import Retraining, SourcedExamples, TrainingRecipe, prepare_contribution
 
+    # source and label are categories, declared or read
     levels = [*(category or ()), *_undeclared((source, label), category)]
     table = reading.read(data, missing=missing, categories=levels)
     saved = new_file("--save", flags.save, flags.force)
 
     def prepare() -> Any:
+        # inputs, classes and sources of the rows
         problem = problem_of(
             table, source, label, hidden=hidden, held_out=held_out, bounds=_bounds(bounds)
         )
         if saved is not None:
+            # scales that were read would be published with the model
             _check_declared(problem.undeclared)
         prepared = prepare_contribution(
             TrainingRecipe(
@@ -103,7 +106,9 @@ def contribution(
             run.lasting(passes=PASSES),
             method=method,
             retraining=Retraining(
-                influence=repeats if influence else 0, attacked=attacked if flags.attack else 0
+                # --no-influence and --no-attack train nothing again
+                influence=repeats if influence else 0,
+                attacked=attacked if flags.attack else 0,
             ),
             rng=flags.seed,
         )
@@ -150,9 +155,11 @@ def _undeclared(names: tuple[str, ...], category: list[str] | None) -> list[str]
 
 def _budgets(budget: list[str] | None, epsilon: float, problem: TableProblem) -> dict[str, float]:
     """Return ε of every source."""
+    # one ε for all, but for those that --budget names
     found: dict[str, float] = dict.fromkeys(problem.roster, epsilon)
     named: set[str] = set()
     for text in budget or ():
+        # a name may hold an equals sign
         name, given, value = text.rpartition("=")
         if not given or name not in found:
             raise ValueError(f"--budget: expected SOURCE=EPSILON of a source there, got {text!r}")

@@ -39,8 +39,10 @@ class TrainingFlags(Attacking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # the digest of a file names no secret that several trainings share
         if self.ledger is not None and self.secret is None:
             raise ValueError("--secret: expected the name that --ledger counts under, got none")
+        # inf and NaN would train to nothing
         if self.rate is not None and not 0.0 < self.rate < float("inf"):
             raise ValueError(f"--rate: expected a finite number above 0, got {self.rate:g}")
 
@@ -72,6 +74,7 @@ def saving(
         return prepared
 
     def fit(run: Indistinguishable) -> Release[Any]:
+        # trained and paid for
         release = prepared.fit(run)
         save(place)
         return release

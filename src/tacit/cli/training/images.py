@@ -102,6 +102,7 @@ def problem_of(path: str, model: str | None, *, public: int, rate: float) -> Ima
     Raises:
         ValueError: the file is not there, is no .npz or has other arrays, or too few images.
     """
+    # one read: the digest is of what is learned from
     content = read_bytes("DATA", Path(path))
     learned, test = _split(_arrays(path, content))
     apart = integer("--public", public, minimum=0)
@@ -109,6 +110,7 @@ def problem_of(path: str, model: str | None, *, public: int, rate: float) -> Ima
         raise ValueError(
             f"--public: expected fewer than the {len(learned):,} images there are, got {apart:,}"
         )
+    # who is public does not depend on the images
     order = np.random.default_rng(SEED).permutation(len(learned))
     data, classes = learned.some(order[apart:]), max(learned.classes, test.classes)
     if classes > MOST_CLASSES:
@@ -125,6 +127,7 @@ def problem_of(path: str, model: str | None, *, public: int, rate: float) -> Ima
 
 def _arrays(path: str, content: bytes) -> Mapping[str, npt.NDArray[Any]]:
     try:
+        # no pickles: they could run anything
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
             found = {name: held[name] for name in held.files}
     except (
@@ -151,6 +154,7 @@ def _split(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[LabelledImages, Labe
         raise ValueError(f"labels: expected shape (n,), got {labels.shape}")
     images = _channels(arrays["images"]) if "images" in arrays else _decoded(arrays, labels)
     whole = LabelledImages(images, labels)
+    # which images test, or a fifth of them drawn without looking
     tested = arrays.get("is_test")
     if tested is None:
         source = np.random.default_rng(SEED)
@@ -168,8 +172,10 @@ def _split(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[LabelledImages, Labe
 def _channels(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return (n, channels, height, width) of grey images or of those with channels last."""
     if images.ndim == 3:
+        # grey images have one channel
         return images[:, None]
     if images.ndim == 4 and images.shape[1] not in (1, 3) and images.shape[3] in (1, 3):
+        # channels last, as most files have them
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
     return images
 
@@ -185,6 +191,7 @@ def _decoded(
     content, offsets = arrays["jpeg"].tobytes(), arrays["offsets"]
     if offsets.shape != (len(labels) + 1,) or offsets.dtype.kind not in "iu":
         raise ValueError(f"offsets: expected {len(labels) + 1} integers, got {offsets.shape}")
+    # image i lies between offsets i and i + 1
     places = offsets.tolist()
     if places[0] < 0 or places[-1] > len(content) or places != sorted(places):
         raise ValueError("offsets: expected places in jpeg, rising")
@@ -231,6 +238,7 @@ def function_of(flag: str, named: str) -> Callable[..., Any]:
     path = Path(place)
     if not path.is_file():
         raise ValueError(f"{flag}: there is no file {place}")
+    # by its path, under a name that no other module has
     described = importlib.util.spec_from_file_location(f"_tacit_caller_{path.stem}", path)
     assert described is not None
     assert described.loader is not None
@@ -241,6 +249,7 @@ def function_of(flag: str, named: str) -> Callable[..., Any]:
         described.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise ValueError(f"{flag}: running {place} raised {type(error).__name__}") from error
+    # what was asked for must be there and callable
     found = getattr(module, name, None)
     if not callable(found):
         raise ValueError(f"{flag}: expected a function {name!r} in {place}, got none")

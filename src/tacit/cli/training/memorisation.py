@@ -71,6 +71,7 @@ def memorisation(
     from tacit.models.small.storage import check_new_folder, save_model
     from tacit.training import MemorisationPlan, Sequences, TrainingRecipe, prepare_memorisation
 
+    # which optimizer, and its rate
     way = choice("--optimizer", optimizer, ("adam", "sgd"))
     rate = RATES[way] if flags.rate is None else flags.rate
     saved = None if flags.save is None else check_new_folder("--save", flags.save)
@@ -126,6 +127,7 @@ def _read(
 
     integer("--length", length, minimum=2)
     integer("--sequences", count, minimum=1)
+    # a text that the small model has not learned
     text = hold_out(docstring_corpus())[1] if texts is None else read_text(texts)
     if not text.strip():
         raise ValueError("TEXTS: expected a text, got none")
@@ -134,5 +136,6 @@ def _read(
         raise ValueError(
             f"--length: expected at most the {loaded.context} tokens of the model, got {length}"
         )
+    # sequences of L tokens, a tenth of them unseen
     learned, unseen = cut(loaded.stream(text), length, count=count)
     return loaded, learned, unseen, digest(text)

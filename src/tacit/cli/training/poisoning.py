@@ -85,6 +85,7 @@ def poisoning(
     )
     from tacit.training.poisoning.sources import TRIGGERS, blended, low_frequency
 
+    # refused before the images are read
     wanted = choice("--trigger", trigger, TRIGGERS)
     saved = new_file("--save", flags.save, flags.force)
     rate = RATE if flags.rate is None else flags.rate
@@ -103,6 +104,7 @@ def poisoning(
             batch=BATCH if flags.batch is None else flags.batch,
             remarks=problem.remarks,
         )
+        # without noise, on images that belong to no source
         problem.pretrain()
         prepared = prepare_poisoning(
             TrainingRecipe(model=problem.model, optimizer=problem.optimizer),
@@ -110,6 +112,7 @@ def poisoning(
             flags.promise,
             run.lasting(passes=PASSES),
             method=RobustAggregation(angle=angle, iterations=iterations, noise=method.noise),
+            # --no-attack plays no attack
             comparison=PoisoningComparison(repeats=repeats if flags.attack else 0, compare=compare),
             rng=flags.seed,
         )

@@ -104,19 +104,24 @@ def problem_of(
     share = in_interval("--held-out", held_out, 0.0, 1.0, open_low=True, open_high=True)
     units = integer("--hidden", hidden, minimum=0)
     rows = np.asarray(table)
+    # which rows are held out does not depend on them
     order = np.random.default_rng(SEED).permutation(len(rows))
     apart = round(share * len(rows))
     if not 2 <= apart <= len(rows) - 2:
         raise ValueError(f"--held-out: expected 2 rows or more on both sides, got {apart} apart")
+    # in the order of the table
     known, learned = np.sort(order[:apart]), np.sort(order[apart:])
+    # a source that occurs in held-out rows alone would be told by its absence
     _check_seen(table, rows, learned, (source, label))
     scales = _scales(table, rows, known, {source, label}, bounds or {})
     inputs, features = _inputs(table, rows, scales, bounds or {})
+    # classes 0, 1, …
     codes = rows[:, table.columns.index(label)].astype(np.int64)
     classes = table.categories[label].levels
     if len(classes) < 2:
         raise ValueError("--label: expected at least 2 classes, got 1")
     whose = rows[learned, table.columns.index(source)].astype(np.int64)
+    # the start is the same for every table
     torch.manual_seed(SEED)
     width = inputs.shape[1]
     model: torch.nn.Module = torch.nn.Linear(width, len(classes))
@@ -154,6 +159,7 @@ def _check_seen(table: DataTable, rows: Array, learned: Any, names: tuple[str, .
     for flag, name in zip(("--source", "--label"), names, strict=True):
         if table.categories[name].declared:
             continue  # whether one is there is for nobody to see
+        # levels that were read from the rows
         codes = rows[:, table.columns.index(name)]
         gone = np.setdiff1d(codes, codes[learned]).size
         if gone:
@@ -171,6 +177,7 @@ def _scales(
     bounds: Mapping[str, tuple[float, float]],
 ) -> dict[str, tuple[float, float] | None]:
     """Return the centre and the unit of every input that is a number, None for a category."""
+    # a bound of a category or of no column is a mistake
     unknown = sorted(set(bounds) - set(table.columns) | set(bounds) & {*table.categories})
     if unknown:
         raise ValueError(f"--bounds: expected columns of numbers, got {unknown[0]!r}")
@@ -184,6 +191,7 @@ def _scales(
             low, high = bounds[name]
             if not low < high < np.inf:
                 raise ValueError(f"--bounds: expected LOW below HIGH, got {low:g}:{high:g}")
+            # declared: −1 … 1, whatever the rows are like
             found[name] = ((low + high) / 2, (high - low) / 2)
         else:
             column = rows[known, place]
@@ -203,11 +211,13 @@ def _inputs(
     for name, scale in scales.items():
         column = rows[:, table.columns.index(name)]
         if scale is None:
+            # one input for every level
             levels = table.categories[name].levels
             parts.append(np.eye(len(levels))[column.astype(np.int64)])
             features += [(f"{name}={level}", 0.0, 1.0) for level in levels]
             continue
         centre, unit = scale
+        # numbers in units of their scale, within declared bounds
         units = (column - centre) / unit
         parts.append((np.clip(units, -1.0, 1.0) if name in bounded else units)[:, None])
         features.append((name, centre, unit))

@@ -61,11 +61,14 @@ def fit(
     What a folder has kept is taken up: the same steps follow as without the interruption.
     """
     device = next(network.parameters()).device
+    # what the machine has instructions for; told in the recipe
     precision = native_precision(run.precision or "auto", device)
     optimizers = _optimizers(network, precision)
+    # cross-entropy, and what penalties add
     objective = _Objective(network, penalties, precision, seed)
     parts = {"network": network, "source": RandomState(objective.source)}
     parts |= {f"optimizer {place}": one for place, one in enumerate(optimizers)}
+    # network, optimizers and the penalties' randomness go on from a stored state
     loop = Loop(run, parts, title="training", folder=folder, every=every)
     # a batch is a function of its number alone, so that those of earlier processes are passed over
     batches = islice(_windows(stream, context + 1, batch, seed, device), loop.here.steps, None)
@@ -80,7 +83,9 @@ def fit(
 def _rate(spent: float) -> float:
     """Warm up linearly, then fall to zero as a half cosine of the budget spent."""
     if spent < WARMUP_SHARE:
+        # a linear rise from a fiftieth of the peak
         return max(spent / WARMUP_SHARE, FIRST_SHARE)
+    # ½(1 + cos π s) over what is left of the budget
     return 0.5 * (1.0 + math.cos(math.pi * (spent - WARMUP_SHARE) / (1.0 - WARMUP_SHARE)))
 
 
@@ -103,9 +108,11 @@ class _Objective:
         if self.anatomy is None:
             return _loss(self.network, windows, self.precision)
         with computing_in(self.precision, windows.device.type):
+            # penalties read states of their layers
             states, logits = run_layers(self.anatomy, windows[:, :-1], self.layers)
         step = Step(self.anatomy, windows, logits, states, self.source)
         added = [penalty.measure(step) for penalty in self.penalties]
+        # mean −ln p of the next token, nats, plus penalties in nats
         return _cross_entropy(logits, windows) + torch.stack(added).sum()
 
 
@@ -118,6 +125,7 @@ def _step(
 ) -> None:
     loss = objective(windows)
     loss.backward()  # type: ignore[no-untyped-call]
+    # one bad batch moves the model no further than any other
     nn.utils.clip_grad_norm_(network.parameters(), LONGEST_STEP)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -141,6 +149,7 @@ def _optimizers(network: nn.Module, precision: str) -> list[torch.optim.Optimize
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
+        # matrices of layers; embeddings are tables
         inner = parameter.ndim == 2 and ".h." in name
         (matrices if inner else others).append(parameter)
     muon = Muon(
@@ -165,7 +174,9 @@ def _windows(
     rows = stream.unfold(0, length, 1)
     pending = torch.empty(0, dtype=torch.int64)
     while True:
+        # windows begin elsewhere in every round, so that all boundaries are learned
         phase = int(torch.randint(min(length, len(rows)), (1,), generator=source))
+        # all of the stream once
         starts = torch.arange(phase, len(rows), length)
         pending = torch.cat([pending, starts[torch.randperm(len(starts), generator=source)]])
         while len(pending) >= batch:
@@ -177,10 +188,12 @@ def _windows(
 def perplexity(network: Any, stream: Tensor, context: int) -> float:
     """Return exp of the mean cross-entropy per token over consecutive windows of the stream."""
     device = next(network.parameters()).device
+    # as many tokens as the model reads, and the next
     length = min(context + 1, len(stream))
     rows = stream[: len(stream) // length * length].view(-1, length)
     total = sum(
         float(_loss(network, part.to(device), "float32")) * len(part)
         for part in torch.split(rows, ROWS_EVALUATED_TOGETHER)
     )
+    # exp of the mean cross-entropy: rows are of one length
     return math.exp(total / len(rows))

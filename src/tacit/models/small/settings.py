@@ -85,6 +85,7 @@ class ModelSettings:
             raise ValueError(
                 f"trunk_width: expected an integer below the width {width}, got {trunk}"
             )
+        # heads split trunk and memory each
         parts = zip(("trunk_width", "width less the trunk"), _split(width, trunk), strict=True)
         for name, part in parts:
             if part < 1 or part % heads:
@@ -92,8 +93,10 @@ class ModelSettings:
 
     def sizes(self) -> dict[str, Any]:
         """Return every field but the preset, each size said."""
+        # the preset's sizes, those of the architecture before the common ones
         known = {**SIZES[self.preset], **BY_ARCHITECTURE.get((self.preset, self.architecture), {})}
         given = {field.name: getattr(self, field.name) for field in fields(self)}
+        # it is said by its sizes
         del given["preset"]
         return {name: known.get(name) if one is None else one for name, one in given.items()}
 

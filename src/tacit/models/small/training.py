@@ -78,11 +78,13 @@ def train(
     """  # noqa: E501
     if not isinstance(settings, ModelSettings):
         raise ValueError(f"settings: expected ModelSettings, got {type(settings).__name__}")
+    # as long as asked for, or as the preset says
     lasting = settings.run(check_run(run, READ))
     for value in penalties:
         if not callable(getattr(value, "measure", None)):
             raise ValueError(f"penalties: expected values such as JacobianPenalty, got {value!r}")
     place = check_device(device)
+    # a folder that cannot be written is told before the training
     target = None if out is None else check_new_folder("out", out)
     content = read_text(text) if isinstance(text, os.PathLike) else text
     begun = None if start is None else _begun(start, settings)
@@ -107,18 +109,22 @@ def _train(
     device: torch.device,
     out: Path | None,
 ) -> LanguageModel:
+    # every fiftieth block is never learned from
     learned, held_out = hold_out(text)
     sizes = settings.sizes()
     context, batch = sizes["context"], sizes["batch"]
     if start is None:
+        # of the learned text alone: a held-out word names no token
         tokenizer = _byte_pairs(learned, sizes["vocabulary"])
         stream, unseen = _tokens(tokenizer, learned), _tokens(tokenizer, held_out)
         wrapped = _wrapped(tokenizer, context)
         network = _network(settings, tokenizer.get_vocab_size())
     else:
+        # a model that goes on keeps its tokens
         stream, unseen, wrapped = start.stream(learned), start.stream(held_out), start.tokenizer
         network = copy.deepcopy(start.network).requires_grad_(True)
     unseen = unseen[:HELD_OUT_TOKENS]
+    # one batch of windows and their next tokens
     needed = (context + 1) * batch
     if len(stream) < needed or len(unseen) < 2:
         raise ValueError(
@@ -139,6 +145,7 @@ def _train(
     with ExitStack() as stack:
         folder = None
         if run.checkpoint is not None:
+            # by the machine: a run does not go on in another precision
             precision = native_precision(run.precision or "auto", device)
             declared = {"run": "model", "text": digest(text), "precision": precision, **told}
             folder = RunFolder(run.checkpoint, declared, fields=STATE_FIELDS)
@@ -153,6 +160,7 @@ def _train(
             penalties=penalties,
             folder=folder,
         )
+        # of the text that was never seen
         score = perplexity(network, unseen, context)
         recipe = _recipe(text, outcome, len(stream), len(unseen), score, told)
         if start is not None:
@@ -162,6 +170,7 @@ def _train(
             save_model(out, network, wrapped, recipe)
     if folder is not None:
         folder.remove()
+    # what messages call it
     name = "trained" if out is None else str(out)
     return LanguageModel(network, wrapped, name=name, recipe=recipe)
 

@@ -100,6 +100,7 @@ class Canaries:
         Raises:
             ValueError: a canary is longer.
         """
+        # prompt and secret, one token a digit
         rows = [
             [*prompt, *self.symbols[secret].tolist()]
             for prompt, secret in zip(self.prompts, self.secrets, strict=True)
@@ -109,6 +110,7 @@ class Canaries:
             raise ValueError(
                 f"length: expected at least the {longest} tokens of a canary, got {length}"
             )
+        # padded behind the secret; IGNORED takes no loss of the padding
         inputs = torch.zeros(len(rows), length, dtype=torch.int64)
         targets = torch.full((len(rows), length), IGNORED, dtype=torch.int64)
         for place, row in enumerate(rows):
@@ -128,7 +130,9 @@ def digit_tokens(encode: Encode) -> Integers:
     Raises:
         ValueError: a digit is no token of its own.
     """
+    # the tokens of each digit by itself
     found = [list(encode(str(digit))) for digit in range(SIDES)]
+    # a mark that every text begins with is no digit
     begun = {tuple(tokens[:-1]) for tokens in found}
     last = [tokens[-1] if tokens else -1 for tokens in found]
     if len(begun) != 1 or len(next(iter(begun))) > 1 or len(set(last)) != SIDES:
@@ -191,17 +195,22 @@ class CanarySchedule:
         Args:
             texts: whether every text is a reference of its own.
         """
+        # canaries have the first references, texts the others
         own = self.canaries + np.arange(self.texts) if texts else np.full(self.texts, -1)
         return np.concatenate([own, np.repeat(np.arange(self.canaries), self.copies)])
 
     def examples(self, number: int) -> Indices:
         """Return the examples of a round, counted from 0."""
         turn, place = divmod(number, self.a_pass)
+        # by the pass alone, so that a run can be taken up
         source = np.random.default_rng([self.order, turn])
         shuffled, dealt = source.permutation(self.texts), source.permutation(self.canaries)
+        # texts in the rounds before: what their canaries left room for
         before = place * self.batch - self.copies * sum(map(self._dealt, range(place)))
         room = self.batch - self.copies * self._dealt(place)
+        # canaries dealt in turn, so that no round has two more than another
         theirs = dealt[place :: self.a_pass]
+        # all copies of a canary in one round: one participation a pass
         copies = self.texts + (theirs[:, None] * self.copies + np.arange(self.copies)).ravel()
         return np.concatenate([shuffled[before : before + room], copies]).astype(np.intp)
 
@@ -227,8 +236,10 @@ class CanarySeed:
     ) -> None:
         self._settings = settings
         self._path = None if checkpoint is None else absolute("checkpoint", checkpoint) / KEPT
+        # the seed that the run in the folder began with
         kept = None if self._path is None or not self._path.exists() else self._read(self._path)
         self.fresh = kept is None
+        # 128 bits of the operating system where no run has begun and no seed is given
         self._value = (secrets.randbits(BITS) if rng is None else rng) if kept is None else kept
 
     def source(self, purpose: int) -> np.random.Generator:
@@ -246,6 +257,7 @@ class CanarySeed:
         """
         if self._path is None or not self.fresh:
             return
+        # other canaries and coins would be other references than those charged
         if begun:
             raise ValueError(f"checkpoint: {KEPT} is missing in {self._path.parent}")
         content = {"settings": self._settings, "seed": hex(self._value)}
@@ -258,6 +270,7 @@ class CanarySeed:
             settings, value = found["settings"], int(found["seed"], 16)
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"checkpoint: {KEPT} is damaged") from None
+        # the same seed on other texts would draw other canaries
         if settings != self._settings or value < 0:
             raise ValueError("checkpoint: the folder holds a run on other sequences or canaries")
         return value

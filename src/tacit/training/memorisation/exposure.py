@@ -110,17 +110,25 @@ def _one(
     # the secret itself, N secrets of the model's law and N uniform ones
     drawn = np.empty((1 + 2 * count, digits), dtype=np.int64)
     drawn[0] = secret
+    # uniform secrets; those of the model's law are drawn place by place
     drawn[1 + count :] = source.integers(SIDES, size=(count, digits))
+    # ln q of every secret so far
     likelihood = np.zeros(len(drawn))
     last = np.zeros((count, SIDES))
     for place, logs in enumerate(_digit_laws(network, prompt, drawn, symbols)):
+        # q of the next digit behind each of the drawn ones
         laws = logs[1 : 1 + count]
+        # the next digit of every secret that follows q
         drawn[1 : 1 + count, place] = _chosen(laws, source)
         likelihood += np.take_along_axis(logs, drawn[:, place, None], axis=1)[:, 0]
         last = laws
+    # the last digit is summed instead of drawn: less variance, same mean
     own = drawn[1 : 1 + count]
+    # digits that are right before the last
     right = (own[:, :-1] == secret[:-1]).sum(axis=1)
+    # chance that the last is right
     finish = np.exp(last[:, secret[-1]])
+    # P(>= c right) = P(c before) + P(c − 1 before) q(last right)
     recovered = float(((right >= least) + (right == least - 1) * finish).mean())
     return recovered, _bits(drawn, likelihood, digits), -float(likelihood[0])
 
@@ -134,12 +142,14 @@ def _digit_laws(
     """Yield ln q of the ten digits for every row, place by place, as its digits are filled in."""
     from transformers import DynamicCache
 
+    # the prompt is read once, and its cache serves every secret
     kept = DynamicCache(config=network.config)
     tokens = torch.from_numpy(symbols)
     given = torch.tensor([prompt])
     name = cache_argument(inspect.signature(network.forward).parameters)
     for place in range(drawn.shape[1]):
         logits = network(input_ids=given, use_cache=True, **{name: kept}).logits[:, -1]
+        # ln q among the ten digits alone
         logs = special.log_softmax(logits[:, tokens].double().numpy(), axis=1)
         if place == 0:
             logs = np.repeat(logs, len(drawn), axis=0)
@@ -150,17 +160,21 @@ def _digit_laws(
 
 def _chosen(laws: Array, source: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw one digit of each row's law."""
+    # argmax(ln q + Gumbel) is a draw of q
     gumbel = source.gumbel(size=laws.shape)
     return np.asarray((laws + gumbel).argmax(axis=1), dtype=np.int64)
 
 
 def _bits(drawn: npt.NDArray[np.int64], likelihood: Array, digits: int) -> float:
     """Return log2(10^d) − log2(rank) of the first row by the others."""
+    # ln q of the others and of the secret itself
     others, own = likelihood[1:], likelihood[0]
     # the secret itself, drawn again, is no rival, whatever rounding makes of its likelihood
     rivals = (others > own) & (drawn[1:] != drawn[0]).any(axis=1)
     total = float(SIDES**digits)
+    # 1/(½ q + ½ 10^−d): the importance weight of a draw of the half-and-half mixture
     weights = 2.0 / (np.exp(others) + 1.0 / total)
+    # 1 + Σ_s 1{q(s) > q(secret)}, estimated without bias and at most 10^d
     rank = 1.0 + min(float((rivals * weights).mean()), total - 1.0)
     return math.log2(total) - math.log2(rank)
 
@@ -202,7 +216,9 @@ def exact_memorisation(
     with measuring(network):
         for rows in torch.split(sequences, max(1, TOKENS_TOGETHER // sequences.shape[1])):
             logits: Any = network(input_ids=rows[:, : start + after - 1], use_cache=False).logits
+            # greedy tokens behind every prefix of the sequence
             likeliest = logits[:, start - 1 :].argmax(dim=-1)
+            # all c of them right
             found.append((likeliest == rows[:, start : start + after]).all(dim=1).numpy())
     return np.concatenate(found)
 
@@ -228,6 +244,7 @@ def sequence_loss(reduction: str) -> Loss:
     def loss(network: Any, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         logits = network(input_ids=inputs, use_cache=False).logits[:, :-1]
         following = targets[:, 1:]
+        # −ln p of every token but the first, nats
         each = torch.nn.functional.cross_entropy(
             logits.transpose(1, 2), following, ignore_index=IGNORED, reduction="none"
         )
@@ -274,7 +291,9 @@ def cut(
     rows = stream[: len(stream) // size * size].reshape(-1, size)
     if len(rows) < 2:
         raise ValueError(f"texts: expected at least 2 sequences of {size} tokens, got {len(rows)}")
+    # an order that no text has a part in
     shuffled = rows[torch.from_numpy(np.random.default_rng(order).permutation(len(rows)))]
+    # a tenth, one at least
     apart = max(1, len(rows) // 10)
     learned = shuffled[apart:]
     if count is not None:

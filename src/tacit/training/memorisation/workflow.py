@@ -164,6 +164,7 @@ def prepare_memorisation(
     if loss is not None:
         raise ValueError("loss: expected None, as that of the sequences is taken, got another")
     passes = check_run(run, READ).lasting(passes=1).passes
+    # shapes and sizes are checked, and rounds follow
     schedule = _schedule(model, sequences, plan, passes or 1)
     learned, unseen = sequences.learned, sequences.unseen
     if plan.following >= learned.shape[1]:
@@ -174,19 +175,25 @@ def prepare_memorisation(
     positive("epsilon", promise.epsilon)
     settings = (schedule, plan.digits, sequences.protect, sequences.reduction)
     texts = sequences.protect == "all"
+    # all copies of a canary are one reference, every sequence is one
     names = [f"canary {i}" for i in range(plan.canaries)]
     names += [f"sequence {i}" for i in range(len(learned))] if texts else []
+    # a reference takes part once a pass
     beside = replace(
         promise, references=References.leave_out(names), participations=schedule.passes
     )
+    # of a run that goes on, its own
     seed = CanarySeed(run.checkpoint, identity(learned, *settings), rng)
     drawn = Canaries.drawn(plan.canaries, model.encode, digits=plan.digits, rng=seed.source(0))
+    # fair coins decide which canaries are learned from
     inside = coins(plan.canaries, seed.source(1))
     task = CanaryTask.of(drawn, inside, learned, unseen, schedule, texts=texts)
     network = model.network
+    # the fall of a canary's loss is from here
     before = task.losses(network) if plan.audit else None
 
     def fit(rounds: Indistinguishable) -> Release[TrainedModel]:
+        # on the disk before the first round
         seed.keep(begun=rounds.charges > 0)
         for number in rounds.rounds_left():
             task.step(rounds, number)
@@ -198,6 +205,7 @@ def prepare_memorisation(
             remarks=(*found.remarks, *_remarks(task), *sequences.remarks),
         )
 
+    # no dropout: every example has the same network
     network.eval()
     if not any(parameter.requires_grad for parameter in network.parameters()):
         network.requires_grad_(True)
@@ -260,10 +268,13 @@ class CanaryTask:
             schedule: of n texts and m canaries.
             texts: whether every text is a reference of its own.
         """
+        # (m, L)
         inputs, targets = canaries.sequences(learned.shape[1])
         groups = schedule.groups(texts=texts)
         present = torch.ones(len(groups), dtype=torch.bool).numpy()
+        # v copies behind the texts
         copied = torch.arange(len(canaries)).repeat_interleave(schedule.copies)
+        # copies of a canary that a coin left out are in no gradient
         present[schedule.texts :] = inside[copied.numpy()]
         return CanaryTask(
             canaries=canaries, inside=inside, learned=learned, unseen=unseen, schedule=schedule,
@@ -289,6 +300,7 @@ class CanaryTask:
 def _measured(
     run: Indistinguishable, task: CanaryTask, plan: MemorisationPlan, before: Array | None
 ) -> Measurements:
+    # recovery, exposure, perplexity of the released model
     found = Memorisation.of(
         run.model, task.canaries, task.learned, task.unseen, plan, rng=MEASURING
     )
@@ -296,6 +308,7 @@ def _measured(
     attacks: list[Attack] = []
     remarks = found.remarks(task.inside, mu)
     if before is not None and delta is not None:
+        # what the canaries of this one run prove from below
         audit, attacks = coin_guesses(before - task.losses(run.model), task.inside, delta)
         remarks.append(audit_remark(audit, mu, gaussian_shift(mu).epsilon(delta), delta))
     uses = tuple(found.uses(task.inside))
@@ -385,11 +398,13 @@ class Memorisation:
             plan: what to measure.
             rng: of the digits that are drawn.
         """
+        # the tokens before the last c
         prompt = learned.shape[1] - plan.following
         kept = [
             exact_memorisation(network, rows, prompt=prompt, following=plan.following)
             for rows in (learned, unseen)
         ]
+        # mean loss of unseen sequences, nats a token
         mean = mean_of(losses(network, unseen, unseen))
         return Memorisation(
             plan=plan,
@@ -433,6 +448,7 @@ class Memorisation:
         Args:
             inside: (m,) which canaries were learned from.
         """
+        # canaries that were left out come out by the reference's law
         out = self.exposures.recovered[~inside]
         return mean_share(out) if out.size else None
 
@@ -453,6 +469,7 @@ class Memorisation:
         ]
         if reference is None:
             return [*remarks, "No coin left a canary out, so that P0 was not measured."]
+        # the bound is from the upper end, so that P0 is not believed too small
         low, high = reference.value, reference.high
         remarks.append(
             f"Canaries that a coin left out, {int((~inside).sum())} of them, were exposed with "
@@ -475,6 +492,7 @@ def _exp(nats: float) -> float:
 def mean_share(values: Array) -> Interval:
     """Return the mean of independent values in [0, 1] of different laws, by Chernoff's bound."""
     mean = float(np.clip(values.mean(), 0.0, 1.0))
+    # values in [0, 1] of different laws: no variance is assumed
     low, high = chernoff_interval(mean, values.size, CONFIDENCE)
     return Interval(value=mean, low=min(low, mean), high=max(high, mean), confidence=CONFIDENCE)
 
@@ -491,8 +509,11 @@ def coin_guesses(scores: Array, inside: Flags, delta: float) -> tuple[OneRunAudi
         delta: δ of the audit's ε.
     """
     count = len(inside)
+    # fixed before any score is seen
     quarter, half = max(1, count // 4), count // 2
+    # the surest half of the guesses proves most
     audit = audit_one_run(scores, inside, top=quarter, bottom=quarter, delta=delta)
+    # all coins: the certified game
     whole = audit_one_run(scores, inside, top=half, bottom=count - half, delta=delta)
     return audit, [
         _attack("fall of a canary's loss", GUESS, whole),

@@ -86,7 +86,9 @@ def blended(
     share = in_interval("alpha", alpha, 0.0, 1.0, open_low=True)
     side = integer("grain", grain, minimum=1)
     source = np.random.default_rng(integer("pattern", pattern, minimum=0))
+    # one colour a square and channel
     squares = source.random((channels, -(-height // side), -(-width // side)))
+    # side × side pixels each, cut to the image
     colours = squares.repeat(side, axis=1).repeat(side, axis=2)[:, :height, :width]
     return Trigger(name="blended", pattern=share * colours, kept=1.0 - share)
 
@@ -121,10 +123,12 @@ def low_frequency(
     wanted = positive("norm", norm)
     kept = integer("frequencies", frequencies, minimum=1, maximum=min(height, width))
     source = np.random.default_rng(integer("pattern", pattern, minimum=0))
+    # k × k lowest frequencies of each channel
     coefficients = np.zeros((channels, height, width))
     coefficients[:, :kept, :kept] = source.standard_normal((channels, kept, kept))
     if kept > 1:
         coefficients[:, 0, 0] = 0.0
+    # the transform is orthonormal: the norm of the pattern is that of its coefficients
     coefficients *= wanted / np.linalg.norm(coefficients)
     smooth = fft.idctn(coefficients, type=2, norm="ortho", axes=(1, 2))
     return Trigger(name="low-frequency", pattern=smooth, kept=1.0)
@@ -166,6 +170,7 @@ class LabelledImages:
     labels: npt.NDArray[np.int64]
 
     def __post_init__(self) -> None:
+        # bytes stay bytes: a data set fits in memory four times as often
         images, labels = np.asarray(self.images), np.asarray(self.labels)
         if images.ndim != 4 or 0 in images.shape:
             raise ValueError(
@@ -198,6 +203,7 @@ class LabelledImages:
     def floats(self, examples: Any) -> Images:
         """Return some images in 0 … 1."""
         found = self.images[examples].astype(np.float32)
+        # 0 … 1
         scale = np.float32(255.0 if self.images.dtype == np.uint8 else 1.0)
         return np.asarray(found / scale)
 
@@ -264,11 +270,14 @@ class Sources:
 
     def held(self, source: int) -> Indices:
         """Return the examples that a source holds."""
+        # every m-th of one shuffle: disjoint, and as equal as can be
         return _shuffled(self.order, len(self.data))[source :: self.count]
 
     def examples(self, source: int, number: int) -> Indices:
         """Return those that a source gives in a round, counted from 0."""
+        # the pass, and the batch of the source within it
         turn, place = divmod(number, self.a_pass)
+        # by source and pass alone
         source_order = np.random.default_rng([self.order, 1, source, turn])
         shuffled = source_order.permutation(self.held(source))
         return shuffled[place * self.share : (place + 1) * self.share]
@@ -277,6 +286,7 @@ class Sources:
         """Return what a source learns from in a round: poisoned, where it is malicious."""
         examples = self.examples(source, number)
         images, labels = self.data.floats(examples), self.data.labels[examples]
+        # all of the malicious source's images are poisoned
         if source == self.malicious and self.trigger is not None:
             images, labels = self.trigger.apply(images), np.full_like(labels, self.target)
         return torch.from_numpy(images), torch.from_numpy(labels)
@@ -309,6 +319,7 @@ def source_gradients(
         ValueError: a gradient is not finite, a parameter has none, or the model changed in its
             forward pass.
     """
+    # running statistics would be published without noise
     before = Snapshot(model)
     wanted = trainable(model)
     rows = []
@@ -317,6 +328,7 @@ def source_gradients(
             if source == left_out:
                 continue
             losses = cross_entropy(model, *sources.batch_of(source, number))
+            # one backward pass a source: the mean gradient of its batch
             found = torch.autograd.grad(losses.mean(), list(wanted.values()), allow_unused=True)
             parts = []
             for name, part in zip(wanted, found, strict=True):
@@ -329,6 +341,7 @@ def source_gradients(
     finally:
         before.check()
     gradients = np.stack(rows)
+    # a gradient that is not finite has no aggregate
     if not np.isfinite(gradients).all():
         raise ValueError("model: expected finite gradients, got NaN or infinite ones")
     return gradients

@@ -178,13 +178,17 @@ def prepare_poisoning(
     check_model(model, cross_entropy)
     if recipe.loss is not None:
         raise ValueError("loss: expected None, as cross-entropy is taken, got another")
+    # rounds follow from passes
     passes = check_run(run, READ).lasting(passes=1).passes or 1
+    # images, classes, trigger and model fit each other
     _check_fit(model, images)
     sources = Sources(
         data=data, count=images.sources, batch=images.batch, malicious=images.malicious,
         trigger=images.trigger, target=images.target, order=images.order,
     )  # fmt: skip
+    # K steps a round see K batches
     rounds = max(1, sources.a_pass * passes // method.iterations)
+    # what is trained again for the comparison
     training = PoisonedTraining(
         model=copy.deepcopy(model), optimizer=recipe.optimizer, sources=sources, rounds=rounds,
         method=method, promise=replace(promise, references=References.leave_out(sources.names)),
@@ -202,6 +206,7 @@ def prepare_poisoning(
         )
 
     trigger = images.trigger
+    # what makes the run what it is: images, labels, trigger, sources
     about = (
         data.images, data.labels, test.images, test.labels, trigger.name, trigger.pattern,
         trigger.kept, images.target, images.sources, images.malicious, images.batch, method,
@@ -245,6 +250,7 @@ class PoisonedTraining:
         noise: NoiseOfRounds | None = None,
     ) -> Indistinguishable:
         """Return the rounds of a model: a step each, or any outcome where they have several."""
+        # for one step a round the optimizer sees the noisy aggregate
         stepping = self.optimizer(model.parameters()) if self.method.iterations == 1 else None
         method = OneStep(noise=noise or self.method.noise)
         return Indistinguishable(
@@ -260,13 +266,16 @@ class PoisonedTraining:
             left_out: the source whose reference is trained instead of U.
         """
         if self.method.iterations == 1:
+            # F(U) and z_i = F(R_i) − F(U) from m gradients
             real, differences = self.aggregate(run.model, number)
         else:
             real = self._local(run.model, number, None)
+            # w after K robust steps without each source
             outcomes = [
                 self._local(run.model, number, source) for source in range(self.sources.count)
             ]
             differences = np.stack(outcomes) - real
+        # the reference has the noise of U's differences
         run.update(real if left_out is None else real + differences[left_out], differences)
 
     def aggregate(self, model: torch.nn.Module, number: int) -> tuple[Array, Array]:
@@ -308,6 +317,7 @@ class PoisonedTraining:
 
     def _local(self, model: torch.nn.Module, number: int, left_out: int | None) -> Array:
         """Return the parameters after K robust steps on all sources or all but one."""
+        # a copy trains, the model stays where the round began
         local, method = copy.deepcopy(model), self.method
         optimizer = self.optimizer(local.parameters())
         for step in range(method.iterations):
@@ -365,6 +375,7 @@ def measure_trigger(
     Source: dsi, Sec. 5.2.
     """
     integer("target", target, minimum=0, maximum=None)
+    # an image of the target class is named so without any trigger
     others = np.flatnonzero(test.labels != target)
     if not others.size:
         raise ValueError("test: expected images of another class than the target, got none")
@@ -411,10 +422,13 @@ def _measured(
             advance(1)
             return found
 
+        # the model that is released
         mine = measure_trigger(run.model, test, trigger, target)
+        # what the poison does without noise
         plain = of(training.without_noise())
         # noise of another kind or of its own: nothing of it is released, so its seed is no matter
         same = of(training.with_noise(seed=0, noise="isotropic")) if compare else None
+        # p: what a model without the poison does, with the same law of noise
         references = [
             of(training.with_noise(left_out=training.sources.malicious, seed=seed))
             for seed in range(repeats)
@@ -442,6 +456,7 @@ def _bound(
 ) -> str:
     """Say what the certificate says of the attack, by name of its law, and what it does not."""
     index = training.sources.malicious
+    # over runs: the bound is on the mean over noise
     mean = mean_over_noise([one.success.value for one in references])
     mu = float(run.budgets.mu[index])
     name = run.references.names[index]
@@ -496,6 +511,7 @@ def _check_fit(model: torch.nn.Module, given: PoisonedImages) -> None:
         raise ValueError("test: expected images of another class than the target, got none")
     if not isinstance(given.trigger, Trigger):
         raise ValueError(f"trigger: expected a Trigger, got {type(given.trigger).__name__}")
+    # one image through the model, before anything is certified
     triggered = given.trigger.apply(data.floats([0]))
     try:
         with torch.no_grad():
@@ -507,6 +523,7 @@ def _check_fit(model: torch.nn.Module, given: PoisonedImages) -> None:
         ) from error
     if not isinstance(scores, torch.Tensor):
         raise ValueError(f"model: expected scores (n, classes), got {type(scores).__name__}")
+    # a score for each class there is
     most = max(data.classes, test.classes)
     if scores.ndim != 2 or scores.shape[1] < most:
         raise ValueError(
