@@ -40,7 +40,7 @@ FULL = {
     "rate": 3e-4, "samples": 128, "copies": [1, 5, 10], "epsilons": [2.0, 4.0, 6.0],
 }  # fmt: skip
 FAST = {
-    **FULL, "sequences": 16, "unseen": 8, "canaries": 4, "batch": 10, "passes": 1, "copies": [1],
+    **FULL, "sequences": 16, "unseen": 8, "canaries": 8, "batch": 10, "passes": 1, "copies": [1],
     "epsilons": [4.0], "samples": 4,
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacit.adapters import DPLoRAFA, fit
+from tacit.adapters import DPLoRAFA
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic
 from tacit.hidden_states import Ball, Codebook, PredictiveQuotient, prepare_codes, prepare_quotients
@@ -18,7 +18,7 @@ from tacit.hidden_states.noise.release import prepare_states
 from tacit.hidden_states.origin import Origin
 from tacit.specifications import public_subspace, specify
 from tacit.statistics import Session, privatize
-from tests.adapters.models import FAST, network, supervised
+from tests.adapters.models import FAST, network, supervised, trained
 from tests.audits import found
 from tests.training.runs import run_of, task
 
@@ -64,7 +64,7 @@ def training() -> Any:
 
 
 def adapter() -> Any:
-    return fit(network(), supervised(), DPLoRAFA(rank=2), **FAST)
+    return trained(network(), supervised(), DPLoRAFA(rank=2), **FAST)
 
 
 def specification() -> Any:
