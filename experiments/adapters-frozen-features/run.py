@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from adapters_shared.features import Features, Recipe, features
 from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
+from tacit.accounting import ProjectedSteps
 from tacit.accounting.published import lora_theorem_5_multiplier
 from tacit.adapters import DPSGD, DPLoRAFA, HeadSteps, NoisyProjection, Schedule, train_heads
 from tacit.gradients import ClippedMethod, Method
@@ -200,10 +201,11 @@ def multiplier_of(way: Way, epsilon: float, task: Task, sizes: dict[str, Any]) -
     """Return the noise that ε asks for, by the exact account or by the published one."""
     width = task.private.shape[1]
     if way.published:
-        return lora_theorem_5_multiplier(
-            dim=width, rank=way.method.rank, sampling_rate=sizes["rate"], steps=sizes["steps"],  # type: ignore[attr-defined]
-            epsilon=epsilon, delta=DELTA,
-        )  # fmt: skip
+        rank = way.method.rank  # type: ignore[attr-defined]
+        work = ProjectedSteps(
+            dim=width, rank=rank, steps=sizes["steps"], sampling_rate=sizes["rate"]
+        )
+        return lora_theorem_5_multiplier(work, epsilon=epsilon, delta=DELTA)
     schedule = Schedule(
         sampling_rate=sizes["rate"], steps=sizes["steps"], dims=(width,), rank_one=True
     )

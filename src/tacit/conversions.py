@@ -9,15 +9,25 @@ from fractions import Fraction
 from scipy.special import expit
 
 from tacit._ground.checks import Array, as_float, in_interval, integer, non_negative, vector
-from tacit._ground.numbers import rounded_up
+from tacit._ground.numbers import EPS, SMALLEST, rounded_up
 
-EPS = 2.0**-52
-SERIES_BELOW = 0.1
-SERIES_TERMS = 24
+# Below it φ(a) is its series up to a²⁴: what is left out is below 1e-23 of the first term.
+SERIES_BELOW, SERIES_TERMS = 0.1, 24
+# Units in the last place by which a formula is moved to its safe side: a logarithm; a difference of
+# two, relative to both; kl, whose φ cancels all but a 22nd of ln where its series ends; an
+# exponential and three products; a Rényi curve's four terms.
+LOG_UNITS, ODDS_UNITS, KL_UNITS, DP_UNITS, RENYI_UNITS = 4, 2, 64, 8, 8
+# Steps down, doubled each time, until a conversion and its inverse agree: a first one that is
+# enough.
+NATS_STEP, EPSILON_STEP = 256, 4
+# How far an entropy may lie above ln C by rounding.
+ENTROPY_TOLERANCE = 1e-12
+# A bracket wider than this factor is halved in its exponent.
+WIDE = 4
 
 
 def success_from_information(nats: float, prior: float) -> float:
-    """Largest success that ``nats`` of mutual information allow in a task with this prior success.
+    """Largest success that ``nats`` of information allow at this prior success, rounded up.
 
     The upper end s of kl(s ‖ p) = s ln(s/p) + (1−s) ln((1−s)/(1−p)) <= I(X; Y), which holds for
     every task on X and every attacker who sees Y and knows of X its law alone; 1 where
@@ -43,21 +53,24 @@ def success_from_information(nats: float, prior: float) -> float:
     chance = _open_unit("prior", prior)
     if information == 0:
         return chance
-    if information >= -math.log(chance) * (1 - 4 * EPS):
+    # from −ln p on even s = 1 is within
+    if information >= -math.log(chance) * (1 - LOG_UNITS * EPS):
         return 1.0
+    # s = p + x by its gap x, which keeps its digits where s is near p
     low, high = 0.0, 1 - chance
-    if _kl_of_gap(high, chance) * (1 - 64 * EPS) < information:
+    # kl counts as so much less than it is computed: every x that may be within is kept
+    if _kl_of_gap(high, chance) * (1 - KL_UNITS * EPS) < information:
         return 1.0
     while True:
         # the gap spans many decades, so halve its exponent while the bracket does
         middle = (
-            math.sqrt(max(low, 5e-324)) * math.sqrt(high)
-            if high > 4 * low
+            math.sqrt(max(low, SMALLEST)) * math.sqrt(high)
+            if high > WIDE * low
             else low + (high - low) / 2
         )
         if not low < middle < high:
             break
-        if _kl_of_gap(middle, chance) * (1 - 64 * EPS) < information:
+        if _kl_of_gap(middle, chance) * (1 - KL_UNITS * EPS) < information:
             low = middle
         else:
             high = middle
@@ -65,7 +78,7 @@ def success_from_information(nats: float, prior: float) -> float:
 
 
 def information_from_success(success: float, prior: float) -> float:
-    """Largest information budget that keeps the success of an attacker at most ``success``.
+    """Largest information budget that keeps a success at most ``success``, rounded down.
 
     kl(s ‖ p) for s = ``success`` and p = ``prior``, rounded down so that
     ``success_from_information(information_from_success(s, p), p) <= s``. Read the other way, an
@@ -92,9 +105,10 @@ def information_from_success(success: float, prior: float) -> float:
     if target == chance:
         return 0.0
     if target == 1.0:
-        return -math.log(chance) * (1 - 4 * EPS)
+        return -math.log(chance) * (1 - LOG_UNITS * EPS)
+    # downwards until the way back is within the target: then the two are consistent as floats too
     nats = _kl_of_gap(target - chance, chance)
-    shrink = 256 * EPS
+    shrink = NATS_STEP * EPS
     while success_from_information(nats, chance) > target:
         nats *= max(1 - shrink, 0.0)
         shrink *= 2
@@ -102,7 +116,7 @@ def information_from_success(success: float, prior: float) -> float:
 
 
 def success_from_dp(epsilon: float, delta: float, prior: float = 0.5) -> float:
-    """Largest success in telling two neighbouring inputs apart under (ε, δ)-DP.
+    """Largest success in telling two neighbours apart under (ε, δ)-DP, rounded up.
 
     The testing region has the vertices (false positives, false negatives) = (0, 1−δ), (q, q),
     (1−δ, 0) with q = (1−δ)/(1+e^ε), so the success is at most
@@ -130,8 +144,10 @@ def success_from_dp(epsilon: float, delta: float, prior: float = 0.5) -> float:
     likelier = max(chance, 1 - chance)
     if eps == 0 and failure == 0:
         return likelier
-    fooled = (1 - failure) * float(expit(-eps)) * (1 - 8 * EPS)
-    missed = (1 - failure) * (1 - likelier) * (1 - 8 * EPS)
+    # q = (1 − δ)/(1 + e^ε) by expit(−ε), which no ε overflows; what is taken from 1 is rounded down
+    fooled = (1 - failure) * float(expit(-eps)) * (1 - DP_UNITS * EPS)
+    missed = (1 - failure) * (1 - likelier) * (1 - DP_UNITS * EPS)
+    # without δ the ends of the region are the likelier input itself
     end = likelier if failure == 0 else _sum_up(1.0, -missed)
     return min(max(_sum_up(1.0, -fooled), end, likelier), 1.0)
 
@@ -142,7 +158,7 @@ def success_from_profile(
     *,
     reverse: Callable[[float], float] | None = None,
 ) -> float:
-    """Largest success in telling two inputs apart under a privacy profile, for any prior.
+    """Largest success in telling two inputs apart under a profile at any prior, rounded up.
 
     (1−p) + p δ(ln((1−p)/p)), the larger of the values at p and 1−p and of the two directions.
     With q = min(p, 1−p) and e = ln((1−q)/q) >= 0 that is 1 − q (1 − δ(e)), since
@@ -168,20 +184,23 @@ def success_from_profile(
     Source: the Neyman-Pearson lemma; residual-pac, Appendix C.2 (its p = ½ under (ε, δ)-DP).
     """
     chance = _open_unit("prior", prior)
-    unlikelier = min(chance, 1 - chance)  # exact: 1 − p is for p >= 1/2
+    # exact: 1 − p is for p >= 1/2
+    unlikelier = min(chance, 1 - chance)
     against, chosen = math.log1p(-unlikelier), math.log(unlikelier)
-    odds = max(against - chosen - 2 * EPS * (abs(against) + abs(chosen)), 0.0)
+    # e = ln((1 − q)/q) downwards: δ falls, so δ(e) is no smaller for it
+    odds = max(against - chosen - ODDS_UNITS * EPS * (abs(against) + abs(chosen)), 0.0)
     worst = 0.0
     for name, curve in (("delta", delta), ("reverse", delta if reverse is None else reverse)):
         if not callable(curve):
             raise ValueError(f"{name}: expected a function of epsilon, got {curve!r}")
         worst = max(worst, in_interval(f"{name}({odds!r})", curve(odds), 0.0, 1.0))
-    missed = unlikelier * ((1 - worst) * (1 - 4 * EPS) if worst > 0 else 1.0)
+    # 1 − q (1 − δ): what is missed downwards, so that the success is rounded up
+    missed = unlikelier * ((1 - worst) * (1 - LOG_UNITS * EPS) if worst > 0 else 1.0)
     return min(_sum_up(1.0, -missed), 1.0)
 
 
 def epsilon_from_success(success: float, delta: float) -> float:
-    """Largest ε such that (ε, δ)-DP keeps membership success at even odds at most ``success``.
+    """Largest ε of (ε, δ)-DP that keeps success at even odds at most ``success``, rounded down.
 
     ε = ln((s − δ)/(1 − s)), the inverse of `success_from_dp` at prior ½, rounded down:
     ``success_from_dp(epsilon_from_success(s, δ), δ) <= s``. Read the other way, an attack with
@@ -205,6 +224,7 @@ def epsilon_from_success(success: float, delta: float) -> float:
     """
     failure = in_interval("delta", delta, 0.0, 1.0, open_high=True)
     target = in_interval("success", success, 0.0, 1.0)
+    # 2s − 1 − δ in fractions: its sign decides whether any ε does
     excess = float(2 * Fraction(target) - 1 - Fraction(failure))
     if excess < 0:
         raise ValueError(
@@ -214,8 +234,9 @@ def epsilon_from_success(success: float, delta: float) -> float:
         return math.inf
     if excess == 0:
         return 0.0
+    # ln((s − δ)/(1 − s)) = ln(1 + (2s − 1 − δ)/(1 − s)), without cancellation at s near (1 + δ)/2
     epsilon = math.log1p(excess / (1 - target))
-    shrink = 4 * EPS
+    shrink = EPSILON_STEP * EPS
     while epsilon > 0 and success_from_dp(epsilon, failure) > target:
         epsilon *= max(1 - shrink, 0.0)
         shrink *= 2
@@ -223,7 +244,7 @@ def epsilon_from_success(success: float, delta: float) -> float:
 
 
 def advantage_from_dp(epsilon: float, delta: float) -> float:
-    """Largest total variation distance between neighbours under (ε, δ)-DP.
+    """Largest total variation distance between neighbours under (ε, δ)-DP, rounded up.
 
     (e^ε − 1 + 2δ)/(e^ε + 1): true positives minus false positives of any membership test.
 
@@ -246,14 +267,15 @@ def advantage_from_dp(epsilon: float, delta: float) -> float:
     eps, failure = _dp("epsilon", epsilon, "delta", delta)
     if eps == 0 and failure == 0:
         return 0.0
+    # (e^ε − 1)/(e^ε + 1) = tanh(ε/2), and 2δ/(e^ε + 1): neither overflows
     value = math.tanh(eps / 2) + 2 * failure * float(expit(-eps))
-    return min(value * (1 + 8 * EPS), 1.0)
+    return min(value * (1 + DP_UNITS * EPS), 1.0)
 
 
 def epsilon_from_renyi(
     orders: Array | Sequence[float], values: Array | Sequence[float], delta: float
 ) -> float:
-    """Smallest ε that a Rényi curve gives at δ by the improved conversion.
+    """Smallest ε that a Rényi curve gives at δ by the improved conversion, rounded up.
 
     ε = max(0, min over α of D_α + ln(1 − 1/α) − (ln δ + ln α)/(α − 1)).
 
@@ -286,6 +308,7 @@ def epsilon_from_renyi(
         raise ValueError(
             f"values: expected one for each of the {alphas.size} orders, got {len(divergences)}"
         )
+    # every order gives a bound: the least of them
     best = math.inf
     for alpha, divergence in zip(alphas.tolist(), divergences, strict=True):
         if math.isfinite(divergence):
@@ -294,7 +317,7 @@ def epsilon_from_renyi(
 
 
 def fano_information(accuracy: float, classes: int, label_entropy: float | None = None) -> float:
-    """Fewest nats a release must leak if someone names a label of the secret with this accuracy.
+    """Fewest nats a release leaks if a label is named with this accuracy, rounded down.
 
     Fano's inequality: ``I(X; Y) >= I(L; Y) >= H(L) − h(a) − (1 − a) ln(C − 1)``, h the entropy of
     a coin; for equally likely classes that is kl(a ‖ 1/C). It grows with the accuracy, so a lower
@@ -319,20 +342,22 @@ def fano_information(accuracy: float, classes: int, label_entropy: float | None 
     """
     reached = in_interval("accuracy", accuracy, 0.0, 1.0)
     count = integer("classes", classes, minimum=2)
+    # 1/C upwards: chance counts as a little easier, so less is leaked
     chance = rounded_up(Fraction(1, count))
     limit = math.log(count)
+    # H(L) below ln C is taken off, with its rounding
     lacking = 0.0
     if label_entropy is not None:
-        most = limit * (1.0 + 1e-12)
+        most = limit * (1.0 + ENTROPY_TOLERANCE)
         lacking = limit - in_interval("label_entropy", label_entropy, 0.0, most)
     if reached <= chance:
         return 0.0
-    lost = 0.0 if label_entropy is None else max(0.0, lacking) + 4.0 * math.ulp(limit)
+    lost = 0.0 if label_entropy is None else max(0.0, lacking) + LOG_UNITS * math.ulp(limit)
     return max(0.0, information_from_success(reached, chance) - lost)
 
 
 def fano_success(nats: float, candidates: int) -> float:
-    """Largest probability of naming which of N equally likely candidates is the secret.
+    """Largest probability of naming the secret among N equally likely ones, rounded up.
 
     The inverse of `fano_information`: the upper end s of kl(s ‖ 1/N) <= nats.
 
@@ -357,13 +382,14 @@ def fano_success(nats: float, candidates: int) -> float:
 
 
 def _epsilon_at(alpha: float, divergence: float, delta: float) -> float:
+    """D_α + ln(1 − 1/α) − (ln δ + ln α)/(α − 1), raised by the rounding of each term."""
     terms = (
         divergence,
         math.log1p(-1 / alpha) if alpha > 2 else math.log(alpha - 1) - math.log(alpha),
         -math.log(delta) / (alpha - 1),
         -math.log(alpha) / (alpha - 1),
     )
-    return math.fsum(terms) + 8 * EPS * (1 + sum(abs(term) for term in terms))
+    return math.fsum(terms) + RENYI_UNITS * EPS * (1 + sum(abs(term) for term in terms))
 
 
 def _dp(epsilon_name: str, epsilon: float, delta_name: str, delta: float) -> tuple[float, float]:
@@ -378,7 +404,9 @@ def _open_unit(name: str, value: float) -> float:
 
 
 def _sum_up(left: float, right: float) -> float:
-    return rounded_up(Fraction(left) + Fraction(right))
+    """Return left + right rounded up: ``fsum`` of what rounding left is exact in its sign."""
+    total = left + right
+    return total if math.fsum((left, right, -total)) <= 0 else math.nextafter(total, math.inf)
 
 
 def _kl_of_gap(gap: float, chance: float) -> float:
@@ -387,10 +415,12 @@ def _kl_of_gap(gap: float, chance: float) -> float:
 
 
 def _phi(a: float) -> float:
+    """φ(a) = (1 + a) ln(1 + a) − a, to rounding; by its series where the two terms cancel."""
     if a <= -1:
         return 1.0
     if abs(a) >= SERIES_BELOW:
         return (1 + a) * math.log1p(a) - a
+    # a²(½ − a/6 + a²/12 − …), by Horner's rule
     series = 0.0
     for power in range(SERIES_TERMS, 1, -1):
         series = (-1.0) ** power / (power * (power - 1)) + a * series

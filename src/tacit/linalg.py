@@ -47,6 +47,7 @@ def default_tolerance(size: int) -> float:
 def eigh_psd(name: str, value: Any) -> tuple[Array, Array]:
     """Return ascending eigenvalues (negative rounding set to 0) and eigenvectors."""
     checked = symmetric(name, value)
+    # divide and conquer: eigenvectors orthogonal to rounding however close their eigenvalues
     eigenvalues, vectors = scipy_linalg.eigh(checked, driver="evd")
     check_psd(name, eigenvalues)
     return np.maximum(eigenvalues, 0.0), vectors
@@ -134,12 +135,14 @@ def generalized_eigh(a: Any, b: Any) -> tuple[Array, Array]:
     """
     left = symmetric("a", a)
     right = symmetric("b", b, size=left.shape[0])
+    # b is factored: at its rounding level it has no factor
     smallest, largest = np.linalg.eigvalsh(right)[[0, -1]]
     if smallest <= default_tolerance(left.shape[0]) * largest:
         raise ValueError(
             f"b: expected a positive definite matrix, got smallest eigenvalue {smallest:.3g} "
             f"beside largest {largest:.3g}"
         )
+    # LAPACK gives ascending eigenvalues
     values, vectors = scipy_linalg.eigh(left, right)
     return values[::-1].copy(), vectors[:, ::-1].copy()
 
@@ -167,6 +170,7 @@ def bures_fidelity(a: Any, b: Any) -> float:
     left = sqrt_psd(a)
     symmetric("b", b, size=left.shape[0])
     eigenvalues, vectors = eigh_psd("b", b)
+    # tr (a^½ b a^½)^½ = ‖a^½ b^½‖₁: the product is not squared
     return float(scipy_linalg.svdvals(left @ _compose(vectors, np.sqrt(eigenvalues))).sum())
 
 
@@ -199,10 +203,13 @@ def row_space(rows: Any, *, rtol: float | None = None) -> RowSpace:
     if rtol is None:
         rtol = float(np.sqrt(default_tolerance(max(checked.shape))))
     in_interval("rtol", rtol, 0.0, 1.0, open_high=True)
+    # entries at most 1: G neither over- nor underflows
     unit = checked / largest_entry
     eigenvalues, vectors = scipy_linalg.eigh(unit @ unit.T, driver="evd")
+    # of the rows, whose squares G has: it holds them to √ε
     singular = np.sqrt(np.maximum(eigenvalues, 0.0))
     keep = singular > rtol * singular[-1]
+    # Q^−½ Pᵀ rows, and once more with the factor of its own Gram matrix
     basis = (vectors[:, keep] / singular[keep]).T @ unit
     gram = scipy_linalg.cholesky(basis @ basis.T, lower=True)
     basis = scipy_linalg.solve_triangular(gram, basis, lower=True)
@@ -227,6 +234,7 @@ def _spectral_inverse(a: Any, rtol: float | None, *, power: float) -> InverseRoo
         rtol = default_tolerance(eigenvalues.size)
     in_interval("rtol", rtol, 0.0, 1.0, open_high=True)
     tolerance = rtol * float(eigenvalues[-1])
+    # directions at the level of rounding of the largest have no inverse
     keep = eigenvalues > tolerance
     return InverseRoot(
         root=_compose(vectors[:, keep], eigenvalues[keep] ** power),

@@ -35,6 +35,7 @@ class Interval:
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):
             object.__setattr__(self, name, as_float(name, getattr(self, name)))
+        # an interval that leaves its value out is of another measurement
         if not self.low <= self.value <= self.high:
             raise ValueError(
                 f"value: expected low <= value <= high, got {self.low}, {self.value}, {self.high}"
@@ -59,6 +60,7 @@ class Interval:
         """Return what ``to_dict`` described; ``name`` is what a ValueError calls it."""
         if not isinstance(content, Mapping):
             raise ValueError(f"{name}: expected an interval, got {type(content).__name__}")
+        # a field that is missing or unknown is a TypeError of the constructor
         try:
             return cls(**content)
         except TypeError:

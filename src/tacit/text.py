@@ -9,7 +9,12 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
+# Significant digits of a number in a sentence.
 DIGITS = 3
+# From one to the other numbers are written out; beyond, with a power of ten.
+PLAIN_FROM, PLAIN_TO = 1e-4, 1e6
+# A value so large, or digits so many, beside its noise are cut to six digits.
+LARGE, MOST_PLACES, CUT = 1e9, 9, 6
 
 
 def percent(value: float, digits: int = 1) -> str:
@@ -26,7 +31,8 @@ def significant(value: float, digits: int = 3) -> str:
     """Return ``value`` with so many significant digits, in the shorter of the two notations."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "∞" if value > 0 else "−∞"
-    if 1e-4 <= abs(value) < 1e6:
+    if PLAIN_FROM <= abs(value) < PLAIN_TO:
+        # digits after the point, by the place of the first one
         places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
         return f"{value:,.{places}f}".replace("-", "−")
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
@@ -37,6 +43,7 @@ def significant_up(value: float, digits: int = 3) -> str:
     """Return a bound with so many significant digits, rounded up."""
     if value <= 0 or not math.isfinite(value):
         return significant(value, digits)
+    # of the shortest decimal of the float, so that 0.1 stays 0.1
     exact = Decimal(repr(value))
     step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     return significant(float(exact.quantize(step, rounding=ROUND_CEILING)), digits)
@@ -44,11 +51,12 @@ def significant_up(value: float, digits: int = 3) -> str:
 
 def beside(value: float, spread: float) -> str:
     """Return ``value`` with the digits that noise of standard deviation ``spread`` leaves."""
-    if spread <= 0 or not math.isfinite(spread) or abs(value) >= 1e9:
-        return significant(value, 6)
+    if spread <= 0 or not math.isfinite(spread) or abs(value) >= LARGE:
+        return significant(value, CUT)
+    # two digits of the noise
     places = 1 - math.floor(math.log10(spread))
-    if places > 9:
-        return significant(value, 6)
+    if places > MOST_PLACES:
+        return significant(value, CUT)
     return f"{round(value, places):,.{max(places, 0)}f}".replace("-", "−")
 
 
@@ -68,14 +76,14 @@ def _decimal(value: float, digits: int, rounding: str) -> str:
     return f"{scaled.quantize(Decimal(1).scaleb(-digits), rounding=rounding)}%"
 
 
-def number_up(value: float) -> str:
-    """Write ``value`` with three significant digits, rounded up."""
-    return _number(value, ROUND_CEILING)
+def number_up(value: float, digits: int = DIGITS) -> str:
+    """Write ``value`` with so many significant digits, rounded up."""
+    return _number(value, digits, ROUND_CEILING)
 
 
-def number_down(value: float) -> str:
-    """Write ``value`` with three significant digits, rounded down."""
-    return _number(value, ROUND_FLOOR)
+def number_down(value: float, digits: int = DIGITS) -> str:
+    """Write ``value`` with so many significant digits, rounded down."""
+    return _number(value, digits, ROUND_FLOOR)
 
 
 def share_up(share: float) -> str:
@@ -97,22 +105,23 @@ def _quantum(value: Decimal, digits: int) -> Decimal:
     return Decimal(1).scaleb(value.adjusted() - digits + 1)
 
 
-def _number(value: float, rounding: str) -> str:
+def _number(value: float, digits: int, rounding: str) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
     exact = Decimal(repr(value))
-    short = exact.quantize(_quantum(exact, DIGITS), rounding=rounding)
-    if 1e-4 <= abs(value) < 1e6:
+    short = exact.quantize(_quantum(exact, digits), rounding=rounding)
+    if PLAIN_FROM <= abs(value) < PLAIN_TO:
         return f"{short.normalize():f}"
-    return f"{float(short):.{DIGITS}g}"
+    return f"{float(short):.{digits}g}"
 
 
 def _share(share: float, rounding: str) -> str:
     exact = Decimal(repr(share)) * 100
     if exact == 0:
         return "0.0%"
+    # near 0 and, rounded down, near 100% a decimal would say nothing: as many as the rest needs
     low, high = exact < 1, exact > 99 and rounding == ROUND_FLOOR
     gap = 100 - exact
     if low or (high and gap > 0):

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tacit._ground import random as _randomness
 from tacit._ground.random import fair_choices, normals_from_words, released_normal, standard_normal
-from tacit.design.grid.sampling import discrete_gaussian, random_bits
+from tacit.design.grid import discrete_gaussian, random_bits
 
 TOP = 2**63
 ALL = 2**64 - 1

@@ -80,7 +80,7 @@ def test_the_slack_of_a_cell_covers_its_parabola(
     here = curve._angles[centre, rng.integers(20, 44, 4)]
 
     def loss(points: np.ndarray) -> np.ndarray:
-        turned = np.arcsin(column._turned(here, angle, points))
+        turned = np.arcsin(column._turn(here, angle, points))
         own, _ = curve._density.log_density(radius, here)
         return own.reshape(-1, 1, 1) - curve._density.log_density(radius, turned)[0]
 

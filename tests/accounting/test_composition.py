@@ -17,9 +17,8 @@ from tacit.accounting import (
     randomized_response,
     subsampled_gaussian,
 )
-from tacit.accounting.curves.composition import Part, compose
-from tacit.accounting.curves.discretisation import discretise
-from tacit.accounting.curves.moments import capped
+from tacit.accounting.curves.composition import cap_by_moments, compose
+from tacit.accounting.curves.discretisation import ComposedPart, discretise
 from tests.accounting.oracles import (
     gaussian_delta,
     hockey_stick,
@@ -213,7 +212,7 @@ def test_a_noisy_curve_is_made_convex():
         return np.minimum(exact.forward(epsilon) * wobble + 1e-15, 1.0)
 
     rough = profile_from_curves(noisy, name="noisy", source="test", assumptions=())
-    masses = compose([Part(rough.forward, rough.backward, 20)])
+    masses = compose([ComposedPart(rough.forward, rough.backward, 20)])
     assert 1 <= masses.total < 1 + 1e-6
     composed = rough * 20
     assert_above(composed, {e: gaussian_delta(e, mp.sqrt(20)) for e in (0.0, 10.0, 30.0)}, 1e-5)
@@ -300,7 +299,7 @@ def test_one_large_loss_among_many_tiny_ones():
 def test_a_coarser_lattice_lies_above(factor, scale):
     profile = gaussian(scale, 1.0)
     fine = discretise(profile.forward, profile.backward, scale / 50, 1e-28)
-    coarse = fine.coarsened(factor)
+    coarse = fine.coarsen(factor)
     assert coarse.step == fine.step * factor
     points = np.linspace(-9, 9, 2001) * scale
     with mp.workdps(30):
@@ -366,7 +365,7 @@ def test_very_many_tiny_losses_have_a_finite_bound():
 def test_chernoffs_bound_is_above_the_gaussian(shift):
     count = 50
     parts = [gaussian(shift, 1.0).parts(count)[0]]
-    bound = capped(np.ones_like, parts)
+    bound = cap_by_moments(np.ones_like, parts)
     epsilons = shift * np.array([0.0, 1.0, 5.0, 20.0, 40.0])
     truth = gaussian(shift * count**0.5, 1.0).delta(epsilons)
     assert (bound(epsilons) >= truth).all()

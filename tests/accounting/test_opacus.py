@@ -7,7 +7,12 @@ import sys
 
 import pytest
 
-from tacit.accounting import gaussian_shift, noisy_projection_steps, subsampled_gaussian
+from tacit.accounting import (
+    ProjectedSteps,
+    gaussian_shift,
+    noisy_projection_steps,
+    subsampled_gaussian,
+)
 
 pytestmark = pytest.mark.services
 
@@ -75,9 +80,8 @@ def test_it_is_never_looser_than_opacus_and_never_below_the_truth(opacus):
 def test_the_noisy_projection(opacus):
     kind = {"mechanism": "noisy-projection", "rank": 3, "dim": 30, "difference_rank": 1}
     accountant = recorded(opacus, (0.6, 0.1, 4), **kind)
-    direct = noisy_projection_steps(
-        dim=30, rank=3, sampling_rate=0.1, noise_multiplier=0.6, steps=4, difference_rank=1
-    )
+    work = ProjectedSteps(dim=30, rank=3, steps=4, sampling_rate=0.1, difference_rank=1)
+    direct = noisy_projection_steps(work, 0.6)
     assert accountant.get_epsilon(1e-4) == direct.epsilon(1e-4)
     assert direct.epsilon(1e-4) < recorded(opacus, (0.6, 0.1, 4)).get_epsilon(1e-4)
 
@@ -133,9 +137,8 @@ def test_two_steps_of_a_privacy_engine_with_projected_gradients(opacus):
     kind = {"mechanism": "noisy-projection", "rank": 1, "dim": 3}
     engine.accountant = opacus.TacitAccountant(**kind)
     trained(opacus, engine)
-    direct = noisy_projection_steps(
-        dim=3, rank=1, sampling_rate=0.25, noise_multiplier=1.3, steps=2
-    )
+    work = ProjectedSteps(dim=3, rank=1, steps=2, sampling_rate=0.25)
+    direct = noisy_projection_steps(work, 1.3)
     assert engine.get_epsilon(1e-4) == direct.epsilon(1e-4)
 
 

@@ -1,6 +1,7 @@
 """What every profile does: reading it, passing it on, and refusing what it cannot answer."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -125,6 +126,14 @@ def test_the_other_accountant_reads_it_and_is_no_lower(count, neighbours):
         assert theirs <= profile.delta(epsilon) * 1.001 + 1e-12
     again = passed.self_compose(3).get_delta_for_epsilon(2.0)
     assert again == pytest.approx((profile * 3).delta(2.0), rel=1e-3)
+
+
+def test_without_the_other_accountant_it_says_what_to_install(monkeypatch):
+    profile = gaussian(1.0, 1.0)
+    for name in ("dp_accounting", "dp_accounting.pld"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"^to_dp_accounting needs dp_accounting: pip install"):
+        profile.to_dp_accounting()
 
 
 def test_what_it_passes_on_dominates_the_exact_curve():

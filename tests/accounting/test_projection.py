@@ -11,7 +11,7 @@ from tacit.accounting import (
     noisy_projection,
     vector_projection,
 )
-from tacit.accounting.numerics.mixtures import log_beta
+from tacit.accounting.numerics.special import log_beta
 
 from . import quadrature
 from .quadrature import assert_tight

@@ -9,8 +9,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from mpmath import mp, mpf
 from scipy import stats
 
-from tacit.accounting import gaussian, published
-from tacit.accounting.mechanisms.projection import vector_projection
+from tacit.accounting import ProjectedSteps, gaussian, published, vector_projection
 from tacit.divergences import renyi_gaussians, shift_divergence
 
 RATE, STEPS = 1024 / 50_000, 1000
@@ -110,9 +109,7 @@ def theorem_4(span=60, **changes):
     arguments = {
         "sensitivity": 0.01,
         "noise_std": 1.0,
-        "delta_correlated": 1e-3,
-        "delta_spectral": 2e-3,
-        "delta_residual": 3e-3,
+        "deltas": (1e-3, 2e-3, 3e-3),
     }
     return published.lora_theorem_4(
         dim=400, rank=64, span=span, residual_alignment=0.9999, **arguments | changes
@@ -157,8 +154,7 @@ def test_theorem_4_is_refused_where_its_parts_are_unsound():
         theorem_4(noise_std=0.01)
     with pytest.raises(ValueError, match="rank: expected an integer >= 65"):
         theorem_4(span=64)
-    small = {"sensitivity": 0.01, "noise_std": 9.0, "delta_correlated": 1e-3}
-    small |= {"delta_spectral": 1e-3, "delta_residual": 1e-3}
+    small = {"sensitivity": 0.01, "noise_std": 9.0, "deltas": (1e-3, 1e-3, 1e-3)}
     with pytest.raises(ValueError, match="rank - span: expected at most dimension"):
         published.lora_theorem_4(dim=10, rank=50, span=2, residual_alignment=0.99, **small)
 
@@ -205,9 +201,8 @@ PUBLISHED = {
 def test_theorem_5_over_steps_at_its_reference_multipliers(epsilon):
     """One Gaussian calibration serves every rank; the table's own is good to a few 1e-4."""
     chosen = {"epsilon": epsilon, "delta": 1e-4}
-    lowest = published.lora_theorem_5_multiplier(
-        dim=2000, rank=8, sampling_rate=RATE, steps=STEPS, **chosen
-    )
+    work = ProjectedSteps(dim=2000, rank=8, steps=STEPS, sampling_rate=RATE)
+    lowest = published.lora_theorem_5_multiplier(work, **chosen)
     share = published.captured_share(dim=2000, rank=8, delta=1e-8)
     for rank, row in PUBLISHED.items():
         scale = math.sqrt(published.captured_share(dim=2000, rank=rank, delta=1e-8) / share)
@@ -216,9 +211,8 @@ def test_theorem_5_over_steps_at_its_reference_multipliers(epsilon):
 
 def test_theorem_5_over_steps_splits_delta():
     """At the plain multiplier's own target, tested by another accountant's convolution."""
-    claim = published.lora_theorem_5_steps(
-        dim=2000, rank=16, sampling_rate=RATE, noise_multiplier=0.41556, steps=STEPS, delta=1e-4
-    )
+    work = ProjectedSteps(dim=2000, rank=16, steps=STEPS, sampling_rate=RATE)
+    claim = published.lora_theorem_5_steps(work, 0.41556, delta=1e-4)
     gain = math.sqrt(float(stats.beta.isf(1e-8, 8, 992)))
     plain = from_gaussian_mechanism(
         0.41556 / gain, sampling_prob=RATE, value_discretization_interval=1e-4
@@ -228,16 +222,11 @@ def test_theorem_5_over_steps_splits_delta():
 
 @pytest.mark.thorough
 def test_theorem_5_over_steps_reads_back_its_own_calibration():
-    noise = published.lora_theorem_5_multiplier(
-        dim=2000, rank=64, sampling_rate=0.1, steps=20, epsilon=1.0, delta=1e-5
-    )
-    claim = published.lora_theorem_5_steps(
-        dim=2000, rank=64, sampling_rate=0.1, noise_multiplier=noise, steps=20, delta=1e-5
-    )
+    work = ProjectedSteps(dim=2000, rank=64, steps=20, sampling_rate=0.1)
+    noise = published.lora_theorem_5_multiplier(work, epsilon=1.0, delta=1e-5)
+    claim = published.lora_theorem_5_steps(work, noise, delta=1e-5)
     assert claim.epsilon == pytest.approx(1.0, rel=1e-5)
-    smaller = published.lora_theorem_5_steps(
-        dim=2000, rank=64, sampling_rate=0.1, noise_multiplier=0.97 * noise, steps=20, delta=1e-5
-    )
+    smaller = published.lora_theorem_5_steps(work, 0.97 * noise, delta=1e-5)
     assert smaller.epsilon > 1.02
 
 
@@ -364,9 +353,9 @@ def test_the_classical_gaussian_is_sound_up_to_one_and_refused_above():
         ),
         (
             lambda: published.lora_theorem_5_steps(
-                dim=9, rank=2, sampling_rate=0.1, noise_multiplier=1.0, steps=0, delta=0.1
+                ProjectedSteps(dim=9, rank=2, sampling_rate=0.1), 0.0, delta=0.1
             ),
-            "steps: expected an integer >= 1",
+            "noise_multiplier: expected a finite number > 0",
         ),
         (
             lambda: published.captured_share(dim=9, rank=2, delta=0.0),

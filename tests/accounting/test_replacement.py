@@ -10,6 +10,7 @@ from mpmath import mpf
 from scipy.special import ndtr
 
 from tacit.accounting import (
+    ProjectedSteps,
     gaussian,
     laplace,
     noisy_projection,
@@ -175,7 +176,7 @@ def test_projected_noise_gains_from_the_record_s_distance_to_none():
     loose = (whole.poisson_subsample(0.05, neighbours="replace") * 50).epsilon(1e-5)
     assert (
         noisy_projection_steps(
-            dim=40, rank=4, sampling_rate=0.05, noise_multiplier=0.6, steps=50, neighbours="replace"
+            ProjectedSteps(dim=40, rank=4, steps=50, sampling_rate=0.05, neighbours="replace"), 0.6
         ).epsilon(1e-5)
         < loose
     )

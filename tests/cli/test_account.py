@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tacit.accounting import (
+    ProjectedSteps,
     gaussian,
     laplace,
     projected_plus_noise,
@@ -135,14 +136,8 @@ def test_noisy_projection_stands_beside_the_published_bound_and_dp_sgd(tacit):
     others = content["others"]
     ours = content["parameter"]["value"]
     assert ours < others["published_noise_multiplier"] < others["plain_noise_multiplier"]
-    claim = published.lora_theorem_5_steps(
-        dim=50,
-        rank=5,
-        sampling_rate=0.1,
-        noise_multiplier=others["published_noise_multiplier"],
-        steps=20,
-        delta=1e-4,
-    )
+    work = ProjectedSteps(dim=50, rank=5, steps=20, sampling_rate=0.1)
+    claim = published.lora_theorem_5_steps(work, others["published_noise_multiplier"], delta=1e-4)
     assert claim.epsilon == pytest.approx(1.0, rel=1e-5)
     plain = subsampled_gaussian(0.1, others["plain_noise_multiplier"], 20)
     assert plain.epsilon(1e-4) == pytest.approx(1.0, rel=1e-5)
@@ -239,7 +234,7 @@ def test_a_png_is_a_png(tacit, tmp_path):
         (("gaussian",), ("--noise-std", "both --epsilon and --delta")),
         (("gaussian", "--epsilon", 1), ("--noise-std", "both --epsilon and --delta")),
         (("gaussian", "--noise-std", 1, "--epsilon", 1, "--delta", 0.1), ("got all three",)),
-        (("gaussian", "--noise-std", -1), ("noise_std", "-1.0")),
+        (("gaussian", "--noise-std", -1), ("--noise-std", "-1.0")),
         (("gaussian", "--noise-std", "abc"), ("--noise-std", "abc")),
         (("gaussian", "--noise-std", 1, "--steps", 0), ("--steps", "0")),
         (("gaussian", "--noise-std", 1, "--delta", 2), ("--delta", "2.0")),
@@ -247,22 +242,22 @@ def test_a_png_is_a_png(tacit, tmp_path):
         (("gaussian", "--noise-std", 1, "--epsilon", "nan"), ("--epsilon", "NaN")),
         (("gaussian", "--epsilon", 0, "--delta", 0.1), ("--epsilon", "0.0")),
         (("gaussian", "--epsilon", 1, "--delta", 0), ("epsilon, delta", "not enough")),
-        (("laplace", "--scale", 1, "--steps", 0), ("count", "0")),
-        (("randomized-response", "--truth-probability", 2), ("truth_probability", "2.0")),
+        (("laplace", "--scale", 1, "--steps", 0), ("--steps", "0")),
+        (("randomized-response", "--truth-probability", 2), ("--truth-probability", "2.0")),
         (("randomized-response", "--categories", 1), ("--categories", "1")),
         (("subsampled-gaussian", "--steps", 1), ("--sampling-rate",)),
         (("random-allocation", "--steps", 0, "--noise-multiplier", 1), ("--steps",)),
         (
             ("random-allocation", "--steps", 2, "--participations", 3, "--noise-multiplier", 1),
-            ("participations", "at most 2"),
+            ("--participations", "at most 2"),
         ),
         (
             ("subsampled-gaussian", "--sampling-rate", 2, "--steps", 1, "--noise-multiplier", 1),
-            ("sampling_rate", "2.0"),
+            ("--sampling-rate", "2.0"),
         ),
         (
             (*QUICK, "--noise-multiplier", 1, "--neighbours", "friends"),
-            ("neighbours", "friends"),
+            ("--neighbours", "friends"),
         ),
         (("noisy-projection", "--dim", 0, "--rank", 1, *TARGET), ("--dim", "0")),
         (("noisy-projection", "--dim", 9, "--rank", 0, *TARGET), ("--rank", "0")),

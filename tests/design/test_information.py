@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank
-from tacit.design.information.gaussian import (
+from tacit.design import (
     confident_information,
     covariance_radius,
     efficient_information,

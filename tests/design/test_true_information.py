@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from tacit.design import gaussian_information, true_information
+from tacit.design import ProtectedCost, gaussian_information, true_information
 
 from ..information.oracles import line_information, plane_information
 
@@ -157,7 +157,7 @@ def test_a_protected_subspace_gets_less_noise():
     outputs = np.random.default_rng(6).normal(size=(300, 3))
     plain = designed(outputs, 1.0)
     task = np.array([[1.0], [1.0], [0.0]])
-    kept = designed(outputs, 1.0, protect=task)
+    kept = designed(outputs, 1.0, cost=ProtectedCost(task))
     direction = task[:, 0] / math.sqrt(2.0)
     along = [direction @ d.covariance.to_dense() @ direction for d in (plain, kept)]
     assert along[1] < 0.5 * along[0]
@@ -193,8 +193,8 @@ def test_weights_are_priors():
         ({"mi_budget": 0.0}, "mi_budget"),
         ({"family": "flow"}, "family"),
         ({"cost": [0.0]}, "cost"),
-        ({"protect": [[1.0], [0.0]]}, "protect"),
-        ({"protect": [0.0]}, "protect"),
+        ({"cost": ProtectedCost([[1.0], [0.0]])}, "basis"),
+        ({"cost": ProtectedCost([0.0])}, "basis"),
         ({"confidence": 0.0}, "confidence"),
         ({"weights": [1.0]}, "weights"),
     ],

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.design import worst_case
-from tacit.design.listed.curvature import kernel_factors
+from tacit.design.listed.dual import kernel_factors
 from tests.design.families import FAMILIES, instance
 
 SHAPES = [(1, 4), (6, 20), (40, 60), (40, 40), (120, 300), (60, 8), (600, 12)]

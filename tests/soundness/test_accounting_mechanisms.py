@@ -10,6 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 from tacit.accounting import (
+    ProjectedSteps,
     noisy_projection,
     noisy_projection_steps,
     projected_plus_noise,
@@ -170,10 +171,8 @@ def test_a_replaced_gradient_of_rank_one_moves_the_sum_by_rank_two(noise, rank):
     source = np.random.default_rng(rank)
     basis, _ = np.linalg.qr(source.standard_normal((draws, dim, rank)))
     squares = np.square(basis[:, :2, :]).sum(axis=(1, 2))
-    held = noisy_projection_steps(
-        dim=dim, rank=rank, sampling_rate=1.0, noise_multiplier=noise, steps=1, difference_rank=1,
-        neighbours="replace",
-    )  # fmt: skip
+    work = ProjectedSteps(dim=dim, rank=rank, difference_rank=1, neighbours="replace")
+    held = noisy_projection_steps(work, noise)
     mu = np.sqrt(squares) / noise
     for epsilon in (0.0, 0.8, 4.0, 12.0):
         deltas = ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)

@@ -88,7 +88,7 @@ def without_search(monkeypatch):
     """Leave only the certificates: the noise of both kinds has a shape that is given."""
 
     class Found:
-        noise, slope = MODULE.Noise(np.eye(1), np.array([1.0])), -0.3
+        noise, slope = MODULE.EigenNoise(np.eye(1), np.array([1.0])), -0.3
 
     monkeypatch.setattr(MODULE._Task, "search", lambda self, family: Found)
     monkeypatch.setattr(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.covariance import Dense, Diagonal, Factored, Isotropic, LowRank, ScaleMixture
-from tacit.covariance.axes import principal_axes
+from tacit.covariance.whitening import principal_axes
 from tacit.design import Design, discrete, worst_case
 
 EPSILONS = [0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0]

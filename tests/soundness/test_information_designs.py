@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from tacit.covariance import Isotropic
-from tacit.design.information.gaussian import (
+from tacit.design import (
     confident_information,
     gaussian_information,
     log_det_information,

@@ -6,12 +6,12 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
+from tacit.statistics.strength import naming_success, success_of
 
 import tacit.statistics.rows.errors
 import tacit.statistics.rows.plan
 from tacit.guarantees import GaussianDP, SuccessBound
 from tacit.statistics import prepare
-from tacit.statistics.strength import naming_success, success_of
 
 from .registry import certifies
 from .swaps import every_draw, exact_success, pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tacit._ground.reprs import shown
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Item = TypeVar("Item")
 RandomSource: TypeAlias = int | np.random.Generator | None
 
 LARGEST_INTEGER = 2**63 - 1
@@ -211,3 +212,23 @@ def generator(rng: RandomSource) -> np.random.Generator:
 def is_reproducible(rng: RandomSource) -> bool:
     """Whether draws from ``rng`` can be repeated by someone who knows how it was made."""
     return rng is not None
+
+
+def text(name: str, value: Any) -> str:
+    """Return ``value`` when it is a string that says something."""
+    # a blank assumption or source would be none
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{name}: expected a non-empty string, got {shown(value)}")
+    return value
+
+
+def items(name: str, value: Iterable[Item]) -> tuple[Item, ...]:
+    """Return ``value`` as a tuple, refusing a bare string."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise ValueError(f"{name}: expected a sequence, got {shown(value)}")
+    return tuple(value)
+
+
+def texts(name: str, value: Iterable[str]) -> tuple[str, ...]:
+    """Return ``value`` as a tuple of strings that each say something."""
+    return tuple(text(f"{name}[{i}]", entry) for i, entry in enumerate(items(name, value)))

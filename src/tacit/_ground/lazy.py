@@ -13,6 +13,7 @@ EXTRAS = {
     "tokenizers": "llm",
     "faiss": "llm",
     "opacus": "opacus",
+    "dp_accounting": "exchange",
     "fastapi": "dock",
     "uvicorn": "dock",
     "yaml": "dock",

@@ -8,8 +8,12 @@ from fractions import Fraction
 
 # Of a float64: the distance of 1 from the next number.
 EPS = sys.float_info.epsilon
+# The least float above 0, a subnormal one, and the largest that is finite.
+SMALLEST, LARGEST = math.ulp(0.0), sys.float_info.max
 # Beyond it double precision does not hold every integer.
 LARGEST_EXACT = 2**53
+# Units in the last place by which ln and exp are raised: more than any library is off by.
+LOG_UNITS = 4.0
 
 
 def rounded_up(exact: Fraction) -> float:
@@ -17,7 +21,7 @@ def rounded_up(exact: Fraction) -> float:
     try:
         nearest = float(exact)
     except OverflowError:
-        return math.inf if exact > 0 else -sys.float_info.max
+        return math.inf if exact > 0 else -LARGEST
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
@@ -45,4 +49,4 @@ def _last_digits_up(value: float) -> float:
     """Raise a value >= 0 of the mathematical library by more than its error; 0 stays 0."""
     if value == 0:
         return 0.0
-    return math.nextafter(value * (1.0 + 4.0 * sys.float_info.epsilon), math.inf)
+    return math.nextafter(value * (1.0 + LOG_UNITS * EPS), math.inf)

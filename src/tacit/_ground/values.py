@@ -8,6 +8,7 @@ import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import (
     Annotated,
     Any,
@@ -132,12 +133,14 @@ def is_value(kind: Any) -> bool:
     return isinstance(kind, type) and kind.__dict__.get("__post_init__") is _checked
 
 
+@cache
 def field_kinds(kind: type[Any]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """Return the type and the notes of every field, its ``| None`` left out."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: _parts(hints[field.name]) for field in fields(kind)}
 
 
+@cache
 def told(kind: type[Any]) -> dict[str, str]:
     """Return what ``Args:`` of the docstring says of every field.
 
@@ -175,7 +178,7 @@ def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _checked(self: Any) -> None:
-    for name, (kind, notes) in field_kinds(type(self)).items():
+    for name, (kind, notes) in field_kinds(self.__class__).items():
         given = getattr(self, name)
         if given is None:
             continue

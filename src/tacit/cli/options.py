@@ -79,23 +79,24 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     are the value's own, and a refusal of the value names the flag.
     """
     hints = get_type_hints(command, include_extras=True)
-    takers: dict[str, _Taker] = {}
+    takers: dict[str, tuple[_Taker, list[str]]] = {}
     flags: dict[str, inspect.Parameter] = {}
     for parameter in inspect.signature(command).parameters.values():
         taker = _taker(hints[parameter.name])
         if taker is None:
             flags[parameter.name] = _flag(parameter.name, parameter.default, hints[parameter.name])
             continue
-        takers[parameter.name] = taker
-        for flag in taker.flags():
+        own = taker.flags()
+        takers[parameter.name] = taker, [flag.name for flag in own]
+        for flag in own:
             if flag.name in flags:
                 raise TypeError(f"{command.__name__}: --{flag.name} is taken twice")
             flags[flag.name] = flag
 
     @wraps(command)
     def whole(**given: Any) -> None:
-        for name, taker in takers.items():
-            given[name] = taker.made({flag.name: given.pop(flag.name) for flag in taker.flags()})
+        for name, (taker, own) in takers.items():
+            given[name] = taker.made({flag: given.pop(flag) for flag in own})
         command(**given)
 
     whole.__annotations__ = {flag.name: flag.annotation for flag in flags.values()}
@@ -221,7 +222,10 @@ class _Valued(_Taker):
 
     def _field(self, kind: Any, name: str) -> inspect.Parameter:
         base, notes = field_kinds(kind)[name]
-        default = next(field.default for field in fields(kind) if field.name == name)
+        own = next(field for field in fields(kind) if field.name == name)
+        default = own.default
+        # of one kind a field without a default must be given; of several it may be another's
+        needed = self.chosen is None and default is own.default_factory is MISSING
         owners = [one.word for one in self.kinds if name in field_kinds(one)] if self.chosen else []
         whose = "" if len(owners) in (0, len(self.kinds)) else f"{' and '.join(owners)}: "
         within, spelled = _note(notes, Within), _note(notes, Spelled)
@@ -233,7 +237,7 @@ class _Valued(_Taker):
         text += f" {default} when left out." if shown else ""
         metavar = "|".join(every) if every else None if spelled is None else spelled.metavar
         option = typer.Option(
-            *([flag_of(name, notes)] if base is not bool else []),
+            *([flag_of(name, notes)] if base is not bool or _note(notes, Flag) else []),
             help=text,
             show_default=False,
             metavar=metavar,
@@ -243,6 +247,8 @@ class _Valued(_Taker):
         kind_of_flag: Any = base if base in (int, float, bool) and spelled is None else str
         if spelled is not None and spelled.repeated:
             return _flag(name, None, Annotated[list[str] | None, option])
+        if needed:
+            return _flag(name, inspect.Parameter.empty, Annotated[kind_of_flag, option])
         return _flag(name, None, Annotated[kind_of_flag | None, option])
 
     @property

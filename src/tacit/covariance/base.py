@@ -25,6 +25,7 @@ from tacit.codec import leaf
 from tacit.covariance.publication import Normals, publish
 from tacit.linalg import default_tolerance, eigh_psd
 
+# Units in the last place for each term of a distance: a product, a sum, and what a variance is off.
 ROUNDING_UNITS = 8.0
 
 
@@ -149,7 +150,8 @@ class Covariance(ABC):
         listed = np.atleast_2d(rows)
         distances = self._squared_distance(listed)
         if self.rank < self.dim:
-            # Where no noise is drawn at all, a difference of any size shows.
+            # a direction without noise may be askew and rounded; a coordinate without noise is
+            # exact
             bare = self._sizes()[0] == 0.0
             distances = np.where(listed[:, bare].any(axis=1), np.inf, distances)
         return float(distances[0]) if rows.ndim == 1 else distances
@@ -158,6 +160,7 @@ class Covariance(ABC):
         """Return tr(F Σ) for a cost F: None (identity), a scalar, a diagonal (d,) or (d, d)."""
         if cost is None:
             return self.trace()
+        # tr(cF), Σ F_ii Σ_ii and ⟨F, Σ⟩: no product of matrices
         weights = array("cost", cost, ndim=(0, 1, 2))
         if weights.ndim == 0:
             return non_negative("cost", cost) * self.trace()
@@ -187,13 +190,14 @@ class Covariance(ABC):
 
 
 def relative_rounding(terms: int, largest: float, least: float) -> float:
-    """Return ρ = 8 n 2⁻⁵² κ for variances between ``least`` and ``largest``, κ their ratio."""
+    """Return ρ = 8 n 2⁻⁵² κ, κ = ``largest``/``least`` of the variances: an upper bound."""
     return ROUNDING_UNITS * terms * EPS * (largest / least)
 
 
 def kept_spectrum(name: str, dense: Array) -> tuple[Array, Array]:
     """Return the eigenpairs above the rounding level of the largest."""
     eigenvalues, vectors = eigh_psd(name, dense)
+    # what an eigensolver leaves of a null space is at most d ε of the largest
     keep = eigenvalues > default_tolerance(eigenvalues.size) * eigenvalues[-1]
     return eigenvalues[keep], vectors[:, keep]
 

@@ -1,15 +1,17 @@
-"""A covariance argument, given as a value or as an array."""
+"""A covariance from what was given: a value, an array, or a stored description."""
 
 from __future__ import annotations
 
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import array
+from tacit._ground.reprs import shown
 from tacit.covariance.base import Covariance
-from tacit.covariance.full import Dense, Diagonal
+from tacit.covariance.full import Dense, Diagonal, Isotropic
+from tacit.covariance.low_rank import Factored, LowRank
 from tacit.covariance.scale_mixture import ScaleMixture
 
 Noise = TypeVar("Noise", Covariance, ScaleMixture, None)
@@ -43,8 +45,50 @@ def as_covariance(name: str, value: object) -> object:
             f"{name}: expected a covariance or an array of shape (d,) or (d, d), got "
             f"{type(value).__name__}"
         )
+    # the class's own sentence, about the argument of this name
     entries = array(name, value, ndim=(1, 2))
     try:
         return Diagonal(entries) if entries.ndim == 1 else Dense(entries)
     except ValueError as error:
         raise ValueError(f"{name}: {str(error).partition(': ')[2]}") from None
+
+
+def covariance_from_dict(description: Any) -> Covariance:
+    """Return the covariance that ``Covariance.to_dict`` described.
+
+    Raises:
+        ValueError: the description is not a mapping with a known ``type`` and its fields.
+
+    Example:
+        >>> covariance_from_dict({"type": "isotropic", "variance": 2.0, "dim": 3}).trace()
+        6.0
+    """
+    kinds: dict[str, type[Covariance]] = {
+        c.kind: c for c in (Isotropic, Diagonal, LowRank, Dense, Factored)
+    }
+    found = description.get("type") if isinstance(description, dict) else description
+    if not isinstance(description, dict) or not isinstance(found, str) or found not in kinds:
+        raise ValueError(f"description: expected a type among {sorted(kinds)}, got {shown(found)}")
+    fields = {key: value for key, value in description.items() if key != "type"}
+    try:
+        return kinds[description["type"]](**fields)
+    except TypeError as error:
+        raise ValueError(
+            f"description: fields do not fit {description['type']!r}: {error}"
+        ) from None
+
+
+def gaussian_covariance(name: str, value: Any) -> Covariance:
+    """Return the covariance of Gaussian noise, given as one or as an array.
+
+    Args:
+        name: of the argument, for a ValueError.
+        value: a ``Covariance``, variances (d,), or a PSD matrix (d, d).
+
+    Raises:
+        ValueError: it is none, or a mixture of several.
+    """
+    noise = as_covariance(name, value)
+    if not isinstance(noise, Covariance):
+        raise ValueError(f"{name}: expected a covariance, got {type(value).__name__}")
+    return noise

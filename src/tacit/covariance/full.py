@@ -62,6 +62,7 @@ class Isotropic(Covariance):
         return float(np.sqrt(self.variance)) * normals((n, self.dim))
 
     def _sizes(self) -> tuple[Array, Array]:
+        # a coordinate is one term: nothing cancels
         deviations = np.full(self.dim, np.sqrt(self.variance))
         return deviations, deviations
 
@@ -185,12 +186,13 @@ class Dense(Covariance):
     def __post_init__(self) -> None:
         object.__setattr__(self, "matrix", frozen(symmetric("matrix", self.matrix)))
         check_psd("matrix", np.linalg.eigvalsh(self.matrix))
+        # correlations D⁻¹ Σ D⁻¹: a coordinate with little noise is resolved like any other
         deviations = np.sqrt(np.maximum(np.diagonal(self.matrix), 0.0))
         scales = np.where(deviations > 0.0, deviations, 1.0)
         try:
             spectrum = kept_spectrum("matrix", self.matrix / scales[:, None] / scales)
         except ValueError:
-            # Rounding of the large coordinates exceeds the small ones: no scale resolves those.
+            # rounding of the large coordinates exceeds the small ones: no scale resolves those
             scales = np.ones_like(scales)
             spectrum = kept_spectrum("matrix", self.matrix)
         object.__setattr__(self, "_scales", scales)
@@ -218,12 +220,14 @@ class Dense(Covariance):
 
     def _draw(self, n: int, normals: Normals) -> Array:
         eigenvalues, vectors = self._spectrum
+        # D V l^½ η, η ~ N(0, I)
         standard = (normals((n, eigenvalues.size)) * np.sqrt(eigenvalues)) @ vectors.T
         draws: Array = standard * self._scales
         return draws
 
     def _sizes(self) -> tuple[Array, Array]:
         eigenvalues, vectors = self._spectrum
+        # of V l^½ row by row, which is what is drawn, not of Σ as it was given
         deviations = row_norms(vectors * np.sqrt(eigenvalues)) * self._scales
         return deviations, deviations
 
@@ -245,17 +249,21 @@ class Dense(Covariance):
 
     def _squared_distance(self, rows: Array) -> Array:
         eigenvalues, vectors = self._spectrum
+        # in units of the deviations a row may overflow: then it is farther than any double says
         with np.errstate(over="ignore"):
             scaled = rows / self._scales
         overflown = np.asarray(~np.isfinite(scaled).all(axis=1))
         scaled = np.where(overflown[:, None], 0.0, scaled)
+        # ‖l^−½ Vᵀ D⁻¹ z‖², by norms whose squares neither over- nor underflow
         coordinates = scaled @ vectors
         norms = row_norms(coordinates / np.sqrt(eigenvalues))
+        # what Vᵀ drops of the row, beyond rounding, has no noise
         bare = uncovered(scaled, scaled - coordinates @ vectors.T, norms) | overflown
         with np.errstate(over="ignore", under="ignore"):
             return np.where(bare, np.inf, norms**2)
 
     def _dense_weighted_trace(self, cost: Array) -> float:
+        # tr(FΣ) = Σ_ij F_ij Σ_ij
         return float(np.vdot(cost, self.matrix))
 
     def _fields(self) -> dict[str, Any]:
@@ -263,7 +271,9 @@ class Dense(Covariance):
 
 
 def _diagonal_distance(rows: Array, variances: Array) -> Array:
+    """Return Σ z²/σ², 0 where z is 0 even where σ is, to rounding."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # z/σ² · z and not z²/σ²: squares of long rows would overflow
         terms = np.where(rows == 0.0, 0.0, rows / variances * rows)
     distances: Array = terms.sum(axis=1)
     return distances

@@ -26,6 +26,9 @@ from tacit.covariance.base import (
 from tacit.covariance.publication import Normals
 from tacit.covariance.span import Span, row_norms
 
+# How far B Bᵀ may be from I: what a basis written in single precision keeps to.
+ORTHONORMAL = 1e-8
+
 
 @short_repr
 @read_only
@@ -57,8 +60,9 @@ class LowRank(Covariance):
         k, d = basis.shape
         if k > d:
             raise ValueError(f"basis: expected at most as many rows as columns, got shape {(k, d)}")
+        # BBᵀ = I is what makes the core's spectrum that of Σ
         deviation = float(np.abs(basis @ basis.T - np.eye(k)).max())
-        if deviation > 1e-8:
+        if deviation > ORTHONORMAL:
             raise ValueError(
                 f"basis: expected orthonormal rows, got max|B Bᵀ - I| = {deviation:.3g}"
             )
@@ -85,8 +89,10 @@ class LowRank(Covariance):
         if not values.size:
             return relative_rounding(self.dim, 1.0, 1.0)
         bare = self.floor > 0 and values.size < self.dim
+        # of core + floor, or of the floor alone where the core does not reach
         least = self.floor if bare else float(values[0]) + self.floor
         largest = float(values[-1]) + self.floor
+        # a basis that is orthonormal up to κ has distances off by 2κ of the largest over the least
         deviation = float(np.linalg.norm(self.basis @ self.basis.T - np.eye(len(self.basis))))
         return relative_rounding(self.dim, largest, least) + 2.0 * deviation * (largest / least)
 
@@ -96,6 +102,7 @@ class LowRank(Covariance):
 
     def _draw(self, n: int, normals: Normals) -> Array:
         eigenvalues, vectors = self._spectrum
+        # Bᵀ V l^½ η + √floor η': two independent draws add up
         mixing = (normals((n, eigenvalues.size)) * np.sqrt(eigenvalues)) @ vectors.T
         draws: Array = mixing @ self.basis
         if self.floor > 0:
@@ -104,6 +111,7 @@ class LowRank(Covariance):
 
     def _sizes(self) -> tuple[Array, Array]:
         eigenvalues, vectors = self._spectrum
+        # of each coordinate: what is drawn, and the sum of squares of the terms it is drawn of
         root = vectors * np.sqrt(eigenvalues)
         deviations = row_norms(self.basis.T @ root)
         terms = row_norms(self.basis.T * row_norms(root))
@@ -120,12 +128,14 @@ class LowRank(Covariance):
 
     def to_dense(self) -> Array:
         """Return Σ as a (d, d) array."""
+        # the product of three rounds to two triangles that differ
         dense = self.basis.T @ self.core @ self.basis + self.floor * np.eye(self.dim)
         symmetrised: Array = (dense + dense.T) / 2
         return symmetrised
 
     def diagonal(self) -> Array:
         """Return the d variances."""
+        # Σ_k B_ki (core B)_ki: no d × d matrix
         diagonal: Array = (self.basis * (self.core @ self.basis)).sum(axis=0) + self.floor
         return diagonal
 
@@ -133,6 +143,7 @@ class LowRank(Covariance):
         if self.floor == 0.0:
             return self._span.squared_distances(rows)
         eigenvalues, vectors = self._spectrum
+        # along the core's axes l + floor, in all other directions the floor
         coordinates = (rows @ self.basis.T) @ vectors
         residual = rows - (coordinates @ vectors.T) @ self.basis
         inside = (coordinates**2 / (eigenvalues + self.floor)).sum(axis=1)
@@ -143,10 +154,12 @@ class LowRank(Covariance):
     def _span(self) -> Span:
         """What the core covers, without a floor."""
         eigenvalues, vectors = self._spectrum
+        # A = (l^½ Vᵀ B)ᵀ covers what the core does
         mixed = np.sqrt(eigenvalues)[:, None] * (vectors.T @ self.basis)
         return Span(mixed.T, mixed)
 
     def _dense_weighted_trace(self, cost: Array) -> float:
+        # tr(F Bᵀ C B) = ⟨B F Bᵀ, C⟩
         in_core = float(np.vdot(self.basis @ cost @ self.basis.T, self.core))
         return in_core + self.floor * float(np.trace(cost))
 
@@ -188,6 +201,7 @@ class Factored(Covariance):
         lower = matrix("lower", self.lower, columns=rows.shape[0])
         if lower.shape[0] != rows.shape[0]:
             raise ValueError(f"lower: expected a square matrix, got shape {lower.shape}")
+        # back substitution by a triangle with a zero is by no triangle
         if np.any(np.triu(lower, 1)) or not np.all(np.diagonal(lower)):
             raise ValueError("lower: expected a lower triangle with a non-zero diagonal")
         object.__setattr__(self, "lower", frozen(lower))
@@ -197,6 +211,7 @@ class Factored(Covariance):
         """A, (d, m)."""
         if self.lower is None:
             return self.rows.T
+        # L⁻¹ rows: A is its transpose
         solved: Array = scipy_linalg.solve_triangular(self.lower, self.rows, lower=True)
         if not np.isfinite(solved).all():
             raise ValueError("lower: expected a triangle whose noise is finite, got an overflow")
@@ -222,6 +237,7 @@ class Factored(Covariance):
         """Return ρ, that of solving A u = z in coordinates of unit variance."""
         if not self.factor.any():
             return relative_rounding(self.dim, 1.0, 1.0)
+        # of solving A u = z for coordinates of unit variance
         singular = self.span.directions[1]
         return relative_rounding(2 * max(self.factor.shape), singular[0], singular[-1])
 
@@ -232,6 +248,7 @@ class Factored(Covariance):
     def _draw(self, n: int, normals: Normals) -> Array:
         """Return n noise vectors, (n, d), by back substitution with L."""
         mixing = normals((n, self.rows.shape[0]))
+        # Lᵀ x = η: x as it is drawn, so that row i is exactly A L_i
         if self.lower is not None:
             mixing = scipy_linalg.solve_triangular(self.lower, mixing.T, lower=True, trans="T").T
         draws: Array = mixing @ self.rows
@@ -241,6 +258,7 @@ class Factored(Covariance):
         deviations = row_norms(self.factor)
         if self.lower is None:
             return deviations, deviations
+        # lengths of the rows of L⁻ᵀ: the deviation of each x
         identity = np.eye(self.rows.shape[0])
         mixing = row_norms(scipy_linalg.solve_triangular(self.lower, identity, lower=True).T)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -250,6 +268,7 @@ class Factored(Covariance):
 
     def scaled(self, c: float) -> Factored:
         """Return c Σ."""
+        # √c goes to the rows, or to the triangle whose inverse they are multiplied by
         root = float(np.sqrt(positive("c", c)))
         if self.lower is None:
             return Factored(root * self.rows)
@@ -257,6 +276,7 @@ class Factored(Covariance):
 
     def with_floor(self, eta: float) -> Covariance:
         """Return Σ + η I, as a low-rank covariance with a floor."""
+        # A = U s Vᵀ: Σ = U s² Uᵀ, an orthonormal basis and a core
         left, singular, _ = scipy_linalg.svd(self.factor, full_matrices=False)
         return LowRank(left.T, np.diag(singular**2), non_negative("eta", eta))
 
@@ -273,6 +293,7 @@ class Factored(Covariance):
         return self.span.squared_distances(rows)
 
     def _dense_weighted_trace(self, cost: Array) -> float:
+        # tr(F A Aᵀ) = ⟨A, F A⟩
         return float(np.vdot(self.factor, cost @ self.factor))
 
     def _fields(self) -> dict[str, Any]:

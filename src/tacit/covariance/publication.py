@@ -10,14 +10,19 @@ import numpy as np
 
 from tacit._ground import outlet
 from tacit._ground.checks import Array, RandomSource, array, generator, plain
+from tacit._ground.numbers import LARGEST as LARGEST_DOUBLE
 from tacit._ground.random import released_normal
 
+# The grid is 2⁻²⁰ of the deviation: far below what the noise hides, far above what a double rounds.
 GRID_BITS = 20
 # The rounding of the noise, 2⁻⁵³ of the terms it sums, stays below 2⁻²² of the grid.
 TERM_BITS = 30
+# Deviations that are released: their grids and the products beside them are floats.
 SMALLEST, LARGEST = 2.0**-1000, 2.0**1000
+# Every integer and every half below it is a double.
 EXACT_INTEGERS = 2.0**52
-LARGEST_DOUBLE = float(np.finfo(np.float64).max)
+# The exponent of the largest power of two among doubles.
+LARGEST_EXPONENT = 1023
 
 Normals: TypeAlias = Callable[[tuple[int, ...]], Array]
 
@@ -46,6 +51,7 @@ def publish(law: Law, value: Any, rng: RandomSource = None) -> Array:
     clean = doubles(value)
     if clean.shape[-1] != law.dim:
         raise ValueError(f"value: expected {law.dim} columns, got shape {clean.shape}")
+    # before the value is looked at again: the grid is of the noise alone
     grid = grid_of(*law._sizes())
     source = None if rng is None else generator(rng)
     rows = np.atleast_2d(clean)
@@ -85,10 +91,12 @@ def doubles(value: Any) -> Array:
     except ValueError:
         return array("value", plain_value, ndim=(1, 2))
     if raw.dtype == object and all(type(entry) is int for entry in raw.flat):
+        # Python's integers may be larger than any double
         largest = int(LARGEST_DOUBLE)
         entries = [float(min(max(entry, -largest), largest)) for entry in raw.flat]
         raw = np.array(entries).reshape(raw.shape)
     elif raw.dtype.kind == "f" and raw.dtype.itemsize > 8:
+        # so may numbers of more than 64 bits
         finite = np.isfinite(raw)
         raw = np.where(finite, np.clip(raw, -LARGEST_DOUBLE, LARGEST_DOUBLE), raw)
     return array("value", raw, ndim=(1, 2))
@@ -117,9 +125,12 @@ def grid_of(deviations: Array, terms: Array) -> Array:
         )
     with np.errstate(over="ignore", invalid="ignore"):
         relative = np.where(noisy, terms, 1.0) / np.where(noisy, deviations, 1.0)
+    # terms over deviation: 1 where nothing cancels, more where the noise is a difference of large
+    # terms
     relative = np.clip(np.nan_to_num(relative, nan=LARGEST, posinf=LARGEST), 1.0, LARGEST)
+    # −20 bits of the deviation, or as many as keep the terms' own rounding below the grid
     bits = np.maximum(np.frexp(relative)[1] - TERM_BITS, -GRID_BITS)
-    exponents = np.minimum(np.frexp(deviations)[1] - 1 + bits, 1023)
+    exponents = np.minimum(np.frexp(deviations)[1] - 1 + bits, LARGEST_EXPONENT)
     return np.where(noisy, np.ldexp(1.0, exponents), 0.0)
 
 
@@ -135,15 +146,19 @@ def rounded_sum(value: Array, noise: Array, grid: Array) -> Array:
         noise: (n, d).
         grid: (d,) powers of two; 0 where there is no noise, and the value stands as it is.
     """
+    # a coordinate without noise is published as it is
     added = np.where(grid > 0.0, noise, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         total = value + added
         # Knuth's two-sum: total + error is the exact sum.
         virtual = total - value
         error = (value - (total - virtual)) + (added - virtual)
+        # where doubles are wider apart than the grid they are the grid
         fine = np.abs(total) < EXACT_INTEGERS * grid
         units = np.where(fine, total, 0.0) / np.where(grid > 0.0, grid, 1.0)
     whole = np.round(units)
+    # units is the rounded sum: where it is a half, the error of the sum says on which side the
+    # exact one lies
     rest = units - whole
     whole += (rest == 0.5) & (error > 0.0)
     whole -= (rest == -0.5) & (error < 0.0)

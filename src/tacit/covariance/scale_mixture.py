@@ -19,6 +19,7 @@ from tacit.codec import leaf
 from tacit.covariance.base import Covariance
 from tacit.covariance.publication import Normals, publish
 
+# How far probabilities may be from a sum of 1 before they are divided by it.
 SUM_TOLERANCE = 1e-9
 
 
@@ -61,6 +62,7 @@ class ScaleMixture:
                 f"probabilities: expected numbers >= 0 with sum 1, got {probabilities.tolist()}"
             )
         object.__setattr__(self, "scales", frozen(scales))
+        # a sum that is off by 1e-9 must not be drawn from
         object.__setattr__(self, "probabilities", frozen(probabilities / total))
 
     @property
@@ -79,6 +81,7 @@ class ScaleMixture:
 
     def components(self, uniforms: Array) -> Array:
         """Return the scale that each number in (0, 1) selects."""
+        # the k with Σ_{j<k} π_j <= u < Σ_{j<=k} π_j; the last where rounding leaves u above all
         edges = np.cumsum(self.probabilities)
         chosen: Array = self.scales[
             np.minimum(np.searchsorted(edges, uniforms, side="right"), self.scales.size - 1)
@@ -96,12 +99,14 @@ class ScaleMixture:
         return publish(self, value, rng)
 
     def _draw(self, n: int, normals: Normals) -> Array:
+        # Φ of a normal is uniform: the size is drawn from the same source as the noise
         sizes = np.sqrt(self.components(ndtr(normals((n,)))))
         draws: Array = sizes[:, None] * self.base._draw(n, normals)
         return draws
 
     def _sizes(self) -> tuple[Array, Array]:
         deviations, terms = self.base._sizes()
+        # the deviation is that of the mixture, the terms those of its largest component
         mean = float(self.probabilities @ self.scales)
         largest = float(self.scales[self.probabilities > 0.0].max())
         return np.sqrt(mean) * deviations, np.sqrt(largest) * terms

@@ -19,6 +19,7 @@ COVER_UNITS = 8.0
 
 def row_norms(rows: Array) -> Array:
     """Return the norms of the rows; squares neither overflow nor underflow."""
+    # in units of the longest entry of each row: squares are of numbers at most 1
     largest = np.abs(rows).max(axis=1, initial=0.0)
     unit = np.where(largest > 0.0, largest, 1.0)
     norms: Array = unit * np.sqrt(((rows / unit[:, None]) ** 2).sum(axis=1))
@@ -67,6 +68,7 @@ class Span:
         """QR of the rows as unit columns with pivots and lengths, None where they are dependent."""
         if self.rows.shape[0] > self.rows.shape[1]:
             return None
+        # units of the coordinates and lengths of the rows cost no digits: a pivot is a sine
         columns = (self.rows / self.scales).T
         lengths = row_norms(columns.T)
         if not lengths.all():
@@ -82,6 +84,7 @@ class Span:
     @cached_property
     def directions(self) -> tuple[Array, Array, Array]:
         """Singular triplets of A in coordinates of unit variance: (d, k), (k,), (k, p)."""
+        # with a triangle in between A is rounded and its rows are not: within their span
         unit = self.factor / self.scales[:, None]
         left, singular, right = scipy_linalg.svd(
             unit if self.lower is None else self._row_basis @ unit,
@@ -112,6 +115,7 @@ class Span:
     @cached_property
     def _listed(self) -> dict[bytes, int]:
         """Position of each row that A mixes, and of its negative, by its bytes."""
+        # −0.0 has other bytes than 0.0: both signs of zero are one
         found = {row.tobytes(): i for i, row in enumerate(0.0 - self.rows)}
         return found | {row.tobytes(): i for i, row in enumerate(self.rows + 0.0)}
 
@@ -134,9 +138,11 @@ class Span:
         return distances
 
     def _own_distance(self, position: int) -> float:
+        """Return ‖L_i‖² of a row that A mixes, exactly what was designed."""
         return 1.0 if self.lower is None else float(self.lower[position] @ self.lower[position])
 
     def _by_rows(self, scaled: Array) -> Array:
+        """Return the distances where the rows are independent, by their QR, refined once."""
         assert self._independent is not None
         orthonormal, triangle, pivots, lengths = self._independent
         columns = self.rows / self.scales / lengths[:, None]
@@ -149,8 +155,10 @@ class Span:
             return found
 
         mixing = solve(scaled)
+        # what the first solution misses is solved again: its error squared
         mixing += solve(scaled - mixing @ columns)
         residual = scaled - mixing @ columns
+        # u = L x, x the weights of the rows in z
         weights = mixing / lengths
         white = weights if self.lower is None else weights @ self.lower
         norms = row_norms(white)
@@ -158,8 +166,10 @@ class Span:
             return np.where(uncovered(scaled, residual, norms), np.inf, norms**2)
 
     def _by_directions(self, scaled: Array) -> Array:
+        """Return the distances of a factor whose rows are dependent, by its singular triplets."""
         left, singular, right = self.directions
         unit = self.factor / self.scales[:, None]
+        # the least u: U s⁻¹ of z's coordinates, refined once by what it misses
         white = ((scaled @ left) / singular) @ right
         residual = scaled - white @ unit.T
         white += ((residual @ left) / singular) @ right

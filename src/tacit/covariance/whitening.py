@@ -12,9 +12,10 @@ from tacit._ground.checks import Array, matrix
 from tacit._ground.numbers import EPS
 from tacit.covariance.base import Covariance
 from tacit.covariance.coercion import as_covariance
-from tacit.covariance.full import Diagonal, Isotropic
-from tacit.covariance.low_rank import Factored
+from tacit.covariance.full import Dense, Diagonal, Isotropic
+from tacit.covariance.low_rank import Factored, LowRank
 
+# Units in the last place: of a quotient by a deviation, and for each dimension of a factorisation.
 ROUNDING_UNITS = 8.0
 
 
@@ -46,10 +47,13 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
             f"covariance: expected one of full rank {values.shape[1]}, got rank "
             f"{covariance.rank} of dimension {covariance.dim}"
         )
+    # coordinates of unit variance first: κ is that of the correlations
     scales = np.sqrt(covariance.diagonal())
     scaled = values / scales
+    # one quotient a number
     if isinstance(covariance, (Isotropic, Diagonal)):
         return scaled, ROUNDING_UNITS * EPS
+    # A itself, where it is square, has half the digits to lose of A Aᵀ
     if isinstance(covariance, Factored) and covariance.rows.shape[0] == covariance.dim:
         factor = covariance.factor / scales[:, None]
         singular = scipy_linalg.svdvals(factor)
@@ -57,12 +61,67 @@ def whiten(rows: ArrayLike, covariance: Covariance) -> tuple[Array, float]:
         correlation = covariance.to_dense() / np.outer(scales, scales)
         try:
             factor = scipy_linalg.cholesky(correlation, lower=True)
+        # rounding exceeds the least eigenvalue
         except scipy_linalg.LinAlgError:
             return scaled, math.inf
         singular = scipy_linalg.svdvals(factor)
     if singular[-1] <= 0.0:
         return scaled, math.inf
+    # (1 − ρ) Σ ⪯ Σ' ⪯ (1 + ρ) Σ: a backward error of d units of Σ is κ² as much of its least
     condition = float(singular[0] / singular[-1])
     error = ROUNDING_UNITS * covariance.dim * EPS * condition**2
     whitened: Array = scipy_linalg.solve(factor, scaled.T).T
     return whitened, error
+
+
+def principal_axes(covariance: Covariance) -> tuple[Array, Array]:
+    """Return W and A with ``Σ = A Aᵀ`` and ``W A = I``: W x are coordinates where noise is N(0, I).
+
+    Args:
+        covariance: Σ, (d, d), of rank p > 0.
+
+    Returns:
+        W, (p, d), and A, (d, p); or the two diagonals, (d,) each, where Σ is diagonal and of full
+        rank.
+
+    Raises:
+        ValueError: no noise at all, or noise too small for its inverse to be a double.
+    """
+    if covariance.rank == 0:
+        raise ValueError("covariance: expected noise in at least one direction, got none")
+    with np.errstate(over="ignore", divide="ignore"):
+        forward, backward = _axes(covariance)
+    if not (np.isfinite(forward).all() and np.isfinite(backward).all()):
+        raise ValueError("covariance: expected noise that double precision can invert")
+    return forward, backward
+
+
+def _axes(covariance: Covariance) -> tuple[Array, Array]:
+    """Return W and A to rounding, inf where an inverse is no double."""
+    if isinstance(covariance, (Isotropic, Diagonal)):
+        deviations = np.sqrt(covariance.diagonal())
+        if covariance.rank == covariance.dim:
+            return 1.0 / deviations, deviations
+        # coordinates without noise are left out of W, and A says nothing of them
+        kept = np.flatnonzero(deviations)
+        selected = np.eye(covariance.dim)[kept]
+        return selected / deviations[kept, None], selected.T * deviations[kept]
+    scales, basis, deviations = _basis(covariance)
+    return basis / deviations[:, None] / scales, (basis * scales).T * deviations
+
+
+def _basis(covariance: Covariance) -> tuple[Array, Array, Array]:
+    """Return scales (d,), orthonormal rows (p, d) of scaled coordinates, the deviation along each.
+
+    Scaled to unit variances, a coordinate with little noise is resolved like any other.
+    """
+    if isinstance(covariance, Factored):
+        # from its factor: Σ itself has lost half the digits
+        left, singular, _ = covariance.span.directions
+        return covariance.span.scales, left.T, singular
+    if isinstance(covariance, LowRank) and covariance.floor == 0.0:
+        eigenvalues, vectors = covariance._spectrum
+        return np.ones(covariance.dim), vectors.T @ covariance.basis, np.sqrt(eigenvalues)
+    dense = covariance if isinstance(covariance, Dense) else Dense(covariance.to_dense())
+    eigenvalues, vectors = dense._spectrum
+    return dense._scales, vectors.T, np.sqrt(eigenvalues)

@@ -1,9 +1,10 @@
 """Choose the covariance of the noise: one problem, five measures of leakage."""
 
 from .base import Design as Design
-from .grid.noise import DiscreteNoise as DiscreteNoise
-from .grid.noise import DiscreteRelease as DiscreteRelease
-from .grid.noise import discrete as discrete
+from .cost import ProtectedCost as ProtectedCost
+from .grid import DiscreteNoise as DiscreteNoise
+from .grid import DiscreteRelease as DiscreteRelease
+from .grid import discrete as discrete
 from .information.exact import true_information as true_information
 from .information.gaussian import confident_information as confident_information
 from .information.gaussian import covariance_radius as covariance_radius

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,22 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import Array, RandomSource
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.codec import leaf
-from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture, covariance_from_dict
+from tacit.codec import MISSING, leaf, read
+from tacit.covariance import Covariance, Factored, Isotropic, ScaleMixture
+
+# What ``to_dict`` stores and ``from_dict`` reads; without a gap no optimum was sought.
+STORED: dict[str, Any] = {
+    "covariance": Covariance,
+    "cost": float,
+    "gap": Annotated[float, MISSING],
+    "method": str,
+    "multipliers": Array,
+    "iterations": int,
+    "information": float | None,
+    "confidence": float | None,
+    "notes": tuple[str, ...],
+    "noise": ScaleMixture | None,
+}
 
 
 @short_repr
@@ -72,6 +85,7 @@ class Design:
     @property
     def law(self) -> Covariance | ScaleMixture:
         """The law of the noise."""
+        # a mixture of sizes has this covariance, and is no Gaussian
         return self.covariance if self.noise is None else self.noise
 
     def sample(self, n: int, rng: RandomSource = None) -> Array:
@@ -109,13 +123,16 @@ class Design:
         Source: Mironov (2012), "On significance of the least significant bits for differential
         privacy".
         """
+        # exact sum, rounded once to a grid that does not depend on the value
         return self.law.release(value, rng=rng)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able summary; the covariance can be read back, the factor is left out."""
+        # the factor and the ratios only serve a further design: they are not stored
         return {
             "covariance": self.covariance.to_dict(),
             "cost": self.cost,
+            # JSON has no NaN: where no optimum was sought there is no gap
             "gap": None if self.gap != self.gap else self.gap,
             "method": self.method,
             "multipliers": self.multipliers.tolist(),
@@ -135,19 +152,9 @@ class Design:
             ValueError: the covariance or the noise is malformed.
             KeyError: a field is missing.
         """
-        gap, noise = description["gap"], description.get("noise")
-        return Design(
-            covariance=covariance_from_dict(description["covariance"]),
-            cost=description["cost"],
-            gap=math.nan if gap is None else gap,
-            method=description["method"],
-            multipliers=np.asarray(description["multipliers"], dtype=np.float64),
-            iterations=description["iterations"],
-            information=description["information"],
-            confidence=description["confidence"],
-            notes=tuple(description["notes"]),
-            noise=None if noise is None else ScaleMixture.from_dict(noise),
-        )
+        # what a file lacks is what a design has by default
+        held = {name: read(kind, description[name], name) for name, kind in STORED.items()}
+        return Design(**held)
 
 
 def no_noise(size: int, information: float, method: str, reason: str) -> Design:
@@ -159,6 +166,7 @@ def no_noise(size: int, information: float, method: str, reason: str) -> Design:
         method: ``"constant"`` where they never differ, or ``"no-noise"``.
         reason: why none is needed, a sentence for the notes.
     """
+    # rank 0: released as it is
     return Design(
         covariance=Isotropic(0.0, size),
         cost=0.0,

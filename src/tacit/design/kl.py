@@ -30,6 +30,8 @@ from tacit.linalg import default_tolerance, eigh_psd, generalized_eigh, inverse_
 
 # What a variance may be so that it, its root and its products keep every digit.
 SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-290, 1e290
+# How near the budget what is spent may be: a few hundred units in the last place of a trace.
+SPENT_TOLERANCE = 1e-13
 
 
 def isotropic(fisher: ArrayLike, kl_budget: float) -> Design:
@@ -55,6 +57,7 @@ def isotropic(fisher: ArrayLike, kl_budget: float) -> Design:
         trace = float(diagonal.sum())
     if trace == 0.0:
         raise ValueError("fisher: expected a non-zero matrix, got trace 0")
+    # ½ σ² tr F = K
     variance = _representable("fisher, kl_budget", 2 * budget / trace)
     return _spend(Isotropic(float(variance), diagonal.size), matrix, budget, "isotropic")
 
@@ -84,10 +87,12 @@ def ball(fisher: ArrayLike, kl_budget: float, *, diagonal: bool = False) -> Desi
     matrix, values = _fisher(fisher)
     if boolean("diagonal", diagonal) or matrix.ndim == 1:
         _require_positive_diagonal(values)
+        # σ_i² = 2K/(d F_ii): each coordinate spends K/d
         with np.errstate(all="ignore"):
             variances = 2 * budget / (values.size * values)
         covariance: Covariance = Diagonal(_representable("fisher, kl_budget", variances))
         return _spend(covariance, matrix, budget, "ball-diagonal")
+    # F⁻¹ by its root, whose rank says where F is singular
     root = inverse_sqrt_psd(matrix)
     if root.rank < values.size:
         raise ValueError(
@@ -156,6 +161,7 @@ def complement(fisher: ArrayLike, rank: int, kl_budget: float, whiten: bool = Fa
     budget = positive("kl_budget", kl_budget)
     matrix, values = _fisher(fisher, allow_diagonal=False)
     kept = integer("rank", rank, minimum=1, maximum=values.size - 1)
+    # ascending: the leading eigenvectors of F are the last, and stay bare
     eigenvalues, vectors = eigh_psd("fisher", matrix)
     tolerance = default_tolerance(values.size) * float(eigenvalues[-1])
     inside = eigenvalues[: values.size - kept]
@@ -167,11 +173,13 @@ def complement(fisher: ArrayLike, rank: int, kl_budget: float, whiten: bool = Fa
         )
     notes: tuple[str, ...] = ()
     shape = np.ones_like(inside)
+    # P F† P, without the directions in which F is rounding
     if boolean("whiten", whiten):
         covered = inside > tolerance
         basis, inside = basis[:, covered], inside[covered]
         shape = 1 / inside
         notes = (f"eigenvalues of fisher at or below {tolerance:.3g} counted as zero",)
+    # the shape scaled so that ½ tr(FΣ) = K
     core = np.diag(2 * budget / float(inside @ shape) * shape)
     name = "fisher-complement" if whiten else "complement"
     return _spend(LowRank(basis.T, core), matrix, budget, name, notes)
@@ -205,6 +213,7 @@ def generalized_eigen(fisher: ArrayLike, spread: ArrayLike, kl_budget: float, ra
     spread_matrix = symmetric("spread", spread, size=values.size)
     check_psd("spread", np.linalg.eigvalsh(spread_matrix))
     _, vectors = generalized_eigh(spread_matrix, matrix)
+    # vᵀFv = 1: each direction costs ½ of its variance
     top = vectors[:, :directions]
     covariance = _from_factor(np.sqrt(2 * budget / directions) * top)
     return _spend(covariance, matrix, budget, f"generalized-eigen({directions})")
@@ -262,12 +271,14 @@ def average(
         (vectors[:, covered] * np.sqrt(eigenvalues[covered])).T @ sqrt_psd(ridged),
         full_matrices=False,
     )
+    # F^-½ V diag(s)^½: (F^½ S F^½)^½ = V diag(s) Vᵀ
     factor = inverse.root @ (right.T * np.sqrt(singular))
     notes: tuple[str, ...] = ()
     if not covered.all():
         notes = (f"eigenvalues of spread at or below {tolerance:.3g} counted as zero",)
     covariance = _from_factor(factor)
     covariance = covariance.with_floor(floor * covariance.trace() / values.size)
+    # what the shape costs under the F given, not under the ridged one
     used = 0.5 * covariance.weighted_trace(matrix)
     if used == 0.0:
         raise ValueError("fisher: expected information where spread has variance, got none")
@@ -283,6 +294,7 @@ def _fisher(fisher: Any, *, allow_diagonal: bool = True) -> tuple[Array, Array]:
         if (diagonal < 0).any():
             raise ValueError(f"fisher: expected entries >= 0, got {float(diagonal.min())!r}")
         return diagonal, diagonal
+    # a matrix is checked for its eigenvalues, a diagonal for its entries
     checked = symmetric("fisher", given)
     check_psd("fisher", np.linalg.eigvalsh(checked))
     return checked, np.diagonal(checked)
@@ -292,6 +304,7 @@ def _from_factor(factor: Array) -> Covariance:
     """Return A Aᵀ: dense at full rank, else in the span of the columns of A."""
     if factor.shape[0] == factor.shape[1]:
         return Dense(factor @ factor.T)
+    # a basis of the range with a small core, so that no d × d matrix is formed
     orthonormal, triangle = np.linalg.qr(factor)
     return LowRank(orthonormal.T, triangle @ triangle.T)
 
@@ -310,6 +323,7 @@ def _representable(name: str, variances: Any) -> Any:
     Raises:
         ValueError: one is 0, infinite, or too small for its digits.
     """
+    # what is no number of full precision now would spend another budget later
     least, most = float(np.min(variances)), float(np.max(variances))
     if not SMALLEST_VARIANCE <= least <= most <= LARGEST_VARIANCE:
         raise ValueError(
@@ -328,8 +342,9 @@ def _spend(
     gap: float = 0.0,
 ) -> Design:
     """Rescale away the last rounding so that ½ tr(FΣ) is the budget, and wrap up."""
+    # K = ½ tr(FΣ): one scaling, for what rounding has left of it
     spent = 0.5 * covariance.weighted_trace(fisher)
-    if not np.isclose(spent, budget, rtol=1e-13, atol=0.0):
+    if not np.isclose(spent, budget, rtol=SPENT_TOLERANCE, atol=0.0):
         covariance = covariance.scaled(budget / spent)
     cost = 0.5 * covariance.weighted_trace(fisher)
     return Design(covariance, cost, gap, method, np.empty(0), 0, notes=notes)

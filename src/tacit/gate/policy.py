@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, TypeAlias
 
+from tacit._ground.checks import choice
 from tacit._ground.files import read_bytes
 from tacit._ground.values import Count, NonNegative, Positive, Within, value
+from tacit.releases.kinds import known_kinds
 
 MIN_CONFIDENCE = 0.99
 AtMostOne: TypeAlias = Annotated[float, Within(0, 1, "(]")]
@@ -151,6 +153,8 @@ def read_policy(path: str | os.PathLike[str]) -> PolicyFile:
         raise ValueError(f"policy: {os.fspath(path)} is not TOML ({error})") from None
     kinds = {name: table for name, table in content.items() if isinstance(table, dict)}
     every = {name: value for name, value in content.items() if name not in kinds}
+    for name in kinds:
+        choice("policy", name, sorted(known_kinds()))
     for table in (every, *kinds.values()):
         _check_names(table)
     if not every and not any(kinds.values()):

@@ -10,6 +10,7 @@ from tacit._ground.checks import in_interval, integer, positive
 from tacit._ground.values import Count, Positive, Within, value
 from tacit.accounting import (
     PrivacyProfile,
+    ProjectedSteps,
     gaussian,
     least_noise,
     noisy_projection,
@@ -421,15 +422,15 @@ class NoisyProjection(ClippedMethod):
 
     def profile(self, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
         """Return the profile of the composed mixture at the narrowest layer, rounded up."""
-        return noisy_projection_steps(
+        work = ProjectedSteps(
             dim=min(schedule.dims),
             rank=self.rank,
-            sampling_rate=schedule.sampling_rate,
-            noise_multiplier=noise_multiplier,
             steps=schedule.steps,
+            sampling_rate=schedule.sampling_rate,
             difference_rank=schedule.difference_rank,
-            neighbours=schedule.adjacency.value,
+            neighbours=schedule.adjacency,
         )
+        return noisy_projection_steps(work, noise_multiplier)
 
 
 @value
@@ -606,5 +607,5 @@ def projected_noise(
 def _gaussian_steps(noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
     # T Gaussian mechanisms of deviation s on Poisson samples, composed and rounded up
     return subsampled_gaussian(
-        schedule.sampling_rate, noise_multiplier, schedule.steps, schedule.adjacency.value
+        schedule.sampling_rate, noise_multiplier, schedule.steps, schedule.adjacency
     )

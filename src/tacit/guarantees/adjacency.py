@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+from typing import Any, Literal, TypeAlias
+
+from tacit._ground.checks import choice
 
 
 class Adjacency(enum.StrEnum):
@@ -29,8 +32,20 @@ class Adjacency(enum.StrEnum):
     @staticmethod
     def of(sentence: str) -> Adjacency | None:
         """Return the adjacency of a sentence; None where it says another relation."""
+        # by its first words: the unit of privacy is the rest
         found = (one for one, words in WORDS.items() if sentence.startswith(words))
         return next(found, None)
 
+    @staticmethod
+    def read(name: str, value: Any) -> Adjacency:
+        """Return the adjacency that an argument says by its word.
 
+        Raises:
+            ValueError: it is another word; ``name`` is what the message calls the argument.
+        """
+        return Adjacency(choice(name, value, tuple(one.value for one in Adjacency)))
+
+
+# How an argument says which: by the value or by its word.
+Neighbours: TypeAlias = Adjacency | Literal["add-remove", "replace"]
 WORDS = {Adjacency.ADD_REMOVE: "add or remove one ", Adjacency.REPLACE: "replace one "}

@@ -20,6 +20,7 @@ def agree(stored: Sequence[Guarantee], told: Sequence[Guarantee]) -> bool:
     if len(stored) != len(told):
         return False
     for one, other in zip(stored, told, strict=True):
+        # computed numbers to what quadrature moves, all words and parameters exactly
         left, right = one.to_dict(), other.to_dict()
         for name in NUMBERS:
             first, second = left.pop(name, 0.0), right.pop(name, 0.0)

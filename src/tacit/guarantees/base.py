@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from tacit._ground.checks import choice, in_interval
+from tacit._ground.checks import items as items
+from tacit._ground.checks import text as text
+from tacit._ground.checks import texts as texts
 from tacit._ground.reprs import shown
 from tacit.codec import leaf
 from tacit.documents import dumps, encoded
 from tacit.text import share_down
 
+# Of stored guarantees; a file of another is refused.
 SCHEMA = 1
 EVIDENCE = ("theorem", "numerical", "statistical")
 
 Evidence: TypeAlias = Literal["theorem", "numerical", "statistical"]
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,7 @@ class Guarantee(ABC):
     optional_fields: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
+        # what holds with certainty has no confidence, and what was estimated needs one
         choice("evidence", self.evidence, EVIDENCE)
         self._set("assumptions", texts("assumptions", self.assumptions))
         text("source", self.source)
@@ -67,6 +70,7 @@ class Guarantee(ABC):
 
     def describe(self) -> str:
         """Return the bound as one line of plain English, every number rounded against us."""
+        # a sentence that may be false says how often
         doubt = ""
         if self.confidence is not None:
             doubt = f" (statistical: true with confidence {share_down(self.confidence)})"
@@ -84,28 +88,9 @@ class Guarantee(ABC):
 
 def _read(content: Any) -> Guarantee:
     # the kinds stand above their base
-    from tacit.guarantees.reading import guarantee_from_dict
+    from tacit.guarantees import guarantee_from_dict
 
     return guarantee_from_dict(content)
 
 
 leaf(Guarantee, _read)
-
-
-def text(name: str, value: Any) -> str:
-    """Return ``value`` when it is a string that says something."""
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name}: expected a non-empty string, got {shown(value)}")
-    return value
-
-
-def items(name: str, value: Iterable[Item]) -> tuple[Item, ...]:
-    """Return ``value`` as a tuple, refusing a bare string."""
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise ValueError(f"{name}: expected a sequence, got {shown(value)}")
-    return tuple(value)
-
-
-def texts(name: str, value: Iterable[str]) -> tuple[str, ...]:
-    """Return ``value`` as a tuple of strings that each say something."""
-    return tuple(text(f"{name}[{i}]", entry) for i, entry in enumerate(items(name, value)))

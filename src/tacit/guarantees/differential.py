@@ -17,6 +17,7 @@ from tacit.guarantees.base import Guarantee, items, text, texts
 from tacit.guarantees.information import SuccessBound, law_of_pair
 from tacit.text import number_up, share_up
 
+# In the words of a sentence.
 DIVERGENCE_NAMES = {
     "kl": "Kullback-Leibler divergence",
     "tv": "total variation distance",
@@ -78,6 +79,7 @@ class ApproximateDP(Guarantee):
 
         Source: residual-pac, Eq. 16.
         """
+        # the best test of the (ε, δ) region at this prior
         bound = success_from_dp(self.epsilon, self.delta, prior)
         return SuccessBound(
             success=bound,
@@ -91,6 +93,7 @@ class ApproximateDP(Guarantee):
         )
 
     def _statement(self) -> str:
+        # the sentence about e^ε would say nothing with an ε of ∞
         if math.isinf(self.epsilon) or self.delta >= 1.0:
             return (
                 f"Nothing is bounded between neighbouring inputs ({self.adjacency}): "
@@ -138,6 +141,7 @@ class RenyiDP(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # increasing orders above 1: a curve, of which each point is a bound by itself
         orders = tuple(
             positive(f"orders[{i}]", order) for i, order in enumerate(items("orders", self.orders))
         )
@@ -184,6 +188,7 @@ class RenyiDP(Guarantee):
                 f"Nothing is bounded between neighbouring inputs ({self.adjacency}): the Rényi "
                 f"divergence may be infinite at each of {len(self.orders)} orders"
             )
+        # three points say what a curve is like; all of them are in the file
         points = ", ".join(
             f"{number_up(epsilon)} nats at order {order:g}" for order, epsilon in known[:3]
         )
@@ -249,9 +254,10 @@ class GaussianDP(Guarantee):
         loss = non_negative("epsilon", epsilon)
         return ApproximateDP(
             epsilon=loss,
+            # δ(ε) of N(μ, 1) against N(0, 1), in closed form, rounded up
             delta=self._delta(loss),
             source=f"{self.source}; Dong, Roth and Su (2022), Corollary 2.13",
-            **self._inherited(),
+            **self._own_fields(),
         )
 
     def renyi(self, orders: Iterable[float]) -> RenyiDP:
@@ -273,7 +279,7 @@ class GaussianDP(Guarantee):
             orders=alphas,
             epsilons=tuple(gaussian_renyi(self.mu, order) for order in alphas),
             source=f"{self.source}; Dong, Roth and Su (2022), Corollary B.6",
-            **self._inherited(),
+            **self._own_fields(),
         )
 
     def success(self, prior: float = 0.5) -> SuccessBound:
@@ -291,6 +297,7 @@ class GaussianDP(Guarantee):
         Source: the Neyman-Pearson lemma.
         """
         return SuccessBound(
+            # by the profile: of Gaussian noise it is attained
             success=success_from_profile(self._delta, prior),
             prior=max(prior, 1 - prior),
             task=f"which of two neighbouring inputs ({self.adjacency}) was used",
@@ -304,7 +311,7 @@ class GaussianDP(Guarantee):
     def _delta(self, epsilon: float) -> float:
         return min(shift_divergence(("hockey-stick", epsilon), self.mu), 1.0)
 
-    def _inherited(self) -> dict[str, Any]:
+    def _own_fields(self) -> dict[str, Any]:
         return {
             "adjacency": self.adjacency,
             "evidence": self.evidence,
@@ -313,6 +320,7 @@ class GaussianDP(Guarantee):
         }
 
     def _statement(self) -> str:
+        # at even odds: Φ(μ/2)
         success = share_up(success_from_profile(self._delta))
         return (
             f"Told that one of two neighbouring inputs ({self.adjacency}) was used, an attacker "
@@ -327,6 +335,7 @@ def gaussian_renyi(mu: float, order: float) -> float:
     alpha = positive("orders", order)
     if math.isinf(checked):
         return math.inf
+    # α μ²/2 of fractions: the product neither overflows nor rounds twice
     return rounded_up(Fraction(alpha) * Fraction(checked) ** 2 / 2)
 
 
@@ -367,6 +376,7 @@ class Indistinguishability(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # a reference named twice would have two bounds
         references = texts("references", self.references)
         if not references or len(set(references)) != len(references):
             raise ValueError(f"references: expected distinct names, got {references!r}")
@@ -380,6 +390,7 @@ class Indistinguishability(Guarantee):
         self._set("bounds", bounds)
 
     def _statement(self) -> str:
+        # the sentence is true of all references when it is of the farthest
         loosest = max(self.bounds)
         reference = self.references[self.bounds.index(loosest)]
         many = (
@@ -394,6 +405,7 @@ class Indistinguishability(Guarantee):
 
 
 def _bounds(name: str, value: Any) -> tuple[float, ...]:
+    # inf is allowed: a reference that nothing is said of
     return tuple(
         non_negative(f"{name}[{i}]", bound, allow_inf=True)
         for i, bound in enumerate(items(name, value))
@@ -403,6 +415,7 @@ def _bounds(name: str, value: Any) -> tuple[float, ...]:
 def _divergence_name(kind: NamedKind) -> str:
     if isinstance(kind, str):
         return DIVERGENCE_NAMES[kind]
+    # a kind with a parameter says it
     name, parameter = kind
     if name == "renyi":
         return f"Rényi divergence of order {parameter:g}"

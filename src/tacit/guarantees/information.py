@@ -14,6 +14,7 @@ from tacit.conversions import success_from_information
 from tacit.guarantees.base import Guarantee, text
 from tacit.text import number_down, number_up, share_nearest, share_up
 
+# In the place of a law that only the assumptions say.
 UNSTATED_LAW = "its law, as assumed,"
 
 
@@ -58,7 +59,9 @@ class SuccessBound(Guarantee):
         super().__post_init__()
         prior = in_interval("prior", self.prior, 0, 1, open_low=True, open_high=True)
         self._set("prior", prior)
+        # an attacker may always guess blind: no bound lies below the prior
         self._set("success", in_interval("success", self.success, prior, 1))
+        # the sentence needs its object
         text("task", self.task)
         if not isinstance(self.law, str):
             raise ValueError(f"law: expected text, got {shown(self.law)}")
@@ -193,9 +196,11 @@ class ResidualPrivacy(Guarantee):
     @property
     def residual(self) -> float:
         """Lower bound intrinsic − leaked on the privacy that remains, in nats, rounded down."""
+        # inf − inf does not occur: what is leaked is never −inf
         difference = self.intrinsic - self.leaked
         if math.isinf(difference):
             return difference
+        # the difference of two doubles is a fraction; as a double it is rounded down
         return rounded_down(Fraction(self.intrinsic) - Fraction(self.leaked))
 
     def _statement(self) -> str:
@@ -232,5 +237,6 @@ def membership_bound(information: InformationBound, prior: float = 0.5) -> Succe
 
     Source: residual-pac, Eq. 17 and Appendix B.
     """
+    # the inclusion of one record is a function of X: data processing
     chance = in_interval("prior", prior, 0.5, 1.0, open_high=True)
     return information.success(chance, "the membership of any one record")

@@ -14,9 +14,14 @@ from tacit.guarantees.base import Guarantee, items, text
 from tacit.guarantees.information import InformationBound, SuccessBound
 from tacit.text import number_up, share_up
 
-# how far a factor and its logarithm may stand apart by rounding, here or on another machine
+# How far a factor and its logarithm may stand apart by rounding, here or on another machine.
 ROUNDING = 1e-12
+# Products of more factors than these are taken as exponentials of their nats.
 EXACT_TIMES = 1024
+# A factor below the first is written as the integer that it is, one below the second with digits,
+# and any other as a power of e.
+WHOLE, DECIMAL = 1e15, 1e6
+# Why leakage bounds information.
 SIBSON = "Sibson's information of order ∞ is at least that of order 1"
 
 
@@ -63,6 +68,8 @@ class MaximalLeakage(Guarantee):
     def __post_init__(self) -> None:
         super().__post_init__()
         text("secret", self.secret)
+        # either follows from the other, upwards: a code has an integer factor, noise may have only
+        # nats
         if self.factor is None and self.nats is None:
             raise ValueError("factor: expected a factor >= 1 or its nats, got neither")
         if self.factor is None:
@@ -96,6 +103,7 @@ class MaximalLeakage(Guarantee):
         Source: Issa, Wagner and Kamath (2020), Definition 1.
         """
         chance = in_interval("prior", prior, 0, 1, open_low=True, open_high=True)
+        # factor · prior as a fraction, rounded once
         most = 1.0
         if not math.isinf(self.factor):
             most = min(1.0, rounded_up(Fraction(self.factor) * Fraction(chance)))
@@ -171,6 +179,7 @@ class MaximalLeakage(Guarantee):
         count = integer("times", times, minimum=1)
         if count == 1:
             return self
+        # exactly while the factors are few and their product a float; by their nats beyond
         nats = math.inf if math.isinf(self.nats) else rounded_up(Fraction(self.nats) * count)
         fits = count <= EXACT_TIMES and not math.isinf(exp_up(nats))
         factor = rounded_up(Fraction(self.factor) ** count) if fits else exp_up(nats)
@@ -228,11 +237,13 @@ def compose_leakage(parts: Sequence[MaximalLeakage]) -> MaximalLeakage:
     secrets = {part.secret for part in held}
     if len(secrets) > 1:
         raise ValueError(f"parts: expected one secret, got {len(secrets)} different ones")
+    # nats add, factors multiply: in fractions, each rounded up once
     infinite = any(math.isinf(part.nats) for part in held)
     nats = math.inf if infinite else rounded_up(sum((Fraction(p.nats) for p in held), Fraction(0)))
     factor = exp_up(nats)
     if len(held) <= EXACT_TIMES and not math.isinf(factor):
         factor = rounded_up(math.prod((Fraction(part.factor) for part in held), start=Fraction(1)))
+    # union bound over the statistical ones, as a sum of fractions
     failure = sum(
         (1 - Fraction(p.confidence) for p in held if p.confidence is not None), Fraction()
     )
@@ -257,19 +268,21 @@ def compose_leakage(parts: Sequence[MaximalLeakage]) -> MaximalLeakage:
 
 def factor_words(bound: MaximalLeakage) -> str:
     """Return the factor as a reader sees it: integers whole, others rounded up."""
-    if bound.factor < 1e15 and bound.factor == int(bound.factor):
+    if bound.factor < WHOLE and bound.factor == int(bound.factor):
         return f"{int(bound.factor):,}"
-    if bound.factor < 1e6:
+    if bound.factor < DECIMAL:
         return number_up(bound.factor)
     return "∞" if math.isinf(bound.nats) else f"e^{number_up(bound.nats)}"
 
 
 def _weakest(parts: Sequence[MaximalLeakage]) -> str:
+    """Return the evidence of a conjunction: the weakest of its parts."""
     kinds = [part.evidence for part in parts]
     return next((kind for kind in ("statistical", "numerical") if kind in kinds), "theorem")
 
 
 def _agree(factor: float, nats: float) -> bool:
+    # a factor beyond doubles is inf, its nats are not
     if math.isinf(factor) or math.isinf(nats):
         return math.isinf(exp_up(nats)) and math.isinf(factor)
     return abs(math.log(factor) - nats) <= ROUNDING * max(1.0, nats)

@@ -51,12 +51,14 @@ def guarantee_from_dict(data: Mapping[str, Any]) -> Guarantee:
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"guarantee: expected an object, got {type(data).__name__}")
+    # of several kinds the one named is read; kinds from elsewhere are found once they are imported
     kinds = {kind.__name__: kind for kind in (*KINDS, *_concrete(Guarantee.__subclasses__()))}
     kind = kinds[choice("type", data.get("type"), tuple(kinds))]
     schema = data.get("schema")
     if isinstance(schema, bool) or schema != SCHEMA:
         raise ValueError(f"schema: expected {SCHEMA}, got {shown(schema)}")
     content = {name: value for name, value in data.items() if name not in ("type", "schema")}
+    # an unknown field may be a condition that this version does not know: nothing is left out
     names = [field.name for field in fields(kind)]
     for name in content:
         if name not in names:
@@ -64,6 +66,7 @@ def guarantee_from_dict(data: Mapping[str, Any]) -> Guarantee:
     for name in names:
         if name not in content and name not in kind.optional_fields:
             raise ValueError(f"{name}: missing from a {kind.__name__}")
+    # infinities are words in strict JSON
     numbers = kind.number_fields
     return kind(**{name: decoded(v) if name in numbers else v for name, v in content.items()})
 

@@ -10,6 +10,11 @@ from typing import Any
 from tacit import guarantees
 from tacit._ground.checks import in_interval, integer, non_negative
 
+# Where rounding may change noise by half of itself nothing is said of it.
+MOST_ERROR = 0.5
+# The largest number below 1: what is sure has this confidence where one is asked for.
+LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class InformationBracket:
@@ -50,6 +55,7 @@ class InformationBracket:
     deterministic: bool = False
 
     def __post_init__(self) -> None:
+        # an order that fails would make a bound of a number that is none
         in_interval("confidence", self.confidence, 0.0, 1.0, open_low=True, open_high=True)
         integer("samples", self.samples, minimum=0)
         numbers = {name: getattr(self, name) for name in ("lower", "estimate", "upper")}
@@ -74,6 +80,7 @@ class InformationBracket:
         Raises:
             ValueError: ``secret`` or an assumption is empty.
         """
+        # only ``upper`` certifies: what holds with certainty needs no confidence
         return guarantees.InformationBound(
             nats=self.upper,
             secret=secret,
@@ -86,13 +93,41 @@ class InformationBracket:
     def to_dict(self) -> dict[str, Any]:
         """Return every field, for strict JSON; an unbounded side is None."""
         fields: dict[str, Any] = dict(vars(self))
+        # JSON has no inf
         for name in ("lower", "estimate", "upper"):
             fields[name] = fields[name] if math.isfinite(fields[name]) else None
         return fields
 
 
+def bracket_of(nats: float, confidence: float, method: str) -> InformationBracket:
+    """Return the bracket, at most ``nats``, of a bound that needs no sampling."""
+    return InformationBracket(
+        lower=0.0,
+        estimate=nats,
+        upper=nats,
+        confidence=confidence,
+        samples=0,
+        method=method,
+        deterministic=True,
+    )
+
+
+def whitening_slack(dim: int, error: float) -> float:
+    """Return what whitening by rounded numbers may add to an information, rounded up; inf for much.
+
+    Noise that is smaller by a factor 1 − ρ raises the information by ``−½ d ln(1 − ρ)`` at most.
+
+    Args:
+        dim: d.
+        error: ρ, as ``whiten`` tells it.
+    """
+    # log1p keeps the digits of a small ρ
+    return math.inf if error >= MOST_ERROR else -0.5 * dim * math.log1p(-error)
+
+
 def least(bound: InformationBracket, upper: float, method: str) -> InformationBracket:
     """Return the bound with a deterministic upper bound in place of its own, where that is less."""
+    # the lower bound and the estimate follow: no true value lies above ``upper``
     if upper >= bound.upper:
         return bound
     return replace(

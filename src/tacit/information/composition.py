@@ -13,16 +13,22 @@ from tacit._ground.checks import Array, RandomSource, generator, in_interval, in
 from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Isotropic
 from tacit.covariance.whitening import whiten
-from tacit.information.bounds import InformationBracket, least
-from tacit.information.concentration import confidence_share
+from tacit.information.bounds import (
+    LARGEST_CONFIDENCE,
+    InformationBracket,
+    least,
+    whitening_slack,
+)
+from tacit.information.concentration import MOST_VALUES, confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
-from tacit.information.finite.deterministic import covered
-from tacit.information.finite.mixture import mixture, prior_weights
+from tacit.information.finite.likelihood import within_noise
+from tacit.information.finite.mixture import mixture
 from tacit.information.finite.scale_mixture import ENTROPY
-from tacit.information.simulated import MOST_VALUES
 
-LARGEST_CONFIDENCE = math.nextafter(1.0, 0.0)
+# Draws asked for at least: a tenth of them chooses the bet.
 LEAST_SAMPLES = 100
+# Units in the last place that a sum may be off by, which rounds once, and one addition more.
+SUM_UNITS = 2.0
 ADDITIVE = "sum over releases (residual-pac, Sec. 5.4)"
 JOINT = "all releases together"
 
@@ -60,16 +66,20 @@ def compose_additive(bounds: Iterable[InformationBracket]) -> InformationBracket
             raise ValueError(f"bounds: expected InformationBounds, got {type(part).__name__}")
     if not parts:
         raise ValueError("bounds: expected at least one InformationBracket, got none")
+    # union bound over the statements that are used: upper bounds that were sampled, and lower
+    # bounds that say anything
     above = math.fsum(1.0 - part.confidence for part in parts if not part.deterministic)
     below = math.fsum(1.0 - part.confidence for part in parts if part.lower > 0.0)
+    # 1 − max is a confidence: rounded down
     confidence = min(LARGEST_CONFIDENCE, math.nextafter(1.0 - max(above, below), 0.0))
     if confidence <= 0.0:
         raise ValueError(
             f"bounds: expected probabilities of failure that add up to less than 1, "
             f"got {max(above, below):.6g}"
         )
-    # fsum rounds to nearest once.
-    upper = _raised(math.fsum(part.upper for part in parts))
+    # I(X; Y₁ … Y_T) <= Σ I(X; Y_t): fsum rounds to nearest once, and the sum is raised by more
+    upper = _sum_up(math.fsum(part.upper for part in parts))
+    # no release tells less than what it alone is known to tell
     lower = min(max(part.lower for part in parts), upper)
     estimate = math.fsum(part.estimate for part in parts)
     return InformationBracket(
@@ -123,9 +133,10 @@ def compose_joint(
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     if samples is not None:
         integer("samples", samples, minimum=LEAST_SAMPLES, maximum=MOST_VALUES)
-    pairs = _checked(releases)
+    pairs = _check(releases)
     pairs, priors = _distinct(pairs, weights)
     source = generator(rng)
+    # δ = 1 − confidence: δ/2 for the joint bound, δ/(2T) for each release by itself
     half = confidence_share(level, 0.5)
     parts = [
         mixture(
@@ -139,17 +150,19 @@ def compose_joint(
         for outputs, noise in pairs
     ]
     added = compose_additive(parts)
+    # the releases are one: outputs side by side, each in units of its noise, the noises independent
     whitened, error, size = [], 0.0, 0
     for outputs, noise in pairs:
-        reached = covered(outputs, noise)
+        reached = within_noise(outputs, noise)
         rows, rounding = (outputs, math.inf) if reached is None else whiten(*reached)
         whitened.append(rows)
+        # every block of the noise is off by a factor 1 − ρ at most: the worst ρ stands for all
         error = max(error, rounding)
         size += rows.shape[1]
-    if error >= 0.5:
+    slack = whitening_slack(size, error)
+    # a release without noise in a direction that counts: the joint law is not computed
+    if math.isinf(slack):
         return least(_with_level(added, level), entropy(priors), ENTROPY)
-    # Noise smaller by the factor 1 − ρ raises the information by −½ d ln(1 − ρ) at most.
-    slack = -0.5 * size * math.log1p(-error)
     together = mixture(
         np.concatenate(whitened, axis=1),
         Isotropic(1.0, size),
@@ -161,7 +174,8 @@ def compose_joint(
     return _least(together, added, slack, level)
 
 
-def _checked(releases: Any) -> list[tuple[Array, Covariance]]:
+def _check(releases: Any) -> list[tuple[Array, Covariance]]:
+    """Return the releases exactly as they are, or raise the error that names what is wrong."""
     if not isinstance(releases, Sequence) or isinstance(releases, (str, bytes)) or not releases:
         raise ValueError("releases: expected a list of (outputs, covariance), one at least")
     pairs: list[tuple[Array, Covariance]] = []
@@ -186,10 +200,10 @@ def _checked(releases: Any) -> list[tuple[Array, Covariance]]:
 def _distinct(
     pairs: list[tuple[Array, Covariance]], weights: Any
 ) -> tuple[list[tuple[Array, Covariance]], Array]:
-    """Merge secrets whose outputs agree in every release; return the releases and the priors."""
+    """Merge secrets that are exactly equal in every release; return releases and priors."""
+    # a secret is its row over all releases: equal rows are one secret, their weights added
     stacked = np.concatenate([outputs for outputs, _ in pairs], axis=1)
-    law = None if weights is None else prior_weights(weights, len(stacked))
-    points, priors = distinct_outputs(stacked, law)
+    points, priors = distinct_outputs(stacked, weights)
     edges = np.cumsum([noise.dim for _, noise in pairs])[:-1]
     apart = np.split(points, edges, axis=1)
     return [(rows, noise) for rows, (_, noise) in zip(apart, pairs, strict=True)], priors
@@ -199,7 +213,9 @@ def _least(
     together: InformationBracket, added: InformationBracket, slack: float, level: float
 ) -> InformationBracket:
     """Return the tighter of the two on each side; all their statements hold at once."""
-    upper = min(_raised(together.upper + slack), added.upper)
+    # all bounds are true at once with probability ``level``: the least upper and the largest lower
+    # bound are, too; whitening moves the joint one by the slack at most
+    upper = min(_sum_up(together.upper + slack), added.upper)
     lower = min(max(together.lower - slack, added.lower, 0.0), upper)
     joint = upper < added.upper
     return InformationBracket(
@@ -214,8 +230,10 @@ def _least(
 
 
 def _with_level(bound: InformationBracket, level: float) -> InformationBracket:
+    """Return the same bounds at the confidence of the whole, if theirs is not less."""
     return InformationBracket(**{**vars(bound), "confidence": min(level, bound.confidence)})
 
 
-def _raised(value: float) -> float:
-    return value * (1.0 + 2.0 * EPS)
+def _sum_up(value: float) -> float:
+    """Return an upper bound on a sum that has been rounded to nearest."""
+    return value * (1.0 + SUM_UNITS * EPS)

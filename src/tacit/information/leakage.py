@@ -13,10 +13,15 @@ from tacit._ground.checks import Array, integer, matrix, non_negative, positive
 from tacit._ground.numbers import EPS, exp_up, log_up, rounded_up
 from tacit.guarantees import ApproximateDP, MaximalLeakage
 
+# How far a row of probabilities may be from a sum of 1 before it is divided by it.
 ROW_TOLERANCE = 1e-9
-# exp of less is a float, also when many are added
+# exp of less is a float, also when many are added.
 MODERATE = 600.0
+# Units in the last place: of a row divided by its sum; of the formula of a response (six operations
+# and an exponential); of a logarithm of volumes, for each of k terms of ln k; and of a sum of
+# exponentials: each is twice or more what its steps lose.
 FORMULA = "Issa, Wagner and Kamath (2020), Theorem 1: ln Σ_y max_x P(y|x)"
+ROW_UNITS, RESPONSE_UNITS, VOLUME_UNITS, SUM_UNITS = 4.0, 16.0, 64.0, 16.0
 FRESH_COINS = "the coins of the release are independent of all else"
 ONE_RELEASE = "one release about the secret; further ones multiply"
 
@@ -52,7 +57,9 @@ def channel_leakage(channel: Any, *, secret: str = "the secret") -> MaximalLeaka
         raise ValueError(
             f"channel: expected rows that add up to 1, got {1 + excess[worst]:.9g} in row {worst}"
         )
-    scale = np.where(excess == 0, 1.0, (1.0 + 4.0 * EPS) / (1.0 + excess))
+    # P(y | x) divided by its row's sum, upwards; a row that adds up to 1 is left as it is
+    scale = np.where(excess == 0, 1.0, (1.0 + ROW_UNITS * EPS) / (1.0 + excess))
+    # Σ_y max_x P(y | x) in fractions: the one rounding is the last, upwards
     largest: Array = (table * scale[:, None]).max(axis=0)
     factor = rounded_up(sum(map(Fraction, largest.tolist()), Fraction(0)))
     rows = "every value that the secret can have is a row of the channel"
@@ -80,6 +87,7 @@ def code_leakage(outputs: int, *, secret: str = "the secret") -> MaximalLeakage:
     Source: Issa, Wagner and Kamath (2020), Theorem 1.
     """
     count = integer("outputs", outputs, minimum=1, maximum=None)
+    # every output is the likeliest one of some secret, with probability 1: the sum is their number
     return MaximalLeakage(
         factor=rounded_up(Fraction(count)),
         nats=log_up(count),
@@ -123,7 +131,8 @@ def response_leakage(
     loss = non_negative("epsilon", epsilon)
     # C/(k + (C − k) e^−ε), which no ε overflows
     exact = count / (close + (count - close) * math.exp(-loss))
-    factor = min(exact * (1.0 + 16.0 * EPS), exp_up(loss))
+    # no code is likelier than e^ε times any other: e^ε where rounding would say more
+    factor = min(exact * (1.0 + RESPONSE_UNITS * EPS), exp_up(loss))
     return _theorem(factor, secret, (FRESH_COINS, ONE_RELEASE))
 
 
@@ -162,10 +171,13 @@ def gaussian_leakage(
     if reach > 0:
         # up, where the division underflows too
         ratio = math.nextafter(ratio, math.inf)
+        # ln V_j + j ln(R/√(2πσ²)): as logarithms, for V_j alone spans hundreds of orders of
+        # magnitude
         terms = _log_intrinsic_volumes(size) + np.arange(1.0, size + 1) * (
             math.log(ratio) - 0.5 * math.log(2.0 * math.pi)
         )
-        terms += 64.0 * EPS * (1.0 + size) * (1.0 + math.log(size) + abs(math.log(ratio)))
+        # each logarithm is off by units of k (ln k + |ln R/σ|): upwards
+        terms += VOLUME_UNITS * EPS * (1.0 + size) * (1.0 + math.log(size) + abs(math.log(ratio)))
     nats = _log_one_plus(terms)
     return MaximalLeakage(
         nats=nats,
@@ -216,11 +228,12 @@ def local_dp_leakage(guarantee: ApproximateDP, *, secret: str = "the secret") ->
 
 
 def _log_intrinsic_volumes(size: int) -> Array:
-    """Return ln V_j of the unit ball for j = 1 … k, V_j = C(k, j) κ_k/κ_{k−j}."""
+    """Return ln V_j of the unit ball, j = 1 … k, to rounding: V_j = C(k, j) κ_k/κ_{k−j}."""
     orders = np.arange(1.0, size + 1)
     rest = size - orders
+    # ln C(k, j) by log-gamma: the binomial itself overflows
     chosen: Array = gammaln(size + 1.0) - gammaln(orders + 1.0) - gammaln(rest + 1.0)
-    # κ_j = π^{j/2}/Γ(1 + j/2)
+    # κ_j = π^{j/2}/Γ(1 + j/2), the volume of the ball: κ_k/κ_{k−j}
     volumes: Array = (
         gammaln(1.0 + rest / 2) - gammaln(1.0 + size / 2) + orders / 2 * math.log(math.pi)
     )
@@ -239,10 +252,11 @@ def _theorem(factor: float, secret: str, assumptions: tuple[str, ...]) -> Maxima
 
 def _log_one_plus(terms: Array) -> float:
     """Return ln(1 + Σ exp(terms)), rounded up."""
-    up = 1.0 + 16.0 * EPS
+    up = 1.0 + SUM_UNITS * EPS
     if terms.size == 0:
         return 0.0
     if terms.max() < MODERATE:
         # the sum may be far below 1, where ln(1 + …) alone would lose it
         return math.nextafter(math.log1p(math.fsum(np.exp(terms).tolist()) * up) * up, math.inf)
+    # beyond floats: a log-sum-exp with e⁰ for the 1
     return float(logsumexp([0.0, *terms.tolist()])) * up

@@ -42,9 +42,15 @@ NAMES: dict[type[Guarantee], str] = {
     RenyiDP: "the Rényi curve",
     SuccessBound: "the success",
 }
-# A measured accuracy contradicts a bound only where chance explains it once in a billion.
-FALSE_ALARM = 1e-9
+# A measured accuracy stops a release only where chance explains it once in a billion, and a stored
+# attack refutes a stored guarantee once in a million: an honest file has few attacks, and a bound
+# that is met exactly would be refuted by one interval of 95% in forty.
+FALSE_ALARM, CHANCE = 1e-9, 1e-6
+# Between the end of an interval as it was stored and as it is worked out again.
+ROUNDING = 1e-6
 BISECTIONS = 60
+# How a game between two inputs is named: whoever guesses blind is right half of the time at least.
+TWO = "which of two neighbouring inputs"
 
 
 class ContradictionError(RuntimeError):
@@ -81,24 +87,36 @@ class Named:
         return fano_information(lower, self.choices, self.entropy)
 
 
-def surely(measured: Interval) -> float:
-    """Return a success that an attack falls short of once in a billion.
+def surely(measured: Interval, trials: int | None = None) -> float:
+    """Return a success that an attack falls short of once in a million, rounded down.
 
-    An interval of level γ around a share p of n trials has ``n kl(p ‖ low) >= z²/2``, z the normal
-    quantile of γ. The end returned has ``n kl(p ‖ end) >= ln 10⁹``: by Chernoff, chance takes an
-    attack that succeeds less often so far once in a billion. A bound that is met exactly would be
-    contradicted by one interval of 95% in forty.
+    Where the interval is that of a share of the trials, the exact end of this level. Else: an
+    interval of level γ around a share p of n has ``n kl(p ‖ low) >= z²/2``, z the normal quantile
+    of γ, and the end returned has ``n kl(p ‖ end) >= ln 10⁶``, by Chernoff.
+
+    Args:
+        measured: the success, with the interval that it came with.
+        trials: n, where it is a share of so many; None where that is not known.
     """
-    if measured.confidence is None or measured.low <= 0.0 or measured.low == measured.value:
+    if measured.confidence is None or measured.low <= 0.0:
         return measured.low
+    found = 0.0
+    hits = None if trials is None else round(measured.value * trials)
+    if trials is not None and hits is not None and math.isclose(hits, measured.value * trials):
+        usual = proportion_interval(hits, trials, measured.confidence)[0]
+        if math.isclose(usual, measured.low, rel_tol=ROUNDING):
+            found = proportion_interval(hits, trials, 1.0 - 2.0 * CHANCE)[0]
+    if measured.low == measured.value:
+        return max(found, measured.low)
+    # kl is convex: bisection keeps an end whose distance is at least the one asked for
     quantile = float(ndtri(0.5 + 0.5 * measured.confidence))
-    factor = max(math.log(1.0 / FALSE_ALARM) / (0.5 * quantile**2), 1.0)
+    factor = max(math.log(1.0 / CHANCE) / (0.5 * quantile**2), 1.0)
     needed = factor * _kl(measured.value, measured.low)
     low, high = 0.0, measured.low
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if _kl(measured.value, middle) >= needed else (low, middle)
-    return low
+    return max(found, low)
 
 
 def _kl(share: float, other: float) -> float:
@@ -114,8 +132,10 @@ def refuted(release: Release[Any]) -> str | None:
     Every attack is held against every guarantee about the same game.
     """
     for attack in release.attacks:
-        measured = (attack.success,) if attack.worst is None else (attack.success, attack.worst)
-        low = max(surely(interval) for interval in measured)
+        low = surely(attack.success, attack.trials)
+        if attack.worst is not None:
+            # of so many trials as only its record had
+            low = max(low, surely(attack.worst))
         for held in release.guarantees:
             most = allowed(release, held, attack)
             if most is not None and low > most:
@@ -175,7 +195,8 @@ def allowed(release: Release[Any], guarantee: Guarantee, attack: Attack) -> floa
         return min(most, guarantee.success(blind).success) if _is_pair(release, attack) else most
     if isinstance(guarantee, Indistinguishability):
         headline = release.headline
-        same = headline is not None and attack.task == headline.task and _is_pair(release, attack)
+        same = headline is None or attack.task == headline.task
+        same = same and _is_pair(release, attack)
         return _allowed_beside(guarantee) if same else None
     return None
 
@@ -187,6 +208,8 @@ def _blind(release: Release[Any], attack: Attack) -> float:
     is not stored is that of a bound on the same task, or of the least prior that any bound has, for
     a certificate that cannot be held against what stands beside it certifies nothing.
     """
+    if attack.task.startswith(TWO):
+        return max(0.5, attack.prior or 0.0)
     if attack.prior:
         return attack.prior
     if attack.prior == 0.0:
@@ -207,7 +230,7 @@ def _of_neighbours(release: Release[Any], adjacency: str, attack: Attack) -> boo
     two secrets are neighbours every task about the secret is.
     """
     told = [held.task for held in release.guarantees if isinstance(held, SuccessBound)]
-    own = f"which of two neighbouring inputs ({adjacency}) was used"
+    own = f"{TWO} ({adjacency}) was used"
     return attack.task in (own, *told) or adjacency.startswith("any two") or not told
 
 
@@ -230,14 +253,28 @@ def _allowed_beside(guarantee: Indistinguishability) -> float | None:
     if math.isinf(loosest):
         return 1.0
     if kind == "tv":
-        return min(1.0, 0.5 * (1.0 + loosest) * (1.0 + SLACK))
-    if kind == "kl":
-        # Pinsker, and Bretagnolle and Huber where that says more
-        least = min(math.sqrt(loosest / 2.0), math.sqrt(-math.expm1(-loosest)))
-        return min(1.0, 0.5 * (1.0 + least) * (1.0 + SLACK))
-    if not isinstance(kind, str) and kind[0] == "hockey-stick":
-        return success_from_dp(float(kind[1]), min(loosest, 1.0))
-    return None
+        return _advantage(loosest)
+    if kind == "hellinger":
+        # TV² <= 1 − BC², BC = 1 − H² (Le Cam)
+        return _advantage(math.sqrt(1.0 - (1.0 - min(loosest, 1.0)) ** 2))
+    if kind == "chi2":
+        # data processing to two outcomes: 4 TV² up to TV = ½, TV/(1 − TV) beyond
+        half = 0.5 * math.sqrt(loosest)
+        return _advantage(half if loosest <= 1.0 else loosest / (1.0 + loosest))
+    if kind == "kl" or (not isinstance(kind, str) and kind[0] == "renyi" and kind[1] >= 1.0):
+        # Pinsker, and Bretagnolle and Huber where that says more; D_α grows with α
+        return _advantage(min(math.sqrt(loosest / 2.0), math.sqrt(-math.expm1(-loosest))))
+    if isinstance(kind, str):
+        return None
+    if kind[0] == "renyi":
+        # D_α >= 2 α TV² for α <= 1 (Gilardoni)
+        return _advantage(math.sqrt(loosest / (2.0 * kind[1])))
+    return success_from_dp(float(kind[1]), min(loosest, 1.0))
+
+
+def _advantage(distance: float) -> float:
+    """Return the success of telling two laws apart that are so far in total variation, up."""
+    return min(1.0, 0.5 * (1.0 + min(distance, 1.0)) * (1.0 + SLACK))
 
 
 def _named(guarantee: Guarantee) -> str:

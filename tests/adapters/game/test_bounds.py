@@ -33,7 +33,7 @@ def test_where_something_is_surely_told_it_is_one():
         return 0.0 * epsilon + 1.0
 
     profile = profile_from_curves(
-        certain, name="none", source="by hand", infinite_mass=1.0, evidence="theorem",
+        certain, name="none", source="by hand", infinite_mass=1.0,
         adjacency="any", assumptions=(),
     )  # fmt: skip
     assert auc_from_profile(profile) == 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -12,10 +13,20 @@ from tacit._ground.checks import in_interval, positive
 from tacit._ground.reprs import shown
 from tacit.accounting.curves.profile import PrivacyProfile
 
-TOLERANCE = 1e-5  # of ln ε below the target
-NARROW = 1e-6  # of ln s
+# The search ends where ln ε is so little below the target, or ln s so near to one that fails.
+TOLERANCE, NARROW = 1e-5, 1e-6
+# Where ε is far above its target it falls about so fast in s: by its square at least.
 STEEP = 2.5
+# Profiles that are built at most: halving alone would need 22 of them for a factor of 16.
 MOST_EVALUATIONS = 80
+# A first step away from a guess, squared at each further one up to the largest.
+FIRST_FACTOR, LARGEST_FACTOR = 1.25, 16.0
+# Parameters that are tried, as factors of the first guess and its inverse.
+WIDEST = 1e12
+# An ε that is below its target by more has no logarithm beside it.
+NO_LOSS = 1e-300
+# Near an end of the bracket, by this share of what is left, it is the end itself that is tried.
+NEAR_END = 1 / 64
 
 
 def calibrate(
@@ -25,7 +36,7 @@ def calibrate(
     delta: float,
     bracket: tuple[float, float],
 ) -> float:
-    """Return the smallest parameter whose profile is (ε, δ)-private, on the safe side.
+    """Return the least parameter whose profile is (ε, δ)-private, rounded up.
 
     min {s in bracket : build(s).epsilon(δ) <= ε}, for a family that grows more private with s,
     by inverse interpolation of ln ε in ln s. The value returned was itself built and found to
@@ -65,6 +76,7 @@ def calibrate(
         parameter = ends.get(place, math.exp(place))
         if search.add(place, parameter, _excess(build(parameter), target, failure)):
             break
+    # the whole bracket leaks: ended at its upper end
     if search.private is None:
         raise ValueError(
             f"bracket: expected an upper end that is private enough, got {high!r} "
@@ -76,6 +88,63 @@ def calibrate(
             f"(it is ({target:g}, {failure:g})-private)"
         )
     return search.parameter
+
+
+def least_noise(
+    build: Callable[[float], PrivacyProfile], *, epsilon: float, delta: float, start: float = 1.0
+) -> float:
+    """Return what `calibrate` returns, with a bracket found from a first guess.
+
+    Args:
+        build: From a parameter s > 0 to a profile that grows more private with s.
+        epsilon: Target ε > 0 in nats.
+        delta: Target δ in [0, 1).
+        start: First guess, > 0; steps away from it grow from a quarter.
+
+    Returns:
+        The smallest s that is (ε, δ)-private, on the safe side.
+
+    Raises:
+        ValueError: A number is out of range, or no s between start/10¹² and 10¹² start works.
+
+    Example:
+        >>> from tacit.accounting import gaussian
+        >>> round(least_noise(lambda s: gaussian(1.0, s), epsilon=1.0, delta=1e-5), 4)
+        3.7306
+
+    Source: as `calibrate`.
+    """
+    target = positive("epsilon", epsilon)
+    failure = in_interval("delta", delta, 0.0, 1.0, open_high=True)
+    guess = positive("start", start)
+    built = cache(build)
+
+    def private(parameter: float) -> bool:
+        return built(parameter).epsilon(failure) <= target
+
+    # steps by 1.25, 1.25², 1.25⁴ …: a good guess costs two profiles, a bad one a few more
+    low = high = guess
+    factor = FIRST_FACTOR
+    if private(guess):
+        while private(low):
+            high, low = low, low / factor
+            factor = min(factor * factor, LARGEST_FACTOR)
+            _refuse_beyond(low, guess, "more than enough")
+    else:
+        while not private(high):
+            low, high = high, high * factor
+            factor = min(factor * factor, LARGEST_FACTOR)
+            _refuse_beyond(high, guess, "not enough")
+    return calibrate(built, epsilon=target, delta=failure, bracket=(low, high))
+
+
+def _refuse_beyond(parameter: float, start: float, reason: str) -> None:
+    """Refuse a parameter so far from the first guess that the target is out of reach."""
+    if not start / WIDEST <= parameter <= start * WIDEST:
+        raise ValueError(
+            f"epsilon, delta: expected a pair that some parameter reaches, and {parameter:.3g} is "
+            f"{reason}"
+        )
 
 
 @dataclass
@@ -91,27 +160,31 @@ class _Search:
     stalled: bool = False
 
     def proposal(self) -> float:
-        """Where to look next: at the middle, then where the points so far put the target."""
+        """Where to look next: the middle, then where the points aim; good for a choice only."""
         if not self.points and self.private is None and self.leaking is None:
             return (self.low + self.high) / 2
         left = self.low if self.leaking is None else self.leaking[0]
         right = self.high if self.private is None else self.private[0]
         aim = self._aim()
+        # one end is not bracketed yet: towards it, at most to it
         if self.leaking is None or self.private is None:
             end = left if self.leaking is None else right
             start = right if self.leaking is None else left
             if aim is None or (aim - start) * (end - start) <= 0:
+                # an aim that points away is halved instead
                 aim = (start + end) / 2
             aim = min(max(aim, left), right)
-            return end if abs(end - aim) < abs(end - start) / 64 else aim
+            return end if abs(end - aim) < abs(end - start) * NEAR_END else aim
+        # what interpolation does not narrow is halved
         if aim is None or not left < aim < right or self.stalled:
             return (left + right) / 2
         return aim
 
     def _aim(self) -> float | None:
-        """Put ln s at half the tolerance below the target, by the last points' parabola in ln ε."""
+        """ln s half a tolerance below the target by a parabola in ln ε: for a choice only."""
         if not self.points:
             return None
+        # below the target by half of what counts as on it: the point is private
         target = -TOLERANCE / 2
         near = sorted(self.points, key=lambda point: abs(point[1]))[:3]
         if len(near) == 1:
@@ -119,8 +192,11 @@ class _Search:
             # large losses fall with the square of the noise or faster
             return place + min(excess - target, 1 + (excess - 1) / STEEP)
         (a, u), (b, v) = near[:2]
+        # ln ε rises with s: rounding of the profiles, no direction to follow
         if (a - b) * (u - v) >= 0:
             return None
+        # inverse interpolation: s as a function of ln ε, a line through two points, a parabola of
+        # three
         slope = (b - a) / (v - u)
         aim = a + (target - u) * slope
         if len(near) == 3 and near[2][1] not in (u, v):
@@ -134,6 +210,7 @@ class _Search:
     def add(self, place: float, parameter: float, excess: float) -> bool:
         """Take in a point; return whether the search is over."""
         width, best = self._width(), min((abs(y) for _, y in self.points), default=math.inf)
+        # an ε of 0 or inf brackets the target and says nothing of its slope
         if math.isfinite(excess):
             self.points.append((place, excess))
         if excess > 0:
@@ -142,10 +219,12 @@ class _Search:
         else:
             self.private, self.parameter = (place, excess), parameter
             over = place <= self.low or excess >= -TOLERANCE
+        # neither end moved much
         self.stalled = self._width() > width / 2 and abs(excess) > best / 2
         return over or self._width() <= NARROW
 
     def _width(self) -> float:
+        """The width of the bracket in ln s, to rounding; inf before it has both ends."""
         if self.private is None or self.leaking is None:
             return math.inf
         return self.private[0] - self.leaking[0]
@@ -156,12 +235,14 @@ def _excess(profile: PrivacyProfile, target: float, failure: float) -> float:
     if not isinstance(profile, PrivacyProfile):
         raise ValueError(f"build: expected a PrivacyProfile from it, got {type(profile).__name__}")
     reached = profile.epsilon(failure)
+    # compared as numbers: the logarithm could round to the other side
     if reached <= target:
-        return math.log(reached / target) if reached > 1e-300 * target else -math.inf
+        return math.log(reached / target) if reached > NO_LOSS * target else -math.inf
     return math.log(reached / target) if math.isfinite(reached) else math.inf
 
 
 def _bracket(bracket: tuple[float, float]) -> tuple[float, float]:
+    """Return the two scales exactly as given, or refuse them."""
     if np.ndim(bracket) != 1 or len(bracket) != 2:
         raise ValueError(f"bracket: expected two numbers (low, high), got {shown(bracket)}")
     low, high = positive("bracket[0]", bracket[0]), positive("bracket[1]", bracket[1])

@@ -4,25 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tacit._ground.checks import Array, in_interval, integer, vector
-from tacit.accounting.curves.adaptive import composed
-from tacit.accounting.curves.amplification import ANY_NEIGHBOURS, subsample
-from tacit.accounting.curves.composition import Part
-from tacit.accounting.curves.discretisation import Curve, LossMasses, smallest_epsilon
+from tacit._ground.checks import Array, as_float, in_interval, integer, text, texts, vector
+from tacit._ground.numbers import EPS
+from tacit.accounting.curves.composition import cap_by_moments, compose
+from tacit.accounting.curves.curve import (
+    LARGEST_LOSS,
+    Curve,
+    guard,
+    larger,
+    replaced_curve,
+    smallest_epsilon,
+    subsampled_curves,
+    subsampled_renyi,
+)
+from tacit.accounting.curves.discretisation import ComposedPart, LossMasses
 from tacit.conversions import success_from_profile
-from tacit.guarantees import ApproximateDP, SuccessBound
-from tacit.guarantees.base import Evidence
-from tacit.guarantees.information import law_of_pair
+from tacit.guarantees.adjacency import Adjacency, Neighbours
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from matplotlib.figure import Figure
+
+    from tacit.guarantees import ApproximateDP, Evidence, SuccessBound
+
+# What a profile says of its neighbours where its parameters alone decide.
+ANY_NEIGHBOURS = "any that the parameters allow"
+FIXED = "the profiles composed were fixed in advance, not chosen after seeing a release"
+SAMPLED = "every record is sampled independently, and which were sampled stays secret"
+THREE_WAYS = "the curve bounds every pair among the record, its replacement, and neither"
+TWO_CURVES = (
+    "the curve bounds the record against its replacement, and the second curve either of them "
+    "against neither"
+)
+# Units in the last place: of one product; of a sum over parts; of a logarithm and its exponential.
+PRODUCT_UNITS, SUM_UNITS, MASS_UNITS = 4, 8, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +134,7 @@ class PrivacyProfile:
         return smallest_epsilon(self._worse, target)
 
     def advantage(self) -> float:
-        """Return the total variation distance δ(0): true minus false positives of any test.
+        """Return the total variation distance δ(0), rounded up: true less false positives.
 
         Example:
             >>> from tacit.accounting import gaussian
@@ -139,6 +160,10 @@ class PrivacyProfile:
             >>> round(gaussian(1.0, 1.0).success().success, 4)
             0.6915
         """
+        # the best test succeeds with (1 − p) + p δ(ln((1 − p)/p)); with P and Q exchanged at 1 − p:
+        # the larger of both counts
+        from tacit.guarantees.information import SuccessBound, law_of_pair
+
         chance = in_interval("prior", prior, 0.0, 1.0, open_low=True, open_high=True)
         return SuccessBound(
             success=success_from_profile(self.delta, chance),
@@ -170,6 +195,7 @@ class PrivacyProfile:
         alphas = vector("orders", orders)
         if not (alphas > 1).all():
             raise ValueError(f"orders: expected numbers > 1, got {float(alphas.min())!r}")
+        # a curve that bounds δ alone bounds no moment of the loss
         if self.renyi_curve is None:
             return np.full(alphas.shape, math.inf)
         return np.asarray(self.renyi_curve(alphas), dtype=np.float64)
@@ -195,13 +221,17 @@ class PrivacyProfile:
             >>> gaussian(1.0, 1.0).guarantee(delta=1e-5).evidence
             'numerical'
         """
+        from tacit.guarantees import ApproximateDP
+
         if (delta is None) == (epsilon is None):
             raise ValueError("delta, epsilon: expected exactly one of the two")
+        # an ε that was searched for is a number computed; a δ at a given ε is what the curve says
         evidence: Evidence = "numerical"
         if delta is not None:
             loss, failure = self.epsilon(delta), float(delta)
+            # a loss that is infinite with probability p_∞ leaves δ >= p_∞ at every ε
             if math.isinf(loss):
-                least = max(self.infinite_mass, self.delta(2.0**40))
+                least = max(self.infinite_mass, self.delta(LARGEST_LOSS))
                 raise ValueError(
                     f"delta: expected more than {least:.6g}, below which no epsilon is finite "
                     f"(infinite mass {self.infinite_mass:.6g}), got {failure!r}"
@@ -238,11 +268,12 @@ class PrivacyProfile:
         """
         if not isinstance(other, PrivacyProfile):
             raise ValueError(f"other: expected a PrivacyProfile, got {type(other).__name__}")
+        # two profiles of different neighbours have no neighbours in common to be a profile of
         names = [p.adjacency for p in (self, other) if p.adjacency != ANY_NEIGHBOURS]
         if len(set(names)) > 1:
             raise ValueError(f"other: expected adjacency {names[0]!r}, got {names[1]!r}")
         parts = ((self, 1), (other, 1))
-        return composed(parts, f"{self.name}, then {other.name}", [*names, ANY_NEIGHBOURS][0])
+        return _compose(parts, f"{self.name}, then {other.name}", [*names, ANY_NEIGHBOURS][0])
 
     def __mul__(self, count: int) -> PrivacyProfile:
         """Return the profile of ``count`` releases; each may use the ones before it.
@@ -261,7 +292,7 @@ class PrivacyProfile:
         times = integer("count", count, minimum=1)
         if times == 1:
             return self
-        return composed(((self, times),), f"{times} × {self.name}", self.adjacency)
+        return _compose(((self, times),), f"{times} × {self.name}", self.adjacency)
 
     __rmul__ = __mul__
 
@@ -269,7 +300,7 @@ class PrivacyProfile:
         self,
         sampling_rate: float,
         *,
-        neighbours: str | None = None,
+        neighbours: Neighbours | None = None,
         without: PrivacyProfile | None = None,
     ) -> PrivacyProfile:
         """Return the profile when every record enters the release with probability q.
@@ -299,7 +330,49 @@ class PrivacyProfile:
         Source: Balle, Barthe and Gaboardi (2018), Theorem 2; Zhu, Dong and Wang (2022),
         Theorem 11; docs/explanation/sampling.md.
         """
-        return subsample(self, sampling_rate, neighbours, without)
+        rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0)
+        relation = self._relation(neighbours)
+        forward, backward = self.forward, self.backward
+        if without is not None:
+            _check_without(without, relation)
+            if 0.0 < rate < 1.0:
+                near, far = larger(without.forward, without.backward), larger(forward, backward)
+                forward = backward = replaced_curve(near, far, rate)
+        # at q = 1 nothing is sampled, but for a replacement that the two directions tell apart
+        sampled = rate < 1.0 or (relation is Adjacency.REPLACE and not self.symmetric)
+        if sampled and (without is None or rate == 0.0):
+            forward, backward = subsampled_curves(forward, backward, rate, relation)
+        bounded = (THREE_WAYS if without is None else TWO_CURVES,)
+        return replace(
+            self,
+            name=f"{self.name}, sampled at rate {rate:g}",
+            forward=forward,
+            backward=backward,
+            # the record must be sampled before it can give itself away
+            infinite_mass=min(rate * self.infinite_mass * (1 + PRODUCT_UNITS * EPS), 1.0),
+            source=f"{self.source}; Balle, Barthe and Gaboardi (2018), Theorem 2",
+            assumptions=(
+                *self.assumptions,
+                SAMPLED,
+                *(bounded if relation is Adjacency.REPLACE else ()),
+            ),
+            adjacency=(relation.sentence() if self.adjacency == ANY_NEIGHBOURS else self.adjacency),
+            renyi_curve=subsampled_renyi(self.renyi_curve, rate),
+            masses=None,
+        )
+
+    def _relation(self, neighbours: Neighbours | None) -> Adjacency:
+        """Return which neighbours are meant, where the profile's own do not contradict."""
+        own = Adjacency.of(self.adjacency)
+        if neighbours is None:
+            return own or Adjacency.ADD_REMOVE
+        relation = Adjacency.read("neighbours", neighbours)
+        if own is not None and own is not relation:
+            raise ValueError(
+                f"neighbours: expected {own.value!r}, as the profile is for inputs that "
+                f"{self.adjacency}, got {relation.value!r}"
+            )
+        return relation
 
     def to_dp_accounting(self) -> PrivacyLossDistribution:
         """Return a pessimistic `dp_accounting` privacy loss distribution, to compose there.
@@ -308,6 +381,7 @@ class PrivacyProfile:
         library have been seen below the truth (`docs/how-to/accounting.md`).
 
         Raises:
+            ImportError: ``dp_accounting`` is not installed: the extra `exchange` has it.
             ValueError: The losses need a lattice coarser than that library can hold.
 
         Example:
@@ -333,16 +407,135 @@ class PrivacyProfile:
 
         return draw(self.name, self.delta, self.epsilon, path)
 
-    def parts(self, count: int) -> tuple[Part, Part]:
+    def parts(self, count: int) -> tuple[ComposedPart, ComposedPart]:
         """Return both directions of ``count`` such releases, for a composition."""
         ahead, back = self.masses if self.masses is not None else (None, None)
+        # a profile that was composed before brings the lattice of its losses along
         return (
-            Part(self.forward, self.backward, count, ahead),
-            Part(self.backward, self.forward, count, back),
+            ComposedPart(self.forward, self.backward, count, ahead),
+            ComposedPart(self.backward, self.forward, count, back),
         )
 
     def _worse(self, points: Array) -> Array:
+        """The larger of both directions at each ε, rounded up as the curves are."""
+        # one evaluation where the two are the same function
         values = self.forward(points)
         if not self.symmetric:
             values = np.maximum(values, self.backward(points))
         return np.minimum(values, 1.0)
+
+
+def profile_from_curves(
+    forward: Curve,
+    backward: Curve | None = None,
+    *,
+    name: str,
+    infinite_mass: float = 0.0,
+    renyi: Curve | None = None,
+    source: str,
+    assumptions: Sequence[str],
+    adjacency: str = ANY_NEIGHBOURS,
+) -> PrivacyProfile:
+    """Build a profile from upper bounds of its hockey-stick curves; its evidence is numerical.
+
+    ``dataclasses.replace(profile, evidence="theorem")`` says that the curves are closed forms.
+
+    Args:
+        forward: Upper bound of H_{e^ε}(P‖Q) for an array of any real ε, already rounded up,
+            never NaN, in [0, 1].
+        backward: The same for (Q, P); None when the two are equal, in which case
+            δ(−ε) = 1 − e^{−ε}(1 − δ(ε)) up to rounding.
+        name: The mechanism in a few words.
+        infinite_mass: Upper bound of the limit of both curves at ε = inf.
+        renyi: Upper bound of the Rényi divergence of both directions at an array of orders > 1.
+        source: Where the curves come from.
+        assumptions: What must hold for them to be true.
+        adjacency: Which inputs P and Q come from.
+
+    Returns:
+        The profile.
+
+    Raises:
+        ValueError: A text is empty, ``infinite_mass`` is outside [0, 1], or a curve is not
+            callable.
+
+    Example:
+        >>> import numpy as np
+        >>> flip = profile_from_curves(
+        ...     lambda e: np.maximum(0.75 - 0.25 * np.exp(e), np.maximum(1 - np.exp(e), 0)),
+        ...     name="a coin that lies a quarter of the time", source="example", assumptions=(),
+        ... )
+        >>> round(flip.epsilon(0.0), 6)
+        1.098612
+    """
+    for label, curve in (("forward", forward), ("backward", backward), ("renyi", renyi)):
+        if not callable(curve) and (curve is not None or label == "forward"):
+            raise ValueError(f"{label}: expected a function of ε, got {type(curve).__name__}")
+    # from outside: a curve's values are checked at every call
+    ahead = guard("forward", forward)
+    return PrivacyProfile(
+        name=text("name", name),
+        forward=ahead,
+        backward=ahead if backward is None else guard("backward", backward),
+        infinite_mass=in_interval("infinite_mass", as_float("infinite_mass", infinite_mass), 0, 1),
+        source=text("source", source),
+        assumptions=texts("assumptions", assumptions),
+        evidence="numerical",
+        adjacency=text("adjacency", adjacency),
+        renyi_curve=renyi,
+    )
+
+
+def _compose(
+    parts: Sequence[tuple[PrivacyProfile, int]], name: str, adjacency: str
+) -> PrivacyProfile:
+    """Return the profile of every release of ``parts``, their profiles fixed in advance.
+
+    A mechanism may use the releases before it; which profile it has may not depend on them. For
+    that there are filters, on Rényi curves and on μ, in `tacit.ledger`.
+    """
+    # each loss as often as it occurs, in either direction
+    both = [profile.parts(count) for profile, count in parts]
+    symmetric = all(profile.symmetric for profile, _ in parts)
+    firsts, seconds = [pair[0] for pair in both], [pair[1] for pair in both]
+    # the masses of all losses convolved on a lattice, and where it is lower Chernoff's bound
+    ahead = compose(firsts)
+    back = ahead if symmetric else compose(seconds)
+    forward: Curve = cap_by_moments(ahead.curve, firsts)
+    curves = [(profile.renyi_curve, count) for profile, count in parts]
+
+    def renyi(orders: Array) -> Array:
+        # of products of independent pairs the divergences add up
+        total: Any = sum(count * curve(orders) for curve, count in curves if curve is not None)
+        return np.asarray(total * (1 + SUM_UNITS * EPS))
+
+    # no release gives itself away with probability Π (1 − p_∞)
+    finite = math.fsum(n * math.log1p(-p.infinite_mass) for p, n in parts if p.infinite_mass < 1)
+    lost = any(profile.infinite_mass == 1 for profile, _ in parts)
+    sources = dict.fromkeys(p.source for p, _ in parts)
+    return replace(
+        parts[0][0],
+        name=name,
+        forward=forward,
+        backward=forward if symmetric else cap_by_moments(back.curve, seconds),
+        infinite_mass=1.0 if lost else min(-math.expm1(finite) * (1 + MASS_UNITS * EPS), 1.0),
+        source="; ".join([*sources, "pessimistic discretisation, Doroshenko et al. (2022)"]),
+        assumptions=tuple(dict.fromkeys([*(a for p, _ in parts for a in p.assumptions), FIXED])),
+        evidence="numerical",
+        adjacency=adjacency,
+        renyi_curve=None if any(curve is None for curve, _ in curves) else renyi,
+        masses=(ahead, back),
+    )
+
+
+def _check_without(without: Any, relation: Adjacency) -> None:
+    """Refuse a second curve that is not of a record against none, for a replacement."""
+    if not isinstance(without, PrivacyProfile):
+        raise ValueError(f"without: expected a PrivacyProfile, got {type(without).__name__}")
+    if relation is not Adjacency.REPLACE:
+        raise ValueError(f"without: expected it with neighbours 'replace', got {relation.value!r}")
+    if without.adjacency not in (ANY_NEIGHBOURS, Adjacency.ADD_REMOVE.sentence()):
+        raise ValueError(
+            f"without: expected a profile of a record against none, got one for inputs that "
+            f"{without.adjacency}"
+        )

@@ -9,25 +9,39 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._ground.lazy import install_with
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.composition import STEP, UPPER_TAIL, Part, lattice_step
-from tacit.accounting.curves.discretisation import LossMasses
+from tacit.accounting.curves.composition import STEP, UPPER_TAIL, lattice_step
+from tacit.accounting.curves.discretisation import ComposedPart, LossMasses
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from matplotlib.figure import Figure
 
 BOUND_COLOUR = "#0072B2"
-SMALLEST_DELTA = 1e-12
-FIGURE_POINTS = 400
+# Where a figure of δ ends, and ε below which it is drawn, at so many points.
+SMALLEST_DELTA, FIGURE_POINTS = 1e-12, 400
+# What is beyond every ε is taken to be reached so much above it, relatively and in last places.
+ABOVE_LIMIT, LIMIT_UNITS = 1e-6, 4
 
 
-def to_dp_accounting(parts: tuple[Part, Part]) -> PrivacyLossDistribution:
-    """Return the pessimistic distribution of both directions on one lattice."""
-    from dp_accounting.pld import privacy_loss_distribution
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
+def to_dp_accounting(parts: tuple[ComposedPart, ComposedPart]) -> PrivacyLossDistribution:
+    """Return the pessimistic distribution of both directions on one lattice, rounded up.
 
+    Raises:
+        ImportError: ``dp_accounting`` is not installed.
+    """
+    try:
+        from dp_accounting.pld import privacy_loss_distribution
+        from dp_accounting.pld.pld_pmf import DensePLDPmf
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"to_dp_accounting needs dp_accounting: {install_with('exchange')}"
+        ) from error
+
+    # a step that both libraries compose quickly; losses between its points go up to the next
     step = max(lattice_step(parts, UPPER_TAIL), STEP)
+    # equal directions are one distribution there
     symmetric = parts[0].forward is parts[0].backward
     found = [part.on(step, UPPER_TAIL) for part in parts[: 1 if symmetric else 2]]
     laws = [
@@ -38,6 +52,7 @@ def to_dp_accounting(parts: tuple[Part, Part]) -> PrivacyLossDistribution:
 
 
 def _within(value: Any, masses: LossMasses) -> Any:
+    """Return masses raised by their own rounding: what is handed over is an upper bound."""
     return value * (1 + masses.rounding)
 
 
@@ -50,8 +65,10 @@ def draw(
     """Draw δ against ε until it is small or stays where it is."""
     from matplotlib.figure import Figure
 
-    limit = max(SMALLEST_DELTA, float(delta(math.inf)) * (1 + 1e-6) + 4 * EPS)
+    # to where δ is small, or no longer falls: an infinite loss keeps it up
+    limit = max(SMALLEST_DELTA, float(delta(math.inf)) * (1 + ABOVE_LIMIT) + LIMIT_UNITS * EPS)
     reach = epsilon(min(limit, 1.0))
+    # a profile without a finite ε there is drawn up to 1 nat
     points = np.linspace(0.0, reach if 0 < reach < math.inf else 1.0, FIGURE_POINTS)
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 from tacit._ground.checks import choice, in_interval, integer, non_negative
 from tacit._ground.lazy import install_with
 from tacit.accounting.curves.profile import PrivacyProfile
-from tacit.accounting.mechanisms.steps import NEIGHBOURS, noisy_projection_steps
+from tacit.accounting.mechanisms.projection import ProjectedSteps, noisy_projection_steps
 from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
+from tacit.guarantees.adjacency import Adjacency, Neighbours
 
 try:
     from opacus.accountants import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -23,6 +24,7 @@ except ImportError as error:
         f"tacit.accounting.exchange.opacus needs Opacus: {install_with('opacus')}"
     ) from error
 
+# Under which Opacus knows it, and what it accounts for.
 NAME = "tacit"
 MECHANISMS = ("gaussian", "noisy-projection")
 
@@ -52,20 +54,21 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
 
     def __init__(
         self,
-        mechanism: str = "gaussian",
+        mechanism: Literal["gaussian", "noisy-projection"] = "gaussian",
         *,
         rank: int | None = None,
         dim: int | None = None,
         difference_rank: int | None = None,
-        neighbours: str = "add-remove",
+        neighbours: Neighbours = "add-remove",
     ) -> None:
+        # (noise multiplier, sampling rate, steps), as Opacus keeps it
         self.history: list[tuple[float, float, int]] = []
         self._set(
             choice("mechanism", mechanism, MECHANISMS),
             rank,
             dim,
             difference_rank,
-            choice("neighbours", neighbours, NEIGHBOURS),
+            Adjacency.read("neighbours", neighbours).value,
         )
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
@@ -80,6 +83,7 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         """
         noise = non_negative("noise_multiplier", noise_multiplier)
         rate = in_interval("sample_rate", sample_rate, 0.0, 1.0)
+        # equal steps in a row are one entry, as Opacus stores them
         steps = 0
         if self.history and self.history[-1][:2] == (noise, rate):
             steps = self.history.pop()[2]
@@ -100,6 +104,7 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         failure = in_interval("delta", delta, 0.0, 1.0)
         if not self.history:
             return 0.0
+        # a step without noise on some record has no profile: nothing is bounded but at δ = 1
         if any(noise == 0 and rate > 0 for noise, rate, _ in self.history):
             return 0.0 if failure == 1 else math.inf
         return self.profile().epsilon(failure)
@@ -110,6 +115,7 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         Raises:
             ValueError: There was no step yet, or one had no noise.
         """
+        # composition does not depend on the order: equal steps are composed at once
         merged: dict[tuple[float, float], int] = {}
         for noise, rate, steps in self.history:
             merged[noise, rate] = merged.get((noise, rate), 0) + steps
@@ -147,6 +153,7 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         Raises:
             ValueError: It is empty, of another accountant, or of another mechanism than this one.
         """
+        # a checkpoint of another mechanism would be composed as this one
         kind = dict(self._kind) if not state_dict else state_dict.get("tacit", self._kind)
         if kind != self._kind:
             raise ValueError(f"state_dict: expected steps of {self._kind!r}, got {kind!r}")
@@ -161,6 +168,7 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         neighbours: str,
     ) -> None:
         self._kind: dict[str, Any] = {"mechanism": mechanism, "neighbours": neighbours}
+        # what only the projection has must not be given without it
         given = {"rank": rank, "dim": dim, "difference_rank": difference_rank}
         if mechanism == "gaussian":
             extra = [name for name, value in given.items() if value is not None]
@@ -179,18 +187,19 @@ class TacitAccountant(IAccountant):  # type: ignore[misc, unused-ignore]
         }
 
     def _steps(self, noise: float, rate: float, steps: int) -> PrivacyProfile:
+        # the gradient itself, or what a projection leaves of it
         neighbours = self._kind["neighbours"]
         if self._kind["mechanism"] == "gaussian":
             return subsampled_gaussian(rate, noise, steps, neighbours)
-        return noisy_projection_steps(
+        work = ProjectedSteps(
             dim=self._kind["dim"],
             rank=self._kind["rank"],
-            sampling_rate=rate,
-            noise_multiplier=noise,
             steps=steps,
+            sampling_rate=rate,
             difference_rank=self._kind["difference_rank"],
             neighbours=neighbours,
         )
+        return noisy_projection_steps(work, noise)
 
 
 register_accountant(NAME, TacitAccountant, force=True)

@@ -8,19 +8,24 @@ from functools import lru_cache
 
 import numpy as np
 
-from tacit._ground.checks import Array, choice, integer, positive
+from tacit._ground.checks import Array, integer, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.amplification import ADD_REMOVE, REPLACE, mirrored
-from tacit.accounting.curves.construction import profile_from_curves
-from tacit.accounting.curves.discretisation import Curve
-from tacit.accounting.curves.profile import PrivacyProfile
+from tacit.accounting.curves.curve import LARGEST_LOG, Curve, two_sided
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.averages import Average, gaussian_average
 from tacit.accounting.mechanisms.exchanges import exchange_curve
-from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift
+from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_shift
+from tacit.divergences.shift import gaussian_curve
+from tacit.guarantees.adjacency import Adjacency, Neighbours
 
-FARTHEST = 15.0  # a distance beyond which sampling is not counted on
-NEAREST = 1e-6
-MOST_STEPS = 10**8  # beyond, rounding of the lattice costs more than more steps give
+# Distances beyond which, and below which, sampling is not counted on: δ is one or nothing there.
+FARTHEST, NEAREST = 15.0, 1e-6
+# Beyond, rounding of the lattice costs more than more steps give.
+MOST_STEPS = 10**8
+# Shares of ε that a chain through noise alone may spend on its first half, and the largest ε.
+CHAIN_SHARES, LARGEST_CHAINED = np.linspace(0.0, 1.0, 33)[:, None], 2 * LARGEST_LOG
+# Units in the last place: of one quotient or product; of two, or of a square; of a sum of three.
+UNITS, SQUARE_UNITS, CHAIN_UNITS = 2, 4, 16
 SOURCE = "Feldman and Shenfeld (2025, 2026); docs/explanation/sampling.md"
 
 
@@ -30,7 +35,7 @@ def random_allocation(
     steps: int,
     participations: int = 1,
     epochs: int = 1,
-    neighbours: str = "add-remove",
+    neighbours: Neighbours = Adjacency.ADD_REMOVE,
 ) -> PrivacyProfile:
     """Return the profile of noisy sums to which every record contributes in k of t steps.
 
@@ -64,26 +69,28 @@ def random_allocation(
     count = integer("steps", steps, minimum=1, maximum=MOST_STEPS)
     times = integer("participations", participations, minimum=1)
     repeats = integer("epochs", epochs, minimum=1)
-    relation = choice("neighbours", neighbours, ("add-remove", "replace"))
+    relation = Adjacency.read("neighbours", neighbours)
     if times > count:
         raise ValueError(f"participations: expected at most {count} (steps), got {times}")
-    distance = min(1 / noise * (1 + 2 * EPS), 1e300)
-    adjacency = ADD_REMOVE if relation == "add-remove" else REPLACE
+    # of one record's contribution, in standard deviations of the noise
+    distance = min(1 / noise * (1 + UNITS * EPS), LARGEST_DISTANCE)
     if times == count:
-        far = distance * (2 if relation == "replace" else 1)
-        whole = gaussian_shift(min(far * math.sqrt(count * repeats) * (1 + 4 * EPS), 1e300))
-        return _named(whole, noise, (count, times, repeats), adjacency)
-    # a random set of k is one of each of k random blocks
+        # in every step, nothing is drawn: squared distances add up
+        far = distance * (2 if relation is Adjacency.REPLACE else 1)
+        far *= math.sqrt(count * repeats)
+        whole = gaussian_shift(min(far * (1 + SQUARE_UNITS * EPS), LARGEST_DISTANCE))
+        return _describe(whole, noise, (count, times, repeats), relation)
+    # a random set of k is one of each of k random blocks, given the blocks: convexity does the rest
     least, longer = divmod(count, times)
-    total = _once(distance, least, relation, adjacency) * ((times - longer) * repeats)
+    total = _once(distance, least, relation) * ((times - longer) * repeats)
     if longer:
-        rest = _once(distance, least + 1, relation, adjacency) * (longer * repeats)
+        rest = _once(distance, least + 1, relation) * (longer * repeats)
         total = total.compose(rest)
-    return _named(total, noise, (count, times, repeats), adjacency)
+    return _describe(total, noise, (count, times, repeats), relation)
 
 
-def _named(
-    profile: PrivacyProfile, noise: float, numbers: tuple[int, int, int], adjacency: str
+def _describe(
+    profile: PrivacyProfile, noise: float, numbers: tuple[int, int, int], relation: Adjacency
 ) -> PrivacyProfile:
     steps, times, repeats = numbers
     whole = f"{repeats} × " if repeats > 1 else ""
@@ -96,32 +103,34 @@ def _named(
             "every record draws its steps uniformly and independently of the other records, and "
             "which they are stays secret: shuffling into batches of fixed size does not",
         ),
-        adjacency=adjacency,
+        adjacency=relation.sentence(),
     )
 
 
 @lru_cache(maxsize=32)
-def _once(distance: float, count: int, relation: str, adjacency: str) -> PrivacyProfile:
-    """One participation in ``count`` steps."""
-    reach = distance * (2 if relation == "replace" else 1)
+def _once(distance: float, count: int, relation: Adjacency) -> PrivacyProfile:
+    """One participation in ``count`` steps, rounded up."""
+    reach = distance * (2 if relation is Adjacency.REPLACE else 1)
     forward, backward = _curves(distance, count, relation)
     return profile_from_curves(
         forward,
         backward,
         name=f"one of {count} Gaussian steps",
         # joint convexity: never worse than taking part in a step that is known
-        renyi=lambda orders: orders * (reach * reach / 2) * (1 + 4 * EPS),
+        renyi=lambda orders: orders * (reach * reach / 2) * (1 + SQUARE_UNITS * EPS),
         source=SOURCE,
         assumptions=(),
-        evidence="numerical",
-        adjacency=adjacency,
+        adjacency=relation.sentence(),
     )
 
 
-def _curves(distance: float, count: int, relation: str) -> tuple[Curve, Curve | None]:
-    known = gaussian_shift(distance * (2 if relation == "replace" else 1)).forward
+def _curves(distance: float, count: int, relation: Adjacency) -> tuple[Curve, Curve | None]:
+    """Curves of one participation in both directions, rounded up; None where they are equal."""
+    known = gaussian_shift(distance * (2 if relation is Adjacency.REPLACE else 1)).forward
     if count == 1 or not NEAREST < distance < FARTHEST:
         return known, None
+    # of the ratio A of the release's density to that of noise alone, in both directions; no more
+    # than taking part in a step that is known
     average = gaussian_average(distance, count)
 
     def ahead(epsilon: Array) -> Array:
@@ -130,39 +139,28 @@ def _curves(distance: float, count: int, relation: str) -> tuple[Curve, Curve | 
     def back(epsilon: Array) -> Array:
         return np.minimum(average.shortfall(epsilon), gaussian_curve(epsilon, distance))
 
-    if relation == "add-remove":
-        return _two_sided(ahead, back), _two_sided(back, ahead)
+    if relation is Adjacency.ADD_REMOVE:
+        return two_sided(ahead, back, 0.0), two_sided(back, ahead, 0.0)
+    # with the record against with the other: exact near 0, beyond through noise alone
     through = _through(average)
     exact = exchange_curve(distance, count, through)
 
     def replaced(epsilon: Array) -> Array:
         return np.minimum(exact(epsilon), known(epsilon))
 
-    return mirrored(replaced), None
-
-
-def _two_sided(above: Curve, below: Curve) -> Curve:
-    def curve(epsilon: Array) -> Array:
-        value = above(np.maximum(epsilon, 0.0))
-        # δ(−ε) = 1 − e^{−ε}(1 − δ'(ε))
-        low = np.minimum(epsilon, 0.0)
-        left = (-np.expm1(low) + np.exp(low) * below(-low)) * (1 + 4 * EPS)
-        return np.asarray(np.minimum(np.where(epsilon < 0, left, value), 1.0))
-
-    return curve
+    return two_sided(replaced, replaced, 0.0), None
 
 
 def _through(average: Average) -> Curve:
-    """H_γ(P‖Q) <= H_η(P‖N) + η H_{γ/η}(N‖Q) for every η, least over 33 of them."""
-    shares = np.linspace(0.0, 1.0, 33)[:, None]
+    """H_γ(P‖Q) <= H_η(P‖N) + η H_{γ/η}(N‖Q) for every η: the least of 33, rounded up."""
 
     def curve(epsilon: Array) -> Array:
-        flat = np.minimum(epsilon.ravel(), 1400.0)
-        first = flat * shares
-        rest = np.maximum(flat - first, 0.0) * (1 - 4 * EPS)
-        value = average.excess(first) + np.exp(np.minimum(first, 700.0)) * average.shortfall(rest)
-        return np.asarray(np.minimum(value.min(axis=0) * (1 + 16 * EPS), 1.0)).reshape(
-            epsilon.shape
-        )
+        flat = np.minimum(epsilon.ravel(), LARGEST_CHAINED)
+        first = flat * CHAIN_SHARES
+        rest = np.maximum(flat - first, 0.0) * (1 - SQUARE_UNITS * EPS)
+        value = average.excess(first)
+        value += np.exp(np.minimum(first, LARGEST_LOG)) * average.shortfall(rest)
+        least = np.minimum(value.min(axis=0) * (1 + CHAIN_UNITS * EPS), 1.0)
+        return np.asarray(least).reshape(epsilon.shape)
 
     return curve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,9 +11,14 @@ from scipy.special import expit
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.construction import profile_from_curves
-from tacit.accounting.curves.discretisation import Curve
-from tacit.accounting.curves.profile import PrivacyProfile
+from tacit.accounting.curves.curve import Curve
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+
+# Units in the last place: of a quotient or a difference of two logarithms; of their product with
+# another; of a sum of three terms of a curve; of Laplace's.
+LOSS_UNITS, ODDS_UNITS, CURVE_UNITS, LAPLACE_UNITS = 2, 4, 32, 16
+# Added to a loss > 0: the rounding of logarithms near each other.
+NEAR_UNITS = 8
 
 
 def laplace(sensitivity: float, scale: float) -> PrivacyProfile:
@@ -41,32 +47,34 @@ def laplace(sensitivity: float, scale: float) -> PrivacyProfile:
     difference = non_negative("sensitivity", sensitivity)
     width = positive("scale", scale)
     with np.errstate(over="ignore"):
-        loss = float(np.divide(difference, width)) * (1 + 2 * EPS)
+        loss = float(np.divide(difference, width)) * (1 + LOSS_UNITS * EPS)
     largest = math.inf if difference > 0 and math.isinf(loss) else loss
 
     def curve(epsilon: Array) -> Array:
+        # no curve is below 1 − e^ε; between −L and L it is 1 − e^{(ε − L)/2}, above it 0
         trivial = -np.expm1(np.minimum(epsilon, 0.0))
         gap = np.minimum(epsilon, largest) - largest if math.isfinite(largest) else -np.inf
         inside = -np.expm1(gap / 2)
         value = np.where(epsilon > -largest, inside, trivial)
-        return np.minimum(np.maximum(value, trivial) * (1 + 16 * EPS), 1.0)
+        return np.minimum(np.maximum(value, trivial) * (1 + LAPLACE_UNITS * EPS), 1.0)
 
     def renyi(orders: Array) -> Array:
-        # exp((α − 1) D) = (α e^{(α−1)L} + (α − 1) e^{−αL})/(2α − 1)
+        # exp((α − 1) D) = (α e^{(α−1)L} + (α − 1) e^{−αL})/(2α − 1) in L + ln(…)/(α − 1): of
+        # e^{(α−1)L} the larger part is taken out, so that nothing overflows
         smaller = (orders - 1) * np.exp(-(2 * orders - 1) * largest)
         inner = np.log1p((smaller - orders + 1) / (2 * orders - 1))
-        bound = largest + inner / (orders - 1) + 16 * EPS * (largest + 1 / (orders - 1))
+        bound = largest + inner / (orders - 1) + LAPLACE_UNITS * EPS * (largest + 1 / (orders - 1))
         return np.minimum(bound, largest)
 
-    return profile_from_curves(
+    exact = profile_from_curves(
         curve,
         name=f"Laplace noise {width:g} on sensitivity {difference:g}",
         infinite_mass=float(math.isinf(largest)),
         renyi=renyi if math.isfinite(largest) else None,
         source="Balle, Barthe and Gaboardi (2018), Theorem 3; Mironov (2017), Proposition 6",
         assumptions=(f"neighbours' values are at l1 distance at most {difference:g}",),
-        evidence="theorem",
     )
+    return replace(exact, evidence="theorem")
 
 
 def randomized_response(
@@ -103,6 +111,7 @@ def randomized_response(
     count = integer("categories", categories, minimum=2)
     if (epsilon is None) == (truth_probability is None):
         raise ValueError("epsilon, truth_probability: expected exactly one of the two")
+    # p = 1/(1 + (k − 1)e^{−L}) and r = p e^{−L}, each without a difference from 1
     if epsilon is not None:
         loss = non_negative("epsilon", epsilon, allow_inf=True)
         truth = float(expit(loss - math.log(count - 1)))
@@ -110,25 +119,28 @@ def randomized_response(
     else:
         truth = in_interval("truth_probability", truth_probability, 0.0, 1.0)
         other = (1 - truth) / (count - 1)
+        # a difference of logarithms is 0 only where p = 1/k exactly
         loss = math.inf if min(truth, other) == 0 else abs(math.log(truth) - math.log(other))
         even = Fraction(truth) * count == 1
-        loss = 0.0 if even else max(loss, 4 * EPS)
+        loss = 0.0 if even else max(loss, ODDS_UNITS * EPS)
     high, low = max(truth, other), min(truth, other)
-    return profile_from_curves(
+    exact = profile_from_curves(
         _response_curve(loss, high, other, count - 2),
         name=f"randomised response among {count} answers, truth with probability {truth:.4g}",
         infinite_mass=high if low == 0 and math.isinf(loss) else 0.0,
         renyi=_response_renyi(loss, high, low, other * (count - 2)),
         source="Kairouz, Oh and Viswanath (2016), Section 3",
         assumptions=("neighbours differ in the true answer, and one answer is given",),
-        evidence="theorem",
     )
+    return replace(exact, evidence="theorem")
 
 
 def _response_curve(loss: float, high: float, other: float, rest: int) -> Curve:
-    largest = loss * (1 + 4 * EPS) + (8 * EPS if loss > 0 else 0.0)  # logarithms near equal
+    """Return the curve of k-ary response at any real ε, rounded up."""
+    largest = loss * (1 + ODDS_UNITS * EPS) + (NEAR_UNITS * EPS if loss > 0 else 0.0)
 
     def curve(epsilon: Array) -> Array:
+        # of the k − 2 answers that tell nothing, and the bound of every curve
         common = -np.expm1(np.minimum(epsilon, 0.0))
         if math.isinf(largest):
             exposed = np.full(epsilon.shape, high)
@@ -137,13 +149,15 @@ def _response_curve(loss: float, high: float, other: float, rest: int) -> Curve:
             # p − e^t r = p (1 − e^{t − L}) and r − e^t p = r (1 − e^{t + L})
             exposed = -high * np.expm1(np.minimum(epsilon - largest, 0.0))
             hidden = -high * math.exp(-loss) * np.expm1(np.minimum(epsilon + loss, 0.0))
-        value = (exposed + hidden + rest * other * common) * (1 + 32 * EPS)
+        value = (exposed + hidden + rest * other * common) * (1 + CURVE_UNITS * EPS)
         return np.minimum(np.maximum(value, common), 1.0) + 0.0
 
     return curve
 
 
 def _response_renyi(loss: float, high: float, low: float, rest: float) -> Curve:
+    """Return the Rényi divergence at orders > 1, rounded up, no more than the loss."""
+
     def renyi(orders: Array) -> Array:
         if math.isinf(loss):
             return np.full(orders.shape, math.inf)
@@ -152,7 +166,7 @@ def _response_renyi(loss: float, high: float, low: float, rest: float) -> Curve:
         with np.errstate(divide="ignore"):
             terms = [exponents + np.log(high), np.log(low) - exponents, np.log(rest) + 0 * orders]
         total = np.logaddexp.reduce(terms)
-        bound = total / (orders - 1) + 32 * EPS * (loss + 1 / (orders - 1))
+        bound = total / (orders - 1) + CURVE_UNITS * EPS * (loss + 1 / (orders - 1))
         return np.asarray(np.clip(bound, 0.0, loss))
 
     return renyi

@@ -12,31 +12,42 @@ from scipy.ndimage import maximum_filter1d
 from scipy.special import chdtri, gammaincinv, gammaln
 
 from tacit._ground.checks import Array
-from tacit.accounting.numerics.quadrature import Index
+from tacit.accounting.curves.curve import Index
 
-# a scan of 17 points, narrowed 8 times by each of 5 zooms, finds a peak to 2^-15 of its range; it
-# places nodes only, and so does a fall found to 2^-14
-SCAN = 17
-ZOOMS = 5
-HALVINGS = 14
-DEPTH = 55.0  # of a logarithm below its peak: what is left out has mass e^-50 at most
+# A scan of 17 points, narrowed 8 times by each of 5 zooms, finds a peak to 2^-15 of its range, and
+# halvings a fall to 2^-14: both place nodes only.
+SCAN, ZOOMS, HALVINGS = 17, 5, 14
+# Of a logarithm below its peak: what is left out has mass e^-50 at most.
+DEPTH = 55.0
 # 96 nodes over a fall of e^-45 give G to 1e-10 where y is likely, to 2e-6 where e^-20 is left, on
-# either side (tests hold it against 4·10^5 nodes)
+# either side (tests hold it against 4·10^5 nodes).
 LENGTH_NODES, LENGTH_DEPTH = 96, 45.0
-# of R and θ: half of them are compared with all, and the difference is added to δ
-RADII = 128
-ANGLES, ANGLES_IN_A_PLANE = 64, 1024  # a plane has no third coordinate to smooth the loss
-STRIDE = 8  # one search of a span for so many columns; what is between takes the wider ends
-BLOCK = 256  # rows at once, for the cache
+# Nodes of R and θ: half of them are compared with all, and the difference is added to δ. A plane
+# has no third coordinate to smooth the loss.
+RADII, ANGLES, ANGLES_IN_A_PLANE = 128, 64, 1024
+# One search of a span for so many columns; what is between takes the wider ends.
+STRIDE = 8
+# Rows at once, for the cache.
+BLOCK = 256
+# Of a peak, so that a step is no zero.
 LEAST_WIDTH = 1e-12
+# Ranges of a search, each more than e^-50 of the mass needs: ln t from −30 − 120/r to that of ten
+# times every length there is, and 100/r; noise in 11 standard deviations; ξ to 20 + 60/(d − 1).
+LOW_LOG, LOW_LOG_BY_RANK, LENGTHS, LENGTH_BY_RANK = -30.0, -120.0, 10, 100.0
+NOISE_REACH, PLACE_REACH, PLACE_REACH_BY_DIM = 11, 20.0, 60.0
+# Width of the nodes of R, as a share of the way to the nearer end.
+RADIUS_WIDTH = 1 / 8
+# An eigenvalue is a real root where its imaginary part is rounding.
+REAL = 1e-9
 
 
 def peaks(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """Return the arguments of the largest values, shape (n,), of n rows of a function."""
+    """Return the arguments of the largest values, shape (n,), of n rows: good for a choice only."""
     shares = np.linspace(0.0, 1.0, SCAN)
     at = np.arange(low.size)
     for _ in range(ZOOMS):
         points = low[:, None] + (high - low)[:, None] * shares
+        # between the neighbours of the largest of 17 points
         best = np.argmax(function(points), axis=1)
         low, high = points[at, np.maximum(best - 1, 0)], points[at, np.minimum(best + 1, SCAN - 1)]
     return np.asarray((low + high) / 2)
@@ -45,7 +56,7 @@ def peaks(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
 def drops(
     function: Callable[[Array], Array], peak: Array, end: Array, depth: float | Array
 ) -> Array:
-    """Return where the function has fallen by ``depth`` on the way from its peak to the end."""
+    """Return where the function has fallen by ``depth`` from its peak to the end, outwards."""
     level = function(peak[:, None])[:, 0] - depth
     inner, outer = peak, end
     for _ in range(HALVINGS):
@@ -72,11 +83,12 @@ class Spans:
     width: Array
 
     def between(self, rows: int, chosen: Index, count: int) -> Spans:
-        """Return the spans of ``count`` columns from those of the chosen ones, row by row."""
+        """Return the spans of all columns from those of chosen ones, good for a choice only."""
+        # peaks are interpolated; of two ends the outer one is taken
         at = np.clip(np.searchsorted(chosen, np.arange(count), side="right"), 1, chosen.size - 1)
         share = (np.arange(count) - chosen[at - 1]) / np.diff(chosen)[at - 1]
 
-        def mixed(values: Array, extreme: np.ufunc | None = None) -> Array:
+        def mix(values: Array, extreme: np.ufunc | None = None) -> Array:
             table = values.reshape(rows, chosen.size)
             first, last = table[:, at - 1], table[:, at]
             return np.asarray(
@@ -84,10 +96,10 @@ class Spans:
             ).ravel()
 
         return Spans(
-            mixed(self.peak),
-            mixed(self.left, np.minimum),
-            mixed(self.right, np.maximum),
-            mixed(self.width),
+            mix(self.peak),
+            mix(self.left, np.minimum),
+            mix(self.right, np.maximum),
+            mix(self.width),
         )
 
     def part(self, rows: slice) -> Spans:
@@ -95,16 +107,18 @@ class Spans:
         return Spans(self.peak[rows], self.left[rows], self.right[rows], self.width[rows])
 
     def nodes(self, count: int, cut: bool = False) -> tuple[Array, Array]:
-        """Return nodes and weights, shape (n, count), of a rule in z, x = peak + width · sinh z.
+        """Return nodes and weights, (n, count), to rounding: a rule in z, x = peak + width sinh z.
 
         The trapezoidal rule, best where all falls to zero at both ends; Gauss's where it is cut.
         """
+        # even in z: dense within the width of the peak, geometric in its tails
         start = np.arcsinh((self.left - self.peak) / self.width)[:, None]
         stop = np.arcsinh((self.right - self.peak) / self.width)[:, None]
         shares, weights = np.arange(count) / (count - 1), np.full(count, 1 / (count - 1))
         if cut:
             points, halves = np.polynomial.legendre.leggauss(count)
             shares, weights = (1 + points) / 2, halves / 2
+        # sinh and cosh from one exponential
         rise = np.exp(start + (stop - start) * shares)
         half = self.width[:, None] / 2
         weights = half * (rise + 1 / rise) * (stop - start) * weights
@@ -112,9 +126,10 @@ class Spans:
 
 
 def spans(function: Callable[[Array], Array], low: Array, high: Array, depth: float) -> Spans:
-    """Return the spans of n rows of a function."""
+    """Return the spans of n rows of a function, good for a choice only."""
     peak = peaks(function, low, high)
     left, right = drops(function, peak, low, depth), drops(function, peak, high, depth)
+    # the width is the shorter distance at which f is one below its peak
     near = [np.abs(drops(function, peak, end, 1.0) - peak) for end in (left, right)]
     return Spans(peak, left, right, np.maximum(np.minimum(*near), LEAST_WIDTH))
 
@@ -136,16 +151,17 @@ class ColumnDensity:
     noise: float
 
     def log_density(self, radius: Array, angle: Array) -> tuple[Array, Array]:
-        """Return G = ln p(y) and ∂G/∂θ at fixed R; the shapes broadcast."""
+        """Return G = ln p(y) and ∂G/∂θ at fixed R, to rounding; the shapes broadcast."""
         radius, angle = np.broadcast_arrays(radius, angle)
         along, across = (radius * np.sin(angle)).ravel(), (radius * np.cos(angle)).ravel()
+        # all as if there were one peak, then those with two again
         low, high = self._reach(along, across)
         value, slope = self._integral(along, across, self._spans(along, across, low, high))
         self._cut(along, across, value, slope)
         return value.reshape(radius.shape), slope.reshape(radius.shape)
 
     def log_lines(self, radius: Array, angle: Array) -> tuple[Array, Array]:
-        """Return the same for shapes (n,) and (n, k), with one search for every few angles."""
+        """Return the same, to rounding, for shapes (n,) and (n, k), one search for a few angles."""
         along, across = radius[:, None] * np.sin(angle), radius[:, None] * np.cos(angle)
         rows, count = angle.shape
         chosen = _every(count, STRIDE)
@@ -168,13 +184,14 @@ class ColumnDensity:
         return value.reshape(angle.shape), slope.reshape(angle.shape)
 
     def _valley(self, along: Array, across: Array) -> Array:
-        """Return ln t between two peaks of p(y | t) p(ln t), shape (n,); NaN where there is one.
+        """Return ln t between two peaks of p(y | t) p(ln t), (n,), to rounding; NaN where one is.
 
         With a = vᵀy, c² = R² − a² and q = rs² the derivative in ln t is zero where
         (t² + (s² − a)t − q/2)(t + q)² + (d − 1)(s²/2)t(t + q) − c²(q/2)t = 0: once or thrice.
         """
         square = self.noise**2
         pole = self.rank * square
+        # (t² + linear t + constant)(t + pole)² + more t (t + pole) − less t, as powers of t
         linear, constant = square - along, np.full(along.shape, -pole / 2)
         more, less = (self.dim - 1) * square / 2, across**2 * pole / 2
         quartic = np.stack(
@@ -190,11 +207,12 @@ class ColumnDensity:
         valley = np.full(along.shape, np.nan)
         # three positive roots need three changes of sign (Descartes)
         may = np.flatnonzero(np.sum(quartic[:, 1:] * quartic[:, :-1] < 0, axis=1) >= 3)
+        # the roots of a quartic are the eigenvalues of its companion matrix
         companion = np.zeros((may.size, 4, 4))
         companion[:, 0] = -quartic[may, 1:]
         companion[:, [1, 2, 3], [0, 1, 2]] = 1.0
         roots = np.linalg.eigvals(companion)
-        real = (np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)
+        real = (np.abs(roots.imag) <= REAL * np.abs(roots)) & (roots.real > 0)
         three = real.sum(axis=1) == 3
         # the positive roots are the three largest of four real ones
         valley[may[three]] = np.log(np.sort(roots.real[three], axis=1)[:, 2])
@@ -208,17 +226,20 @@ class ColumnDensity:
             return
         along, across, valley = along[two], across[two], valley[two]
         low, high = self._reach(along, across)
+        # Gauss's rule on either side of the valley, where the trapezoidal one would end at no zero
         parts = [
             self._integral(along, across, self._spans(along, across, *ends), cut=True)
             for ends in ((low, valley), (valley, high))
         ]
+        # p is the sum of both, and ∂G/∂θ their mean by weight
         logs = np.stack([part[0] for part in parts])
         value[two] = np.logaddexp(*logs)
         slope[two] = np.sum(np.exp(logs - value[two]) * [part[1] for part in parts], axis=0)
 
     def _log_given(self, logs: Array, along: Array, across: Array) -> Array:
-        """The log of p(y | t) times the density of ln t, shape of ``logs``: (n, nodes)."""
+        """ln p(y | t) and the density of ln t, to rounding, shape of ``logs``: (n, nodes)."""
         rank, square = self.rank, self.noise**2
+        # t ~ χ²_r/r: ln t has the density (r/2)^{r/2} t^{r/2} e^{−rt/2}/Γ(r/2)
         norm = (
             rank / 2 * math.log(rank / 2)
             - float(gammaln(rank / 2))
@@ -226,6 +247,7 @@ class ColumnDensity:
             - math.log(self.noise)
         )
         lengths = np.exp(logs)
+        # N(t, s²) along v, N(0, s² + t/r) in the d − 1 other directions
         variance = square + lengths / rank
         return np.asarray(
             norm
@@ -236,23 +258,28 @@ class ColumnDensity:
         )
 
     def _reach(self, along: Array, across: Array) -> tuple[Array, Array]:
-        """Return ln t between which all but e^-50 of the mass is, each of shape (n,)."""
-        low = np.full(along.shape, -120.0 / self.rank - 30.0)
-        return low, np.log(10 * (1 + np.abs(along) + across + 100.0 / self.rank))
+        """Return ln t between which all but e^-50 of the mass is, rounded outwards, each (n,)."""
+        low = np.full(along.shape, LOW_LOG_BY_RANK / self.rank + LOW_LOG)
+        return low, np.log(LENGTHS * (1 + np.abs(along) + across + LENGTH_BY_RANK / self.rank))
 
     def _spans(self, along: Array, across: Array, low: Array, high: Array) -> Spans:
+        """Return where the integrand over ln t has its mass, good for a choice only."""
         return spans(lambda logs: self._log_given(logs, along, across), low, high, LENGTH_DEPTH)
 
     def _integral(
         self, along: Array, across: Array, found: Spans, cut: bool = False
     ) -> tuple[Array, Array]:
+        """Return ln ∫ p(y | t) p(ln t) d ln t and its ∂/∂θ, to rounding, by the nodes of spans."""
         rank, square = self.rank, self.noise**2
         logs, weights = found.nodes(LENGTH_NODES, cut)
         exponents = self._log_given(logs, along, across)
+        # over the largest node: p(y) far out is no float
         highest = exponents.max(axis=1, keepdims=True)
         weights *= np.exp(exponents - highest)
         total = weights.sum(axis=1)
         lengths = np.exp(logs)
+        # ∂/∂θ of ln p(y | t) over R cos θ: t (q + t − a)/(s² (q + t)), q = rs², averaged over t
+        # given y
         slope = (
             lengths
             * (rank * square + lengths - along[:, None])
@@ -262,7 +289,8 @@ class ColumnDensity:
         return highest[:, 0] + np.log(total), np.asarray(steep)
 
     def log_volume(self, log_radius: Array, place: Array) -> Array:
-        """Return the log of the area of (ln R, ξ), sin θ = tanh ξ."""
+        """Return the log of the area of (ln R, ξ), sin θ = tanh ξ, to rounding."""
+        # the d − 2 sphere of the other directions: 2π^{(d−1)/2}/Γ((d − 1)/2)
         sphere = (self.dim - 1) / 2 * math.log(math.pi) - float(gammaln((self.dim - 1) / 2))
         log_cosine = math.log(2) - np.logaddexp(place, -place)
         return np.asarray(
@@ -271,46 +299,51 @@ class ColumnDensity:
 
     @cached_property
     def radii(self) -> tuple[Array, Array]:
-        """Nodes ln R and their weights, shape (RADII,).
+        """Nodes ln R and their weights, shape (RADII,), to rounding.
 
         R² = (t + s N)² + (s² + t/r) χ²_{d−1}, each part between quantiles.
         """
+        # quantiles at e^-55: of t the median and the largest, of χ² both ends
         tail, dim, rank, square = math.exp(-DEPTH), self.dim, self.rank, self.noise**2
         lengths = np.array([chdtri(rank, 1 - 0.5), chdtri(rank, tail)]) / rank
         least = 2 * float(gammaincinv(rank / 2, tail)) / rank
         rest = [2 * float(gammaincinv((dim - 1) / 2, tail)), float(chdtri(dim - 1, tail))]
         low = math.log((square + least / rank) * rest[0]) / 2
         high = (
-            math.log((lengths[1] + 11 * self.noise) ** 2 + (square + lengths[1] / rank) * rest[1])
+            math.log(
+                (lengths[1] + NOISE_REACH * self.noise) ** 2
+                + (square + lengths[1] / rank) * rest[1]
+            )
             / 2
         )
         centre = math.log(lengths[0] ** 2 + (square + lengths[0] / rank) * (dim - 1)) / 2
-        width = min(centre - low, high - centre) / 8
+        width = min(centre - low, high - centre) * RADIUS_WIDTH
         ends = Spans(*(np.array([value]) for value in (centre, low, high, width)))
         points, weights = ends.nodes(RADII)
         return points[0], weights[0]
 
     @property
     def fineness(self) -> int:
-        """How many angles there are for each R."""
+        """How many angles there are for each R, exactly."""
         return ANGLES if self.dim > 2 else ANGLES_IN_A_PLANE
 
     @cached_property
     def angles(self) -> tuple[Array, Array]:
-        """Nodes ξ, sin θ = tanh ξ, and their weights for each R, shape (RADII, fineness)."""
+        """Nodes ξ, sin θ = tanh ξ, and their weights for each R, (RADII, fineness), to rounding."""
         radii, _ = self.radii
         chosen = _every(RADII, STRIDE)
         few = radii[chosen, None]
 
         def log_joint(place: Array) -> Array:
+            """ln of the joint density of (ln R, ξ), to rounding."""
             value, _ = self.log_density(np.exp(few), np.arctan(np.sinh(place)))
             return value + self.log_volume(few, place)
 
-        ends = np.full(chosen.shape, 60.0 / (self.dim - 1) + 20.0)
+        ends = np.full(chosen.shape, PLACE_REACH_BY_DIM / (self.dim - 1) + PLACE_REACH)
         found = spans(log_joint, -ends, ends, DEPTH)
         return found.between(1, chosen, RADII).nodes(self.fineness)
 
 
 def _every(count: int, stride: int) -> Index:
-    """Every ``stride``-th of ``count`` numbers, the first and the last among them."""
+    """Every ``stride``-th of ``count`` numbers, exactly, the first and the last among them."""
     return np.unique(np.append(np.arange(0, count, stride), count - 1))

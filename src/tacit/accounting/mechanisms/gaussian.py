@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from tacit._ground.checks import Array, non_negative, positive
+from tacit._ground.checks import non_negative, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.construction import profile_from_curves
-from tacit.accounting.curves.profile import PrivacyProfile
-from tacit.divergences.shift import hockey_stick
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.divergences.shift import gaussian_curve
+
+# Units in the last place: of one quotient; of a square, or of δ at a negative ε.
+UNITS, SQUARE_UNITS = 2, 4
+# Where a quotient stands for a distance it is no larger: δ is 1 long before.
+LARGEST_DISTANCE = 1e300
 
 
 def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:
@@ -37,7 +42,8 @@ def gaussian(sensitivity: float, noise_std: float) -> PrivacyProfile:
     difference = non_negative("sensitivity", sensitivity)
     std = positive("noise_std", noise_std)
     with np.errstate(over="ignore"):
-        distance = float(np.divide(difference, std)) * (1 + 2 * EPS)
+        # Δ/σ; numbers of floats so far apart that their quotient is none are infinitely far
+        distance = float(np.divide(difference, std)) * (1 + UNITS * EPS)
     return _profile(
         distance,
         f"Gaussian noise {std:g} on sensitivity {difference:g}",
@@ -75,31 +81,13 @@ def gaussian_shift(mahalanobis: float) -> PrivacyProfile:
 
 
 def _profile(distance: float, name: str, assumption: str) -> PrivacyProfile:
-    return profile_from_curves(
+    """Return the profile of two Gaussians at a distance, exact and rounded up."""
+    exact = profile_from_curves(
         lambda epsilon: gaussian_curve(epsilon, distance),
         name=name,
         infinite_mass=float(math.isinf(distance)),
-        renyi=lambda orders: orders * (distance * distance / 2) * (1 + 4 * EPS),
+        renyi=lambda orders: orders * (distance * distance / 2) * (1 + SQUARE_UNITS * EPS),
         source="Balle and Wang (2018), Theorem 8",
         assumptions=(assumption,),
-        evidence="theorem",
     )
-
-
-def gaussian_curve(epsilon: Array, distance: float | Array) -> Array:
-    """Return the hockey-stick divergence of N(0, 1) and N(d, 1) at any real ε, rounded up.
-
-    Args:
-        epsilon: ε in nats, any shape that broadcasts with ``distance``; infinities allowed.
-        distance: d >= 0, may be inf.
-
-    Returns:
-        δ in [0, 1], of the common shape; relative error a few units in the last place.
-    """
-    points, distances = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), distance)
-    with np.errstate(all="ignore"):
-        above = hockey_stick(np.abs(points), distances)
-        # δ(−ε) = 1 − e^{−ε}(1 − δ(ε))
-        low = np.minimum(points, 0.0)
-        below = (-np.expm1(low) + np.exp(low) * above) * (1 + 4 * EPS)
-    return np.minimum(np.where(points < 0, below, above), 1.0)
+    return replace(exact, evidence="theorem")

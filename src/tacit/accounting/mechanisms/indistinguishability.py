@@ -1,30 +1,87 @@
-"""Composition of data-specific indistinguishability: budgets a round and what T rounds give."""
+"""Gaussian noise over listed differences: Rényi bounds, budgets a round and what T rounds give."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, array, choice, in_interval, integer, vector
 from tacit._ground.numbers import EPS
 from tacit._ground.reprs import short_repr
 from tacit.accounting.curves.profile import PrivacyProfile
 from tacit.accounting.mechanisms.gaussian import gaussian_shift
+from tacit.covariance import Covariance
+from tacit.covariance.coercion import gaussian_covariance
 from tacit.divergences import NamedKind, check_named_kind, shift_distance, shift_divergence
 from tacit.guarantees import ApproximateDP, Indistinguishability, RenyiDP
-from tacit.guarantees.base import texts
+from tacit.guarantees.base import Evidence, texts
 
+# How far weights may be from a sum of 1: what adding a few thousand shares of it rounds, and more.
 WEIGHT_TOLERANCE = 1e-9
-ROUTES = ("exact", "renyi")
+# Units in the last place: of a square, a product and a sum of them; of what is divided into shares
+# and must not come out as more; of a mere product.
+UNITS, SHARE_UNITS, PRODUCT_UNITS = 8, 32, 4
+# The largest order of a divergence.
+LARGEST_ORDER = 1e300
+Route: TypeAlias = Literal["exact", "renyi"]
 ASSUMPTIONS = (
     "each round adds N(0, Σ) with Σ chosen from the input and the rounds before it, and its "
     "difference to the reference is within the round's distance whatever those were",
     "randomness other than the noise is drawn without looking at the data",
 )
+
+
+def renyi_over_adjacency(
+    differences: ArrayLike, covariance: Covariance | ArrayLike, orders: Sequence[float] | Array
+) -> RenyiDP:
+    """Return the Rényi guarantee, rounded up, of Gaussian noise over an adjacency set.
+
+    ε(α) = (α/2) max_Δ Δᵀ Σ⁻¹ Δ, for every pair whose difference is listed; inf where Σ does not
+    cover a difference. One release of N(h, Σ) is covered; T releases add up.
+
+    Args:
+        differences: Differences Δ of neighbours, shape (m, d), or one of shape (d,).
+        covariance: Covariance Σ of the noise: a `Covariance` or a (d, d) array.
+        orders: Orders α > 1, increasing, shape (k,).
+
+    Returns:
+        The guarantee, rounded up.
+
+    Raises:
+        ValueError: Shapes do not agree, an entry is not finite, Σ is not symmetric positive
+            semidefinite, or the orders are not increasing numbers > 1.
+
+    Example:
+        >>> bound = renyi_over_adjacency([[3.0, 0.0], [0.0, 1.0]], [[9.0, 0.0], [0.0, 4.0]], [2, 4])
+        >>> [round(epsilon, 9) for epsilon in bound.epsilons]
+        [1.0, 2.0]
+
+    Source: hidden-state, Eq. 23.
+    """
+    rows = np.atleast_2d(array("differences", differences, ndim=(1, 2)))
+    alphas = vector("orders", orders)
+    noise = gaussian_covariance("covariance", covariance)
+    if rows.shape[1] != noise.dim:
+        raise ValueError(f"differences: expected {noise.dim} columns, got shape {rows.shape}")
+    # a zero difference is covered by any noise
+    moved = rows[np.any(rows != 0, axis=1)]
+    farthest = float(np.max(noise.mahalanobis(moved))) if moved.size else 0.0
+    # of the distance, as the covariance knows it, and of the product
+    slack = (1 + noise.rounding) * (1 + UNITS * EPS)
+    evidence: Evidence = "theorem" if math.isinf(farthest) or farthest == 0 else "numerical"
+    return RenyiDP(
+        orders=tuple(float(alpha) for alpha in alphas),
+        epsilons=tuple(float(alpha) / 2 * farthest * slack for alpha in alphas),
+        adjacency=f"inputs whose releases differ by one of {rows.shape[0]} listed differences",
+        evidence=evidence,
+        assumptions=("neighbours differ by one of the listed differences, up to sign",),
+        source="hidden-state, Eq. 23",
+    )
 
 
 def per_round_budgets(
@@ -33,9 +90,9 @@ def per_round_budgets(
     rounds: int,
     *,
     shares: Array | Sequence[float] | None = None,
-    route: str = "exact",
+    route: Route = "exact",
 ) -> Array:
-    """Largest squared distances that keep T adaptive rounds (ε_i, δ_i)-close to each reference.
+    """Largest squared distances, rounded down, that keep T rounds (ε_i, δ_i)-close to references.
 
     T Gaussian shifts with z_tᵀ Σ_t⁻¹ z_t <= g_t compose to no more than one shift of squared
     distance G = Σ g_t: every round is dominated by N(0, 1) against N(√g_t, 1), whatever the rounds
@@ -71,19 +128,21 @@ def per_round_budgets(
     """
     losses, failures = _targets(epsilon, delta)
     count = integer("rounds", rounds, minimum=1)
-    way = choice("route", route, ROUTES)
+    way = choice("route", route, get_args(Route))
     weights = np.full(count, 1 / count) if shares is None else vector("shares", shares, size=count)
     _check_weights("shares", weights)
     if way == "exact":
+        # √G is the largest distance at which the hockey stick is δ, rounded down by
+        # `shift_distance`
         pairs = zip(losses.tolist(), failures.tolist(), strict=True)
         distances = np.array([shift_distance(("hockey-stick", e), d) for e, d in pairs])
         totals = distances * distances
     else:
         doubt = -2 * np.log(failures)
-        # √(a + 2ε) − √a without cancellation
+        # √(a + 2ε) − √a = 2ε/(√(a + 2ε) + √a) without cancellation
         totals = (2 * losses / (np.sqrt(doubt + 2 * losses) + np.sqrt(doubt))) ** 2
     # the shares may sum to a little more than 1, and so may the rounded products
-    spare = (1 - 32 * EPS) / max(math.fsum(weights.tolist()), 1.0)
+    spare = (1 - SHARE_UNITS * EPS) / max(math.fsum(weights.tolist()), 1.0)
     return np.asarray(weights[:, None] * totals * spare)
 
 
@@ -120,6 +179,8 @@ def account_rounds(
     names = texts("references", named)
     if len(names) != count or len(set(names)) != count:
         raise ValueError(f"references: expected {count} distinct names, got {names!r}")
+    # Gaussian shifts chosen one after the other compose to a shift of squared length Σ g, rounded
+    # up
     totals = [_sum_up(column) for column in squared.T.tolist()]
     return RoundAccount(names, squared.shape[0], tuple(totals))
 
@@ -177,7 +238,7 @@ class RoundAccount:
         distance = self._distance(reference)
         return RenyiDP(
             orders=tuple(alphas.tolist()),
-            epsilons=tuple(_up(alphas / 2 * distance**2).tolist()),
+            epsilons=tuple((alphas / 2 * distance**2 * (1 + UNITS * EPS)).tolist()),
             adjacency=_pair(reference),
             evidence="theorem",
             assumptions=ASSUMPTIONS,
@@ -203,7 +264,7 @@ class RoundAccount:
         )
 
     def alpha_divergences(self, order: float) -> Array:
-        """Return E_Q (dP/dQ)^α = exp(α(α−1)G/2) of each reference, the product over the rounds.
+        """Return E_Q (dP/dQ)^α = exp(α(α−1)G/2) of each reference, rounded up: Π over the rounds.
 
         Args:
             order: α > 1.
@@ -214,10 +275,10 @@ class RoundAccount:
         Raises:
             ValueError: ``order`` is not a finite number > 1.
         """
-        alpha = in_interval("order", order, 1.0, 1e300, open_low=True)
+        alpha = in_interval("order", order, 1.0, LARGEST_ORDER, open_low=True)
         exponents = alpha * (alpha - 1) * np.array(self.squared) / 2
         with np.errstate(over="ignore"):
-            return np.exp(exponents * (1 + 8 * EPS)) * (1 + 4 * EPS)
+            return np.exp(exponents * (1 + UNITS * EPS)) * (1 + PRODUCT_UNITS * EPS)
 
     def group(
         self, weights: dict[str, float], divergence: NamedKind, *, name: str
@@ -243,7 +304,8 @@ class RoundAccount:
         shares = vector("weights", list(weights.values()))
         _check_weights("weights", shares)
         distances = np.array([self._distance(member) for member in weights])
-        total = math.fsum((shares * distances).tolist()) * (1 + 8 * EPS)
+        # the distance to a mixture is at most the mean of the distances
+        total = math.fsum((shares * distances).tolist()) * (1 + UNITS * EPS)
         value = float(shift_divergence(kind, total))
         return self._indistinguishable((name,), kind, [value], "dsi, Lemma 3.5")
 
@@ -260,6 +322,7 @@ class RoundAccount:
         )
 
     def _distance(self, reference: str) -> float:
+        """Return √G of one reference, rounded up."""
         if reference not in self.references:
             listed = ", ".join(repr(name) for name in self.references[:4])
             raise ValueError(f"reference: expected one of {listed}, got {reference!r}")
@@ -272,6 +335,7 @@ def _pair(reference: str) -> str:
 
 
 def _targets(epsilon: Any, delta: Any) -> tuple[Array, Array]:
+    """Return ε and δ exactly as given, as long as each other, or refuse them."""
     losses = np.atleast_1d(array("epsilon", epsilon, ndim=(0, 1)))
     failures = np.atleast_1d(array("delta", delta, ndim=(0, 1)))
     if (losses <= 0).any():
@@ -294,11 +358,8 @@ def _check_weights(name: str, weights: Array) -> None:
         raise ValueError(f"{name}: expected a sum of 1, got {total!r}")
 
 
-def _up(values: Array) -> Array:
-    return values * (1 + 8 * EPS)
-
-
 def _sum_up(values: list[float]) -> float:
+    """Return a sum of numbers >= 0, rounded up; a single one is itself."""
     if math.isinf(sum(values)):
         return math.inf
     total = math.fsum(values)

@@ -6,12 +6,11 @@ import math
 from functools import partial
 
 import numpy as np
-from scipy.special import gammaln
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.construction import profile_from_curves
-from tacit.accounting.curves.profile import PrivacyProfile
+from tacit.accounting.curves.curve import TINY, Curve, Index, curve_pair
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
 from tacit.accounting.mechanisms.column import ColumnCurve
 from tacit.accounting.numerics.lengths import projected_length
 from tacit.accounting.numerics.mixtures import (
@@ -19,17 +18,23 @@ from tacit.accounting.numerics.mixtures import (
     gaussian_square,
     rank_one_curve,
 )
-from tacit.accounting.numerics.quadrature import Curve, Index, curve_pair, integrate, rounded_up
+from tacit.accounting.numerics.quadrature import integrate, quadrature_up
+from tacit.accounting.numerics.special import chi_square_nodes
 from tacit.accounting.numerics.wishart import WishartLoss
 
-LOG_NEGLIGIBLE = -55.0
-UNSEEN = 1e-22  # more than the mass of the nodes left out
-STEPS_PER_WIDTH = 2.2
-WIDEST_STEP = 0.2  # the curve is analytic in ln T in a strip of half width π/4
+# Nodes of χ² whose mass is below e^−55 are left out, and added: 1e-22 is more than all of them.
+DEPTH, UNSEEN = 55.0, 1e-22
+# Nodes to a width of the density, and the widest step: the curve is analytic in ln T in a strip of
+# half width π/4, in which the rule converges as e^{−π²/(2 step)}; twice as fine, for two halves.
+STEPS_PER_WIDTH, WIDEST_STEP = 4.4, 0.1
+# Of a standard normal variable: e^−98 is left beyond.
 REACH = 14.0
-# Below this the measured error of a rule over kinks, as in a plane, is no bound any more.
+# Below it the measured error of a rule over kinks, as in a plane, is no bound any more.
 LEAST_MEASURED = 1e-9
+# Before the first halving.
 PANELS = 8
+# Units in the last place of a square of a quotient of two numbers.
+SQUARE_UNITS = 8
 
 
 def projected_plus_noise(
@@ -114,12 +119,14 @@ def projected_plus_noise(
         )
         if cosine > -1 and difference > 0:
             angle = math.acos(cosine)
+            # ‖v − v'‖ = 2β sin(φ/2)
             norm = difference / (2 * math.sin(angle / 2))
             bounds.append(WishartLoss(size, width, angle).positive)
             bounds.append(_revealed_length(width, angle, std / norm))
             column = ColumnCurve(size, width, angle, std / norm)
 
     def smallest(epsilon: Array) -> Array:
+        """Return the least of the bounds at increasing ε >= 0, rounded up."""
         value = np.ones(epsilon.shape) if column is None else column(epsilon)
         if not bounds:
             return np.zeros(epsilon.shape)
@@ -141,27 +148,29 @@ def projected_plus_noise(
 
 
 def _revealed_projection(dim: int, rank: int, distance: float, one: bool) -> Curve:
-    """Bound with M public, distance = Δ/σ."""
-    law = projected_length(dim, rank, distance**2 * (1 + 8 * EPS))
+    """Bound with M public, rounded up; ``distance`` is Δ/σ."""
+    law = projected_length(dim, rank, distance**2 * (1 + SQUARE_UNITS * EPS))
     curve = partial(rank_one_curve, law=law) if one else SpectrumCurve(law)
+    # the table of the law leaves out less than UNSEEN
     return lambda epsilon: np.minimum(curve(epsilon) + UNSEEN, 1.0)
 
 
 def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
-    """Bound with t = v̂ᵀM v̂ public, noise = σ/β.
+    """Bound with t = v̂ᵀM v̂ public, noise = σ/β, rounded up.
 
     Two Gaussians mirrored in the plane of v and v'; the loss is Gaussian given y₁ = N(0, 1)-shaped:
     E δ_G(ε; 4 sin²(φ/2) [t √(s² + η sin²(φ/2)) − η cos(φ/2) N]² / (s² (s² + η))), η = t/r.
     """
     sine, cosine = math.sin(angle / 2), math.cos(angle / 2)
 
-    points, masses = chi_square_nodes(rank, 2.0)
-    lengths = points / rank
+    step = min(1 / (STEPS_PER_WIDTH * math.sqrt(rank / 2)), WIDEST_STEP)
+    logs, log_masses = chi_square_nodes(rank, step, DEPTH)
+    lengths, masses = np.exp(logs) / rank, np.exp(log_masses)
     shares = lengths / rank
     spread = np.sqrt(noise**2 + shares * sine**2)
     factor = 2 * sine / (noise * np.sqrt(noise**2 + shares))
     # the distance vanishes where y₂ has mean zero given y₁
-    zero = np.clip(lengths * spread / np.maximum(shares * cosine, 1e-300), -REACH, REACH)
+    zero = np.clip(lengths * spread / np.maximum(shares * cosine, TINY), -REACH, REACH)
     grid = np.tile(np.linspace(-REACH, REACH, PANELS + 1), (lengths.size, 1))
     edges = np.sort(np.concatenate([grid, zero[:, None]], axis=1), axis=1)
     node = np.arange(lengths.size)
@@ -171,30 +180,16 @@ def _revealed_length(rank: int, angle: float, noise: float) -> Curve:
 
         def integrand(rows: Index, points: Array) -> Array:
             here = at[rows][:, None]
+            # half of the distance of y₂ from its mirror image, given y₁
             mean = lengths[here] * spread[here] - shares[here] * cosine * points
             loss = gaussian_square(losses[rows][:, None], np.square(factor[here] * mean))
             density = masses[here] * np.exp(-points * points / 2) / math.sqrt(2 * math.pi)
             return np.asarray(density * loss)
 
-        # the trapezoidal rule on every second node, twice
+        # the trapezoidal rule on every second node, twice: what the two differ by is above the
+        # error left
         halves = 2 * np.repeat(np.arange(epsilon.size), node.size) + at % 2
         even, odd = integrate(integrand, np.tile(edges, (epsilon.size, 1)), halves).reshape(-1, 2).T
-        return rounded_up(even + odd + np.abs(even - odd) + UNSEEN)
+        return quadrature_up(even + odd + np.abs(even - odd) + UNSEEN)
 
     return curve
-
-
-def chi_square_nodes(degrees: int, fineness: float) -> tuple[Array, Array]:
-    """Return nodes T and weights of a law χ²_n, by the trapezoidal rule in ln T."""
-    half = degrees / 2
-    peak = math.log(degrees)
-
-    step = min(1 / (STEPS_PER_WIDTH * math.sqrt(half)), WIDEST_STEP) / fineness
-    low = -(math.sqrt(-2 * LOG_NEGLIGIBLE / half) + -LOG_NEGLIGIBLE / half)
-    high = math.log1p(math.sqrt(-4 * LOG_NEGLIGIBLE / half) + -2 * LOG_NEGLIGIBLE / half)
-    points = np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step
-    logs = half * (points - np.expm1(points))  # with u counted from the peak
-    points, logs = points[logs > LOG_NEGLIGIBLE], logs[logs > LOG_NEGLIGIBLE]
-    norm = half * math.log(half) - half - float(gammaln(half))
-    weights = np.exp(logs + norm) * step
-    return np.asarray(np.exp(points + peak)), np.asarray(weights)

@@ -9,13 +9,17 @@ import numpy as np
 
 from tacit._ground.checks import Array, boolean, in_interval, integer, positive, vector
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.construction import profile_from_curves
-from tacit.accounting.curves.profile import PrivacyProfile
-from tacit.accounting.numerics.contour import CentredLoss, log_excess
-from tacit.accounting.numerics.quadrature import RELATIVE_SLACK, SMALLEST, Curve, curve_pair
-from tacit.accounting.numerics.splits import log_worst_split
+from tacit.accounting.curves.curve import TINY, Curve, curve_pair
+from tacit.accounting.curves.profile import PrivacyProfile, profile_from_curves
+from tacit.accounting.numerics.contour import CentredLoss, log_worst_split
+from tacit.accounting.numerics.quadrature import RELATIVE_SLACK
+from tacit.divergences.gaussians import log_excess
 
-SMALLEST_GAMMA = 1e-200  # a larger γ bounds a smaller one
+# A larger γ bounds a smaller one, whose square would be no float.
+SMALLEST_GAMMA = 1e-200
+# Units in the last place: of an inverse and of a product; of a divergence of one eigenvalue; of a
+# sum of many.
+UNITS, RENYI_UNITS, SUM_UNITS = 4, 32, 64
 NOT_PUBLISHED = "the sketching matrix stays secret, and the query does not depend on it"
 
 
@@ -61,22 +65,13 @@ def sketch(*, rank: int, dim: int, gamma: float, both_orders: bool = True) -> Pr
     if stability > 0:
         stability = max(stability, SMALLEST_GAMMA)
     forward = (stability, -stability)
-    reverse = (stability / (1 - stability) * (1 + 4 * EPS), -stability / (1 + stability))
-    directions = [forward] if both_orders else [forward, reverse]
-    curves = [_worst_vertex(columns, size, ends) for ends in directions]
-    ahead, back = curve_pair(curves[0], None if both_orders else curves[1])
+    # in the other direction the ratios are inverted; the upper end up, and the lower one is exact
+    reverse = (stability / (1 - stability) * (1 + UNITS * EPS), -stability / (1 + stability))
     order = "in both orders" if both_orders else "in one order"
-
-    def renyi(orders: Array) -> Array:
-        terms = [np.maximum(*(_renyi(orders, x) for x in ends)) for ends in directions]
-        return np.asarray(columns * size * np.max(terms, axis=0) * (1 + 4 * EPS))
-
-    return profile_from_curves(
-        ahead,
-        None if both_orders else back,
+    return _between(
+        (columns, size),
+        [forward] if both_orders else [forward, reverse],
         name=f"sketch of {columns} columns in {size} dimensions, γ = {stability:g}",
-        renyi=renyi,
-        source="pave, Theorem 3.5 and Lemma 7.6, by contour integration",
         assumptions=(
             f"neighbours' covariances are stable with γ = {stability:g} {order}",
             "the columns lie in one public subspace",
@@ -118,28 +113,49 @@ def sketch_within(*, rank: int, dim: int, lowest: float, highest: float) -> Priv
         raise ValueError(f"highest: expected a number >= 1, got {high:g}")
     # what is nearer to 1 than this is as far as this: a wider interval bounds a narrower one
     up, down = max(high - 1.0, SMALLEST_GAMMA), min(low - 1.0, -SMALLEST_GAMMA)
-    forward, reverse = (up, down), (-down / (1.0 + down) * (1 + 4 * EPS), -up / (1.0 + up))
-    ahead, back = curve_pair(
-        _worst_vertex(columns, size, forward), _worst_vertex(columns, size, reverse)
-    )
-
-    def renyi(orders: Array) -> Array:
-        terms = [
-            np.maximum(*(_renyi(orders, excess) for excess in ends)) for ends in (forward, reverse)
-        ]
-        return np.asarray(columns * size * np.max(terms, axis=0) * (1 + 4 * EPS))
-
-    return profile_from_curves(
-        ahead,
-        back,
+    forward, reverse = (up, down), (-down / (1.0 + down) * (1 + UNITS * EPS), -up / (1.0 + up))
+    return _between(
+        (columns, size),
+        [forward, reverse],
         name=f"sketch of {columns} columns, {size} ratios in [{low:g}, {high:g}]",
-        renyi=renyi,
-        source="pave, Theorem 3.5 and Lemma 7.6, by contour integration",
         assumptions=(
             f"at most {size} covariance ratios of neighbours differ from 1, all in [{low:g}, "
             f"{high:g}]",
             NOT_PUBLISHED,
         ),
+    )
+
+
+def _between(
+    sizes: tuple[int, int],
+    directions: Sequence[tuple[float, float]],
+    *,
+    name: str,
+    assumptions: tuple[str, ...],
+) -> PrivacyProfile:
+    """Return the profile for ratios between 1 + two ends of each direction, one where both agree.
+
+    Args:
+        sizes: Columns r and ratios k.
+        directions: (high, low) of the ratios less 1, forward and, where it differs, backward.
+        name: As in `profile_from_curves`.
+        assumptions: As in `profile_from_curves`.
+    """
+    columns, size = sizes
+    curves = [_worst_vertex(columns, size, ends) for ends in directions]
+    ahead, back = curve_pair(curves[0], None if len(curves) == 1 else curves[1])
+
+    def renyi(orders: Array) -> Array:
+        terms = [np.maximum(*(_renyi(orders, x) for x in ends)) for ends in directions]
+        return np.asarray(columns * size * np.max(terms, axis=0) * (1 + UNITS * EPS))
+
+    return profile_from_curves(
+        ahead,
+        None if len(curves) == 1 else back,
+        name=name,
+        renyi=renyi,
+        source="pave, Theorem 3.5 and Lemma 7.6, by contour integration",
+        assumptions=assumptions,
     )
 
 
@@ -176,8 +192,8 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
     inverse = -excess / (1 + excess)
     forward, backward = CentredLoss(excess, weights), CentredLoss(inverse, weights)
     ahead, back = curve_pair(
-        lambda epsilon: _raised(forward.log_positive(epsilon)),
-        lambda epsilon: _raised(backward.log_positive(epsilon)),
+        lambda epsilon: _delta_up(forward.log_positive(epsilon)),
+        lambda epsilon: _delta_up(backward.log_positive(epsilon)),
     )
 
     def renyi(orders: Array) -> Array:
@@ -185,7 +201,7 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
             np.sum([n * _renyi(orders, x) for x, n in zip(law, weights, strict=True)], axis=0)
             for law in (excess, inverse)
         ]
-        return np.asarray(np.max(totals, axis=0) * (1 + 64 * EPS)) + np.zeros(orders.shape)
+        return np.asarray(np.max(totals, axis=0) * (1 + SUM_UNITS * EPS)) + np.zeros(orders.shape)
 
     return profile_from_curves(
         ahead,
@@ -201,29 +217,31 @@ def sketch_from_ratio(eigenvalues: Sequence[float] | Array, rank: int) -> Privac
 
 
 def _worst_vertex(columns: int, dim: int, ends: tuple[float, float]) -> Curve:
-    """Maximum of the curves over how many of the eigenvalues are at the upper end."""
+    """Return the largest curve, rounded up, over how many eigenvalues are at the upper end."""
     high, low = ends
-
     if high == 0:
         return np.zeros_like
 
     def positive(epsilon: Array) -> Array:
-        return _raised(log_worst_split(high, low, columns, dim, epsilon))
+        return _delta_up(log_worst_split(high, low, columns, dim, epsilon))
 
     return positive
 
 
-def _raised(logs: Array) -> Array:
+def _delta_up(logs: Array) -> Array:
     """δ from its logarithm, rounded up, and not to 0 where it underflows."""
+    # the slack is the quadrature's, which also covers an exponential of up to 760
     with np.errstate(under="ignore"):
         value = np.exp(logs) * (1 + RELATIVE_SLACK)
-    return np.where(logs > -math.inf, np.minimum(value + SMALLEST, 1.0), 0.0)
+    return np.where(logs > -math.inf, np.minimum(value + TINY, 1.0), 0.0)
 
 
 def _renyi(orders: Array, excess: float) -> Array:
-    """D_α(N(0, l) ‖ N(0, 1)) = ½ [−ln l − ln(1 − (α−1)x)/(α−1)] with x = l − 1; inf beyond."""
+    """Return D_α(N(0, l) ‖ N(0, 1)), l = 1 + x, rounded up; inf where (α − 1)x >= 1."""
+    # ½ [−ln l − ln(1 − (α − 1)x)/(α − 1)]:
+    # both logarithms start with ±x, which cancels: x − ln(1 + x) and its like for −(α − 1)x remain
     shifts = (orders - 1) * excess
     finite = shifts < 1
-    curved = -log_excess(-np.where(finite, shifts, 0.0)) / (orders - 1)
-    value = (curved - float(log_excess(np.array([excess]))[0])) / 2
-    return np.where(finite, np.maximum(value, 0.0) * (1 + 32 * EPS), math.inf)
+    curved = log_excess(-np.where(finite, shifts, 0.0)) / (orders - 1)
+    value = (curved + float(log_excess(np.array([excess]))[0])) / 2
+    return np.where(finite, np.maximum(value, 0.0) * (1 + RENYI_UNITS * EPS), math.inf)

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from tacit._ground.checks import Array, choice, in_interval, integer, positive
+from tacit._ground.checks import Array, in_interval, integer, positive
 from tacit._ground.numbers import EPS
-from tacit.accounting.curves.amplification import (
-    ADD_REMOVE,
-    REPLACE,
+from tacit.accounting.curves.curve import (
+    Curve,
     at_shares,
     log_rise,
-    mirrored,
+    mirror,
     scaled_up,
+    subsampled_curves,
+    subsampled_renyi,
 )
-from tacit.accounting.curves.construction import profile_from_curves
-from tacit.accounting.curves.discretisation import Curve
 from tacit.accounting.curves.profile import PrivacyProfile
-from tacit.accounting.mechanisms.gaussian import gaussian_curve, gaussian_shift
+from tacit.accounting.mechanisms.gaussian import LARGEST_DISTANCE, gaussian_shift
+from tacit.divergences.shift import gaussian_curve
+from tacit.guarantees.adjacency import Adjacency, Neighbours
 
+# Orders up to which the Rényi divergence is a sum of so many terms; beyond that of no sampling.
 MOST_TERMS = 4096
+# Beyond e^300 the 1 in asinh(x) = ln(x + √(x² + 1)) is nothing beside x².
+FAR = 300
+# Units in the last place: of a quotient; of a product; of a sum of logarithms; of an exponential of
+# such a sum, beside its size.
+UNITS, PRODUCT_UNITS, SUM_UNITS, SHARE_UNITS = 2, 4, 8, 16
 
 
 def subsampled_gaussian(
-    sampling_rate: float, noise_multiplier: float, steps: int, neighbours: str = "add-remove"
+    sampling_rate: float,
+    noise_multiplier: float,
+    steps: int,
+    neighbours: Neighbours = Adjacency.ADD_REMOVE,
 ) -> PrivacyProfile:
     """Return the profile of ``steps`` noisy sums over Poisson samples.
 
@@ -60,41 +72,52 @@ def subsampled_gaussian(
     rate = in_interval("sampling_rate", sampling_rate, 0.0, 1.0)
     noise = positive("noise_multiplier", noise_multiplier)
     count = integer("steps", steps, minimum=1)
-    relation = choice("neighbours", neighbours, ("add-remove", "replace"))
-    distance = min(1 / noise * (1 + 2 * EPS), 1e300)
+    relation = Adjacency.read("neighbours", neighbours)
+    # of one record's contribution, in standard deviations of the noise
+    distance = min(1 / noise * (1 + UNITS * EPS), LARGEST_DISTANCE)
+    # every record in every step: shifts add up, of 2 where a record is replaced
     if rate == 1.0:
-        times = math.sqrt(count) * (2 if relation == "replace" else 1)
-        exact = gaussian_shift(distance * times * (1 + 2 * EPS))
-        return _named(exact, rate, noise, count, exact.renyi_curve, relation)
-    if relation == "replace":
-        return _replaced(rate, distance, noise) * count
-    sampled = gaussian_shift(distance).poisson_subsample(rate, neighbours="add-remove")
-    return _named(sampled, rate, noise, 1, _renyi(rate, distance), relation) * count
+        times = math.sqrt(count) * (2 if relation is Adjacency.REPLACE else 1)
+        exact = gaussian_shift(distance * times * (1 + UNITS * EPS))
+        return replace(
+            _step(rate, noise, relation, exact.forward, exact.backward, exact.renyi_curve),
+            name=_title(rate, noise, count),
+            infinite_mass=exact.infinite_mass,
+        )
+    if relation is Adjacency.REPLACE:
+        return _replacement(rate, distance, noise) * count
+
+    plain: Curve = partial(gaussian_curve, distance=distance)
+    forward, backward = subsampled_curves(plain, plain, rate, relation)
+    return _step(rate, noise, relation, forward, backward, _renyi(rate, distance)) * count
 
 
-def _named(
-    profile: PrivacyProfile,
+def _step(
     rate: float,
     noise: float,
-    count: int,
+    relation: Adjacency,
+    forward: Curve,
+    backward: Curve,
     renyi: Curve | None,
-    relation: str,
 ) -> PrivacyProfile:
-    return profile_from_curves(
-        profile.forward,
-        None if profile.symmetric else profile.backward,
-        name=_title(rate, noise, count),
-        infinite_mass=profile.infinite_mass,
-        renyi=renyi,
+    """Return the profile of one step, exact and rounded up, from curves of closed form."""
+    taken = "every record is sampled independently, and which were sampled stays secret"
+    bound = "every record's contribution has norm at most 1 in units of the noise multiplier"
+    return PrivacyProfile(
+        name=_title(rate, noise, 1),
+        forward=forward,
+        backward=backward,
+        infinite_mass=0.0,
         source="Zhu, Dong and Wang (2022), Theorem 11; Mironov, Talwar and Zhang (2019)",
-        assumptions=_assumptions(rate),
+        assumptions=(bound,) if rate == 1.0 else (bound, taken),
         evidence="theorem",
-        adjacency=ADD_REMOVE if relation == "add-remove" else REPLACE,
+        adjacency=relation.sentence(),
+        renyi_curve=renyi,
     )
 
 
-def _replaced(rate: float, distance: float, noise: float) -> PrivacyProfile:
-    """(1 − q)N(0) + qN(d) against (1 − q)N(0) + qN(−d), by `replaced_curve` at the best s.
+def _replacement(rate: float, distance: float, noise: float) -> PrivacyProfile:
+    """(1 − q)N(0) + qN(d) against (1 − q)N(0) + qN(−d), rounded up: `replaced_curve` at the best s.
 
     The laws cross where e^{dx − d²/2} = y, y² = A y + γ with A = a e^{d²/2}: there s = A/y and
     1 − s = γ/y², so that the thresholds are ln y − d²/2 and 2 ln y.
@@ -103,35 +126,33 @@ def _replaced(rate: float, distance: float, noise: float) -> PrivacyProfile:
     odds = math.log1p(-rate) - math.log(rate) if rate > 0 else math.inf
 
     def above(epsilon: Array) -> Array:
+        # ln A, A = (γ − 1)(1 − q)/q e^{d²/2}
         rise = log_rise(epsilon) + odds + half
         # ln y = ε/2 + asinh(A/(2√γ)), in logarithms where A overflows
         lean = rise - epsilon / 2 - math.log(2.0)
         with np.errstate(over="ignore"):
-            root = np.where(lean > 300, lean + math.log(2.0), np.arcsinh(np.exp(lean)))
+            root = np.where(lean > FAR, lean + math.log(2.0), np.arcsinh(np.exp(lean)))
         crossing = epsilon / 2 + root
         # s and 1 − s rounded up, so that they add up to at least 1
-        size = 16 * EPS * (np.abs(crossing) + epsilon + abs(odds) + half + 1)
+        size = SHARE_UNITS * EPS * (np.abs(crossing) + epsilon + abs(odds) + half + 1)
         near = np.minimum(np.exp(np.minimum(rise - crossing, 0.0)) * (1 + size), 1.0)
         far = np.minimum(np.exp(np.minimum(epsilon - 2 * crossing, 0.0)) * (1 + size), 1.0)
         far = np.maximum(far, 1 - near)
+        # the thresholds follow from the shares that are used, rounded down by `at_shares`
         left, right = at_shares(epsilon, rate, near, far)
         value = scaled_up(near, gaussian_curve(left, distance))
         value += scaled_up(far, gaussian_curve(right, 2 * distance))
-        return scaled_up(rate * (1 + 4 * EPS), value)
+        return scaled_up(rate * (1 + PRODUCT_UNITS * EPS), value)
 
     def nothing(epsilon: Array) -> Array:
         return np.zeros(epsilon.shape)
 
-    sampled = gaussian_shift(2 * distance).poisson_subsample(rate, neighbours="replace")
-    return profile_from_curves(
-        mirrored(above if rate > 0 else nothing),
-        name=_title(rate, noise, 1),
-        renyi=sampled.renyi_curve,
-        source="Balle, Barthe and Gaboardi (2018), Theorem 2; docs/explanation/sampling.md",
-        assumptions=_assumptions(rate),
-        evidence="theorem",
-        adjacency=REPLACE,
-    )
+    # of the Rényi divergence joint convexity bounds all that is needed
+    whole = gaussian_shift(2 * distance).renyi_curve
+    curve = mirror(above if rate > 0 else nothing)
+    exact = _step(rate, noise, Adjacency.REPLACE, curve, curve, subsampled_renyi(whole, rate))
+    source = "Balle, Barthe and Gaboardi (2018), Theorem 2; docs/explanation/sampling.md"
+    return replace(exact, source=source)
 
 
 def _title(rate: float, noise: float, count: int) -> str:
@@ -139,41 +160,37 @@ def _title(rate: float, noise: float, count: int) -> str:
     return f"{times}Gaussian noise {noise:g} on samples at rate {rate:g}"
 
 
-def _assumptions(rate: float) -> tuple[str, ...]:
-    bound = "every record's contribution has norm at most 1 in units of the noise multiplier"
-    if rate == 1.0:
-        return (bound,)
-    return (bound, "every record is sampled independently, and which were sampled stays secret")
-
-
 def _renyi(rate: float, distance: float) -> Curve:
-    """Exact at whole orders; between them (α − 1) D_α is convex in α, so a chord is above it.
+    """Return D_α, rounded up: exact at whole orders, else a chord of (α − 1) D_α, convex in α.
 
     exp((α − 1) D_α) = Σ_k C(α, k) (1 − q)^{α−k} q^k exp(k(k − 1) d²/2), and the reverse direction
     is smaller: Mironov, Talwar and Zhang (2019), Section 3.3 and Theorem 5.
     """
 
     def whole(order: int) -> float:
+        """(α − 1) D_α at a whole order, rounded up."""
         if order < 2 or rate == 0.0:
             return 0.0
+        # ln Σ C(α, k)(1 − q)^{α−k} q^k e^{k(k−1)d²/2}, about its largest term
         k = np.arange(order + 1)
         binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
         weights = binomial + k * math.log(rate) + (order - k) * math.log1p(-rate)
         exponents = k * (k - 1) * (distance * distance / 2)
         total = float(logsumexp(weights + exponents))
-        rounding = 8 * EPS * float(np.abs([binomial, weights, exponents]).max() + order)
+        # of the largest of all logarithms that were added
+        rounding = SUM_UNITS * EPS * float(np.abs([binomial, weights, exponents]).max() + order)
         return max(total, 0.0) + rounding
 
     def renyi(orders: Array) -> Array:
         result = np.empty(orders.shape)
         for index, order in enumerate(orders.tolist()):
             if order > MOST_TERMS:
-                result[index] = order * distance * distance / 2 * (1 + 8 * EPS)
+                result[index] = order * distance * distance / 2 * (1 + SUM_UNITS * EPS)
                 continue
             low = math.floor(order)
             share = order - low
             chord = (1 - share) * whole(low) + (share * whole(low + 1) if share else 0.0)
-            result[index] = chord / (order - 1) * (1 + 8 * EPS)
+            result[index] = chord / (order - 1) * (1 + SUM_UNITS * EPS)
         return result
 
     return renyi

@@ -9,110 +9,107 @@ from typing import Protocol
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
-from scipy.special import betaincc, erfcx, gammaln
+from scipy.special import betaincc, erfcx
 
 from tacit._ground.checks import Array
-from tacit.accounting.numerics.quadrature import Index, integrate, rounded_up
+from tacit.accounting.curves.curve import Index
+from tacit.accounting.numerics.quadrature import integrate, quadrature_up
+from tacit.accounting.numerics.special import log_beta
 
-LOG_NEGLIGIBLE = -95.0
-SCAN_POINTS = 49
+# The density of ln(x/(1 − x)) is cut where it is e^−95 of its peak: 1e-35 is more than what is
+# left.
+LOG_NEGLIGIBLE, RANGE_BISECTIONS = -95.0, 20
+# An integrand is looked at on so many points to find where its mass is, and what is 1e-24 of the
+# largest value is left out: 1e-22 of the integral at most.
+SCAN_POINTS, UNSEEN = 49, 1e-24
+# Panels before the first halving.
 PANELS = 5
-CROSSING_STEPS = 10
+# Newton's steps to where a tangent crosses, from the left: each doubles the digits, or takes a
+# third off the distance where it crosses next to where it touches.
+CROSSING_STEPS = 25
+# Halvings of [0, m*] for the best tangent; any tangent gives a bound.
 BISECTIONS = 24
-GRID_POINTS, GRID_START = 96, 1e-5
-GRID_ERROR = 2e-3  # of m₁/m*
+# The best m₁/m* on a grid of ε, even in ln ε from 1e-5 of the largest; between its points the share
+# read off may be off by so much before the tangent is sought anew.
+GRID_POINTS, GRID_START, GRID_ERROR = 96, 1e-5, 2e-3
+# Below any mass or slope that is divided by.
 SMALLEST = 1e-290
+# A share of the largest scale, below which nothing of a hazard rate is asked.
+LEAST_SHARE = 1e-12
+# Below this μ a difference of two values of erfcx has lost 3 digits; its series is off by μ⁴/2,000.
 CLOSE = 1e-3
 SQRT_2 = math.sqrt(2.0)
-LOWEST, HIGHEST = -20.0, 26.0  # Φ is 1 below, and its tail is below 1e-290 above
+# Arguments of erfcx: Φ is 1 below the first, and its tail is below 1e-290 above the second.
+LOWEST, HIGHEST = -20.0, 26.0
 
 
-class Law(Protocol):
-    """Law of the squared distance Y."""
+class SquaredDistanceLaw(Protocol):
+    """Distribution of a squared distance Y."""
 
     @property
     def largest(self) -> float:
-        """Return the largest value of Y."""
+        """Return the largest value of Y, rounded up."""
         ...
 
     def tail(self, level: Array) -> tuple[Array, Array]:
-        """Return P(Y > m) and E[Y; Y > m] for each m of ``level``, shape (n,), rounded up."""
+        """Return P(Y > m) and E[Y; Y > m], to rounding, which `quadrature_up` pays for."""
         ...
 
     def mean_above(self, level: Array) -> Array:
-        """Return E[Y | Y > m] for each m of ``level``, shape (n,), rounded up."""
+        """Return E[Y | Y > m], good for a choice only: every point of a tangent gives a bound."""
         ...
 
     def below(self, epsilon: Array, level: Array) -> Array:
-        """Return E[δ_G(ε; Y); Y < m] for each ε >= 0 and m, shape (n,), rounded up."""
+        """Return E[δ_G(ε; Y); Y < m] for each ε >= 0 and m, at most, but for `quadrature_up`."""
         ...
 
 
 @dataclass(frozen=True)
 class ScaledBeta:
-    """Law of Y = s_T X: X ~ Beta(first, second), s_T one of ``scales`` with ``weights``.
+    """Distribution of Y = s X, X ~ Beta(a, b).
 
     Args:
-        first: First parameter a > 0 of X.
-        second: Second parameter b > 0; 0 makes X = 1.
-        scales: Scales s_T > 0, shape (k,), independent of X.
-        weights: Their probabilities, shape (k,).
+        first: a > 0.
+        second: b > 0.
+        scale: s > 0.
     """
 
     first: float
     second: float
-    scales: Array
-    weights: Array
-
-    @property
-    def mean(self) -> float:
-        """E Y."""
-        share = self.first / (self.first + self.second)
-        return share * float(self.scales @ self.weights)
-
-    def tail(self, level: Array) -> tuple[Array, Array]:
-        """P(Y > m) and E[Y; Y > m] for each m of ``level``, shape (n,)."""
-        above = np.minimum(level[:, None] / self.scales, 1.0)
-        if self.second == 0:
-            inside = (level[:, None] < self.scales).astype(np.float64)
-            return inside @ self.weights, inside @ (self.weights * self.scales)
-        share = self.first / (self.first + self.second)
-        mass = betaincc(self.first, self.second, above)
-        with np.errstate(divide="ignore", under="ignore"):
-            logs = self.first * np.log(above) + self.second * np.log1p(-above)
-            # P(X > x) at a + 1 is P(X > x) at a plus x^a (1 − x)^b / (a B(a, b))
-            rise = np.exp(logs - log_beta(self.first, self.second)) / self.first
-        moment = share * (mass + rise)
-        return mass @ self.weights, moment @ (self.weights * self.scales)
+    scale: float
 
     @property
     def largest(self) -> float:
-        """Supremum of Y."""
-        return float(self.scales.max())
+        """Supremum of Y, exactly."""
+        return self.scale
+
+    def tail(self, level: Array) -> tuple[Array, Array]:
+        """P(Y > m) and E[Y; Y > m] for each m of ``level``, shape (n,), to rounding."""
+        above = np.minimum(level / self.scale, 1.0)
+        mass = betaincc(self.first, self.second, above)
+        with np.errstate(divide="ignore", under="ignore"):
+            # E[X; X > x] = a/(a + b) P(X' > x), X' ~ Beta(a + 1, b), whose tail is that of X plus
+            # x^a (1 − x)^b/(a B(a, b)): no second incomplete beta function
+            logs = self.first * np.log(above) + self.second * np.log1p(-above)
+            rise = np.exp(logs - log_beta(self.first, self.second)) / self.first
+        share = self.first / (self.first + self.second)
+        return mass, share * (mass + rise) * self.scale
 
     def mean_above(self, level: Array) -> Array:
-        """E[Y | Y > m], by the hazard rate of the largest scale where the tail underflows."""
+        """E[Y | Y > m], to rounding; where the tail underflows, what is returned is at least it."""
         mass, moment = self.tail(level)
-        share = np.clip(level / self.largest, 1e-12, 1.0)
+        # the density of X falls at the rate (b − 1)/(1 − x) − (a − 1)/x or faster: beyond m it is
+        # below an exponential, whose mean is 1/rate
+        share = np.clip(level / self.largest, LEAST_SHARE, 1.0)
         hazard = self.second - 1 - (self.first - 1) * (1 - share) / share
         beyond = self.largest * np.minimum(share + (1 - share) / np.maximum(hazard, 1.0), 1.0)
         return np.where(mass < SMALLEST, beyond, moment / np.maximum(mass, SMALLEST))
 
     def below(self, epsilon: Array, level: Array) -> Array:
-        """E[δ_G(ε; Y); Y < m] for each ε >= 0 and m, shape (n,)."""
-        rows = np.repeat(np.arange(epsilon.size), self.scales.size)
-        scales = np.tile(self.scales, epsilon.size)
-        uppers = level[rows] / scales
-        if self.second == 0:
-            values = np.where(uppers > 1, gaussian_square(epsilon[rows], scales), 0.0)
-            return np.asarray(values.reshape(epsilon.size, -1) @ self.weights)
-        return self._truncated(epsilon, rows, scales, np.minimum(uppers, 1.0))
-
-    def _truncated(self, losses: Array, groups: Index, scale: Array, upper: Array) -> Array:
-        """Sums over groups of weights times E[δ_G(ε; s X); X < upper], in u = ln(x/(1 − x))."""
-        epsilon = losses[groups]
-        weights = np.tile(self.weights, losses.size)
+        """E[δ_G(ε; Y); Y < m] for each ε >= 0 and m, shape (n,), at most, by u = ln(x/(1 − x))."""
+        # in u both ends of the density fall exponentially, however small a and b are
         low, high = _logit_range(self.first, self.second)
+        upper = np.minimum(level / self.scale, 1.0)
         with np.errstate(divide="ignore"):
             cut = np.log(upper) - np.log1p(-upper)
         top = np.clip(cut, low, high)
@@ -122,19 +119,24 @@ class ScaledBeta:
             # −ln x and −ln(1 − x), of which one is small
             small = np.log1p(np.exp(-np.abs(points)))
             left, right = np.maximum(-points, 0.0) + small, np.maximum(points, 0.0) + small
-            loss = gaussian_square(epsilon[rows][:, None], scale[rows][:, None] * np.exp(-left))
+            loss = gaussian_square(epsilon[rows][:, None], self.scale * np.exp(-left))
+            # x^a (1 − x)^b/B du: the two powers are one higher than those of dx
             density = np.exp(-self.first * left - self.second * right - norm)
-            return np.asarray(weights[rows][:, None] * density * loss)
+            return np.asarray(density * loss)
 
-        grid = np.linspace(0.0, 1.0, SCAN_POINTS)
-        points = low + (top - low)[:, None] * grid
-        edges = scan_panels(points, integrand(np.arange(epsilon.size), points), groups)
-        return integrate(integrand, edges, groups)
+        # panels where the integrand is, so that a narrow peak is not missed
+        points = low + (top - low)[:, None] * np.linspace(0.0, 1.0, SCAN_POINTS)
+        rows = np.arange(epsilon.size)
+        return integrate(integrand, scan_panels(points, integrand(rows, points)))
 
 
-def rank_one_curve(epsilon: Array, law: Law) -> Array:
-    """E δ_G(ε; Y) for ε >= 0, rounded up; shape of ``epsilon``, one-dimensional."""
-    return rounded_up(law.below(epsilon, np.full(epsilon.shape, math.inf)))
+def rank_one_curve(epsilon: Array, law: SquaredDistanceLaw) -> Array:
+    """E δ_G(ε; Y) for ε >= 0, rounded up; shape of ``epsilon``, one-dimensional.
+
+    Given the random distance, which is public, the release is a Gaussian mechanism: δ is the mean
+    of its δ_G.
+    """
+    return quadrature_up(law.below(epsilon, np.full(epsilon.shape, math.inf)))
 
 
 class SpectrumCurve:
@@ -149,12 +151,13 @@ class SpectrumCurve:
         law: The law of Y.
     """
 
-    def __init__(self, law: Law):
+    def __init__(self, law: SquaredDistanceLaw):
         self._law = law
         self._largest = law.largest
 
     def __call__(self, epsilon: Array) -> Array:
         """Return the bound for ε >= 0, rounded up; shape of ``epsilon``, one-dimensional."""
+        # where no value of Y is beyond the bend δ_G is convex on all of them: no tangent is needed
         bend = _bend(epsilon)
         curved = self._largest > bend
         crossing = np.full(epsilon.shape, math.inf)
@@ -163,50 +166,56 @@ class SpectrumCurve:
             some, limit = epsilon[curved], bend[curved]
             guess = limit * self._shares(some)
             level, slope, offset = self._tangent(some, limit, guess)
+            # where the share read off the grid is off, the best tangent is sought by bisection
             astray = np.abs(level - guess) > GRID_ERROR * limit
             if astray.any():
                 here, bound = some[astray], limit[astray]
                 found = self._tangent(here, bound, _touching(here, bound, self._law))
                 level[astray], slope[astray], offset[astray] = found
+            # E[offset + slope Y; Y > m₁] of the tangent, and δ_G below it
             mass, moment = self._law.tail(level)
             crossing[curved] = level
             line[curved] = np.maximum(offset * mass + slope * moment, 0.0)
-        return rounded_up(self._law.below(epsilon, crossing) + line)
+        return quadrature_up(self._law.below(epsilon, crossing) + line)
 
     def _tangent(self, epsilon: Array, bend: Array, level: Array) -> tuple[Array, Array, Array]:
-        """Where the tangent at E[Y | Y > level] crosses δ_G, its slope and offset."""
+        """Where the tangent at E[Y | Y > level] crosses δ_G, its slope and offset, to rounding."""
+        # no tangent before the bend is above δ_G everywhere
         point = np.maximum(self._law.mean_above(level), bend)
         return _crossing(epsilon, point, bend)
 
     def _shares(self, epsilon: Array) -> Array:
-        """The best m₁/m*, between the points of the grid."""
+        """The best m₁/m* by the points of a grid, good for a choice only."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.clip(self._grid(np.log(np.maximum(epsilon, self._lowest))), 0, 1))
 
     @property
     def _last(self) -> float:
-        """The ε at which m* is the largest scale."""
+        """The ε at which m* is the largest scale, to rounding: m*² + 4 m* = 4 ε²."""
         return math.sqrt(self._largest + self._largest**2 / 4)
 
     @property
     def _lowest(self) -> float:
+        """The least ε of the grid, good for a choice only."""
         return GRID_START * self._last
 
     @cached_property
     def _grid(self) -> PchipInterpolator:
+        """Shares m₁/m* by ln ε, good for a choice only."""
         epsilon = np.geomspace(self._lowest, self._last, GRID_POINTS)
         bend = _bend(epsilon)
         return PchipInterpolator(np.log(epsilon), _touching(epsilon, bend, self._law) / bend)
 
 
 def _bend(epsilon: Array) -> Array:
-    """m* = 2(√(1 + ε²) − 1)."""
+    """m* = 2(√(1 + ε²) − 1) = 2ε²/(√(1 + ε²) + 1), to rounding: δ_G(ε; m) is concave beyond it."""
     return np.asarray(2 * epsilon**2 / (np.sqrt(1 + epsilon**2) + 1))
 
 
-def _touching(epsilon: Array, bend: Array, law: Law) -> Array:
-    """The m₁ at which the tangent at p = E[Y | Y > m₁] crosses δ_G, by bisection."""
+def _touching(epsilon: Array, bend: Array, law: SquaredDistanceLaw) -> Array:
+    """The m₁ at which the tangent at E[Y | Y > m₁] crosses δ_G, good for a choice only."""
     low, high = np.zeros(epsilon.shape), bend.copy()
+    # a tangent that is above δ_G already at 0 stays above it everywhere
     settled = _height(epsilon, law.mean_above(low), low) >= 0
     for _ in range(BISECTIONS):
         middle = np.where(settled, 0.0, (low + high) / 2)
@@ -216,15 +225,20 @@ def _touching(epsilon: Array, bend: Array, law: Law) -> Array:
 
 
 def _height(epsilon: Array, point: Array, level: Array) -> Array:
-    """The tangent at ``point`` minus δ_G, at ``level``."""
+    """The tangent at ``point`` minus δ_G, at ``level``, to rounding."""
     tangent = gaussian_square(epsilon, point) + _slope(epsilon, point) * (level - point)
     return np.asarray(tangent - gaussian_square(epsilon, level))
 
 
 def _crossing(epsilon: Array, point: Array, bend: Array) -> tuple[Array, Array, Array]:
-    """Where the tangent at ``point`` crosses δ_G, 0 where it starts above; its slope and offset."""
+    """Where the tangent at ``point`` crosses δ_G, rounded down, and a line above δ_G beyond.
+
+    Returns the crossing, 0 where the tangent starts above, and slope and offset of the line,
+    rounded up.
+    """
     slope = _slope(epsilon, point)
     offset = gaussian_square(epsilon, point) - slope * point
+    # the tangent is 0 there, and δ_G is not: left of the crossing
     level = np.clip(-offset / np.maximum(slope, SMALLEST), 0.0, bend)
     for _ in range(CROSSING_STEPS):
         # Newton from the left on a convex decreasing difference stays on the left
@@ -232,23 +246,28 @@ def _crossing(epsilon: Array, point: Array, bend: Array) -> tuple[Array, Array, 
         fall = _slope(epsilon, level) - slope
         step = np.where((gap > 0) & (fall < 0), -gap / np.minimum(fall, -SMALLEST), 0.0)
         level = np.minimum(level + step, bend)
-    return np.where(offset < 0, level, 0.0), slope, offset
+    # what Newton has left between the two, the line is lifted by: at the level it is on δ_G, and
+    # steeper
+    lacking = gaussian_square(epsilon, level) - (offset + slope * level)
+    level = np.where(offset < 0, level, 0.0)
+    return level, slope, offset + np.where(offset < 0, np.maximum(lacking, 0.0), 0.0)
 
 
 def _slope(epsilon: Array, square: Array) -> Array:
-    """∂δ_G/∂m = φ(ε/μ − μ/2)/(2μ) with μ = √m."""
+    """∂δ_G/∂m = φ(ε/μ − μ/2)/(2μ) with μ = √m, to rounding."""
     distance = np.sqrt(np.maximum(square, SMALLEST))
     argument = epsilon / distance - distance / 2
     return np.asarray(np.exp(-argument * argument / 2) / (2 * math.sqrt(2 * math.pi) * distance))
 
 
 def gaussian_square(epsilon: Array, square: Array) -> Array:
-    """δ_G(ε; m) for ε >= 0, to a relative error of 1e-11."""
+    """δ_G(ε; m) for ε >= 0, to rounding: to a relative error of 1e-11."""
     epsilon, square = np.broadcast_arrays(epsilon, square)
     distance = np.sqrt(square)
+    # Φ(−x) − e^ε Φ(−y), x = ε/μ − μ/2, y = ε/μ + μ/2, with φ(x) = e^ε φ(y): φ(x) is a common
+    # factor, and what is left is a difference of two Mills' ratios, e^{x²/2} erfc(x/√2) each
     near = distance < CLOSE
     safe = np.where(near, 1.0, distance)
-    # φ(x) (Φ(−x)/φ(x) − Φ(−y)/φ(y)), x = ε/μ − μ/2, y = ε/μ + μ/2; φ(x) = e^ε φ(y)
     low = np.clip((epsilon / safe - safe / 2) / SQRT_2, LOWEST, HIGHEST)
     high = (epsilon / safe + safe / 2) / SQRT_2
     value = np.asarray(np.exp(-low * low) * (erfcx(low) - erfcx(high)) / 2)
@@ -258,34 +277,23 @@ def gaussian_square(epsilon: Array, square: Array) -> Array:
 
 
 def _close(epsilon: Array, distance: Array) -> Array:
-    """δ_G where μ is small: −h w'(x) − h³ w‴(x)/24 for w(x − h/2) − w(x + h/2), w = erfcx."""
+    """−h w'(x) − h³ w‴(x)/24 for w(x − h/2) − w(x + h/2), w = erfcx: δ_G at small μ, to rounding.
+
+    The difference of two nearly equal numbers by its Taylor series about their middle.
+    """
     width = distance / SQRT_2
     middle = np.minimum(epsilon / np.maximum(distance, SMALLEST) / SQRT_2, HIGHEST)
     value = erfcx(middle)
+    # w' = 2xw − 2/√π, w″ = 2w + 2xw', w‴ = 4w' + 2xw″
     first = 2 * middle * value - 2 / math.sqrt(math.pi)
     third = 4 * first + 2 * middle * (2 * value + 2 * middle * first)
     low = middle - width / 2
     return np.asarray(-np.exp(-low * low) * width * (first + width * width * third / 24) / 2)
 
 
-def log_beta(first: float, second: float) -> float:
-    """Return ln B(a, b) without the cancellation of large terms."""
-    small, large = min(first, second), max(first, second)
-    if large < 100:
-        return float(gammaln(small) + gammaln(large) - gammaln(small + large))
-    total = small + large
-    # Stirling: lnΓ(x) = (x − ½) ln x − x + ½ ln 2π + c(x)
-    ratio = (large - 0.5) * math.log1p(small / large) + small * math.log(total) - small
-    return float(gammaln(small)) - ratio - stirling(total) + stirling(large)
-
-
-def stirling(x: float) -> float:
-    """Return lnΓ(x) − (x − ½) ln x + x − ½ ln 2π for x >= 10, to float precision at x >= 50."""
-    return 1 / (12 * x) - 1 / (360 * x**3) + 1 / (1260 * x**5) - 1 / (1680 * x**7)
-
-
 def _logit_range(first: float, second: float) -> tuple[float, float]:
-    """Values of ln(x/(1 − x)) outside which the density of Beta(a, b) is e^-95 below its peak."""
+    """Range of ln(x/(1 − x)), rounded outwards: beyond, Beta(a, b) is below e^-95 of its peak."""
+    # the density of u is x^a (1 − x)^b: largest at x = a/(a + b)
     peak = math.log(first / second)
 
     def drop(u: float) -> float:
@@ -296,10 +304,11 @@ def _logit_range(first: float, second: float) -> tuple[float, float]:
 
     ends = []
     for sign in (-1.0, 1.0):
+        # doubled until beyond, then halved; the outer end is kept
         near, far = 0.0, 1.0
         while drop(peak + sign * far) > LOG_NEGLIGIBLE:
             near, far = far, 2 * far
-        for _ in range(20):
+        for _ in range(RANGE_BISECTIONS):
             middle = (near + far) / 2
             inside = drop(peak + sign * middle) > LOG_NEGLIGIBLE
             near, far = (middle, far) if inside else (near, middle)
@@ -307,13 +316,12 @@ def _logit_range(first: float, second: float) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def scan_panels(points: Array, values: Array, groups: Index) -> Array:
-    """Return equal panels over each row's points with values not negligible in their group."""
-    largest = np.zeros(int(groups.max()) + 1)
-    np.maximum.at(largest, groups, values.max(axis=1))
-    seen = values > 1e-24 * largest[groups][:, None]
+def scan_panels(points: Array, values: Array) -> Array:
+    """Return equal panels over each row's points but where values are negligible: a choice only."""
+    seen = values > UNSEEN * values.max(axis=1, keepdims=True)
     seen[:, 0] |= ~seen.any(axis=1)
     last = points.shape[1] - 1
+    # from the point before the first that counts to the one after the last
     first_seen = np.maximum(np.argmax(seen, axis=1) - 1, 0)
     last_seen = np.minimum(last - np.argmax(seen[:, ::-1], axis=1) + 1, last)
     rows = np.arange(points.shape[0])

@@ -10,8 +10,8 @@ from .lora import lora_theorem_1 as lora_theorem_1
 from .lora import lora_theorem_3 as lora_theorem_3
 from .lora import lora_theorem_4 as lora_theorem_4
 from .lora import lora_theorem_5 as lora_theorem_5
+from .lora import lora_theorem_5_multiplier as lora_theorem_5_multiplier
+from .lora import lora_theorem_5_steps as lora_theorem_5_steps
 from .pave import pave_risk as pave_risk
 from .pave import pave_theorem_3_5 as pave_theorem_3_5
 from .pave import pave_theorem_3_9 as pave_theorem_3_9
-from .training import lora_theorem_5_multiplier as lora_theorem_5_multiplier
-from .training import lora_theorem_5_steps as lora_theorem_5_steps

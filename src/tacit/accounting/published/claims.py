@@ -51,6 +51,7 @@ def classical_gaussian_std(sensitivity: float, epsilon: float, delta: float) -> 
     reach = positive("sensitivity", sensitivity)
     loss = positive("epsilon", epsilon)
     failure = open_unit("delta", delta)
+    # σ = Δ √(2 ln(1.25/δ))/ε as printed, where it is sound
     refuse_large_classical("epsilon", loss)
     return reach * math.sqrt(2 * math.log(1.25 / failure)) / loss
 
@@ -66,5 +67,6 @@ def refuse_large_classical(name: str, epsilon: float) -> None:
 
 def lower_envelope(orders: Array, values: Array, delta: float) -> float:
     """Return min over α of D_α + ln(1/δ)/(α − 1), the conversion that the papers use."""
+    # each order gives a valid ε; the least of the grid is what the papers print
     candidates = values + math.log(1 / delta) / (orders - 1)
     return non_negative("epsilon", float(candidates.min()), allow_inf=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tacit._ground.checks import Array, vector
 from tacit.divergences import Kind, shift_divergence
 
+# How far the weights of a group may be from a sum of 1.
 WEIGHT_TOLERANCE = 1e-9
 
 
@@ -35,6 +36,7 @@ def dsi_theorem_3_4(divergences: Array | Sequence[float]) -> float:
             f"divergences: expected at least 1 = f(1) with f(t) = t^alpha, alpha > 1, "
             f"got {float(values.min())!r}"
         )
+    # E_Q ∏ L_t^α: independent rounds multiply
     return float(math.prod(values.tolist()))
 
 
@@ -59,6 +61,7 @@ def dsi_corollary_c_1(divergences: Array | Sequence[float]) -> float:
     values = vector("divergences", divergences)
     if (values < 0).any():
         raise ValueError(f"divergences: expected numbers >= 0, got {float(values.min())!r}")
+    # D_KL of a product of laws is the sum
     return math.fsum(values.tolist())
 
 
@@ -99,5 +102,6 @@ def dsi_lemma_3_5(
             f"weights: expected a sum of 1 over the group, got {total!r}; with weight 0.5 on one "
             "reference R = U the lemma claims 0 for F(U)/2 against F(U)"
         )
+    # H_f at squared distance Σ w² · Σ g, as printed
     squares = math.fsum((shares * shares).tolist())
     return float(shift_divergence(kind, math.sqrt(squares * math.fsum(squared.tolist()))))

@@ -10,10 +10,15 @@ from scipy.special import expit, ndtr
 from scipy.stats import beta, chi2, t
 
 from tacit._ground.checks import Array, in_interval, integer, non_negative, positive
+from tacit.accounting.curves.calibration import least_noise
+from tacit.accounting.curves.profile import PrivacyProfile
+from tacit.accounting.mechanisms.projection import ProjectedSteps
+from tacit.accounting.mechanisms.subsampled import subsampled_gaussian
 from tacit.accounting.published.claims import Claim, open_unit, refuse_large_classical
 
-CAPTURE_GRID = 400
-REFINEMENTS = 6
+# α is sought on so many points of ln(α/(1 − α)) between ±this, and anew around the best, so often.
+CAPTURE_GRID, LARGEST_LOGIT, REFINEMENTS = 400, 40.0, 6
+# Quantiles of χ² over whose middles ‖Mu‖ is averaged.
 GAIN_POINTS = 2000
 
 
@@ -48,6 +53,7 @@ def lora_theorem_1(*, dim: int, rank: int, alignment: float, delta: float) -> Cl
     cosine = in_interval("alignment", alignment, 0.0, 1.0, open_low=True)
     failure = open_unit("delta", delta)
     _refuse_rank("rank", ranks, dims)
+    # 3δ' is what δ leaves beside the mass of an infinite loss
     spent = failure - _infinite_part(ranks, cosine)
     epsilon = _projection_epsilon(dims, ranks, cosine, spent / 3)
     return Claim(epsilon, failure, "lora-privacy, Theorem 1")
@@ -78,6 +84,7 @@ def lora_theorem_3(columns: int, epsilon_one: float, delta_one: float) -> Claim:
     count = integer("columns", columns, minimum=1)
     loss = non_negative("epsilon_one", epsilon_one, allow_inf=True)
     failure = in_interval("delta_one", delta_one, 0.0, 1.0)
+    # e^{(k−1) ε_one} may overflow: then nothing is claimed
     with np.errstate(over="ignore"):
         grown = count * float(np.exp((count - 1) * loss)) * failure if failure > 0 else 0.0
     return Claim(count * loss, grown, "lora-privacy, Theorem 3")
@@ -91,9 +98,7 @@ def lora_theorem_4(
     residual_alignment: float,
     sensitivity: float,
     noise_std: float,
-    delta_correlated: float,
-    delta_spectral: float,
-    delta_residual: float,
+    deltas: tuple[float, float, float],
 ) -> Claim:
     """Claim for M1 = MV + Ξ when one column changes and the others span s dimensions.
 
@@ -108,9 +113,7 @@ def lora_theorem_4(
         residual_alignment: ρ⊥ in (0, 1], cosine of the changed column's parts outside the span.
         sensitivity: Δ >= 0, Euclidean distance of the two columns.
         noise_std: σ > 0, of every entry of Ξ.
-        delta_correlated: δ∥ in (0, 1).
-        delta_spectral: δ_s in (0, 1).
-        delta_residual: δ' in (0, 1).
+        deltas: (δ∥, δ_s, δ'), each in (0, 1).
 
     Returns:
         The claimed pair; ε is inf where the theorem asks for a larger ρ⊥.
@@ -124,8 +127,7 @@ def lora_theorem_4(
     Example:
         >>> claim = lora_theorem_4(
         ...     dim=400, rank=64, span=60, residual_alignment=0.9999,
-        ...     sensitivity=0.01, noise_std=1.0,
-        ...     delta_correlated=0.001, delta_spectral=0.001, delta_residual=0.01,
+        ...     sensitivity=0.01, noise_std=1.0, deltas=(0.001, 0.001, 0.01),
         ... )
         >>> round(claim.epsilon, 2), round(claim.delta, 3)
         (14.2, 0.012)
@@ -138,16 +140,19 @@ def lora_theorem_4(
     cosine = in_interval("residual_alignment", residual_alignment, 0.0, 1.0, open_low=True)
     reach = non_negative("sensitivity", sensitivity)
     std = positive("noise_std", noise_std)
-    correlated = open_unit("delta_correlated", delta_correlated)
-    spectral = open_unit("delta_spectral", delta_spectral)
-    residual = open_unit("delta_residual", delta_residual)
+    correlated, spectral, residual = (
+        open_unit(f"deltas[{place}]", delta) for place, delta in enumerate(deltas)
+    )
     _refuse_rank("rank - span", ranks - spanned, dims - spanned)
+    # Γ bounds ‖Mu‖ for u in the span but for δ_s, by deviations of the singular values
     deviation = math.sqrt(2 * math.log(2 / spectral))
     root = math.sqrt(spanned)
     gain = (math.sqrt(dims) + root + deviation) * (root + deviation) / ranks
     _refuse_gain(dims, ranks, gain, spectral)
+    # the correlated part: a Gaussian mechanism of sensitivity ΓΔ, calibrated classically
     aligned = gain * reach / std * math.sqrt(2 * math.log(1.25 / correlated))
     refuse_large_classical("epsilon of the correlated term", aligned)
+    # the residual part: Theorem 1 in the d − s dimensions that are left
     free = ranks - spanned
     epsilon = aligned + _residual_epsilon(dims - spanned, free, cosine, residual / 3)
     delta = correlated + spectral + residual + _infinite_part(free, cosine)
@@ -200,6 +205,7 @@ def lora_theorem_5(
     scale = (reach / std) ** 2
 
     def bound(shares: Array) -> Array:
+        # s events, each that a projection captures more than α of the energy (union bound)
         missed = count * beta.sf(shares, ranks / 2, (dims - ranks) / 2)
         return np.asarray(_two_sided_tail(loss, shares * scale) + missed)
 
@@ -239,6 +245,7 @@ def captured_share(*, dim: int, rank: int, delta: float, difference_rank: int = 
 
 
 def _refuse_rank(name: str, rank: int, dim: int) -> None:
+    """Refuse r > d + 1, where Theorem 1's upper end is none."""
     if rank > dim + 1:
         raise ValueError(
             f"{name}: expected at most dimension + 1 = {dim + 1}, above which Theorem 1 is "
@@ -248,6 +255,8 @@ def _refuse_rank(name: str, rank: int, dim: int) -> None:
 
 
 def _refuse_gain(dim: int, rank: int, gain: float, failure: float) -> None:
+    """Refuse a Γ that ‖Mu‖ exceeds with more than ``failure``, by the exact law of ‖Mu‖²."""
+    # P(X(X + Y) > (rΓ)²) = E P(Y > (rΓ)²/X − X), X by its quantiles, Y by its exact tail
     middles = (np.arange(GAIN_POINTS) + 0.5) / GAIN_POINTS
     inside = chi2.isf(middles, rank)
     larger = float(chi2.sf((rank * gain) ** 2 / inside - inside, dim - 1).mean())
@@ -278,6 +287,7 @@ def _quantiles(dim: int, rank: int, cosine: float, tail: float) -> tuple[float, 
 
 
 def _projection_epsilon(dim: int, rank: int, cosine: float, tail: float) -> float:
+    """The ε of Theorem 1 at a tail of each quantile; inf where it does not apply."""
     found = _quantiles(dim, rank, cosine, tail)
     if found is None:
         return math.inf
@@ -287,6 +297,7 @@ def _projection_epsilon(dim: int, rank: int, cosine: float, tail: float) -> floa
 
 
 def _residual_epsilon(dim: int, rank: int, cosine: float, tail: float) -> float:
+    """The ε⊥ of Theorem 4, which normalises the second term otherwise than Theorem 1."""
     found = _quantiles(dim, rank, cosine, tail)
     if found is None:
         return math.inf
@@ -299,6 +310,7 @@ def _two_sided_tail(epsilon: float, mean: Array) -> Array:
     """P(|N(μ/2, μ)| > ε)."""
     with np.errstate(divide="ignore"):
         root = np.sqrt(mean)
+        # √μ/2 − ε/√μ and −√μ/2 − ε/√μ: standard normal tails on either side; 0 at μ = 0
         near = ndtr(np.where(mean > 0, root / 2 - epsilon / root, -np.inf))
         far = ndtr(np.where(mean > 0, -root / 2 - epsilon / root, -np.inf))
     return np.asarray(near + far)
@@ -306,9 +318,10 @@ def _two_sided_tail(epsilon: float, mean: Array) -> Array:
 
 def _least(bound: Callable[[Array], Array]) -> float:
     """Return the least value of ``bound`` over α in (0, 1); every α gives a valid bound."""
-    low, high = -40.0, 40.0  # of ln(α/(1 − α))
+    low, high = -LARGEST_LOGIT, LARGEST_LOGIT
     best = math.inf
     for _ in range(REFINEMENTS):
+        # a grid in ln(α/(1 − α)), twice as fine about the best point every time
         points = np.linspace(low, high, CAPTURE_GRID)
         values = bound(expit(points))
         index = int(np.argmin(values))
@@ -316,3 +329,88 @@ def _least(bound: Callable[[Array], Array]) -> float:
         low = float(points[max(index - 1, 0)])
         high = float(points[min(index + 1, points.size - 1)])
     return best
+
+
+def lora_theorem_5_steps(
+    work: ProjectedSteps, noise_multiplier: float, *, delta: float, failure_share: float = 0.1
+) -> Claim:
+    """Claim for T steps of M2: a Gaussian mechanism of sensitivity √α C at δ (1 − share).
+
+    α is the share of the energy that a projection captures but for probability share·δ/T a step.
+    The Gaussian part is composed exactly here, which the paper leaves to any accountant.
+    `noisy_projection_steps` has the composed exact profile.
+
+    Args:
+        work: What is done, r in [1, d − 1]; a rank of one record's gradient that is left out is 1.
+        noise_multiplier: s > 0, noise standard deviation over the norm bound C.
+        delta: δ in (0, 1).
+        failure_share: Share of δ in (0, 1) for the projections' failures; the paper uses 0.1.
+
+    Returns:
+        The claimed ε at ``delta``.
+
+    Raises:
+        ValueError: An argument is outside its range.
+
+    Example:
+        >>> from tacit.accounting import ProjectedSteps
+        >>> work = ProjectedSteps(dim=2000, rank=16, steps=1000, sampling_rate=1024 / 50_000)
+        >>> round(lora_theorem_5_steps(work, 0.41556, delta=1e-4).epsilon, 3)
+        1.0
+
+    Source: lora-privacy, Theorem 5 and Appendix F.2.
+    """
+    noise = positive("noise_multiplier", noise_multiplier)
+    left, gain = _split(work, delta, failure_share)
+    # within a share of α of its sensitivity the mechanism is plain, with noise s/√α
+    profile = _plain(work, noise / gain)
+    return Claim(profile.epsilon(left), float(delta), "lora-privacy, Theorem 5 and F.2")
+
+
+def lora_theorem_5_multiplier(
+    work: ProjectedSteps, *, epsilon: float, delta: float, failure_share: float = 0.1
+) -> float:
+    """Return the noise multiplier that `lora_theorem_5_steps` asks for.
+
+    √α times the multiplier of the plain subsampled Gaussian at (ε, (1 − share) δ).
+
+    Args:
+        work: As in `lora_theorem_5_steps`.
+        epsilon: ε > 0 in nats.
+        delta: δ in (0, 1).
+        failure_share: As in `lora_theorem_5_steps`.
+
+    Returns:
+        s, the noise standard deviation over the norm bound.
+
+    Raises:
+        ValueError: An argument is outside its range.
+
+    Example:
+        >>> from tacit.accounting import ProjectedSteps
+        >>> work = ProjectedSteps(dim=2000, rank=16, steps=1000, sampling_rate=1024 / 50_000)
+        >>> round(lora_theorem_5_multiplier(work, epsilon=1.0, delta=1e-4), 3)
+        0.416
+
+    Source: lora-privacy, Theorem 5 and Appendix F.2.
+    """
+    left, gain = _split(work, delta, failure_share)
+    return gain * least_noise(lambda noise: _plain(work, noise), epsilon=epsilon, delta=left)
+
+
+def _plain(work: ProjectedSteps, noise: float) -> PrivacyProfile:
+    """The profile of the steps without the projection, of this noise multiplier."""
+    return subsampled_gaussian(work.sampling_rate, noise, work.steps, work.neighbours)
+
+
+def _split(work: ProjectedSteps, delta: float, share: float) -> tuple[float, float]:
+    """Return δ of the Gaussian part and √α."""
+    failure, part = open_unit("delta", delta), open_unit("failure_share", share)
+    # the bad event's share of δ, over T steps (union bound)
+    captured = captured_share(
+        dim=work.dim,
+        rank=work.rank,
+        delta=part * failure / work.steps,
+        difference_rank=work.difference_rank or 1,
+    )
+    return (1 - part) * failure, math.sqrt(captured)

@@ -10,7 +10,10 @@ from tacit._ground.checks import boolean, in_interval, integer, non_negative, po
 from tacit.accounting.mechanisms.gaussian import gaussian
 from tacit.accounting.published.claims import Claim, lower_envelope, open_unit
 
+# Orders α over which the infimum is taken, evenly in ln(α − 1).
 ORDERS = 1 + np.geomspace(1e-3, 1e5, 4001)
+# e^ε of more is no float.
+LARGEST_LOG = 700.0
 
 
 def pave_theorem_3_5(
@@ -51,6 +54,7 @@ def pave_theorem_3_5(
             "1/(1 - gamma), and at gamma = 0.5 its Rényi divergence of order 2 is infinite, "
             "beside a claim of 0.144 for rank 1 and dimension 1"
         )
+    # D_2 <= −(rk/2) ln(1 − γ²), and order 2 costs ln(1/δ)
     divergence = -entries / 2 * math.log1p(-stability * stability)
     return Claim(divergence + math.log(1 / failure), failure, "pave, Theorem 3.5")
 
@@ -105,9 +109,11 @@ def pave_theorem_3_9(
             "with noise_multiplier/√layers"
         )
     if rate == 1.0:
+        # the optimum of a α + ln(1/δ)/(α − 1) is at α = 1 + √(ln(1/δ)/a)
         total = 2 * count / multiplier**2
         epsilon = total + 2 * math.sqrt(total * math.log(1 / failure))
     else:
+        # Poisson's Rényi bound on the grid of orders
         sampled = gaussian(2.0, multiplier).poisson_subsample(rate)
         epsilon = lower_envelope(ORDERS, count * sampled.renyi(ORDERS), failure)
     return Claim(epsilon, failure, "pave, Theorem 3.9")
@@ -137,4 +143,5 @@ def pave_risk(epsilon: float, delta: float) -> float:
     """
     loss = non_negative("epsilon", epsilon, allow_inf=True)
     failure = in_interval("delta", delta, 0.0, 1.0)
-    return (math.expm1(loss) if loss < 700 else math.inf) + failure
+    # e^ε − 1 + δ: no bound on an advantage where it exceeds 1
+    return (math.expm1(loss) if loss < LARGEST_LOG else math.inf) + failure

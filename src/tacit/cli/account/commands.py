@@ -3,15 +3,81 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
+from rich.text import Text
+from typer.core import TyperGroup
 
-from tacit.cli.account.answer import Mechanism, Output, answer
-from tacit.cli.account.rivals import guessed_noise, projection_rivals
-from tacit.cli.options import grouped
+from tacit._ground.checks import in_interval, non_negative, positive
+from tacit.cli.account.mechanisms import DIGITS, MECHANISMS, Accounted, MechanismFlags, Rival
+from tacit.cli.console import line
+from tacit.cli.options import Force, Json, grouped
+from tacit.cli.output import JsonOutput, json_output, new_file
+from tacit.text import number_up, share_up
+
+if TYPE_CHECKING:
+    from tacit.accounting import PrivacyProfile
+    from tacit.accounting.published import Claim
+
+# Where ε is read when neither of the two is said, and where δ is said to have got to.
+DEFAULT_DELTA, FAR = 1e-5, 1e6
+# What matplotlib writes, by the ending of the file.
+FORMATS = ("png", "svg", "pdf")
+
+
+@dataclass(frozen=True)
+class OutputFlags:
+    """Where ε and δ are read, and where the answer goes."""
+
+    panel: ClassVar[str] = "Output"
+
+    epsilon: Annotated[
+        float | None, typer.Option(help="ε in nats: a target, or where to read δ.")
+    ] = None
+    delta: Annotated[float | None, typer.Option(help="δ: a target, or where to read ε (1e-5).")] = (
+        None
+    )
+    json: Json = None
+    force: Force = False
+    plot: Annotated[str | None, typer.Option(help="Figure of δ(ε) to write: png, svg or pdf.")] = (
+        None
+    )
+
+
+class MechanismCommands(TyperGroup):
+    """A command for every mechanism, made when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the words of the mechanisms."""
+        del ctx
+        return list(MECHANISMS)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Return the command of a mechanism; None where there is none of the word."""
+        del ctx
+        kind = MECHANISMS.get(name)
+        if kind is None:
+            return None
+
+        # one function for all: its annotation says which flags it has
+        def account(mechanism: MechanismFlags, output: OutputFlags) -> None:
+            answer(mechanism, output)
+
+        account.__annotations__ = {"mechanism": kind, "output": OutputFlags}
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        first = (kind.__doc__ or "").partition("\n")[0]
+        alone.command(name, help=first)(grouped(account))
+        command = typer.main.get_command(alone)
+        command.name = name
+        return command
+
 
 app = typer.Typer(
+    cls=MechanismCommands,
     help="Account for a mechanism: δ(ε), composed and subsampled, exact but for rounding up.\n\n"
     "Given its noise, print ε at --delta (or δ at --epsilon), the advantage and the success of any "
     "attacker. Without it, find the least noise for --epsilon and --delta. Published bounds stand "
@@ -19,341 +85,177 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Steps = Annotated[int, typer.Option(help="How many releases are composed.")]
-Dim = Annotated[int, typer.Option(help="Dimension d.")]
-Rank = Annotated[int, typer.Option(help="Rank r of the projection or sketch.")]
-Sensitivity = Annotated[float, typer.Option(help="Largest distance of two neighbours' outputs.")]
-Rate = Annotated[float, typer.Option(help="Probability that a record is in a step's sample.")]
-Neighbours = Annotated[str, typer.Option(help="add-remove or replace (one record).")]
-Multiplier = Annotated[
-    float | None, typer.Option(help="Noise standard deviation over the clipping norm.")
-]
 
-
-@app.command()
-@grouped
-def gaussian(
-    noise_std: Annotated[float | None, typer.Option(help="Noise standard deviation.")] = None,
-    sensitivity: Sensitivity = 1.0,
-    steps: Steps = 1,
-    *,
-    output: Output,
-) -> None:
-    """Gaussian noise on a vector (exact at every ε, unlike the classical calibration)."""
-    from tacit._ground.checks import integer
-    from tacit.accounting import gaussian as profile
-
-    # T shifts of a Gaussian compose to one shift, √T times as long
-    length = math.sqrt(integer("--steps", steps, minimum=1)) * (1 + 1e-15)
-    mechanism = Mechanism(
-        "gaussian",
-        "noise-std",
-        noise_std,
-        {"sensitivity": sensitivity, "steps": steps},
-        lambda std: profile(sensitivity * length, std),
+def answer(mechanism: MechanismFlags, output: OutputFlags) -> None:
+    """Account for the mechanism, or calibrate it, and tell."""
+    # all that could refuse is asked before anything is computed
+    chosen = json_output(output.json, output.force, {"--plot": output.plot})
+    plot = None if output.plot is None else _plot_path(output.plot, output.force)
+    given = getattr(mechanism, mechanism.parameter)
+    found, rivals = (
+        _calibrate(mechanism, output)
+        if given is None
+        else (_read(mechanism, output, given), list[Rival]())
     )
-    answer(mechanism, output)
+    # matplotlib is imported for a figure alone
+    if plot is not None:
+        from tacit.cli.account.figure import write_figure
+
+        write_figure(found, plot)
+    _tell(chosen, found, rivals, written=output.json is not None)
+    if plot is not None:
+        line(chosen.console, "plot", str(plot))
+    if output.json is not None:
+        chosen.tell()
 
 
-@app.command()
-@grouped
-def laplace(
-    scale: Annotated[float | None, typer.Option(help="Scale of the Laplace noise.")] = None,
-    sensitivity: Sensitivity = 1.0,
-    steps: Steps = 1,
-    *,
-    output: Output,
-) -> None:
-    """Laplace noise on a number."""
-    from tacit.accounting import laplace as profile
+def _read(mechanism: MechanismFlags, output: OutputFlags, parameter: float) -> Accounted:
+    """Return ε at δ, or δ at ε, of a mechanism whose parameter is given."""
+    if output.epsilon is not None and output.delta is not None:
+        raise ValueError(
+            f"{_flag(mechanism.parameter)}: expected it with --epsilon or with --delta, or both of "
+            "these without it, got all three"
+        )
+    # δ at ε is what the curve says
+    if output.epsilon is not None:
+        epsilon = non_negative("--epsilon", output.epsilon)
+        profile = _built(mechanism, parameter)
+        delta = profile.delta(epsilon)
+        return Accounted(mechanism, parameter, profile, epsilon, delta, at_delta=False)
+    # ε at δ is searched for on the curve
+    delta = in_interval("--delta", DEFAULT_DELTA if output.delta is None else output.delta, 0, 1)
+    profile = _built(mechanism, parameter)
+    epsilon = profile.epsilon(delta)
+    # a release that gives itself away with probability above δ has no ε
+    if math.isinf(epsilon):
+        raise ValueError(
+            f"--delta: expected one that a finite epsilon reaches, got {delta!r} "
+            f"(at epsilon = {FAR:g} it is {profile.delta(FAR):.4g})"
+        )
+    return Accounted(mechanism, parameter, profile, epsilon, delta)
 
-    mechanism = Mechanism(
-        "laplace",
-        "scale",
-        scale,
-        {"sensitivity": sensitivity, "steps": steps},
-        lambda width: profile(sensitivity, width) * steps,
+
+def _calibrate(mechanism: MechanismFlags, output: OutputFlags) -> tuple[Accounted, list[Rival]]:
+    """Return the least private parameter that keeps ε and δ, and what others would have needed."""
+    from tacit.accounting import least_noise
+
+    if output.epsilon is None or output.delta is None:
+        raise ValueError(
+            f"{_flag(mechanism.parameter)}: expected a number, or both --epsilon and --delta to "
+            "find it, got none"
+        )
+    # both were asked for: the parameter is what is searched
+    epsilon = positive("--epsilon", output.epsilon)
+    delta = in_interval("--delta", output.delta, 0, 1, open_high=True)
+    # the same parameter may be asked for twice: composed profiles are dear
+    build = cache(lambda parameter: _built(mechanism, parameter))
+    search = least_noise(
+        lambda s: build(mechanism.of_search(s)),
+        epsilon=epsilon,
+        delta=delta,
+        start=mechanism.guess(epsilon, delta),
     )
-    answer(mechanism, output)
+    parameter = mechanism.of_search(search)
+    profile = build(parameter)
+    found = Accounted(mechanism, parameter, profile, profile.epsilon(delta), delta)
+    return found, mechanism.rivals(parameter, epsilon, delta)
 
 
-@app.command()
-@grouped
-def randomized_response(
-    truth_probability: Annotated[
-        float | None, typer.Option(help="Probability of reporting the truth.")
-    ] = None,
-    categories: Annotated[int, typer.Option(help="Number of answers.")] = 2,
-    steps: Steps = 1,
-    *,
-    output: Output,
-) -> None:
-    """Report the truth with some probability, any other answer otherwise."""
-    from scipy.special import expit
+def _built(mechanism: MechanismFlags, parameter: float) -> PrivacyProfile:
+    """Return the profile; a refusal of one of its numbers names the flag."""
+    try:
+        return mechanism.profile(parameter)
+    except ValueError as error:
+        name, colon, rest = str(error).partition(":")
+        if colon and hasattr(mechanism, name):
+            raise ValueError(f"{_flag(name)}:{rest}") from None
+        raise
 
-    from tacit._ground.checks import integer
-    from tacit.accounting import randomized_response as profile
 
-    others = integer("--categories", categories, minimum=2) - 1
-    mechanism = Mechanism(
-        "randomized-response",
-        "truth-probability",
-        truth_probability,
-        {"categories": categories, "steps": steps},
-        lambda truth: profile(None, categories, truth_probability=truth) * steps,
-        of_search=lambda s: float(expit(1 / s - math.log(others))),
-        grows=False,
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _tell(chosen: JsonOutput, found: Accounted, rivals: list[Rival], *, written: bool) -> None:
+    """Print the answer, and write it where that was asked for."""
+    from tacit.conversions import success_from_profile
+
+    advantage = found.profile.advantage()
+    # at even odds δ(0) is all that a success depends on
+    success = success_from_profile(lambda _even: advantage)
+    claim = found.claim(found.delta)
+    if written:
+        chosen.write(_content(found, claim, rivals, advantage, success))
+    console, profile, mechanism = chosen.console, found.profile, found.mechanism
+    verdict = (
+        "Told that one of two neighbouring inputs was used, an attacker guesses which at most "
+        f"{share_up(success)} of the time (guessing blind: 50.0%)."
     )
-    answer(mechanism, output)
+    console.print(Text(verdict, "bold"))
+    extreme = "smallest" if mechanism.grows else "largest"
+    why = f" (the {extreme} that keeps ε and δ)" if found.calibrated else ""
+    line(console, "parameter", f"{found.title}{why}")
+    pair = f"ε = {number_up(found.epsilon, DIGITS)}, δ = {number_up(found.delta, DIGITS)}"
+    line(console, "guarantee", f"{pair} ({profile.adjacency})")
+    line(console, "advantage", f"at most {number_up(advantage)} (total variation)")
+    # what no ε covers
+    if profile.infinite_mass > 0:
+        lost = number_up(profile.infinite_mass, DIGITS)
+        line(console, "certain", f"with probability {lost} the release gives it away")
+    if isinstance(claim, str):
+        line(console, "published", f"refused: {claim}")
+    elif claim is not None:
+        claimed = number_up(claim.epsilon, DIGITS)
+        epsilon = "nothing" if math.isinf(claim.epsilon) else f"ε = {claimed}"
+        at = mechanism.parameter.replace("_", "-")
+        line(console, "published", f"{epsilon} at this {at} ({claim.source})")
+    # what others would have needed, and then what must hold for all of this
+    for rival in rivals:
+        line(console, rival.label, rival.text)
+    for assumption in profile.assumptions:
+        line(console, "assumes", assumption)
 
 
-@app.command()
-@grouped
-def subsampled_gaussian(
-    sampling_rate: Rate,
-    steps: Steps,
-    noise_multiplier: Multiplier = None,
-    neighbours: Neighbours = "add-remove",
-    *,
-    output: Output,
-) -> None:
-    """DP-SGD: Gaussian noise on clipped gradients of Poisson samples."""
-    from tacit.accounting import subsampled_gaussian as profile
+def _content(
+    found: Accounted,
+    claim: Claim | str | None,
+    rivals: list[Rival],
+    advantage: float,
+    success: float,
+) -> dict[str, Any]:
+    """Return the answer as JSON holds it."""
+    from tacit.documents import encoded
 
-    settings = {"sampling_rate": sampling_rate, "steps": steps, "neighbours": neighbours}
-    mechanism = Mechanism(
-        "subsampled-gaussian",
-        "noise-multiplier",
-        noise_multiplier,
-        settings,
-        lambda noise: profile(sampling_rate, noise, steps, neighbours),
-        start=lambda target, failure: guessed_noise(settings, target, failure),
-    )
-    answer(mechanism, output)
-
-
-@app.command()
-@grouped
-def random_allocation(
-    steps: Annotated[int, typer.Option(help="Steps of one epoch.")],
-    noise_multiplier: Multiplier = None,
-    participations: Annotated[
-        int, typer.Option(help="Steps of an epoch in which a record takes part.")
-    ] = 1,
-    epochs: Annotated[int, typer.Option(help="Number of epochs.")] = 1,
-    neighbours: Neighbours = "add-remove",
-    *,
-    output: Output,
-) -> None:
-    """DP-SGD in epochs: every record draws its own k of the t steps, anew each epoch."""
-    from tacit._ground.checks import integer
-    from tacit.accounting import random_allocation as profile
-
-    settings = {
-        "steps": integer("--steps", steps, minimum=1),
-        "participations": integer("--participations", participations, minimum=1),
-        "epochs": integer("--epochs", epochs, minimum=1),
-        "neighbours": neighbours,
+    # a claim of a paper is a number to compare with, never a guarantee
+    published: dict[str, Any] | None = None
+    if isinstance(claim, str):
+        published = {"refused": claim}
+    elif claim is not None:
+        epsilon = encoded(claim.epsilon)
+        published = {"epsilon": epsilon, "delta": claim.delta, "source": claim.source}
+    mechanism, profile = found.mechanism, found.profile
+    asked = {"delta": found.delta} if found.at_delta else {"epsilon": found.epsilon}
+    return {
+        "mechanism": mechanism.word,
+        "settings": mechanism.settings(),
+        "parameter": {
+            "name": mechanism.parameter,
+            "value": found.parameter,
+            "calibrated": found.calibrated,
+        },
+        "guarantee": profile.guarantee(**asked).to_dict(),
+        "advantage": advantage,
+        "success": success,
+        "prior": 0.5,
+        "infinite_mass": profile.infinite_mass,
+        "published": published,
+        "others": {rival.key: rival.value for rival in rivals},
     }
-    likened = {"sampling_rate": min(participations / steps, 1.0), "steps": steps * epochs}
-    mechanism = Mechanism(
-        "random-allocation",
-        "noise-multiplier",
-        noise_multiplier,
-        settings,
-        lambda noise: profile(
-            noise,
-            steps=steps,
-            participations=participations,
-            epochs=epochs,
-            neighbours=neighbours,
-        ),
-        start=lambda target, failure: guessed_noise(likened, target, failure),
-    )
-    answer(mechanism, output)
 
 
-@app.command()
-@grouped
-def vector_projection(
-    dim: Dim,
-    rank: Rank,
-    alignment: Annotated[
-        float | None, typer.Option(help="Least cosine of two neighbours' unit vectors.")
-    ] = None,
-    steps: Steps = 1,
-    *,
-    output: Output,
-) -> None:
-    """Multiply a unit vector by a secret random projection, without noise."""
-    from tacit.accounting.mechanisms.projection import vector_projection as profile
-    from tacit.accounting.published import lora_theorem_1
-
-    mechanism = Mechanism(
-        "vector-projection",
-        "alignment",
-        alignment,
-        {"dim": dim, "rank": rank, "steps": steps},
-        lambda cosine: profile(dim=dim, rank=rank, alignment=cosine) * steps,
-        of_search=lambda s: 1 - 1 / (1 + s),
-        claim=None
-        if steps > 1
-        else lambda cosine, failure: lora_theorem_1(
-            dim=dim, rank=rank, alignment=cosine, delta=failure
-        ),
-    )
-    answer(mechanism, output)
-
-
-@app.command()
-@grouped
-def noisy_projection(
-    dim: Dim,
-    rank: Rank,
-    noise_multiplier: Multiplier = None,
-    steps: Steps = 1,
-    sampling_rate: Rate = 1.0,
-    difference_rank: Annotated[
-        int | None,
-        typer.Option(help="1 where a record's gradient has rank one; any when left out."),
-    ] = None,
-    neighbours: Neighbours = "add-remove",
-    *,
-    output: Output,
-) -> None:
-    """M2: project gradients with their noise, M(V + Ξ), a fresh public M each step."""
-    from tacit._ground.checks import integer
-    from tacit.accounting import noisy_projection_steps
-    from tacit.accounting.published import lora_theorem_5_steps
-
-    settings: dict[str, Any] = {
-        "dim": integer("--dim", dim, minimum=1),
-        "rank": integer("--rank", rank, minimum=1),
-        "sampling_rate": sampling_rate,
-        "steps": steps,
-        "difference_rank": difference_rank,
-        "neighbours": neighbours,
-    }
-    spread = 1 if difference_rank is None else difference_rank
-    mechanism = Mechanism(
-        "noisy-projection",
-        "noise-multiplier",
-        noise_multiplier,
-        settings,
-        lambda noise: noisy_projection_steps(
-            dim=dim,
-            rank=rank,
-            sampling_rate=sampling_rate,
-            noise_multiplier=noise,
-            steps=steps,
-            difference_rank=difference_rank,
-            neighbours=neighbours,
-        ),
-        claim=lambda noise, failure: lora_theorem_5_steps(
-            dim=dim,
-            rank=rank,
-            sampling_rate=sampling_rate,
-            noise_multiplier=noise,
-            steps=steps,
-            delta=failure,
-            difference_rank=spread,
-            neighbours=neighbours,
-        ),
-        # a projection captures about r/d of a difference's energy
-        start=lambda target, failure: (
-            guessed_noise(settings, target, failure) * math.sqrt(min(rank / dim, 1.0))
-        ),
-        rivals=lambda noise, target, failure: projection_rivals(settings, noise, target, failure),
-    )
-    answer(mechanism, output)
-
-
-@app.command()
-@grouped
-def projected_plus_noise(
-    dim: Dim,
-    rank: Rank,
-    noise_std: Annotated[
-        float | None, typer.Option(help="Noise standard deviation, added after the projection.")
-    ] = None,
-    sensitivity: Sensitivity = 1.0,
-    alignment: Annotated[
-        float | None, typer.Option(help="Least cosine, where V is one column of fixed norm.")
-    ] = None,
-    difference_rank: Annotated[
-        int | None, typer.Option(help="1 where one column changes; any when left out.")
-    ] = None,
-    steps: Steps = 1,
-    *,
-    output: Output,
-) -> None:
-    """M1: noise after the projection, MV + Ξ."""
-    from tacit._ground.checks import integer, positive
-    from tacit.accounting.mechanisms.projected_noise import projected_plus_noise as profile
-
-    settings = {
-        "dim": integer("--dim", dim, minimum=2),
-        "rank": integer("--rank", rank, minimum=1),
-        "sensitivity": positive("--sensitivity", sensitivity),
-        "alignment": alignment,
-        "difference_rank": difference_rank,
-        "steps": steps,
-    }
-    # E M² = ((d + 1)/r + 1) I
-    length = sensitivity * math.sqrt((dim + 1) / rank + 1)
-    whole = {"sampling_rate": 1.0, "steps": steps}
-    mechanism = Mechanism(
-        "projected-plus-noise",
-        "noise-std",
-        noise_std,
-        settings,
-        lambda std: (
-            profile(
-                dim=dim,
-                rank=rank,
-                sensitivity=sensitivity,
-                noise_std=std,
-                alignment=alignment,
-                difference_rank=difference_rank,
-            )
-            * steps
-        ),
-        start=lambda target, failure: length * guessed_noise(whole, target, failure),
-    )
-    answer(mechanism, output)
-
-
-@app.command()
-@grouped
-def sketch(
-    dim: Dim,
-    rank: Rank,
-    gamma: Annotated[
-        float | None, typer.Option(help="Covariance stability: ratio in [1-γ, 1+γ].")
-    ] = None,
-    one_order: Annotated[
-        bool, typer.Option("--one-order", help="Stability is known in one order only.")
-    ] = False,
-    steps: Steps = 1,
-    *,
-    output: Output,
-) -> None:
-    """PAVE: a compact specification, columns of a Gaussian sketch whose matrix stays secret."""
-    from tacit.accounting.mechanisms.sketch import sketch as profile
-    from tacit.accounting.published import pave_theorem_3_5
-
-    mechanism = Mechanism(
-        "sketch",
-        "gamma",
-        gamma,
-        {"dim": dim, "rank": rank, "both_orders": not one_order, "steps": steps},
-        lambda gamma: profile(rank=rank, dim=dim, gamma=gamma, both_orders=not one_order) * steps,
-        of_search=lambda s: 1 / (1 + s),
-        grows=False,
-        claim=None
-        if steps > 1
-        else lambda stability, failure: pave_theorem_3_5(
-            rank=rank, dim=dim, gamma=stability, delta=failure, both_orders=not one_order
-        ),
-    )
-    answer(mechanism, output)
+def _plot_path(path: str, force: bool) -> Path:
+    if Path(path).suffix.lower().removeprefix(".") not in FORMATS:
+        raise ValueError(f"--plot: expected a name ending in {', '.join(FORMATS)}, got {path!r}")
+    target = new_file("--plot", path, force)
+    assert target is not None
+    return target

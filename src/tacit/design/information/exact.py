@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from tacit._ground.checks import (
     Array,
     RandomSource,
-    array,
     choice,
     generator,
     in_interval,
@@ -25,45 +24,55 @@ from tacit._ground.numbers import EPS
 from tacit.compute import progress_bar
 from tacit.covariance import Covariance, Diagonal, Factored, ScaleMixture, whiten
 from tacit.design.base import Design, no_noise
-from tacit.design.cost import CostFrame, cost_matrix
-from tacit.design.information.fixed_point import (
-    SCALE_TOLERANCE,
-    SHAPE_STEPS,
-    Measured,
-    Noise,
-    Problem,
-)
+from tacit.design.cost import CostFrame, ProtectedCost, cost_matrix
 from tacit.design.information.gaussian import gaussian_information
-from tacit.design.information.scale_family import SCALES, ScaleProblem
+from tacit.design.information.search import (
+    SCALE_TOLERANCE,
+    SCALES,
+    SHAPE_STEPS,
+    EigenNoise,
+    InformationProblem,
+    NoiseMeasure,
+    ScaleProblem,
+)
 from tacit.information import InformationBracket, mixture
 from tacit.information.concentration import confidence_share
 from tacit.information.distinct import distinct_outputs, entropy
-from tacit.information.finite.mixture import prior_weights
 from tacit.text import number_up
 
 Noises: TypeAlias = Covariance | ScaleMixture
 
-FAMILIES = ("full", "diagonal", "scale", "mixture")
+Family: TypeAlias = Literal["full", "diagonal", "scale", "mixture"]
+# Families in which the noise may turn away from the coordinates.
 TURNING = ("full", "mixture")
 MIXTURE = "true-information-mixture"
-PROTECTION = 100.0
-OPTIMISER_WORK, CERTIFIER_WORK = 15_000_000, 300_000_000
-FEWEST_DRAWS, MOST_DRAWS = 4_000, 40_000
-FEWEST_CERTIFYING, MOST_CERTIFYING, MOST_NUMBERS = 100_000, 500_000, 20_000_000
-ATTEMPTS = 8
+# Likelihoods that the search and a certificate may compute, and their draws between these.
+OPTIMISER_WORK, FEWEST_DRAWS, MOST_DRAWS = 15_000_000, 4_000, 40_000
+CERTIFIER_WORK, FEWEST_CERTIFYING, MOST_CERTIFYING = 300_000_000, 100_000, 500_000
+# Numbers that a certificate's draws may hold; the search's cost by dimension, in so many columns.
+MOST_NUMBERS, COLUMNS_AS_FAST = 20_000_000, 16
+# How much slower a likelihood is for every size of noise there is.
 SLOWER_BY_SCALE = 4
-REHEARSAL = 0.25
+# Certificates that are tried after a rehearsal on this share of the draws.
+ATTEMPTS, REHEARSAL = 8, 0.25
+# A certificate that leaves less of the budget, or comes at this attempt, is not tightened.
 TIGHT, LAST_TIGHTENING = 2e-3, 2
 # Share of the confidence width that a certificate on fresh draws is allowed to fluctuate.
 MARGIN = 0.5
+# dI/d ln s counts as at least this share of the budget.
 SMALLEST_SLOPE = 1e-3
 # Logarithm of the largest change of size in one attempt, where the information hardly changes.
 LARGEST_CHANGE = 14.0
+# Ratios of F^½ S F^½ below this, relative to the largest, are coordinates in which nothing moves.
 STILL = 1e-13
 # Squares of the outputs stay within double precision.
 SMALLEST_SPREAD, LARGEST_SPREAD = 1e-120, 1e120
 # With less than this share of the budget unused, the log-det design cannot be improved noticeably.
 WORTH_IMPROVING = 2e-3
+# Units in the last place beside the number of outputs: of a product of that many terms.
+PRODUCT_UNITS = 4
+# Looks of the progress bar beside one for each shape.
+OTHER_STEPS = 3
 FRESH = "certified on draws that were not used to choose the noise"
 NO_NOISE = "no-noise"
 NOT_IMPROVED = "the log-det optimum spends the true information too: no cheaper noise was found"
@@ -73,10 +82,9 @@ def true_information(
     outputs: ArrayLike,
     mi_budget: float,
     *,
-    family: str = "full",
+    family: Family = "full",
     weights: ArrayLike | None = None,
-    cost: ArrayLike | None = None,
-    protect: ArrayLike | None = None,
+    cost: ArrayLike | ProtectedCost | None = None,
     confidence: float = 0.99,
     rng: RandomSource = None,
     progress: bool | None = None,
@@ -96,9 +104,8 @@ def true_information(
             optimum, or ``"mixture"``: noise of the best full shape whose size is drawn too, a
             ``ScaleMixture``, which saves most where β is near the entropy of the outputs.
         weights: (N,) prior probabilities; None for equally likely.
-        cost: F, what noise costs: None (squared error), a scalar, (d,) or (d, d).
-        protect: (d, k) basis of a task subspace that should get least noise: within it, noise
-            costs 100 times its mean price.
+        cost: F, what noise costs: None (squared error), a scalar, (d,) or (d, d); or a
+            ``ProtectedCost``, for least noise in a task subspace.
         confidence: of the certificate, in (0, 1).
         rng: source of the draws.
         progress: whether to show a bar on a terminal; None and True do.
@@ -125,28 +132,33 @@ def true_information(
     """
     given = matrix("outputs", outputs)
     budget = positive("mi_budget", mi_budget)
-    choice("family", family, FAMILIES)
+    choice("family", family, get_args(Family))
     level = in_interval("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    law = None if weights is None else prior_weights(weights, len(given))
-    points, priors = distinct_outputs(given, law)
+    points, priors = distinct_outputs(given, weights)
     if len(points) == 1:
         raise ValueError("outputs: expected outputs that differ, got the same one for every secret")
-    prices = cost_matrix(cost, points.shape[1])
-    charged = prices if protect is None else _protected(prices, protect)
+    # what noise costs, and what it is charged while it is chosen
+    guarded = cost if isinstance(cost, ProtectedCost) else None
+    prices = cost_matrix(cost if guarded is None else guarded.cost, points.shape[1])
+    charged = prices if guarded is None else guarded.charged(prices)
     source = generator(rng)
     ceiling = entropy(priors)
+    # H(X) >= I: outputs of so little entropy need no noise at all
     if ceiling <= budget:
         return no_noise(points.shape[1], ceiling, NO_NOISE, entropy_sentence(len(points), ceiling))
     _check_spread(points)
+    # the log-det optimum is the start, and the answer where nothing cheaper is found
+    # S upwards: what is certified for more than S holds for S
     upper = _covariance_upwards(points, priors)
     gaussian = gaussian_information(
         upper, budget, cost=charged, method="diagonal" if family == "diagonal" else "exact"
     )
     frame = _Frame.of(upper, charged, gaussian, turns=family != "diagonal")
     shown = progress is not False
-    with progress_bar(SHAPE_STEPS + 3, "choosing the noise", shown=shown) as advance:
+    with progress_bar(SHAPE_STEPS + OTHER_STEPS, "choosing the noise", shown=shown) as advance:
         task = _Task(points, priors, ceiling, budget, frame, source, lambda: advance(1))
-        designs = [gaussian, *task.improved(family, level)]
+        designs = [gaussian, *task.improve(family, level)]
+    # all are certified for the same budget: the cheapest under the cost that was charged
     chosen = min(designs, key=lambda design: design.covariance.weighted_trace(charged))
     if chosen is gaussian:
         chosen = replace(gaussian, notes=(*gaussian.notes, NOT_IMPROVED))
@@ -154,6 +166,7 @@ def true_information(
 
 
 def _check_spread(points: Array) -> None:
+    """Refuse outputs whose squares are no floats: their covariance would be 0 or inf."""
     with np.errstate(over="ignore"):
         spreads = np.ptp(points, axis=0)
     lowest, highest = float(spreads[spreads > 0.0].min()), float(spreads.max())
@@ -190,32 +203,38 @@ class _Frame:
     def of(upper: Array, charged: Array, gaussian: Design, *, turns: bool) -> _Frame:
         """Return the principal axes of F^½ S F^½, or the coordinates where noise may not turn."""
         if turns:
+            # x = F^-½ U u: the outputs are uncorrelated in u, and noise costs its trace
             frame = CostFrame.of(upper, charged)
             assert frame.directions is not None
             directions, ratios = frame.directions, frame.ratios
             inverse = directions.T @ (np.diag(charged) if charged.ndim == 1 else charged)
         else:
+            # noise along the coordinates: only scaled to unit cost
             roots = np.sqrt(charged if charged.ndim == 1 else np.diagonal(charged))
             directions, inverse = np.diag(1.0 / roots), np.diag(roots)
             ratios = np.diagonal(upper) * roots**2
+        # those of the log-det optimum in these coordinates
         variances = np.einsum(
             "ij,jk,ik->i", inverse, gaussian.covariance.to_dense(), inverse, optimize=True
         )
         return _Frame(directions, inverse, ratios > STILL * ratios.max(), variances, turns)
 
     def inward(self, points: Array, priors: Array) -> Array:
-        """Return the moving coordinates of the outputs, centred."""
+        """Return the moving coordinates of the outputs, centred, to rounding."""
+        # relative to one output, which keeps the digits of small differences of large ones
         moved = (points - points[0]) @ self.inverse[self.moving].T
         centred: Array = moved - priors @ moved
         return centred
 
-    def outward(self, noise: Noise) -> Covariance:
-        """Return Σ of a noise given in the moving coordinates."""
+    def outward(self, noise: EigenNoise) -> Covariance:
+        """Return Σ, to rounding, of a noise given in the moving coordinates."""
         if not self.turns:
             variances = self.variances.copy()
             variances[self.moving] = noise.variances
             return Diagonal(variances * np.diagonal(self.directions) ** 2)
+        # a factor of Σ, columns side by side
         moving = self.directions[:, self.moving] @ (noise.axes * np.sqrt(noise.variances))
+        # where outputs do not differ but for rounding the log-det noise stays
         still = self.directions[:, ~self.moving] * np.sqrt(self.variances[~self.moving])
         return Factored(np.concatenate([moving, still], axis=1).T)
 
@@ -232,31 +251,38 @@ class _Task:
     source: np.random.Generator
     tick: Callable[[], None]
 
-    def search(self, family: str) -> Measured | None:
-        """Return the cheapest noise found; None where the log-det optimum spends the budget."""
+    def search(self, family: str) -> NoiseMeasure | None:
+        """Return the cheapest noise found, None for the log-det optimum: good for a choice only."""
+        # in u noise costs its trace, and Σ of the search is a plain matrix
         outputs = self.frame.inward(self.points, self.priors)
         size = outputs.shape[1]
-        draws = max(FEWEST_DRAWS, OPTIMISER_WORK // (len(outputs) * (1 + size // 16)))
-        problem = Problem.of(
+        # as many draws as its work allows: the search judges every candidate on the same
+        draws = max(FEWEST_DRAWS, OPTIMISER_WORK // (len(outputs) * (1 + size // COLUMNS_AS_FAST)))
+        problem = InformationProblem.of(
             outputs, self.priors, min(draws, MOST_DRAWS), self.source, free=family in TURNING
         )
-        start = Noise(np.eye(size), self.frame.variances[self.frame.moving])
+        start = EigenNoise(np.eye(size), self.frame.variances[self.frame.moving])
+        # the log-det optimum already spends the true information too
         if problem.measure(start).information >= self.budget * (1.0 - WORTH_IMPROVING):
             return None
         if family == "scale":
             return problem.at_budget(start, self.budget)
         found = list(problem.descend(start, self.budget, self.tick))
         if family in TURNING:
-            level = Noise(np.eye(size), np.full(size, start.cost / size))
+            # a second start, the same noise in all directions: the fixed point need not be the only
+            # one
+            level = EigenNoise(np.eye(size), np.full(size, start.cost / size))
             found += problem.descend(level, self.budget, self.tick)
+        # the cheapest of those within the budget on the search's own draws, which certify nothing
         within = [m for m in found if m.information <= self.budget * (1.0 + 2.0 * SCALE_TOLERANCE)]
         return min(within or found, key=lambda measured: measured.noise.cost)
 
-    def improved(self, family: str, level: float) -> list[Design]:
+    def improve(self, family: str, level: float) -> list[Design]:
         """Return certified designs that may cost less than the log-det optimum.
 
         All certificates hold together at ``level``, so that the cheapest may be kept.
         """
+        # next to the entropy hardly any noise is needed, and none of it can be saved
         if self.budget >= self.ceiling * (1.0 - WORTH_IMPROVING):
             return []
         best = self.search(family)
@@ -268,8 +294,9 @@ class _Task:
         ]
         if family == "mixture":
             forms.append((self.spread(form), MIXTURE))
+        # all certificates hold together: each takes its share of the failure
         each = confidence_share(level, 1.0 / len(forms))
-        found = [self.certified(noise, best.slope, each, method) for noise, method in forms]
+        found = [self.certify(noise, best.slope, each, method) for noise, method in forms]
         return [
             design if design.confidence is None else replace(design, confidence=level)
             for design in found
@@ -277,14 +304,15 @@ class _Task:
         ]
 
     def spread(self, form: Covariance) -> ScaleMixture:
-        """Return the noise of the same shape whose size is drawn from the best law."""
+        """Return the noise of the same shape whose size has the best law found: a choice only."""
+        # the law of the size alone is chosen: in units of the shape all directions are alike
         whitened, _ = whiten(self.points - self.points[0], form)
         problem = ScaleProblem.of(whitened - self.priors @ whitened, self.priors, self.source)
         probabilities = problem.least_noise(self.budget)
         kept = probabilities > 0.0
         return ScaleMixture(form, SCALES[kept], probabilities[kept])
 
-    def certified(self, form: Noises, slope: float, level: float, method: str) -> Design | None:
+    def certify(self, form: Noises, slope: float, level: float, method: str) -> Design | None:
         """Return the noise, enlarged until a bound on fresh draws is within the budget.
 
         Attempt k spends ``(1 − confidence)/(k (k + 1))``, whatever comes of it; the rehearsal
@@ -293,22 +321,28 @@ class _Task:
         """
         found = None
         for attempt in range(ATTEMPTS + 1):
+            # Σ 1/(k(k + 1)) = 1 over all attempts there may be
             spent = 1.0 / (max(attempt, 1) * (max(attempt, 1) + 1))
             bound = self._bound(form, confidence_share(level, spent), rehearsal=attempt == 0)
             self.tick()
+            # a rehearsal certifies nothing, whatever it found
             if attempt and bound.upper <= self.budget:
                 found = _design(form, bound, level, method, attempt)
                 if bound.upper >= self.budget * (1.0 - TIGHT) or attempt >= LAST_TIGHTENING:
                     break
             elif found is not None:
                 break
+            # of a rehearsal on a quarter of the draws the width is twice that of a certificate
             width = (bound.upper - bound.estimate) * (REHEARSAL**0.5 if attempt == 0 else 1.0)
+            # ln s changes the information at the measured slope
             excess = bound.estimate + (1.0 + MARGIN) * width - self.budget
+            # about (I + width − β)/(−dI/d ln s), bounded where the information hardly changes
             change = excess / max(-slope, SMALLEST_SLOPE * self.budget)
             form = form.scaled(math.exp(max(-LARGEST_CHANGE, min(change, LARGEST_CHANGE))))
         return found
 
     def _bound(self, form: Noises, confidence: float, *, rehearsal: bool) -> InformationBracket:
+        # draws within the work allowed, and within memory
         mixed = form.scales.size if isinstance(form, ScaleMixture) else 0
         draws = CERTIFIER_WORK // (len(self.points) * (1 + SLOWER_BY_SCALE * mixed))
         most = max(FEWEST_DRAWS, MOST_NUMBERS // self.points.shape[1])
@@ -342,29 +376,13 @@ def _design(
 
 
 def _covariance_upwards(points: Array, priors: Array) -> Array:
-    """Return a matrix that S, the covariance of the outputs, does not exceed despite rounding."""
+    """Return a matrix that S, the covariance of the outputs, does not exceed: rounded up."""
+    # relative to one output: small differences of large outputs keep their digits
     moved = points - points[0]
     centred = moved - priors @ moved
     covariance = (centred * priors[:, None]).T @ centred
-    # Entries of a product of N terms are off by (N + 4) 2⁻⁵² √(S_ii S_jj).
-    slack = points.shape[1] * (len(points) + 4) * EPS
+    # entries of a product of N terms are off by (N + 4) 2⁻⁵² √(S_ii S_jj), their matrix by d of
+    # that
+    slack = points.shape[1] * (len(points) + PRODUCT_UNITS) * EPS
     upper: Array = (covariance + covariance.T) / 2.0 + slack * np.diag(np.diagonal(covariance))
     return upper
-
-
-def _protected(prices: Array, protect: Any) -> Array:
-    """Return F with 99 more of its mean price on the subspace spanned by the columns given."""
-    size = len(prices)
-    basis = array("protect", protect, ndim=(1, 2))
-    basis = basis[:, None] if basis.ndim == 1 else basis
-    if basis.shape[0] != size or not basis.any():
-        raise ValueError(
-            f"protect: expected ({size}, k), the columns a basis that is not zero, "
-            f"got shape {basis.shape}"
-        )
-    vectors, singular, _ = np.linalg.svd(basis, full_matrices=False)
-    vectors = vectors[:, singular > size * EPS * singular[0]]
-    dense = np.diag(prices) if prices.ndim == 1 else prices
-    mean = float(np.trace(dense)) / size
-    charged: Array = dense + (PROTECTION - 1.0) * mean * vectors @ vectors.T
-    return charged

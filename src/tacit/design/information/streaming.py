@@ -19,12 +19,13 @@ from tacit._ground.checks import (
     matrix,
     positive,
 )
-from tacit._ground.numbers import EPS
 from tacit.covariance import Covariance, Diagonal, Factored
 from tacit.design.base import Design
-from tacit.design.information.spectra import linear_spectrum
+from tacit.design.information.gaussian import linear_spectrum, rounding_level
 
+# Outputs before the noise is looked at first; afterwards when they have doubled.
 FIRST_CHECK = 16
+# How far AᵀA may be from the identity: what writing a basis to ten digits leaves.
 ORTHOGONALITY_TOLERANCE = 1e-10
 
 
@@ -75,7 +76,11 @@ def efficient_information(
     limit = integer("maximum_samples", maximum_samples, minimum=2)
     axes = None if basis is None else _orthogonal(basis)
     moments, settled = _watch(_blocks(sampler, rng), axes, settled_at, limit)
-    noise = linear_spectrum(_raised(moments.variances), budget)
+    # directions at rounding level of the largest are raised, so that none is left bare
+    noise = linear_spectrum(
+        np.maximum(moments.variances, rounding_level(moments.variances)), budget
+    )
+    # Σ = A diag(e) Aᵀ
     covariance: Covariance = (
         Diagonal(noise) if axes is None else Factored((axes * np.sqrt(noise)).T)
     )
@@ -103,13 +108,15 @@ class _RunningMoments:
 
     @property
     def variances(self) -> Array:
-        """Empirical variances, divided by the count as in Algorithm 3."""
+        """Empirical variances, to rounding, divided by the count as in Algorithm 3."""
         variances: Array = self._squares / self.count
         return variances
 
     def add(self, block: Array) -> None:
         """Take in a block of outputs, (n, d)."""
         size = len(block)
+        # Σ(y − m)² of both parts and what their means are apart: nothing cancels, as it does in Σ
+        # y² − n m²
         mean = block.mean(axis=0)
         shift = mean - self._mean
         total = self.count + size
@@ -124,6 +131,7 @@ def _watch(
     """Take in outputs until the noise settles, the stream ends or the limit is reached."""
     moments: _RunningMoments | None = None
     before: Array | None = None
+    # looks at 16, 32, 64 … outputs: as many looks as doublings
     check = FIRST_CHECK
     for block in blocks:
         if moments is None:
@@ -132,8 +140,10 @@ def _watch(
                 raise ValueError(
                     f"basis: expected shape ({block.shape[1]}, {block.shape[1]}), got {axes.shape}"
                 )
+        # the last block is cut at the limit; variances along the columns of A
         taken = block[: limit - moments.count]
         moments.add(taken if axes is None else taken @ axes)
+        # against what half as many outputs gave, at a budget of 1: the budget only scales all of it
         if moments.count >= check:
             noise = linear_spectrum(moments.variances, 1.0)
             if before is not None and _change(before, noise) <= tolerance:
@@ -147,12 +157,15 @@ def _watch(
 
 
 def _change(before: Array, after: Array) -> float:
+    """Return the largest relative change, to rounding; 0 where nothing moves."""
+    # 0/0 is a direction that moved neither before nor after
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(after == before, 0.0, np.abs(after - before) / after)
     return float(relative.max())
 
 
 def _moving(moments: _RunningMoments) -> _RunningMoments:
+    """Return the moments of outputs that move, or refuse those that never do."""
     if not moments.variances.any():
         raise ValueError(
             f"sampler: expected outputs that move, got {moments.count} equal ones: an output "
@@ -161,13 +174,8 @@ def _moving(moments: _RunningMoments) -> _RunningMoments:
     return moments
 
 
-def _raised(variances: Array) -> Array:
-    """Return variances with those at rounding level of the largest raised to it."""
-    level = 4.0 * variances.size * EPS * float(variances.max())
-    return np.maximum(variances, level)
-
-
 def _orthogonal(basis: Any) -> Array:
+    """Return a basis whose columns are orthonormal to rounding, or refuse it."""
     axes = matrix("basis", basis)
     if axes.shape[0] != axes.shape[1]:
         raise ValueError(f"basis: expected a square matrix, got shape {axes.shape}")
@@ -180,6 +188,7 @@ def _orthogonal(basis: Any) -> Array:
 def _blocks(sampler: Callable[..., Any] | Iterable[Any], rng: RandomSource) -> Iterator[Array]:
     """Yield the outputs as checked blocks (n, d)."""
     size: int | None = None
+    # one output or a block of them: both are rows
     for output in _outputs(sampler, rng):
         block = np.atleast_2d(array("sampler output", output, ndim=(1, 2)))
         if size is not None and block.shape[1] != size:
@@ -191,6 +200,8 @@ def _blocks(sampler: Callable[..., Any] | Iterable[Any], rng: RandomSource) -> I
 
 
 def _outputs(sampler: Callable[..., Any] | Iterable[Any], rng: RandomSource) -> Iterator[Any]:
+    """Yield what a sampler gives: an iterator's items, or the results of a callable, for ever."""
+    # what is iterated may end, and then the noise is that of what came
     if not callable(sampler):
         if not isinstance(sampler, Iterable):
             raise ValueError(
@@ -199,6 +210,7 @@ def _outputs(sampler: Callable[..., Any] | Iterable[Any], rng: RandomSource) -> 
         yield from sampler
         return
     source = generator(rng)
+    # a callable with a parameter is given the generator, so that a seed repeats the design
     takes_generator = bool(inspect.signature(sampler).parameters)
     while True:
         yield sampler(source) if takes_generator else sampler()

@@ -9,38 +9,60 @@ is bare, whatever the rank and the scales of the rows, and double precision can 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg as scipy_linalg
 
 from tacit._ground.checks import Array
-from tacit._ground.numbers import EPS
+from tacit._ground.numbers import EPS, LARGEST
 from tacit.covariance import Factored, Isotropic
 from tacit.covariance.span import row_norms
 from tacit.design.base import Design
-from tacit.design.listed.blocks import Blocks
-from tacit.design.listed.interior_point import interior_point
-from tacit.design.listed.problem import finite_cost
-from tacit.design.listed.references import Cost, Indices
-from tacit.design.listed.repairs import cheapest_repair
-from tacit.design.listed.roots import RootSolver, Solution
-from tacit.design.listed.survey import FIRST_ROWS, Leaders, Survey, survey
+from tacit.design.listed.dual import RootSolver, Solution, cheapest_repair
+from tacit.design.listed.maximising import interior_point
+from tacit.design.listed.problem import (
+    LONGEST,
+    SHORTEST,
+    Cost,
+    Indices,
+    RowBlocks,
+    finite_cost,
+    power_of_two,
+)
 
-MORE_ROWS = 20
+# Working rows at first, for each column, and rows taken in at a look at all of them.
+FIRST_ROWS, MORE_ROWS = 40, 20
+# Looks at all rows.
 ROUNDS = 20
-# Until no row is further over its budget than this, solving to this gap is enough.
+# Until no row is further over its budget than this, or so many rounds have passed, solving to this
+# gap is enough.
 EARLY_GAP, EARLY_EXCESS, EARLY_ROUNDS = 1e-3, 0.01, 1
 # Working rows that use less of their budget than this are let go.
 NEARLY_ACTIVE = 0.9
+# Rows over their budget by less than this share of the tolerance are not taken in.
+OVER_SHARE = 0.1
 # δ relative to the tolerance, and its largest value; what columns too small to solve for may use.
 FLOOR_SHARE, LARGEST_FLOOR, SMALL_SHARE = 0.01, 1e-8, 1e-8
 # Rows this much shorter than the longest are covered as they are.
 SHORT = 1e-7
+# An earlier design's multiplier that is smaller counts as this, relative to the largest.
+LEAST_RATIO = 1e-6
 # Rounding in a measured distance that can still be added to it.
 WORST_ROUNDING = 0.1
-LARGEST = float(np.finfo(np.float64).max)
+# Added to the number of columns, for the roundings beside those of a back substitution.
+SOLVE_UNITS = 4
+# The second moment needs no more rows than this, and its correlations a floor to be factored.
+MOMENT_ROWS, MOMENT_FLOOR = 100_000, 1e-10
+# Columns further below the largest have no room for the squares of their noise.
+SMALLEST_COLUMN = 1e-280
+# Leaders are sought among this many times as many rows.
+CROWD = 50
+# All rows are worked on where there are few, and more than one in so many stands out.
+MANY_OUTSTANDING = 4
+# Share of a budget that directions without a cost may use.
+FREE_SHARE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +76,7 @@ class Working:
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
+class ManyNoise:
     """Noise ``ηᵀ triangle diag(scales)`` on the live columns, in the unit."""
 
     triangle: Array
@@ -62,14 +84,15 @@ class Noise:
     rounding: float
 
     def whitened(self, rows: Array, unit: float) -> Array:
-        """Return u with ``z/√g = uᵀ triangle diag(scales)`` for each row z/√g, live columns."""
+        """Return u, ``z/√g = uᵀ triangle diag(scales)``, for rows of live columns, to rounding."""
+        # back substitution: no inverse, and only rounding of the triangle's own rows
         solved: Array = scipy_linalg.solve_triangular(
             self.triangle, (rows / (unit * self.scales)).T, trans="T", check_finite=False
         ).T
         return solved
 
 
-def over_many(blocks: Blocks, cost: Cost, rtol: float, ratios: Array | None) -> Design:
+def over_many(blocks: RowBlocks, cost: Cost, rtol: float, ratios: Array | None) -> Design:
     """Solve for any number of rows in few dimensions.
 
     Args:
@@ -82,16 +105,20 @@ def over_many(blocks: Blocks, cost: Cost, rtol: float, ratios: Array | None) -> 
     if seen.live.size == 0:
         return _no_noise(blocks, seen)
     working, start = seen.candidates, None
+    # where all rows are at work there is no second look
     aim = rtol if working.size == seen.count else max(rtol, EARLY_GAP)
     if ratios is not None:
+        # an earlier design knows which rows matter
         heavy = np.argsort(-ratios, kind="stable")[: FIRST_ROWS * seen.live.size]
         working = np.union1d(working, heavy)
         start = ratios[working]
-    best: tuple[float, Noise, float, Working, Indices] | None = None
+    best: tuple[float, ManyNoise, float, Working, Indices] | None = None
     for number in range(ROUNDS):
-        solution, covering = _solved(seen.weighed(blocks.rows(working)), seen, aim, start)
+        solution, covering = _solve(seen.weighed(blocks.rows(working)), seen, aim, start)
         noise = _noise(covering, seen, rtol)
-        worst, distances, violated = _measured(blocks, seen, noise, working, rtol)
+        # the noise of the few on all rows: divided by the worst distance it is feasible for all
+        worst, distances, violated = _measure(blocks, seen, noise, working, rtol)
+        # weak duality: the few rows' dual bounds all rows' optimum from below
         gap = 1 - solution.bound / (_cost_of(seen, noise) * worst)
         if best is None or gap < best[0]:
             best = (gap, noise, worst, solution, working)
@@ -99,6 +126,7 @@ def over_many(blocks: Blocks, cost: Cost, rtol: float, ratios: Array | None) -> 
             break
         # Solving to the end pays once no other row is far over its budget.
         aim = rtol if worst < 1 + EARLY_EXCESS or number >= EARLY_ROUNDS else aim
+        # rows with a multiplier stay at work, with it as the next start
         kept = (distances > NEARLY_ACTIVE * float(distances.max())) | (solution.values > 0.0)
         following = np.union1d(working[kept], violated)
         start = np.zeros(following.size)
@@ -108,34 +136,43 @@ def over_many(blocks: Blocks, cost: Cost, rtol: float, ratios: Array | None) -> 
     return _design(blocks, seen, *best)
 
 
-def _solved(
+def _solve(
     weighed: Array, seen: Survey, rtol: float, earlier: Array | None
 ) -> tuple[Working, Array]:
-    """Return multipliers of the working rows, and rows W with ``Wᵀ W`` feasible for them."""
+    """Return multipliers of the working rows, their dual value, rounded down, and W feasible.
+
+    The noise ``Wᵀ W`` leaves each working row at distance 1 at most, to rounding.
+    """
+    # columns that are solved for apart are left out of the rows
     small = _small_columns(seen, rtol)
     main = np.where(small, 0.0, weighed)
     norms = row_norms(main)
     unit = float(norms.max())
     long = norms > SHORT * unit
     rows, lengths = main[long] / unit, norms[long] / unit
+    # unit rows in an orthonormal basis of their span: pivots are rows that span it well
     orthonormal, triangle, pivots = scipy_linalg.qr(
         (rows / lengths[:, None]).T, mode="economic", pivoting=True, check_finite=False
     )
+    # pivots at rounding level of the first span nothing
     diagonal = np.abs(np.diagonal(triangle))
     rank = int((diagonal > max(rows.shape) * EPS * diagonal[0]).sum())
     coordinates = np.empty((rows.shape[0], rank))
     coordinates[pivots] = triangle[:rank].T
     coordinates *= lengths[:, None]
+    # λ = ‖y‖² is exact for orthogonal rows
     start = lengths**2
     if earlier is not None and earlier[long].any():
-        start = start * np.maximum(earlier[long] / float(earlier[long].max()), 1e-6)
+        start = start * np.maximum(earlier[long] / float(earlier[long].max()), LEAST_RATIO)
     try:
         found = interior_point(coordinates, start, rtol / 2, pivots[:rank])
     except scipy_linalg.LinAlgError:
         spectrum = RootSolver(coordinates, None, rtol).narrow_spectrum(start)
+        # what cannot be solved stays at its start, whose dual value is a bound all the same
         found = Solution(start, spectrum, math.inf, 0, by_diagonal=False)
     singular, right = found.spectrum.singular, found.spectrum.right
     assert right is not None
+    # distances of all long rows under S; short of 1 by scaling S, above by adding rows to it
     leverage = ((coordinates @ right) ** 2) @ (1 / singular)
     trace = float(singular.sum())
     scale = cheapest_repair(trace, leverage, lengths**2)[0]
@@ -143,6 +180,7 @@ def _solved(
     mended = excess > 0
     # Rounding of the basis would tie columns of another scale to these.
     orthonormal[small] = 0.0
+    # c^½ S^½, the rows added, and the short rows as they are
     covering = [
         np.sqrt(scale * singular)[:, None] * (orthonormal[:, :rank] @ right).T,
         np.sqrt(excess[mended])[:, None] * rows[mended],
@@ -166,47 +204,50 @@ def _small_columns(seen: Survey, rtol: float) -> npt.NDArray[np.bool_]:
 
 
 def _floor(rtol: float) -> float:
-    """Return δ, the share of each variance that is added on its own."""
+    """Return δ, the share of each variance that is added on its own: good for a choice only."""
     return min(LARGEST_FLOOR, FLOOR_SHARE * rtol)
 
 
-def _noise(covering: Array, seen: Survey, rtol: float) -> Noise:
-    """Return the triangle of ``Wᵀ W`` with a floor on every coordinate, in the live columns."""
+def _noise(covering: Array, seen: Survey, rtol: float) -> ManyNoise:
+    """Return the triangle of ``Wᵀ W`` with a floor on every live coordinate, to rounding."""
+    # √δ of each coordinate's deviation, no less than its largest entry
     deviations = np.maximum(row_norms(covering.T), seen.largest)
     floors = math.sqrt(_floor(rtol)) * deviations
     small = _small_columns(seen, rtol)
     # Each of k small columns takes its own share of a budget: variance k largest² / share.
     floors[small] = math.sqrt(seen.largest.size / SMALL_SHARE) * seen.largest[small]
+    # W is never squared: its QR has the triangle of Wᵀ W, back in the rows' own coordinates
     stacked = np.vstack([covering, np.diag(floors)])
     stacked = np.vstack([seen.cost.unweigh(stacked), seen.free])
     scales = row_norms(stacked.T)
     triangle = scipy_linalg.qr(stacked / scales, mode="r", check_finite=False)[0][: scales.size]
-    return Noise(triangle, scales, _rounding(triangle))
+    return ManyNoise(triangle, scales, _rounding(triangle))
 
 
 def _rounding(triangle: Array) -> float:
-    """Return how far the norm of a solution with the triangle may be off, relative to itself.
+    """Return how far the norm of a solution with the triangle may be off, relative, at most.
 
     Back substitution solves ``(R + E)ᵀ u = z`` with ``|E| ≤ (k + 4) ε |R|`` entry by entry, so
     that u is off by at most ``(k + 4) ε ‖|R⁻¹| |R|‖ ‖u‖``.
     """
     size = triangle.shape[0]
     inverse = scipy_linalg.solve_triangular(triangle, np.eye(size), check_finite=False)
+    # ‖A‖₂ <= √(‖A‖₁ ‖A‖_∞)
     product = np.abs(inverse) @ np.abs(triangle)
     norm = math.sqrt(float(product.sum(axis=0).max()) * float(product.sum(axis=1).max()))
-    return float((size + 4) * EPS * norm)
+    return float((size + SOLVE_UNITS) * EPS * norm)
 
 
-def _cost_of(seen: Survey, noise: Noise) -> float:
-    """Return tr(FΣ) in the unit."""
+def _cost_of(seen: Survey, noise: ManyNoise) -> float:
+    """Return tr(FΣ) in the unit, to rounding."""
     weighed = seen.cost.weigh(noise.triangle * noise.scales)
     return float(np.vdot(weighed, weighed))
 
 
-def _measured(
-    blocks: Blocks, seen: Survey, noise: Noise, working: Indices, rtol: float
+def _measure(
+    blocks: RowBlocks, seen: Survey, noise: ManyNoise, working: Indices, rtol: float
 ) -> tuple[float, Array, Indices]:
-    """Return the worst squared distance, those of the working rows and the worst other rows."""
+    """Return the worst squared distance, rounded up, those of working rows and the worst others."""
     if not noise.rounding < WORST_ROUNDING:
         raise ValueError(
             "cost: expected one that double precision can invert on these differences, got "
@@ -222,25 +263,28 @@ def _measured(
         low, high = np.searchsorted(working, [first, first + len(rows)])
         inside = working[low:high] - first
         own[low:high] = distances[inside]
+        # rows at work are no newcomers
         distances[inside] = 0.0
-        leaders.take(first, white, distances, above=1 + 0.1 * rtol)
+        leaders.take(first, white, distances, above=1 + OVER_SHARE * rtol)
     if count != seen.count:
         raise ValueError(
             f"differences: expected the same {seen.count} rows whenever they are read, got {count}"
         )
+    # u is off by the rounding of a solution, its square by twice that
     return largest * (1 + noise.rounding) ** 2, own, leaders.indices()
 
 
 def _design(
-    blocks: Blocks,
+    blocks: RowBlocks,
     seen: Survey,
     gap: float,
-    noise: Noise,
+    noise: ManyNoise,
     worst: float,
     found: Working,
     working: Indices,
 ) -> Design:
     """Scale the noise by the worst distance and return it in the caller's units."""
+    # Σ times the worst distance
     root = math.sqrt(worst)
     rows = np.zeros((seen.live.size, seen.dim))
     rows[:, seen.live] = noise.triangle * (noise.scales * (root * seen.unit))
@@ -252,6 +296,7 @@ def _design(
         multipliers[working], ratios[working] = dual, found.ratios
         constraint = np.empty((seen.count, seen.live.size))
         for first, block in blocks:
+            # L_i = u_i/√worst: of norm at most 1 for every row
             white = noise.whitened(seen.alive(block), seen.unit)
             np.divide(white, root, out=constraint[first : first + len(block)])
     return Design(
@@ -267,7 +312,7 @@ def _design(
     )
 
 
-def _no_noise(blocks: Blocks, seen: Survey) -> Design:
+def _no_noise(blocks: RowBlocks, seen: Survey) -> Design:
     """Return the design for differences that are all zero."""
     count = seen.count if blocks.in_memory else 0
     return Design(
@@ -280,3 +325,183 @@ def _no_noise(blocks: Blocks, seen: Survey) -> Design:
         constraint_factor=np.zeros((count, seen.dim)) if blocks.in_memory else None,
         working_set=None if blocks.in_memory else np.zeros(0, dtype=np.intp),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What a look at all rows tells.
+
+    Attributes:
+        count: number of rows m.
+        dim: number of columns d.
+        unit: power of two near the longest entry of z_i/√g_i.
+        live: columns that are not zero throughout.
+        cost: the cost of the live columns.
+        priced: whether any row has a cost at all; where none has, ``cost`` is the identity.
+        largest: (k,) largest |y_j| of ``y = z K/√g`` in the unit.
+        free: (f, k) directions without a cost, each times the noise it gets.
+        candidates: rows that stand out in the metric of the second moment of y.
+    """
+
+    count: int
+    dim: int
+    unit: float
+    live: Indices
+    cost: Cost
+    priced: bool
+    largest: Array
+    free: Array
+    candidates: Indices
+
+    def alive(self, rows: Array) -> Array:
+        """Return the live columns of rows, exactly."""
+        return rows if self.live.size == self.dim else rows[:, self.live]
+
+    def weighed(self, rows: Array) -> Array:
+        """Return y for rows z/√g, to rounding."""
+        return self.cost.weigh(self.alive(rows) / self.unit)
+
+
+def survey(blocks: RowBlocks, cost: Cost) -> Survey:
+    """Look at all rows: their columns, their largest costs, and which stand out.
+
+    Raises:
+        ValueError: noise for some row or column would overflow or vanish.
+    """
+    count, columns = _columns(blocks)
+    live = np.flatnonzero(columns)
+    empty = np.empty((0, 0))
+    unit = power_of_two(float(columns.max()))
+    if live.size == 0:
+        return Survey(count, columns.size, unit, live, cost, False, np.empty(0), empty, live)
+    # a column so much smaller has noise whose square is no double
+    if float(columns[live].min()) / unit < SMALLEST_COLUMN:
+        raise ValueError(
+            f"differences: expected columns within {SMALLEST_COLUMN:g} of the largest, got column "
+            f"{int(live[np.argmin(columns[live])])} at {float(columns[live].min() / unit):.3g}"
+        )
+    # first with the cost as given; where no row has a cost, all noise is free, and F = I decides
+    bare = Survey(count, columns.size, unit, live, cost, True, np.empty(0), empty, live)
+    free_of_cost = Cost(None, live.size)
+    if cost.diagonal[live].any():
+        bare = replace(bare, cost=cost.restrict(live))
+    else:
+        bare = replace(bare, cost=free_of_cost, priced=False)
+    largest, free = _largest(blocks, bare, columns[live])
+    if not largest.any():
+        bare = replace(bare, cost=free_of_cost, priced=False)
+        largest, free = _largest(blocks, bare, columns[live])
+    return Survey(
+        count,
+        columns.size,
+        unit,
+        live,
+        bare.cost,
+        bare.priced,
+        largest,
+        free,
+        _outstanding(blocks, bare, largest),
+    )
+
+
+def _columns(blocks: RowBlocks) -> tuple[int, Array]:
+    """Return the number of rows and the largest |entry| of each column of z/√g, exactly."""
+    count, columns = 0, np.zeros(0)
+    for first, rows in blocks:
+        block = np.maximum(rows.max(axis=0), -rows.min(axis=0))
+        columns = np.maximum(columns, block) if columns.size else block
+        count = first + len(rows)
+    live = columns[columns > 0.0]
+    if live.size and not (float(live.max()) <= LONGEST and float(live.max()) >= SHORTEST):
+        raise ValueError(
+            f"differences: expected lengths between {SHORTEST:g} and {LONGEST:g} over the root of "
+            f"their budgets, got a longest of {float(live.max()):.3g}"
+        )
+    return count, columns
+
+
+def _largest(blocks: RowBlocks, found: Survey, columns: Array) -> tuple[Array, Array]:
+    """Return the largest |y_j|, to rounding, and free directions times noise to hide all in."""
+    # a diagonal cost scales columns
+    if found.cost.matrix is None and found.cost.definite:
+        return columns * np.sqrt(found.cost.diagonal) / found.unit, np.empty((0, columns.size))
+    largest = np.zeros(found.live.size)
+    free, length = found.cost.free_directions(), 0.0
+    for _, rows in blocks:
+        weighed = found.weighed(rows)
+        block = np.maximum(weighed.max(axis=0), -weighed.min(axis=0))
+        largest = np.maximum(largest, block)
+        if free.size:
+            # how far a row reaches in a direction that costs nothing
+            length = max(length, float(row_norms(found.alive(rows) / found.unit @ free.T).max()))
+    # so much noise, which costs nothing, that the reach of a row uses FREE_SHARE of its budget
+    return largest, free * max(length / math.sqrt(FREE_SHARE), float(largest.max()))
+
+
+def _outstanding(blocks: RowBlocks, found: Survey, largest: Array) -> Indices:
+    """Return the rows longest in the metric of the second moment: good for a choice only."""
+    scales = np.where(largest > 0.0, largest, 1.0)
+    moment = np.zeros((largest.size, largest.size))
+    stride = max(1, found.count // MOMENT_ROWS)
+    for _, rows in blocks:
+        weighed = found.weighed(rows[::stride]) / scales
+        moment += weighed.T @ weighed
+    # A column that the sample does not show counts by its largest entry.
+    moment[np.diag_indices_from(moment)] += 1.0
+    spread = np.sqrt(np.diagonal(moment))
+    correlation = moment / spread[:, None] / spread
+    correlation[np.diag_indices_from(correlation)] = 1 + MOMENT_FLOOR
+    # Σ y yᵀ = L Lᵀ: rows solved by L are long where few others are
+    lower = scipy_linalg.cholesky(correlation, lower=True, check_finite=False)
+    leaders = Leaders(FIRST_ROWS * largest.size, largest.size)
+    for first, rows in blocks:
+        weighed = found.weighed(rows) / (scales * spread)
+        white = scipy_linalg.solve_triangular(lower, weighed.T, lower=True, check_finite=False).T
+        leaders.take(first, white, np.einsum("ij,ij->i", white, white), above=0.0)
+    chosen = leaders.indices()
+    few = found.count <= FIRST_ROWS * largest.size and chosen.size > found.count // MANY_OUTSTANDING
+    return np.arange(found.count) if few else chosen
+
+
+class Leaders:
+    """Rows with the largest values in a stream, one for each way they point.
+
+    Rows that point alike constrain alike: of those on the same sides of some fixed hyperplanes,
+    as lines, only the largest is kept, so that repeated rows do not fill the working set.
+    """
+
+    def __init__(self, limit: int, dim: int) -> None:
+        self.limit = limit
+        bits = math.ceil(math.log2(2 * limit))
+        # A low-discrepancy choice: any fixed directions do, and no randomness enters a design.
+        angles = np.arange(1, dim * bits + 1) * (math.sqrt(5) - 1) / 2
+        self.planes = np.cos(2 * np.pi * angles**1.5).reshape(dim, bits)
+        self.found = np.empty(0, dtype=np.intp)
+        self.values = np.empty(0)
+        self.sides = np.empty(0, dtype=np.int64)
+
+    def take(self, first: int, white: Array, values: Array, above: float) -> None:
+        """Add the rows from ``first`` on whose values are larger than ``above``."""
+        inside = np.flatnonzero(values > above)
+        if inside.size > CROWD * self.limit:
+            # Rows this far behind the leaders would not be kept.
+            least = np.partition(values[inside], -CROWD * self.limit)[-CROWD * self.limit]
+            inside = inside[values[inside] >= least]
+        if inside.size == 0:
+            return
+        # on which sides of the planes a row is, a line counted once: its first side is made
+        # positive
+        positive = white[inside] @ self.planes > 0.0
+        positive ^= positive[:, :1]
+        sides = positive @ (1 << np.arange(self.planes.shape[1], dtype=np.int64))
+        found = np.concatenate([self.found, inside + first])
+        values = np.concatenate([self.values, values[inside]])
+        sides = np.concatenate([self.sides, sides])
+        # of equal sides the largest, of all no more than the limit
+        order = np.argsort(-values, kind="stable")
+        kept = order[np.sort(np.unique(sides[order], return_index=True)[1])[: self.limit]]
+        self.found, self.values, self.sides = found[kept], values[kept], sides[kept]
+
+    def indices(self) -> Indices:
+        """Return the indices, increasing."""
+        return np.sort(self.found)

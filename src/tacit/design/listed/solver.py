@@ -10,18 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, in_interval, vector
+from tacit._ground.numbers import LARGEST
 from tacit._ground.threads import one_thread
 from tacit.design.base import Design
-from tacit.design.listed.blocks import Blocks, blocks_of
 from tacit.design.listed.many import over_many
-from tacit.design.listed.mixture import over_references
-from tacit.design.listed.problem import Problem, read_problem
-from tacit.design.listed.references import Cost, more_distinct_than
+from tacit.design.listed.mixture import more_distinct_than, over_references
+from tacit.design.listed.problem import Cost, ListedProblem, RowBlocks, blocks_of, read_problem
 
 # From this many independent differences on, threads gain more than they lose.
 THREADS_PAY = 1500
 # Up to this many rows repeated ones are counted before the way to solve is chosen.
 FEW = 512
+# Gaps that may be asked for: below it double precision has nothing left to certify.
+LEAST_GAP = 1e-14
+# Of an earlier design's multipliers: the largest is not divided by less, and none counts as less
+# than this beside it.
+TINY, LEAST_RATIO = 1e-300, 1e-6
 
 
 def worst_case(
@@ -63,23 +67,27 @@ def worst_case(
         >>> round(design.cost, 6), design.covariance.mahalanobis([3.0, 0.0]) <= 1 + 1e-12
         (25.0, True)
     """
-    in_interval("rtol", rtol, 1e-14, 1.0, open_high=True)
+    in_interval("rtol", rtol, LEAST_GAP, 1.0, open_high=True)
+    # a BLAS of several threads loses more than it gains on the small factorisations of few rows
     with one_thread() if _independent_at_most(differences, gram) < THREADS_PAY else nullcontext():
         streamed = blocks_of(differences, budgets)
         if streamed is not None:
-            return _streamed(streamed, cost, gram, rtol, warm_start)
+            return _solve_stream(streamed, cost, gram, rtol, warm_start)
         problem = read_problem(differences, budgets, cost, gram)
         ratios = _ratios(problem, warm_start)
+        # at most as many rows as columns: their mixture, exact whatever their rank
         if problem.rows is None or not _more_than_columns(problem.rows):
             return over_references(problem, rtol, ratios)
         assert problem.cost is not None
+        # more rows: a working set, and equal budgets need no division row by row
         limits = problem.limits
         same = bool((limits == limits[0]).all())
-        blocks = Blocks(problem.rows, float(limits[0]) if same else limits, checked=True)
+        blocks = RowBlocks(problem.rows, float(limits[0]) if same else limits, checked=True)
         return over_many(blocks, problem.cost, rtol, ratios)
 
 
-def _streamed(blocks: Blocks, cost: Any, gram: Any, rtol: float, warm_start: Any) -> Design:
+def _solve_stream(blocks: RowBlocks, cost: Any, gram: Any, rtol: float, warm_start: Any) -> Design:
+    """Return the design for rows that are read in blocks, which know no Gram and no start."""
     if gram is not None:
         raise ValueError("gram: expected None where differences are read in blocks")
     if warm_start is not None:
@@ -97,7 +105,7 @@ def _more_than_columns(rows: Array) -> bool:
 
 
 def _independent_at_most(differences: Any, gram: Any) -> int:
-    """Return how many differences can be independent, 0 where the shapes are yet to be refused."""
+    """Return how many differences can be independent, at most, 0 where no shape is known."""
     try:
         shape = np.shape(gram if differences is None else differences)
     except ValueError:
@@ -105,8 +113,8 @@ def _independent_at_most(differences: Any, gram: Any) -> int:
     return min(shape) if len(shape) == 2 else 0
 
 
-def _ratios(problem: Problem, warm_start: Design | Any) -> Array | None:
-    """Return multipliers relative to those of orthogonal rows, the largest 1, if there are any."""
+def _ratios(problem: ListedProblem, warm_start: Design | Any) -> Array | None:
+    """Return multipliers relative to those of orthogonal rows, the largest 1: a choice only."""
     if warm_start is None:
         return None
     count = problem.count
@@ -115,13 +123,16 @@ def _ratios(problem: Problem, warm_start: Design | Any) -> Array | None:
         if ratios is None or ratios.size != count:
             raise ValueError(f"warm_start: expected a worst-case design of {count} differences")
     else:
+        # multipliers λ ≥ 0 as they are; a design carries them relative to its rows' lengths
         multipliers = vector("warm_start", warm_start, size=count)
         if (multipliers < 0).any():
             raise ValueError("warm_start: expected multipliers >= 0, got a negative one")
+        # λ_i g_i/‖y_i‖² is 1 for orthogonal rows, and carries over to rows of other lengths
         squared = problem.cost_lengths() ** 2
-        scaled = multipliers / max(float(multipliers.max()), 1e-300) * problem.limits
+        scaled = multipliers / max(float(multipliers.max()), TINY) * problem.limits
         scaled = scaled / float(problem.limits.max())
         ratios = np.divide(scaled, squared, out=np.zeros(count), where=squared > 0.0)
-        ratios = np.minimum(ratios, np.finfo(np.float64).max)
+        ratios = np.minimum(ratios, LARGEST)
+    # none is zero: a multiplier at zero would never grow again
     largest = float(ratios.max())
-    return np.maximum(ratios / largest, 1e-6) if largest > 0.0 else None
+    return np.maximum(ratios / largest, LEAST_RATIO) if largest > 0.0 else None

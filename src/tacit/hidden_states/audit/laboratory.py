@@ -14,7 +14,7 @@ from scipy import special
 from torch import Tensor
 
 from tacit._ground.checks import Array, integer
-from tacit.accounting.mechanisms.adjacency import renyi_over_adjacency
+from tacit.accounting import renyi_over_adjacency
 from tacit.attacks.intervals import mean_interval
 from tacit.attacks.last_token.candidates import (
     Candidates,

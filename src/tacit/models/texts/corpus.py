@@ -20,7 +20,7 @@ from tacit._ground.checks import integer
 from tacit._ground.files import write_bytes_atomic
 from tacit.models.small.storage import cache_folder, make_parents
 
-# What Tacit itself requires: every installation has these, and few others.
+# What Tacit with torch requires: every installation that trains has these, and few others.
 PACKAGES = ("dp_accounting", "jinja2", "joblib", "matplotlib", "numpy", "rich", "scipy",
             "sqlalchemy", "typer")  # fmt: skip
 SKIPPED = {"site-packages", "test", "tests", "__pycache__", "idlelib", "lib2to3"}

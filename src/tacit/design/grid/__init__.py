@@ -1,1 +1,0 @@
-"""Discrete Gaussian noise on a grid."""

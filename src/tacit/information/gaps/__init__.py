@@ -1,1 +1,0 @@
-"""How far the Gaussian bound is above the true information."""

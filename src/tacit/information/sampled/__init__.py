@@ -1,1 +1,0 @@
-"""Information about a secret that can only be sampled."""
