@@ -128,6 +128,11 @@ def audited(model, data, method=LOW_RANK, **given):
     return audit_adapter(layers, records, method, promise, run, audit=CanaryAudit(**audit), **named)
 
 
+def released():
+    """The release of a small adapter."""
+    return trained(network(), supervised(), held_out=supervised(4), **FAST)
+
+
 FAMILIES = {"gpt2": (gpt2, ["c_attn"]), "llama": (llama, ["q_proj", "down_proj"]),
             "bert": (masked_bert, ["query", "value"]),
             "classifier": (classifying_bert, ["query", "classifier"])}  # fmt: skip

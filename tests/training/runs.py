@@ -60,3 +60,12 @@ def gradients(model, inputs, targets):
         parts = torch.autograd.grad(loss, list(model.parameters()))
         rows.append(torch.cat([part.ravel() for part in parts]).numpy())
     return np.array(rows)
+
+
+def released():
+    """The release of four rounds beside five references of different budgets."""
+    model, inputs, targets = task()
+    run = run_of(model, mu=None, epsilon=[1.0, 2.0, 2.0, 4.0, 0.5], delta=1e-5)
+    for _ in range(4):
+        run.step((inputs, targets), np.arange(10) % 5)
+    return run.release("a toy")
