@@ -97,6 +97,8 @@ def recompute(release: Release[TrainedAdapter]) -> str:
         raise ValueError("withheld: expected why an adapter without noise may not be published")
     if release.method != details.method.name:
         raise ValueError(f"method: expected {details.method.name!r}, got {shown(release.method)}")
+    if release.reproducible != (release.seed is not None):
+        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
     if [name for name, _ in release.digests] != [ADAPTER, MODEL]:
         raise ValueError("digests: expected those of the adapter and of its model, got others")
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import Array, integer, non_negative
 from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.reprs import short_repr, shown
 from tacit.accounting import gaussian_shift
 from tacit.codec import HOLDER
 from tacit.conversions import success_from_profile
@@ -30,6 +31,10 @@ SECRET = "which of the references the model came from"
 PARAMETERS = "parameters"
 # From this many references of one budget on they are named together.
 TOGETHER = 1000
+# How a release says that its rounds were computed.
+WAYS = re.compile(
+    "one step, (isotropic noise|(exact|forward|none) Gram matrix)|[0-9,]+ local steps|any outcome"
+)
 # So many references are told one by one.
 TOLD = 20
 ASSUMPTIONS = (
@@ -119,6 +124,10 @@ def recompute(release: Release[TrainedModel]) -> str:
     known = notes_of(details.references, details.squared, details.delta)
     if release.notes[: len(known)] != known:
         raise ValueError("notes: expected what the guarantee is and is not, got other notes")
+    if release.reproducible != (release.seed is not None):
+        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
+    if WAYS.fullmatch(release.method) is None:
+        raise ValueError(f"method: expected how rounds are computed, got {shown(release.method)}")
     return ""
 
 
