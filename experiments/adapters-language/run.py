@@ -25,7 +25,7 @@ from tacit.adapters import (
     PoissonSteps,
     TrainingRecords,
     audit_adapter,
-    kept_apart,
+    keep_apart,
     load_pretrained,
     read_records,
 )
@@ -80,11 +80,11 @@ def row(place: str, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, A
     """
     model = load_pretrained("tacit/small")
     records, _ = read_records(model, place, length=sizes["length"])
-    learned, apart = kept_apart(records, order=SEED)
+    learned, apart = keep_apart(records, order=SEED)
     learned = _padded({name: value[: sizes["records"]] for name, value in learned.items()})
     apart = _padded({name: value[: sizes["held_out"]] for name, value in apart.items()})
     tokenizer: Any = model.tokenizer
-    canaries = Canaries.drawn(
+    canaries = Canaries.draw(
         sizes["canaries"], lambda text: list(tokenizer(text)["input_ids"]), rng=SEED
     )
     made = _records(canaries, sizes["length"])

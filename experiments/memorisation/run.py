@@ -85,7 +85,7 @@ def row(copies: int, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, 
     model = load("tacit/small")
     stream = model.stream(hold_out(docstring_corpus())[1])
     learned, unseen = cut(stream, sizes["length"], count=sizes["sequences"])
-    canaries = Canaries.drawn(sizes["canaries"], model.encode, rng=SEED)
+    canaries = Canaries.draw(sizes["canaries"], model.encode, rng=SEED)
     inside = coins(sizes["canaries"], SEED + 1)
     schedule = CanarySchedule(
         texts=len(learned), canaries=len(canaries), copies=copies, batch=sizes["batch"],

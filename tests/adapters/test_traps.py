@@ -5,7 +5,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from tacit._ground.files import held
-from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, WithoutClipping, kept_apart
+from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, WithoutClipping, keep_apart
 from tacit.adapters.texts import own_places
 from tacit.ledger import Ledger
 from tests.adapters.models import (
@@ -160,7 +160,7 @@ def test_what_is_learned_from_changes_by_one_record():
     rows = {"input_ids": torch.randint(64, (40, 6))}
 
     def learned(part):
-        return {tuple(row) for row in kept_apart(part, 0.3)[0]["input_ids"].tolist()}
+        return {tuple(row) for row in keep_apart(part, 0.3)[0]["input_ids"].tolist()}
 
     whole = learned(rows)
     for place in range(40):

@@ -11,7 +11,7 @@ from torch import nn
 
 from tacit.design import worst_case
 from tacit.gradients import per_example
-from tacit.training import carried_over, noisy_coefficients
+from tacit.training import carry_over, noisy_coefficients
 from tacit.training.noise import draw, independent
 from tests.gradients.layers import curved
 from tests.gradients.naive import naive_gradients, relative, written
@@ -187,14 +187,14 @@ def test_multipliers_follow_their_references():
     model, inputs, targets, membership = problem()
     found = per_example(model, curved, inputs, targets)
     _, design = noisy_coefficients(found.gram, membership, BUDGETS)
-    moved = carried_over(design, "abcde", "edxab")
+    moved = carry_over(design, "abcde", "edxab")
     ratios = design.multiplier_ratios
     np.testing.assert_array_equal(moved.multiplier_ratios[[0, 1, 3, 4]], ratios[[4, 3, 0, 1]])
     assert moved.multiplier_ratios[2] == np.median(ratios[ratios > 0])
     order = [4, 3, 2, 0, 1]
     _, after = noisy_coefficients(found.gram, membership[order], BUDGETS[order], warm_start=moved)
     assert after.cost == pytest.approx(design.cost, rel=1e-5)
-    assert carried_over(independent(1.0, 3), "abc", "abc") is None
+    assert carry_over(independent(1.0, 3), "abc", "abc") is None
 
 
 def test_seeds_repeat_and_the_operating_system_does_not():

@@ -27,7 +27,7 @@ from .settings import GivenNoise as GivenNoise
 from .settings import PoissonSteps as PoissonSteps
 from .settings import TrainingRecords as TrainingRecords
 from .texts import Pretrained as Pretrained
-from .texts import kept_apart as kept_apart
+from .texts import keep_apart as keep_apart
 from .texts import load_pretrained as load_pretrained
 from .texts import read_records as read_records
 from .vectors import MeasuredAlignment as MeasuredAlignment

@@ -24,7 +24,7 @@ from tacit.adapters.tasks import (
     Rows,
     check_records,
     records,
-    taken,
+    select,
     vocabulary,
 )
 from tacit.adapters.workflow import AS_USUAL, prepare_adapter
@@ -233,7 +233,7 @@ class _Scorer:
         check_records("canaries", self._run.model, self._run.task, canaries)
         self._attached = prepared.run.attached
         self._attached.on()
-        self._losses = self._measured()
+        self._losses = self._measure()
         own, self._run.rows = self._run.rows, canaries
         self._gradients = []
         try:
@@ -257,7 +257,7 @@ class _Scorer:
         """Return (m,) for each attacker: higher for those that look in."""
         # ΔW, or ΔB
         changes: Mapping[str, Tensor] = {
-            one.name: _oriented(one, one.trained.detach() - self._start[one.name]).cpu()
+            one.name: _orient(one, one.trained.detach() - self._start[one.name]).cpu()
             for one in self._run.layers
         }
         along = [
@@ -272,23 +272,23 @@ class _Scorer:
             )
             for held in self._gradients
         ]
-        found = {"fall of a canary's loss": self._losses - self._measured()}
+        found = {"fall of a canary's loss": self._losses - self._measure()}
         # descent moves against gradients of records that were in
         overlap = -torch.cat(along).numpy()
         if overlap.size == self._losses.size:
             found["gradient of a canary against what the run added"] = overlap
         return found
 
-    def _measured(self) -> Array:
+    def _measure(self) -> Array:
         run, found = self._run, []
         with torch.no_grad():
             for part in self._parts:
-                rows = taken(self._canaries, part, run.device)
+                rows = select(self._canaries, part, run.device)
                 found.append(run.task.losses(run.task.outputs(run.model, rows), rows))
         return np.asarray(torch.cat(found).double().cpu().numpy())
 
 
-def _oriented(layer: Any, change: Tensor) -> Tensor:
+def _orient(layer: Any, change: Tensor) -> Tensor:
     return change.mT if layer.matrix_b is None and layer.transposed else change
 
 
@@ -312,10 +312,10 @@ def _canaries(model: Any, rows: Rows, given: Any, seed: int | None) -> Rows:
     scale, middle = inputs.double().std(), inputs.double().mean()
     noise = torch.from_numpy(source.standard_normal((count, *inputs.shape[1:])))
     drawn = (middle + scale * noise).to(inputs.dtype)
-    return {INPUTS: drawn, TARGETS: _drawn(targets, count, source)}
+    return {INPUTS: drawn, TARGETS: _draw_targets(targets, count, source)}
 
 
-def _drawn(targets: Tensor, count: int, source: np.random.Generator) -> Tensor:
+def _draw_targets(targets: Tensor, count: int, source: np.random.Generator) -> Tensor:
     """Return targets at random, among those that are there."""
     return targets[torch.from_numpy(source.integers(len(targets), size=count))]
 
@@ -323,7 +323,7 @@ def _drawn(targets: Tensor, count: int, source: np.random.Generator) -> Tensor:
 def _labels_like(labels: Tensor, drawn: Tensor, seed: int | None) -> Tensor:
     source = np.random.default_rng(None if seed is None else seed + 1)
     if labels.ndim == 1:
-        return _drawn(labels, len(drawn), source)
+        return _draw_targets(labels, len(drawn), source)
     # of a masked model: the canary's tokens at the places of some record
     places = labels[torch.from_numpy(source.integers(len(labels), size=len(drawn)))] != -100
     return drawn.masked_fill(~places, -100)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit._ground.checks import integer
-from tacit.adapters.layers import targeted
-from tacit.adapters.tasks import AdapterTask, Rows, records, taken, task_of
+from tacit.adapters.layers import target_layers
+from tacit.adapters.tasks import AdapterTask, Rows, records, select, task_of
 
 # Records in one pass.
 TOGETHER = 64
@@ -57,7 +57,7 @@ def principal_projections(
     size = integer("rank", rank, minimum=1)
     rows = records(public)
     given = task_of(model, rows, task, None)
-    layers = targeted(model, targets)
+    layers = target_layers(model, targets)
     was_training = model.training
     model.eval()
     try:
@@ -99,7 +99,7 @@ def _moments(
     try:
         with torch.no_grad():
             for part in torch.split(torch.arange(count), TOGETHER):
-                task.outputs(model, taken(rows, part, device))
+                task.outputs(model, select(rows, part, device))
     finally:
         for handle in handles:
             handle.remove()

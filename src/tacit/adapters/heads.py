@@ -135,7 +135,7 @@ def train_heads(
 
     Source: lora-privacy, Algorithms 1 to 3 and Appendix F.2.
     """
-    rows, kinds = matrix("features", features), _checked(methods)
+    rows, kinds = matrix("features", features), _check_methods(methods)
     count, heads, source = len(rows), len(kinds), generator(rng)
     truth = _labels(labels, count, integer("classes", classes, minimum=2))
     multipliers = _each("noise_multipliers", steps.noise_multipliers, heads)
@@ -153,15 +153,15 @@ def train_heads(
         if members is None
         else torch.from_numpy(truth_values("members", members, (heads, count))),
         rate=rate,
-        fixed=_given(steps.projection, kinds[0], rows.shape[1]),
+        fixed=_check_projection(steps.projection, kinds[0], rows.shape[1]),
         source=source,
         normal=torch.Generator().manual_seed(int(source.integers(2**63))),
     )
-    weights, energies = stack.trained(_groups(groups, heads), steps.steps)
+    weights, energies = stack.train(_groups(groups, heads), steps.steps)
     return Heads(weights=weights, energies=energies)
 
 
-def _checked(methods: Sequence[Method]) -> list[Method]:
+def _check_methods(methods: Sequence[Method]) -> list[Method]:
     found = list(methods)
     if not found or not all(isinstance(one, Method) for one in found):
         raise ValueError("methods: expected one for each head")
@@ -191,7 +191,7 @@ def _groups(groups: Sequence[int] | None, count: int) -> list[npt.NDArray[np.int
     return [np.flatnonzero(numbers == one) for one in np.unique(numbers)]
 
 
-def _given(projection: ArrayLike | None, method: Method, width: int) -> Tensor | None:
+def _check_projection(projection: ArrayLike | None, method: Method, width: int) -> Tensor | None:
     if projection is None:
         return None
     rank = getattr(method, "rank", None)
@@ -261,7 +261,7 @@ class Stack:
     source: np.random.Generator
     normal: torch.Generator
 
-    def trained(self, groups: list[npt.NDArray[np.intp]], steps: int) -> tuple[Array, Array]:
+    def train(self, groups: list[npt.NDArray[np.intp]], steps: int) -> tuple[Array, Array]:
         """Return weights (M, classes, d) and mean noise energies (M,).
 
         Args:
@@ -314,12 +314,12 @@ class Stack:
         stds, scales = (v[own][..., None, None].float() for v in (self.stds, self.scales))
 
         def noise(shape: tuple[int, ...]) -> Tensor:
-            return stds * self._drawn(shape)
+            return stds * self._draw(shape)
 
         # sample, clip, sum, noise, move
         for _ in range(steps):
             fresh = self._projections(len(own)) if self.method.fresh else None
-            batch = everything or self._sampled(own, seen, squares, dense=dense)
+            batch = everything or self._sample(own, seen, squares, dense=dense)
             total = self._total(weights, batch, clips)
             spread = None if fresh is None else fresh[:, None]
             published = self.method.step(total, spread, 1.0, noise)
@@ -369,7 +369,7 @@ class Stack:
             present = present * self.members[own].mT
         return Batch(seen, self.targets[:, None], squares, present)
 
-    def _sampled(
+    def _sample(
         self, own: npt.NDArray[np.intp], seen: Tensor, squares: Tensor, *, dense: bool
     ) -> Batch:
         """Return a Poisson sample of each group, padded with records that nobody sees."""
@@ -407,7 +407,7 @@ class Stack:
         rank = getattr(self.method, "rank", None)
         if self.fixed is not None or rank is None:
             return self.fixed
-        drawn: Tensor = self._drawn((groups, int(rank), self.inputs.shape[1])) / int(rank) ** 0.5
+        drawn: Tensor = self._draw((groups, int(rank), self.inputs.shape[1])) / int(rank) ** 0.5
         return drawn
 
     def _energy(self, projections: Tensor | None) -> Tensor:
@@ -421,7 +421,7 @@ class Stack:
         shape = projections @ projections.mT if self.method.noise == "projected" else projections
         return classes * shape.double().square().sum(dim=(-2, -1)).reshape(-1)
 
-    def _drawn(self, shape: tuple[int, ...]) -> Tensor:
+    def _draw(self, shape: tuple[int, ...]) -> Tensor:
         return torch.randn(shape, generator=self.normal)
 
 

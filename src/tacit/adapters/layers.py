@@ -168,7 +168,7 @@ def peft_layers(model: Any) -> list[AdapterLayer]:
     """
     from peft.tuners.lora import Linear
 
-    configuration = _checked_configuration(model)
+    configuration = _check_configuration(model)
     name = model.active_adapter
     found: list[AdapterLayer] = []
     for place, module in model.named_modules():
@@ -221,7 +221,7 @@ def plain_layers(
     Raises:
         ValueError: a target that does not exist, is no linear layer, or shares its weight.
     """
-    modules = targeted(model, targets)
+    modules = target_layers(model, targets)
     if not modules:
         raise ValueError(
             "targets: expected layers with weights of their own, got none in the model"
@@ -247,7 +247,7 @@ def plain_layers(
     return found
 
 
-def targeted(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Module]:
+def target_layers(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Module]:
     """Return the linear layers of the names or endings given, in the model's order.
 
     Raises:
@@ -377,7 +377,7 @@ class _Adding:
         return (output + self._layer.scaling * added).to(output.dtype)
 
 
-def _checked_configuration(model: Any) -> Any:
+def _check_configuration(model: Any) -> Any:
     from peft import LoraConfig
 
     # one adapter: what another does would be in no certificate

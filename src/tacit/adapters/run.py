@@ -20,14 +20,14 @@ from tacit.adapters.saving import (
     Factors,
     bytes_of_adapter,
     check_reloaded,
+    copy_before,
     digest_of_factors,
     factors_of,
     read_adapter,
-    untouched,
     write_adapter,
 )
 from tacit.adapters.steps import AdapterSteps
-from tacit.adapters.tasks import Rows, taken
+from tacit.adapters.tasks import Rows, select
 from tacit.codec import public
 from tacit.measured import Interval
 from tacit.releases import Prepared, Release, Use
@@ -64,7 +64,7 @@ class Quality:
         losses, right = [], []
         with torch.no_grad():
             for part in torch.split(torch.arange(len(next(iter(rows.values())))), TOGETHER):
-                some = taken(rows, part, steps.device)
+                some = select(rows, part, steps.device)
                 outputs = steps.task.outputs(steps.model, some)
                 losses.append(steps.task.losses(outputs, some).double().cpu())
                 answers = steps.task.answers(some)
@@ -120,7 +120,7 @@ class AdapterRun:
     save: Path | None
     base: str | None
 
-    def opened(self, stack: ExitStack) -> Loop:
+    def open(self, stack: ExitStack) -> Loop:
         """Return the steps that are left: of a run that was begun, from where it stands.
 
         Args:
@@ -139,9 +139,12 @@ class AdapterRun:
             stack.enter_context(folder.alone())
         # goes on from the stored state, if there is one
         loop = Loop(
-            self.run, {"adapter": self}, title="training", folder=folder,
+            self.run,
+            {"adapter": self},
+            title="training",
+            folder=folder,
             every=SECONDS_BETWEEN_STATES,
-        )  # fmt: skip
+        )
         self._check_save()
         return loop
 
@@ -272,7 +275,7 @@ class AdapterRun:
         expected = steps.outputs(steps.model, PROBES)
         self.attached.off()
         try:
-            fresh = untouched(steps.model, steps.layers, self.before)
+            fresh = copy_before(steps.model, steps.layers, self.before)
         finally:
             self.attached.on()
 
@@ -333,7 +336,7 @@ class PreparedAdapter(Prepared[TrainedAdapter]):
             # two draws at once are one and a refusal
             with self._once.lock:
                 self._refuse_again()
-                loop = self.run.opened(stack)
+                loop = self.run.open(stack)
                 try:
                     self.run.rehearse()
                     _reserve(purse, loop.folder, paid=ledger is not None)

@@ -62,7 +62,7 @@ def factors_of(layers: Sequence[AdapterLayer], before: Mapping[str, Tensor]) -> 
         else:
             # ΔW of any rank, as factors of that rank
             change = matrix_of(layer) - before[layer.name]
-            found[layer.name] = (*_factored(change), 1.0)
+            found[layer.name] = (*_factor(change), 1.0)
     return Factors(found, layers[0].transposed)
 
 
@@ -104,7 +104,9 @@ def write_adapter(
     try:
         temporary.mkdir(parents=True)
         save_file(_tensors(factors), temporary / WEIGHTS, metadata={"format": "pt"})
-        (temporary / CONFIGURATION).write_text(_configured(factors, task, base), encoding="utf-8")
+        (temporary / CONFIGURATION).write_text(
+            _configuration_text(factors, task, base), encoding="utf-8"
+        )
         text = dumps(dict(release), indent=2) + "\n"
         (temporary / RELEASE).write_text(text, encoding="utf-8")
         # one step: the folder is there whole or not at all
@@ -157,7 +159,7 @@ def check_reloaded(
     return difference
 
 
-def untouched(
+def copy_before(
     model: nn.Module, layers: Sequence[AdapterLayer], before: Mapping[str, Tensor]
 ) -> Any:
     """Return a copy of a model without adapters, its weights as they were before training.
@@ -246,7 +248,7 @@ def _configuration(factors: Factors, task: str, base: str | None) -> Any:
     return made
 
 
-def _configured(factors: Factors, task: str, base: str | None) -> str:
+def _configuration_text(factors: Factors, task: str, base: str | None) -> str:
     """Return the text of peft's configuration, in the same order in every process.
 
     peft itself writes its sets of modules in the order of their hashes.
@@ -256,7 +258,7 @@ def _configured(factors: Factors, task: str, base: str | None) -> str:
     return json.dumps(ordered, indent=2, sort_keys=True) + "\n"
 
 
-def _factored(change: Tensor) -> tuple[Tensor, Tensor]:
+def _factor(change: Tensor) -> tuple[Tensor, Tensor]:
     """Return A and B with B A the change, of the least rank that float32 tells."""
     left, values, right = torch.linalg.svd(change.double(), full_matrices=False)
     rank = max(1, int((values > NEGLIGIBLE * values.max()).sum()))

@@ -48,7 +48,7 @@ class PoissonSteps:
         momentum: Of sgd.
 
     Example:
-        >>> PoissonSteps(batch=16).sampled(64)
+        >>> PoissonSteps(batch=16).sampling(64)
         (16, 0.25, 64)
     """
 
@@ -70,7 +70,7 @@ class PoissonSteps:
         """The rate asked for, or the optimizer's own."""
         return RATES[self.optimizer] if self.rate is None else self.rate
 
-    def sampled(self, count: int) -> tuple[int, float, int | None]:
+    def sampling(self, count: int) -> tuple[int, float, int | None]:
         """Return the records expected in a step, q, and n where it is taken as public.
 
         Args:
@@ -138,7 +138,7 @@ class AdapterFolder:
     base: str | None = None
     unprotected: bool = False
 
-    def checked(self, checkpoint: str | os.PathLike[str] | None, *, protected: bool) -> Path:
+    def check(self, checkpoint: str | os.PathLike[str] | None, *, protected: bool) -> Path:
         """Return the folder, refused now where it could not be written.
 
         Args:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tacit._ground.random import released_normal
 from tacit.adapters.layers import AdapterLayer, check_frozen, random_projection
 from tacit.adapters.settings import PoissonSteps
-from tacit.adapters.tasks import AdapterTask, Rows, taken
+from tacit.adapters.tasks import AdapterTask, Rows, select
 from tacit.gradients.batches import check_losses
 from tacit.gradients.hooks import LinearHooks
 from tacit.gradients.methods import ClippedMethod, Method, Normal, StepLayer, WithoutClipping
@@ -166,7 +166,7 @@ class AdapterSteps:
             rank: int = self.mechanism.method.rank  # type: ignore[attr-defined]
             source = self.randomness.projection_seed(self.taken, place)
             # A_t is drawn when it is asked for: after the gradients are fixed
-            projection = partial(_drawn_projection, rank, layer.width, source)
+            projection = partial(_draw_projection, rank, layer.width, source)
         elif layer.matrix_a is not None:
             projection = layer.matrix_a.double
         return StepLayer(
@@ -220,7 +220,7 @@ class AdapterSteps:
 
     def gradients(self, part: Tensor) -> LinearHooks:
         """Return the per-example gradients of some records."""
-        rows = taken(self.rows, part, self.device)
+        rows = select(self.rows, part, self.device)
         # one forward and one backward pass
         with self._hooks:
             self._hooks.backward(self._losses(rows))
@@ -233,7 +233,7 @@ class AdapterSteps:
         Raises:
             ValueError: they differ, as where a weight is used twice.
         """
-        rows = taken(self.rows, part, self.device)
+        rows = select(self.rows, part, self.device)
         check_gradients(self._hooks, lambda: self._losses(rows))
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -241,14 +241,14 @@ class AdapterSteps:
         """Return the losses of some records, float64, in batches in their order."""
         with torch.no_grad():
             found = [
-                self._losses(taken(self.rows, some, self.device))
+                self._losses(select(self.rows, some, self.device))
                 for some in torch.split(part, self._micro_batch)
             ]
         return torch.cat(found).double().cpu()
 
     def outputs(self, model: nn.Module, count: int) -> Tensor:
         """Return a model's outputs for the first records."""
-        rows = taken(self.rows, torch.arange(min(count, self.count)), self.device)
+        rows = select(self.rows, torch.arange(min(count, self.count)), self.device)
         with torch.no_grad():
             return self.task.outputs(model, rows)
 
@@ -260,7 +260,7 @@ class AdapterSteps:
         return check_losses("loss", losses, len(next(iter(rows.values())))).float()
 
 
-def _drawn_projection(rank: int, width: int, source: np.random.Generator | None) -> Tensor:
+def _draw_projection(rank: int, width: int, source: np.random.Generator | None) -> Tensor:
     return random_projection(rank, width, source).double()
 
 

@@ -183,7 +183,7 @@ class Supervised(AdapterTask):
         device = next(model.parameters()).device
         with torch.no_grad():
             # one record tells how many classes there are
-            found = self.outputs(model, taken(rows, torch.arange(1), device))
+            found = self.outputs(model, select(rows, torch.arange(1), device))
         if found.ndim != 2 or targets.ndim != 1:
             raise ValueError(
                 f"data: expected outputs (B, classes) for classes (n,), got {tuple(found.shape)} "
@@ -278,7 +278,7 @@ def check_records(name: str, model: nn.Module, task: AdapterTask, rows: Rows) ->
     try:
         task.check(model, rows)
         with torch.no_grad():
-            some = taken(rows, torch.arange(1), next(model.parameters()).device)
+            some = select(rows, torch.arange(1), next(model.parameters()).device)
             task.losses(task.outputs(model, some), some)
     except ValueError:
         raise
@@ -290,7 +290,7 @@ def check_records(name: str, model: nn.Module, task: AdapterTask, rows: Rows) ->
         ) from error
 
 
-def taken(rows: Rows, indices: Tensor, device: torch.device) -> Rows:
+def select(rows: Rows, indices: Tensor, device: torch.device) -> Rows:
     """Return some of the records, on a device."""
     return {name: value[indices].to(device) for name, value in rows.items()}
 

@@ -133,7 +133,7 @@ def read_records(
     table = read_table(Path(path), [text] + ([label] if model.task == "classification" else []))
     # a table: one record a row, cut off after L tokens
     encoded = [_ids(model, row[0])[:size] for row in table]
-    rows = _padded(encoded)
+    rows = _pad(encoded)
     if model.task != "classification":
         return _with_labels(model, rows), ()
     configuration: Any = model.network.config
@@ -152,7 +152,7 @@ def read_records(
     return {**rows, LABELS: torch.tensor(numbers)}, known
 
 
-def kept_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows, Rows]:
+def keep_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows, Rows]:
     """Return records to learn from, and about a share of them that nothing is learned from.
 
     A record's side is a function of the record alone, so that one record more or less changes what
@@ -215,7 +215,7 @@ def _ids(model: Pretrained, text: str) -> list[int]:
     return [int(one) for one in found]
 
 
-def _padded(encoded: Sequence[list[int]]) -> Rows:
+def _pad(encoded: Sequence[list[int]]) -> Rows:
     width = max(1, *map(len, encoded))
     tokens = torch.zeros(len(encoded), width, dtype=torch.long)
     mask = torch.zeros_like(tokens)

@@ -156,7 +156,7 @@ def measured_alignment(vectors: ArrayLike) -> MeasuredAlignment:
     )
 
 
-def checked_alignment(value: Any) -> float:
+def check_alignment(value: Any) -> float:
     """Return a bound on the alignment; a measured one is refused."""
     if isinstance(value, MeasuredAlignment):
         raise ValueError(
@@ -196,7 +196,7 @@ class VectorProjection:
 
     def __post_init__(self) -> None:
         integer("rank", self.rank, minimum=1)
-        checked_alignment(self.alignment)
+        check_alignment(self.alignment)
         in_interval("noise", self.noise, 0.0, float("inf"), open_high=True)
         if (self.confidence is None) == bool(self.noise):
             raise ValueError("confidence: expected one with noise and none without")

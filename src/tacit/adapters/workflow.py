@@ -114,14 +114,14 @@ def prepare_adapter(
     rows = records(given.data)
     count = len(next(iter(rows.values())))
     # q n, q, and n where it is public
-    size, share, counted = steps.sampled(count)
+    size, share, counted = steps.sampling(count)
     if counted is None and isinstance(method, WithoutClipping):
         # the curvature of a step is bounded by the records there are
         raise ValueError(f"sampling_rate: expected none beside {method.name}, got {share}")
     seed = None if rng is None else integer("rng", rng, minimum=0)
     protected = not isinstance(method, LoRAFA)
     # a folder that cannot be written is told before anything is trained
-    target = None if folder is None else folder.checked(run.checkpoint, protected=protected)
+    target = None if folder is None else folder.check(run.checkpoint, protected=protected)
     others = None if given.held_out is None else records(given.held_out)
     # the layers, A drawn, B zero
     network, adapted, attached = adapted_layers(chosen, method, seed)
@@ -140,7 +140,7 @@ def prepare_adapter(
             rank_one=_sees_vectors(network, adapted, task, rows),
             adjacency=Adjacency.ADD_REMOVE if promise is None else promise.adjacency,
         )
-        convex = _conditioned(method, adapted, schedule, steps, size, count)
+        convex = _with_condition(method, adapted, schedule, steps, size, count)
         # the noise asked for, or the least that keeps ε, rounded up
         noise, delta = _multiplier(convex, schedule, promise)
         details = TrainedAdapter(
@@ -160,9 +160,15 @@ def prepare_adapter(
         )
         # what trains
         own = AdapterSteps(
-            network, adapted, rows, task, mechanism, steps,
-            precision=run.precision or "float32", seed=seed,
-        )  # fmt: skip
+            network,
+            adapted,
+            rows,
+            task,
+            mechanism,
+            steps,
+            precision=run.precision or "float32",
+            seed=seed,
+        )
         check_alone(own, count)
     except BaseException:
         network.train(was_training)
@@ -319,7 +325,7 @@ def _sees_vectors(
     return len(dimensions) == len(layers) and set(dimensions) == {2}
 
 
-def _conditioned(
+def _with_condition(
     method: Method,
     layers: Sequence[AdapterLayer],
     schedule: Schedule,

@@ -194,7 +194,7 @@ def fit(
             method,
             promise,
             run.lasting(steps=STEPS),
-            steps=_sampled(sampling, count),
+            steps=_with_batch(sampling, count),
             save=folder,
             rng=flags.seed,
         )
@@ -247,7 +247,7 @@ def audit(
         promise,
         run.lasting(steps=STEPS),
         audit=CanaryAudit(canaries=canaries),
-        steps=_sampled(sampling, count),
+        steps=_with_batch(sampling, count),
         rng=flags.seed,
     )
     release = destination.stated(release)
@@ -304,7 +304,7 @@ def last_apart(
     )
 
 
-def _sampled(steps: PoissonSteps, count: int) -> PoissonSteps:
+def _with_batch(steps: PoissonSteps, count: int) -> PoissonSteps:
     """Return steps that expect an eighth of the records where nothing else is asked for."""
     if steps.batch is not None:
         return steps

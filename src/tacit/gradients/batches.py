@@ -28,16 +28,16 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(one)
 
 
-def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
+def map_tensors(values: Any, function: Callable[[Any], Any]) -> Any:
     """Return nested values with a function of every tensor or array in its place, in order."""
     if isinstance(values, (Tensor, np.ndarray)):
         return function(values)
     if isinstance(values, tuple) and hasattr(values, "_fields"):
-        return type(values)(*(mapped(one, function) for one in values))
+        return type(values)(*(map_tensors(one, function) for one in values))
     if isinstance(values, (list, tuple)):
-        return type(values)(mapped(one, function) for one in values)
+        return type(values)(map_tensors(one, function) for one in values)
     if isinstance(values, Mapping):
-        return {name: mapped(one, function) for name, one in values.items()}
+        return {name: map_tensors(one, function) for name, one in values.items()}
     return values
 
 
@@ -63,7 +63,7 @@ def part(values: Any, rows: slice | Tensor, count: int) -> Any:
             return one[rows]
         return one[rows.to(one.device)] if isinstance(one, Tensor) else one[rows.numpy()]
 
-    return mapped(values, of)
+    return map_tensors(values, of)
 
 
 def check_losses(name: str, losses: Any, count: int | None = None) -> Tensor:
@@ -163,7 +163,7 @@ def same_states(first: list[Tensor], second: list[Tensor]) -> bool:
 
 
 @contextmanager
-def replayed(model: nn.Module, states: list[Tensor] | None) -> Iterator[None]:
+def replay(model: nn.Module, states: list[Tensor] | None) -> Iterator[None]:
     """Draw again from earlier states, and go on afterwards as if nothing had been drawn."""
     if states is None:
         yield

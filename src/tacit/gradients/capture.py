@@ -26,11 +26,11 @@ from tacit.gradients.batches import (
     batch_size,
     frozen_parameters,
     losses_of,
-    mapped,
+    map_tensors,
     part,
     random_states,
     refuse_mixing,
-    replayed,
+    replay,
     same_states,
     tensors_in,
     trainable_parameters,
@@ -189,7 +189,7 @@ def _one_pass(
     states = random_states(model)
     with frozen_parameters(parameters):
         # a forward pass in which every output of a parameter's function is watched
-        losses, recorder = recorded_losses(model, loss, batch, count, parameters)
+        losses, recorder = record_losses(model, loss, batch, count, parameters)
         # whether layers drew random numbers
         drew = not same_states(states, random_states(model))
         # ∂Σℓ/∂output has the gradient of ℓ_i in row i, as no example sees another
@@ -203,7 +203,7 @@ def _one_pass(
     return values, found
 
 
-def recorded_losses(
+def record_losses(
     model: nn.Module,
     loss: Loss,
     batch: Batch,
@@ -261,14 +261,14 @@ def free_gradients(
             # the fused kernels of attention have no rule of vmap
             with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
-                return _vectorised(model, loss, batch, parameters, count)
+                return _vectorise(model, loss, batch, parameters, count)
         except RuntimeError:
             # no rule of vmap covers some function of the model
             pass
     return _one_by_one(model, loss, batch, parameters, drawn_from)
 
 
-def _vectorised(
+def _vectorise(
     model: nn.Module,
     loss: Loss,
     batch: Batch,
@@ -283,7 +283,7 @@ def _vectorised(
 
     def single(given: dict[str, Tensor], *parts: Tensor) -> Tensor:
         left = iter(parts)
-        replaced = mapped(
+        replaced = map_tensors(
             batch, lambda one: next(left) if one.ndim and one.shape[0] == count else one
         )
         # ℓ of a batch of one
@@ -313,7 +313,7 @@ def _one_by_one(
     try:
         for one in values:
             one.requires_grad_(True)
-        with replayed(model, drawn_from):
+        with replay(model, drawn_from):
             losses = loss(model, *batch)
         rows: list[list[Tensor]] = [[] for _ in values]
         # one backward pass an example through the graph that is there
@@ -414,12 +414,12 @@ class Ordinary(PerExample):
         """
         names = {id(one): name for name, one in self._parameters.items()}
         # the parameters that the losses depend on
-        every = _reached(losses.grad_fn, names, None)
+        every = _reach(losses.grad_fn, names, None)
         self._graph = (losses, None)
         node = None if last.output is None else last.output.grad_fn
         if gradient is not None and last.output is not None and node is not None:
             # those that they depend on other than through the last layer
-            around = _reached(losses.grad_fn, names, node)
+            around = _reach(losses.grad_fn, names, node)
             self._graph = (losses, None) if around else (last.output, gradient)
         return set(self._parameters) - every
 
@@ -452,7 +452,7 @@ class Ordinary(PerExample):
                 end, weights = _by_example(kept[0], kept[1], coefficients)
         else:
             # the same masks as in the first pass
-            with torch.enable_grad(), replayed(self._model, self._states[index]):
+            with torch.enable_grad(), replay(self._model, self._states[index]):
                 end = losses_of(self._loss, self._model, *self._batches[index], self._sizes[index])
             weights = coefficients
         # a backward pass weighted by c: Σ_i c_i ∂ℓ_i/∂θ
@@ -475,7 +475,7 @@ def _by_example(output: Tensor, gradient: Tensor, coefficients: Tensor) -> tuple
     return output, (rows * coefficients.to(rows)[:, None]).view(gradient.shape)
 
 
-def _reached(end: Any, names: Mapping[int, str], without: Any) -> set[str]:
+def _reach(end: Any, names: Mapping[int, str], without: Any) -> set[str]:
     """Return the parameters that a graph leads to, other than through one of its nodes."""
     found: set[str] = set()
     # depth first from the losses, one node left out

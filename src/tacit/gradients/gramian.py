@@ -143,7 +143,7 @@ def _columns(batches: list[Contributions], sizes: Sequence[int], start: int, sto
         block: Tensor | None = None
         for use in sorted(batch, key=lambda use: isinstance(use, EmbeddingFactors)):
             if block is not None and isinstance(use, EmbeddingFactors):
-                block = use.added_to(block, start, stop)
+                block = use.add_to(block, start, stop)
             else:
                 found = use.rows(start, stop)
                 # what is kept is not added to

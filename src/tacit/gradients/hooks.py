@@ -58,7 +58,7 @@ def widths(name: str, module: nn.Module) -> tuple[int, int]:
     raise ValueError(f"modules: {LINEAR} at {name}, got {type(module).__name__}")
 
 
-def turned(module: nn.Module, values: Tensor) -> Tensor:
+def turn(module: nn.Module, values: Tensor) -> Tensor:
     """Return (…, out, in) of a linear layer's weight as it keeps it, (in, out) in ``Conv1D``."""
     return values if type(module).forward is nn.Linear.forward else values.mT
 

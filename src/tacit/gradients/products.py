@@ -102,10 +102,10 @@ class LayerGradients:
         scale = torch.where(finite, coefficients.double(), 0.0)
         if self._factors is None:
             # Σ_i c_i G_i as one product with the rows vec(G_i)
-            products = _cleared(self._known().flatten(1), finite)
-            return self._turned((scale @ products).view(self._known().shape[1:]))
+            products = _clear(self._known().flatten(1), finite)
+            return self._turn((scale @ products).view(self._known().shape[1:]))
         # Σ_i c_i Σ_t g_it x_itᵀ as one product over examples and positions
-        gradients, inputs = (_cleared(one, finite).double() for one in self._unchanged())
+        gradients, inputs = (_clear(one, finite).double() for one in self._unchanged())
         scale = scale[:, None, None]
         # the narrower factor is the one to copy
         if self.width < self.out:
@@ -115,7 +115,7 @@ class LayerGradients:
     def products(self) -> Tensor:
         """Return G, (B, out, in), in the precision of its factors."""
         made = self._known() if self._factors is None else self._product(*self._unchanged())
-        return self._turned(made.to(self._precision))
+        return self._turn(made.to(self._precision))
 
     def _norms(self) -> Tensor:
         if self._factors is None:
@@ -149,7 +149,7 @@ class LayerGradients:
             return torch.bmm(inputs.mT, gradients)
         return torch.bmm(gradients.mT, inputs)
 
-    def _turned(self, values: Tensor) -> Tensor:
+    def _turn(self, values: Tensor) -> Tensor:
         return values.mT if self.width < self.out else values
 
     def _known(self) -> Tensor:
@@ -180,7 +180,7 @@ class BiasGradients:
         finite = self.squared_norms().isfinite()
         # as of the weight: a record that is not finite adds nothing
         scale = torch.where(finite, coefficients.double(), 0.0)
-        return scale @ _cleared(self.products(), finite).double()
+        return scale @ _clear(self.products(), finite).double()
 
     def products(self) -> Tensor:
         """Return b, (B, out)."""
@@ -199,7 +199,7 @@ def _masses(gradients: Tensor, inputs: Tensor) -> Tensor:
     return found
 
 
-def _cleared(values: Tensor, finite: Tensor) -> Tensor:
+def _clear(values: Tensor, finite: Tensor) -> Tensor:
     """Return values (B, …) with 0 for the records that are not finite."""
     # no copy where nothing has to go
     if bool(finite.all()):

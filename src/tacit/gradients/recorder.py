@@ -36,8 +36,9 @@ class Recorder(TorchFunctionMode):
         leaves: outputs that nothing before them gives a gradient, where the backward pass ends.
     """
 
-    def __init__(self, names: Mapping[int, str], parameters: Mapping[str, Tensor], rules: Any,
-                 batch: int) -> None:  # fmt: skip
+    def __init__(
+        self, names: Mapping[int, str], parameters: Mapping[str, Tensor], rules: Any, batch: int
+    ) -> None:
         super().__init__()
         self.names, self.batch, self.rules = names, batch, rules
         self.free: set[str] = set()
@@ -205,13 +206,11 @@ class Recorder(TorchFunctionMode):
                 if key not in self.free:
                     every.setdefault(key, []).extend(uses)
                 continue
-            for name, contribution in self._pulled_back(key, uses):
+            for name, contribution in self._pull_back(key, uses):
                 every.setdefault(name, []).append(contribution)
         return every
 
-    def _pulled_back(
-        self, key: int, uses: list[Contribution]
-    ) -> Iterator[tuple[str, Contribution]]:
+    def _pull_back(self, key: int, uses: list[Contribution]) -> Iterator[tuple[str, Contribution]]:
         """Yield J of the parameters behind a derived one: its own J through the graph, by rows."""
         _, graph, roots = self.derived[key]
         # all uses of a free parameter are found elsewhere

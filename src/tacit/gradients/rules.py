@@ -227,10 +227,17 @@ def _group_norm(
         # examples side by side as the channels of one: a sum over examples has one term
         side_by_side = (1, batch * channels, positions)
         _, scales, shifts = torch.ops.aten.native_group_norm_backward(
-            gradient.reshape(side_by_side), features.reshape(side_by_side), mean, rstd,
-            features.new_ones(batch * channels), 1, batch * channels, positions,
-            batch * num_groups, [False, True, True],
-        )  # fmt: skip
+            gradient.reshape(side_by_side),
+            features.reshape(side_by_side),
+            mean,
+            rstd,
+            features.new_ones(batch * channels),
+            1,
+            batch * channels,
+            positions,
+            batch * num_groups,
+            [False, True, True],
+        )
         for key, sums in zip(keys, (scales, shifts), strict=True):
             if key is not None:
                 # ∂ℓ_i/∂w = Σ_t g x̂, ∂ℓ_i/∂b = Σ_t g, by channel
@@ -304,14 +311,14 @@ def _by_last_dimensions(
         if keys[0] is not None:
             # ∂ℓ/∂w = Σ_t g x̂
             scaled = gradient * plain(kept.get(what)).to(gradient.dtype)
-            recorder.add(keys[0], DenseGradients(_summed(scaled, shape), shape))
+            recorder.add(keys[0], DenseGradients(_sum_positions(scaled, shape), shape))
         if keys[1] is not None:
-            recorder.add(keys[1], DenseGradients(_summed(gradient, shape), shape))
+            recorder.add(keys[1], DenseGradients(_sum_positions(gradient, shape), shape))
 
     return recorder.watch(output, receive, what)
 
 
-def _summed(values: Tensor, shape: Sequence[int]) -> Tensor:
+def _sum_positions(values: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the sum over the positions of each example, (B, entries of ``shape``)."""
     return values.reshape(values.shape[0], -1, math.prod(shape)).sum(dim=1)
 

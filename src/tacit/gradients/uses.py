@@ -177,9 +177,18 @@ class ConvolutionFactors:
         # only the shape of the weight is read
         weight = inputs.new_empty(shape)
         _, found, _ = torch.ops.aten.convolution_backward(
-            gradients, inputs, weight, None, self.stride, self.padding, self.dilation,
-            False, [0] * (len(shape) - 2), groups, [False, True, False],
-        )  # fmt: skip
+            gradients,
+            inputs,
+            weight,
+            None,
+            self.stride,
+            self.padding,
+            self.dilation,
+            False,
+            [0] * (len(shape) - 2),
+            groups,
+            [False, True, False],
+        )
         result: Tensor = found
         return result
 
@@ -210,9 +219,9 @@ class EmbeddingFactors:
     def rows(self, start: int, stop: int) -> Tensor:
         """Return the sums of g over the positions of each index between ``start`` and ``stop``."""
         batch, width = len(self.indices), self.gradients.shape[2]
-        return self.added_to(self.gradients.new_zeros(batch, (stop - start) * width), start, stop)
+        return self.add_to(self.gradients.new_zeros(batch, (stop - start) * width), start, stop)
 
-    def added_to(self, block: Tensor, start: int, stop: int) -> Tensor:
+    def add_to(self, block: Tensor, start: int, stop: int) -> Tensor:
         """Add the rows to those of another use, (B, n), in place."""
         size, width = stop - start, self.gradients.shape[2]
         # positions that look up a row asked for; the padding row has no gradient
@@ -253,11 +262,11 @@ def among_seen(batches: Sequence[Sequence[EmbeddingFactors]]) -> tuple[list[Cont
     parts = iter(renamed.split([use.indices.numel() for uses in batches for use in uses]))
     found: list[Contributions] = []
     for uses in batches:
-        found.append([_renamed(use, seen, next(parts)) for use in uses])
+        found.append([_rename(use, seen, next(parts)) for use in uses])
     return found, int(seen.numel())
 
 
-def _renamed(use: EmbeddingFactors, seen: Tensor, indices: Tensor) -> EmbeddingFactors:
+def _rename(use: EmbeddingFactors, seen: Tensor, indices: Tensor) -> EmbeddingFactors:
     # the padding row under its new number, if it occurs
     position = torch.nonzero(seen == use.padding)
     padding = int(position[0]) if position.numel() else -1

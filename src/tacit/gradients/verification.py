@@ -22,12 +22,12 @@ from tacit.gradients.batches import (
     part,
     random_states,
     refuse_mixing,
-    replayed,
+    replay,
     same_states,
     trainable_parameters,
 )
-from tacit.gradients.capture import Exact, recorded_losses, run_back
-from tacit.gradients.hooks import LinearHooks, check_graph, turned
+from tacit.gradients.capture import Exact, record_losses, run_back
+from tacit.gradients.hooks import LinearHooks, check_graph, turn
 
 # Share of the whole gradient beyond which float32 is not forgiven for rounding.
 ROUGH = 0.02
@@ -98,13 +98,14 @@ def verify_examples(
     refuse_mixing(model)
     parameters = trainable_parameters(model)
     # negative places count from the end
-    chosen = sorted({integer("examples", i, minimum=-count, maximum=count - 1) % count
-                     for i in examples})  # fmt: skip
+    chosen = sorted(
+        {integer("examples", i, minimum=-count, maximum=count - 1) % count for i in examples}
+    )
     states, batch = random_states(model), (inputs, targets)
     # ℓ_i alone is run back: every other row of every output must stay 0
     for example in chosen:
-        with replayed(model, states), frozen_parameters(parameters):
-            losses, recorder = recorded_losses(model, loss, batch, count, parameters)
+        with replay(model, states), frozen_parameters(parameters):
+            losses, recorder = record_losses(model, loss, batch, count, parameters)
             recorder.only_rows = example
             run_back(losses[example], recorder.leaves)
         if recorder.mixed:
@@ -131,7 +132,7 @@ def _without_draws(
 ) -> Iterator[None]:
     """Evaluate a model that draws masks: two passes through it would have two of them."""
     # one pass tells whether anything is drawn
-    with torch.no_grad(), replayed(model, states):
+    with torch.no_grad(), replay(model, states):
         losses_of(loss, model, *batch, count)
         draws = not same_states(states, random_states(model))
     with evaluating(model) if draws else nullcontext():
@@ -146,7 +147,7 @@ def _same_in_parts(
         return
     # the first half by itself
     stop = (count + 1) // 2
-    with torch.no_grad(), replayed(model, states):
+    with torch.no_grad(), replay(model, states):
         whole = losses_of(loss, model, *batch, count)
         if not same_states(states, random_states(model)):
             # another batch would draw other masks
@@ -171,11 +172,11 @@ def _gradients_off(
 
     Beside it stands by how much of the whole gradient it is off; None where there is none.
     """
-    with replayed(model, states):
+    with replay(model, states):
         # ours
         captured = Exact(model, loss, [batch], [count], parameters)
     # plain backpropagation of the same masks
-    with replayed(model, states), torch.enable_grad():
+    with replay(model, states), torch.enable_grad():
         losses = losses_of(loss, model, *batch, count)
     values = list(parameters.values())
     for example in chosen:
@@ -285,7 +286,7 @@ example 0 with a gradient of example 1 at first
         # a weight that the loss does not reach
         expected = torch.zeros_like(ours) if plain is None else plain
         if plain is not None and name in hooks.modules:
-            expected = turned(hooks.modules[name], plain)
+            expected = turn(hooks.modules[name], plain)
         exact = expected.double()
         # ‖G − G'‖ against ‖G'‖, in float64
         error = float((ours.double() - exact).norm())

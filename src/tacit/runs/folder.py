@@ -39,7 +39,7 @@ class RunFolder:
         fields: set[str],
         others: Sequence[str] = (),
     ) -> None:
-        self.folder, self._fields, self._others = _made(folder), fields, others
+        self.folder, self._fields, self._others = _make_folder(folder), fields, others
         stored = self.folder / DECLARED
         text = documents.dumps(dict(declared), name="declared", indent=2)
         if stored.exists():
@@ -134,7 +134,7 @@ class RunFolder:
         return state
 
 
-def _made(folder: str | os.PathLike[str]) -> Path:
+def _make_folder(folder: str | os.PathLike[str]) -> Path:
     target = absolute("checkpoint", folder)
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from .memorisation.exposure import exposures as exposures
 from .memorisation.workflow import MemorisationPlan as MemorisationPlan
 from .memorisation.workflow import Sequences as Sequences
 from .memorisation.workflow import prepare_memorisation as prepare_memorisation
-from .noise import carried_over as carried_over
+from .noise import carry_over as carry_over
 from .noise import noisy_coefficients as noisy_coefficients
 from .poisoning.aggregation import robust_aggregate as robust_aggregate
 from .poisoning.network import pretrain as pretrain

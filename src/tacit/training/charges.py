@@ -36,7 +36,7 @@ CHARGED = "charged.jsonl"
 FIELDS = {"rounds", "charges", "energies", "model", "optimizer"}
 
 
-def counted(mu: float) -> GaussianDP:
+def ledger_cost(mu: float) -> GaussianDP:
     """Return what a ledger counts of a run at distance μ from a reference."""
     return GaussianDP(
         mu=mu,
@@ -208,7 +208,7 @@ class Journal(RunFolder):
         """How many rounds were charged."""
         return len(self._charges)
 
-    def taken(self, count: int) -> npt.NDArray[np.int64]:
+    def rounds_of(self, count: int) -> npt.NDArray[np.int64]:
         """Return in how many of them each of ``count`` references took part."""
         taken = np.zeros(count, dtype=np.int64)
         # counted again from the file: memory is not believed
@@ -320,7 +320,7 @@ class Charges:
         """
         journal = self._journal = Journal(checkpoint, declared)
         # participations, lost rounds included: they stay charged
-        taken = journal.taken(len(self._names))
+        taken = journal.rounds_of(len(self._names))
         self.count = journal.charges
         # a run that reserved or charged goes on with its own entries
         if journal.charges or journal.places():
@@ -438,6 +438,6 @@ def reference_entries(
             raise ValueError(f"secret: expected {len(names)} references, got {shown(dict(secret))}")
         beside = [(secret[name], name, one) for name, one in zip(names, mu, strict=True)]
     return [
-        ReservedEntry(under, (counted(distance),), f"a training run beside {name}")
+        ReservedEntry(under, (ledger_cost(distance),), f"a training run beside {name}")
         for under, name, distance in beside
     ]

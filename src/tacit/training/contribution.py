@@ -171,7 +171,7 @@ def prepare_contribution(
     inputs = _examples("data", examples.data)
     kept_out = _examples("held_out", examples.held_out)
     # every source there is or that was declared, and whose each example is
-    names, groups = _grouped(examples.sources, len(inputs[0]), promise.epsilon)
+    names, groups = _group(examples.sources, len(inputs[0]), promise.epsilon)
     # ε of each source
     each = _budgets(promise, names)
     # which examples every round has, by its number alone
@@ -212,7 +212,7 @@ def prepare_contribution(
             chosen = schedule.examples(number)
             rounds.step(task.batch(chosen), groups[chosen])
         # a model that was paid for is released whatever becomes of its measurements
-        found = attempt(lambda: _measured(rounds, task, names, each, retraining))
+        found = attempt(lambda: _measure(rounds, task, names, each, retraining))
         return rounds.release(
             f"a model trained on {len(names):,} sources",
             use=found.use,
@@ -227,9 +227,14 @@ def prepare_contribution(
     # another data set, schedule or source list is another run
     about = (*inputs, *kept_out, groups, *names, schedule, run.about)
     rounds = Indistinguishable(
-        model, recipe.optimizer(model.parameters()), task.promise, loss=loss, method=method,
-        run=replace(run, passes=None, steps=schedule.rounds, about=about), rng=rng,
-    )  # fmt: skip
+        model,
+        recipe.optimizer(model.parameters()),
+        task.promise,
+        loss=loss,
+        method=method,
+        run=replace(run, passes=None, steps=schedule.rounds, about=about),
+        rng=rng,
+    )
     return prepare_training(rounds, fit, description=f"a model trained on {len(names):,} sources")
 
 
@@ -270,7 +275,7 @@ class EpochSchedule:
         """Return the examples of a round, counted from 0."""
         # the pass, and the batch within it
         turn, place = divmod(number, self.a_pass)
-        order = _shuffled(self.order, turn, self.count)
+        order = _shuffle(self.order, turn, self.count)
         return order[place * self.batch : (place + 1) * self.batch].copy()
 
     def participations(self, groups: Indices) -> int:
@@ -284,7 +289,7 @@ class EpochSchedule:
 
 
 @lru_cache(maxsize=2)
-def _shuffled(order: int, turn: int, count: int) -> Indices:
+def _shuffle(order: int, turn: int, count: int) -> Indices:
     found: Indices = np.random.default_rng([order, turn]).permutation(count)
     found.flags.writeable = False
     return found
@@ -352,9 +357,14 @@ class ContributionTask:
         """
         model = copy.deepcopy(self.recipe.model)
         rounds = Indistinguishable(
-            model, self.recipe.optimizer(model.parameters()), self.promise, loss=self.loss,
-            method=self.method, run=Run(steps=self.schedule.rounds), rng=seed,
-        )  # fmt: skip
+            model,
+            self.recipe.optimizer(model.parameters()),
+            self.promise,
+            loss=self.loss,
+            method=self.method,
+            run=Run(steps=self.schedule.rounds),
+            rng=seed,
+        )
         for number in range(self.schedule.rounds):
             examples = self.schedule.examples(number)
             groups = self.groups[examples]
@@ -370,7 +380,7 @@ class ContributionTask:
         return self.data[0][chosen], self.data[1][chosen]
 
 
-def _measured(
+def _measure(
     rounds: Indistinguishable,
     task: ContributionTask,
     names: tuple[str, ...],
@@ -603,7 +613,7 @@ def _tensor(name: str, values: ArrayLike) -> torch.Tensor:
         raise ValueError(f"{name}: expected numbers, got {found.dtype}") from None
 
 
-def _grouped(sources: Any, count: int, declared: Any) -> tuple[tuple[str, ...], Indices]:
+def _group(sources: Any, count: int, declared: Any) -> tuple[tuple[str, ...], Indices]:
     """Return the names of all sources, sorted, and the place of each example's among them."""
     given = texts("sources", list(sources))
     if len(given) != count:

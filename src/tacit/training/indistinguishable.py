@@ -176,13 +176,15 @@ class Indistinguishable:
             if self._charges is not None and self._charges.count:
                 raise ValueError("begin: expected a run that has not begun, got one with rounds")
             purse = Purse(
-                ledger, reference_entries(secret, names, self.budgets),
-                reproducible=self.seed is not None, no_budget=no_budget,
-            )  # fmt: skip
+                ledger,
+                reference_entries(secret, names, self.budgets),
+                reproducible=self.seed is not None,
+                no_budget=no_budget,
+            )
             # what was charged so far, from the folder where there is one
             charges = Charges(names, self.budgets, purse, self.seed)
             if place is not None:
-                charges.take_up(place, self._declared(purse), self.model, self.optimizer)
+                charges.take_up(place, self._declaration(purse), self.model, self.optimizer)
             self._charges = charges
         return self
 
@@ -195,14 +197,18 @@ class Indistinguishable:
         if self._charges is not None:
             raise ValueError("run: expected one that has not begun, got one that has")
         # learning rates and the like: another optimizer is another run
-        settings = [] if self.optimizer is None else [
-            {name: value for name, value in group.items() if name != "params"}
-            for group in self.optimizer.param_groups
-        ]  # fmt: skip
+        settings = (
+            []
+            if self.optimizer is None
+            else [
+                {name: value for name, value in group.items() if name != "params"}
+                for group in self.optimizer.param_groups
+            ]
+        )
         kind = type(self.optimizer).__qualname__
         self._about = identity(digest_of_model(self.model), kind, settings, self.run.about)
 
-    def _begun(self) -> Charges:
+    def _start(self) -> Charges:
         with self._alone:
             if self._charges is None:
                 self.begin()
@@ -212,16 +218,16 @@ class Indistinguishable:
     @property
     def rounds(self) -> int:
         """How many rounds were applied to the model, earlier processes included."""
-        return self._begun().applied
+        return self._start().applied
 
     @property
     def charges(self) -> int:
         """How many rounds were charged, earlier processes and what a crash lost included."""
-        return self._begun().count
+        return self._start().count
 
     def left(self) -> Array:
         """Return μ² that each reference has left, (m,)."""
-        return self._begun().account.left
+        return self._start().account.left
 
     def rounds_left(self) -> Iterator[int]:
         """Yield the numbers of the rounds that are planned and not charged yet, with a bar."""
@@ -257,7 +263,7 @@ class Indistinguishable:
         # which references differ in this batch, and how
         part = self.references.part(membership, batch_size(inputs), inside)
         # g_r of each of them, or a refusal while nothing is spent
-        allowed = self._begun().account.check(part.indices)
+        allowed = self._start().account.check(part.indices)
         # buffers and frozen parameters, which no noise covers
         before = Snapshot(self.model)
         if self.optimizer is None:
@@ -281,7 +287,7 @@ class Indistinguishable:
             ValueError: an outcome is not finite or has another shape.
         """
         indices = np.arange(len(self.references))
-        allowed = self._begun().account.check(indices)
+        allowed = self._start().account.check(indices)
         before = Snapshot(self.model)
 
         def one(index: int | None) -> Array:
@@ -331,7 +337,7 @@ class Indistinguishable:
         Source: dsi, Algorithm 2.
         """
         indices = np.arange(len(self.references))
-        allowed = self._begun().account.check(indices)
+        allowed = self._start().account.check(indices)
         check_model(self.model, self.loss)
         real = flat_outcome(self.model, "value", value)
         moved = array("differences", differences, ndim=2)
@@ -364,13 +370,17 @@ class Indistinguishable:
         Raises:
             ValueError: no round was run.
         """
-        charges = self._begun()
+        charges = self._start()
         if charges.applied == 0:
             raise ValueError("release: expected at least one round, got none")
         details = details_of(
-            self.references, self.budgets, self.delta,
-            taken=charges.account.taken, rounds=charges.applied, energies=charges.energies,
-        )  # fmt: skip
+            self.references,
+            self.budgets,
+            self.delta,
+            taken=charges.account.taken,
+            rounds=charges.applied,
+            energies=charges.energies,
+        )
         release = Release(
             kind=KIND,
             title=title,
@@ -393,7 +403,7 @@ class Indistinguishable:
     def _gradient_round(
         self, inputs: Any, targets: Any, part: BatchReferences, allowed: Array, before: Snapshot
     ) -> Round:
-        optimizer, method, charges = self.optimizer, self.method, self._begun()
+        optimizer, method, charges = self.optimizer, self.method, self._start()
         assert optimizer is not None
         assert isinstance(method, OneStep)
         # a layer may have been frozen or cast since the last round
@@ -464,7 +474,7 @@ class Indistinguishable:
         optimizer: torch.optim.Optimizer | None = None,
     ) -> Round:
         """Add noise to parameters, or to the gradient that an optimizer then steps along."""
-        charges = self._begun()
+        charges = self._start()
         # the differences are given themselves: M = I
         own = np.eye(len(indices))
         noise = self._noises.noise(differences @ differences.T, own, allowed, indices)
@@ -485,7 +495,7 @@ class Indistinguishable:
         design: Design | None,
         loss: float | None,
     ) -> Round:
-        charges = self._begun()
+        charges = self._start()
         charges.apply(energy, self.model, self.optimizer)
         return Round(
             number=charges.applied,
@@ -504,7 +514,7 @@ class Indistinguishable:
         shape = "isotropic noise" if isotropic else f"{self.method.gram} Gram matrix"
         return f"one step, {shape}"
 
-    def _declared(self, purse: Purse) -> dict[str, Any]:
+    def _declaration(self, purse: Purse) -> dict[str, Any]:
         squared = self.budgets.squared.tolist()
         return {
             "references": digest_of_names(self.references.names),

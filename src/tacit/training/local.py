@@ -40,7 +40,7 @@ from tacit.gradients.batches import (
     losses_of,
     part,
     random_states,
-    replayed,
+    replay,
     same_states,
     set_random_states,
     trainable_parameters,
@@ -134,7 +134,7 @@ def local_differences(
     """
     # B, and which examples each reference keeps
     size = batch_size(inputs)
-    rows = _checked_membership(membership, size)
+    rows = _check_membership(membership, size)
     if method.groups > size:
         raise ValueError(
             f"groups: expected at most one for each of {size} examples, got {method.groups}"
@@ -207,7 +207,7 @@ def sub_groups(membership: Booleans, groups: int) -> list[SubGroup]:
     return found
 
 
-def _checked_membership(membership: Any, size: int) -> Booleans:
+def _check_membership(membership: Any, size: int) -> Booleans:
     """Return which examples each reference keeps, (m, B) truth values."""
     plain = membership.detach().cpu().numpy() if hasattr(membership, "detach") else membership
     rows = np.asarray(plain)
@@ -307,7 +307,7 @@ def run(problem: RoundProblem, examples: Indices, states: States) -> tuple[Array
         return total
 
     # the same masks as every other run from these states
-    with replayed(model, states), torch.enable_grad():
+    with replay(model, states), torch.enable_grad():
         for _ in range(problem.method.steps):
             optimizer.step(closure)
         after = random_states(model)
@@ -345,7 +345,7 @@ def _reference_runs(
         reason = obstacle(problem)
         if reason is None:
             try:
-                return "vmap", [list(chain(*stacked(problem, group))) for group in parts]
+                return "vmap", [list(chain(*stack_runs(problem, group))) for group in parts]
             except (RuntimeError, NotImplementedError) as error:
                 reason = f"torch.func.vmap says {str(error).strip().splitlines()[0]}"
         if asked == "vmap":
@@ -413,7 +413,7 @@ def _is_slow(model: nn.Module) -> bool:
     return folded and all(one.device.type == "cpu" for one in model.parameters())
 
 
-def stacked(problem: RoundProblem, group: SubGroup) -> Iterator[Array]:
+def stack_runs(problem: RoundProblem, group: SubGroup) -> Iterator[Array]:
     """Yield the parameters after the runs of a sub-group, some rows at a time, in order."""
     problem.reset()
     batch = problem.batch(group.examples)

@@ -164,7 +164,7 @@ def draw(design: Design, budgets: ArrayLike, rng: RandomSource = None) -> Array:
     return drawn
 
 
-def carried_over(
+def carry_over(
     design: Design, before: Sequence[Hashable], after: Sequence[Hashable]
 ) -> Design | None:
     """Return an earlier step's design as the warm start of a step with other references.

@@ -9,9 +9,9 @@ import numpy as np
 
 from tacit.releases import Attack, Prepared, Release, Use
 from tacit.releases.prepared import Book
-from tacit.training.charges import counted
+from tacit.training.charges import ledger_cost
 from tacit.training.indistinguishable import Indistinguishable
-from tacit.training.release import TrainedModel, certified, grouped_references
+from tacit.training.release import TrainedModel, certified, group_references
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,10 +110,10 @@ def prepare_training(
     # nobody has taken part yet
     none = np.zeros(len(run.references), dtype=np.int64)
     # as the release will name them
-    names, _, squared, _ = grouped_references(run.references, run.budgets, none)
+    names, _, squared, _ = group_references(run.references, run.budgets, none)
     return PreparedTraining(
         guarantees=certified(names, squared, run.delta),
-        spends=(counted(float(run.budgets.mu.max())),),
+        spends=(ledger_cost(float(run.budgets.mu.max())),),
         expected=(),
         description=description,
         reproducible=run.seed is not None,

@@ -148,7 +148,7 @@ def details_of(
     The whole budget is told, also of a run that stopped early: when to stop may have been decided
     by what the rounds gave.
     """
-    names, counts, squared, most = grouped_references(references, budgets, taken)
+    names, counts, squared, most = group_references(references, budgets, taken)
     return TrainedModel(
         references=names,
         counts=counts,
@@ -221,7 +221,7 @@ def notes_of(names: tuple[str, ...], squared: Array, delta: float | None) -> tup
     return (*first, f"Beside each reference, at δ = {number_up(delta)}: {each}.")
 
 
-def grouped_references(
+def group_references(
     references: References, budgets: Budgets, taken: npt.NDArray[np.int64]
 ) -> tuple[tuple[str, ...], tuple[int, ...], Array, npt.NDArray[np.int64]]:
     """Return the references, those of equal budget under one name where there are many."""

@@ -72,7 +72,7 @@ def test_every_example_comes_once_a_pass_and_a_canary_in_one_round(count, canari
 
 
 def test_what_a_coin_left_out_is_in_no_gradient_and_all_copies_share_a_reference():
-    drawn = Canaries.drawn(6, model().encode, rng=0)
+    drawn = Canaries.draw(6, model().encode, rng=0)
     inside = np.array([True, False] * 3)
     schedule = CanarySchedule(texts=12, canaries=6, copies=2, batch=6, passes=1, order=0)
     task = CanaryTask.of(drawn, inside, texts(12), texts(4), schedule, texts=False)
@@ -185,7 +185,7 @@ def test_a_perplexity_beyond_all_floats_is_the_largest():
     with torch.no_grad():
         language.network.lm_head.weight.mul_(1e5)
     plan = MemorisationPlan(copies=1, least=4, samples=2, following=2)
-    drawn = Canaries.drawn(2, language.encode, rng=0)
+    drawn = Canaries.draw(2, language.encode, rng=0)
     found = Memorisation.of(language.network, drawn, texts(2), texts(2, seed=1), plan, rng=0)
     assert found.perplexity.high == np.exp(700.0)
 

@@ -38,7 +38,7 @@ def flat(model):
 
 def test_sources_hold_disjoint_parts_of_everything():
     found = sources(5)
-    held = [found.held(source) for source in range(5)]
+    held = [found.holdings(source) for source in range(5)]
     assert sorted(np.concatenate(held).tolist()) == list(range(48))
     assert {len(part) for part in held} == {9, 10}
     one_pass = [found.examples(2, number) for number in range(found.a_pass)]

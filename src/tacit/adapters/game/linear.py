@@ -87,7 +87,7 @@ def update_log_ratio(
     # U − m(V_others): noise, and the canary if it was in
     residual = published.double() - clean(others.double())
     if method.noise == "projected" and exact is not None:
-        seen, moved = _whitened(residual, moved, exact, full=method.full)
+        seen, moved = _whiten(residual, moved, exact, full=method.full)
     else:
         seen = residual
     # ⟨U − m(V), m(G)⟩ − ½‖m(G)‖², in the metric of the noise
@@ -103,7 +103,7 @@ def _zeros(shape: tuple[int, ...]) -> Tensor:
     return torch.zeros(shape, dtype=torch.float64)
 
 
-def _whitened(
+def _whiten(
     residual: Tensor, moved: Tensor, projection: Tensor, *, full: bool
 ) -> tuple[Tensor, Tensor]:
     """Return both as noise z with independent N(0, 1) entries would give them.
@@ -244,7 +244,7 @@ def play_linear_heads(
     # as many heads side by side as memory has room for
     together = max(2, ENTRIES // max(count * outputs, width * rank))
     parts = [
-        run.trained(torch.from_numpy(part), steps.steps)
+        run.train(torch.from_numpy(part), steps.steps)
         for part in np.array_split(memberships, -(-heads // together))
     ]
     weights, ratios = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
@@ -271,7 +271,7 @@ class _Run:
     def noisy(self) -> bool:
         return self.std > 0.0 and self.method.noise != "none"
 
-    def trained(self, inside: Tensor, steps: int) -> tuple[Array, Array]:
+    def train(self, inside: Tensor, steps: int) -> tuple[Array, Array]:
         """Return weights (m, classes, d) and log-ratios (m,) of heads trained side by side."""
         width = self.inputs.shape[1]
         weights = torch.zeros(len(inside), self.targets.shape[1], width)

@@ -131,9 +131,17 @@ def _arrays(path: str, content: bytes) -> Mapping[str, npt.NDArray[Any]]:
         with np.load(io.BytesIO(content), allow_pickle=False) as held:
             found = {name: held[name] for name in held.files}
     except (
-        ValueError, OSError, zipfile.BadZipFile, EOFError, TypeError, AttributeError, MemoryError,
-        RuntimeError, NotImplementedError, zlib.error,
-    ):  # fmt: skip
+        ValueError,
+        OSError,
+        zipfile.BadZipFile,
+        EOFError,
+        TypeError,
+        AttributeError,
+        MemoryError,
+        RuntimeError,
+        NotImplementedError,
+        zlib.error,
+    ):
         found = {"": None}
     if not all(isinstance(one, np.ndarray) for one in found.values()):
         raise ValueError(f"DATA: expected an .npz of plain arrays in {path}")
@@ -152,7 +160,7 @@ def _split(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[LabelledImages, Labe
     labels = arrays["labels"]
     if labels.ndim != 1:
         raise ValueError(f"labels: expected shape (n,), got {labels.shape}")
-    images = _channels(arrays["images"]) if "images" in arrays else _decoded(arrays, labels)
+    images = _channels(arrays["images"]) if "images" in arrays else _decode(arrays, labels)
     whole = LabelledImages(images, labels)
     # which images test, or a fifth of them drawn without looking
     tested = arrays.get("is_test")
@@ -180,7 +188,7 @@ def _channels(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return images
 
 
-def _decoded(
+def _decode(
     arrays: Mapping[str, npt.NDArray[Any]], labels: npt.NDArray[Any]
 ) -> npt.NDArray[np.uint8]:
     """Return the images of JPEG files end to end; image i lies between two offsets."""

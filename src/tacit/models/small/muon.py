@@ -56,7 +56,7 @@ class Muon(torch.optim.Optimizer):
                 rows, columns = matrices[0].shape
                 # √max(1, rows/columns): a step of the same size in the outputs
                 rate = group["lr"] * max(1.0, rows / columns) ** 0.5
-                moves = orthogonalised(update, self.precision)
+                moves = orthogonalise(update, self.precision)
                 for matrix, move in zip(matrices, moves, strict=True):
                     # decay apart from the step
                     matrix.mul_(1.0 - group["lr"] * group["weight_decay"])
@@ -83,7 +83,7 @@ def _alike(matrices: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     yield from shapes.values()
 
 
-def orthogonalised(stack: Tensor, precision: torch.dtype) -> Tensor:
+def orthogonalise(stack: Tensor, precision: torch.dtype) -> Tensor:
     """Bring the singular values of every matrix near one: Newton and Schulz's iteration.
 
     ``X ← a X + (b A + c A²) X`` with ``A = X Xᵀ`` on the smaller side, from X of norm one.

@@ -87,11 +87,11 @@ def train(
     # a folder that cannot be written is told before the training
     target = None if out is None else check_new_folder("out", out)
     content = read_text(text) if isinstance(text, os.PathLike) else text
-    begun = None if start is None else _begun(start, settings)
+    begun = None if start is None else _check_start(start, settings)
     return _train(content, lasting, settings, penalties, begun, place, target)
 
 
-def _begun(start: LanguageModel, settings: ModelSettings) -> LanguageModel:
+def _check_start(start: LanguageModel, settings: ModelSettings) -> LanguageModel:
     if not isinstance(start, LanguageModel) or start.tokenizer is None:
         raise ValueError(f"start: expected a language model with its tokenizer, got {start!r}")
     context = settings.sizes()["context"]
@@ -117,7 +117,7 @@ def _train(
         # of the learned text alone: a held-out word names no token
         tokenizer = _byte_pairs(learned, sizes["vocabulary"])
         stream, unseen = _tokens(tokenizer, learned), _tokens(tokenizer, held_out)
-        wrapped = _wrapped(tokenizer, context)
+        wrapped = _wrap(tokenizer, context)
         network = _network(settings, tokenizer.get_vocab_size())
     else:
         # a model that goes on keeps its tokens
@@ -198,7 +198,7 @@ def _tokens(tokenizer: Tokenizer, text: str) -> Tensor:
     return torch.cat(list(parts))
 
 
-def _wrapped(tokenizer: Tokenizer, context: int) -> Any:
+def _wrap(tokenizer: Tokenizer, context: int) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(

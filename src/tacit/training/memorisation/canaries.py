@@ -43,7 +43,7 @@ MOST = len(SUBJECTS) * len(THINGS)
 class Canaries:
     """Prompts and the secret digits behind each of them, as tokens.
 
-    Made by `Canaries.drawn`.
+    Made by `Canaries.draw`.
 
     Attributes:
         prompts: m prompts, tokens each.
@@ -51,7 +51,7 @@ class Canaries:
         symbols: (10,) the token of each digit.
 
     Example:
-        >>> canaries = Canaries.drawn(3, lambda text: [ord(c) for c in text], rng=0)
+        >>> canaries = Canaries.draw(3, lambda text: [ord(c) for c in text], rng=0)
         >>> len(canaries), bytes(canaries.prompts[0]).decode(), canaries.secrets.shape
         (3, "the wizard's secret code is ", (3, 6))
     """
@@ -69,7 +69,7 @@ class Canaries:
         return f"Canaries({len(self)}, digits={self.secrets.shape[1]})"
 
     @staticmethod
-    def drawn(count: int, encode: Encode, *, digits: int = 6, rng: RandomSource = None) -> Canaries:
+    def draw(count: int, encode: Encode, *, digits: int = 6, rng: RandomSource = None) -> Canaries:
         """Return canaries such as "the wizard's secret code is 572869", each of its own subject.
 
         Args:

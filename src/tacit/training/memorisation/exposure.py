@@ -77,7 +77,7 @@ def exposures(
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> sizes = {"vocab_size": 128, "n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": 48}
         >>> network = GPT2LMHeadModel(GPT2Config(**sizes))
-        >>> canaries = Canaries.drawn(2, lambda text: [ord(c) for c in text], rng=0)
+        >>> canaries = Canaries.draw(2, lambda text: [ord(c) for c in text], rng=0)
         >>> found = exposures(network, canaries, least=1, samples=64, rng=0)
         >>> bool((abs(found.recovered - (1 - 0.9**6)) < 0.2).all())
         True
@@ -119,7 +119,7 @@ def _one(
         # q of the next digit behind each of the drawn ones
         laws = logs[1 : 1 + count]
         # the next digit of every secret that follows q
-        drawn[1 : 1 + count, place] = _chosen(laws, source)
+        drawn[1 : 1 + count, place] = _draw_digit(laws, source)
         likelihood += np.take_along_axis(logs, drawn[:, place, None], axis=1)[:, 0]
         last = laws
     # the last digit is summed instead of drawn: less variance, same mean
@@ -158,7 +158,7 @@ def _digit_laws(
         given = tokens[torch.from_numpy(drawn[:, place])][:, None]
 
 
-def _chosen(laws: Array, source: np.random.Generator) -> npt.NDArray[np.int64]:
+def _draw_digit(laws: Array, source: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw one digit of each row's law."""
     # argmax(ln q + Gumbel) is a draw of q
     gumbel = source.gumbel(size=laws.shape)

@@ -184,7 +184,7 @@ def prepare_memorisation(
     )
     # of a run that goes on, its own
     seed = CanarySeed(run.checkpoint, identity(learned, *settings), rng)
-    drawn = Canaries.drawn(plan.canaries, model.encode, digits=plan.digits, rng=seed.source(0))
+    drawn = Canaries.draw(plan.canaries, model.encode, digits=plan.digits, rng=seed.source(0))
     # fair coins decide which canaries are learned from
     inside = coins(plan.canaries, seed.source(1))
     task = CanaryTask.of(drawn, inside, learned, unseen, schedule, texts=texts)
@@ -197,7 +197,7 @@ def prepare_memorisation(
         seed.keep(begun=rounds.charges > 0)
         for number in rounds.rounds_left():
             task.step(rounds, number)
-        found = attempt(lambda: _measured(rounds, task, plan, before))
+        found = attempt(lambda: _measure(rounds, task, plan, before))
         return rounds.release(
             f"a language model fine-tuned on {len(learned):,} sequences",
             attacks=found.attacks,
@@ -212,14 +212,20 @@ def prepare_memorisation(
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     about = (learned, unseen, *settings, run.about)
     rounds = Indistinguishable(
-        network, recipe.optimizer(trained), beside, loss=sequence_loss(sequences.reduction),
-        method=method, run=replace(run, passes=None, steps=schedule.rounds, about=about), rng=rng,
-    )  # fmt: skip
+        network,
+        recipe.optimizer(trained),
+        beside,
+        loss=sequence_loss(sequences.reduction),
+        method=method,
+        run=replace(run, passes=None, steps=schedule.rounds, about=about),
+        rng=rng,
+    )
     return prepare_training(
-        rounds, fit,
+        rounds,
+        fit,
         description=f"a language model trained on {len(learned):,} sequences and "
         f"{plan.canaries} canaries of {plan.copies} copies",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -277,11 +283,16 @@ class CanaryTask:
         # copies of a canary that a coin left out are in no gradient
         present[schedule.texts :] = inside[copied.numpy()]
         return CanaryTask(
-            canaries=canaries, inside=inside, learned=learned, unseen=unseen, schedule=schedule,
+            canaries=canaries,
+            inside=inside,
+            learned=learned,
+            unseen=unseen,
+            schedule=schedule,
             inputs=torch.cat([learned, inputs[copied]]),
             targets=torch.cat([learned, targets[copied]]),
-            groups=groups, present=present,
-        )  # fmt: skip
+            groups=groups,
+            present=present,
+        )
 
     def losses(self, network: torch.nn.Module) -> Array:
         """Return the mean loss of each canary."""
@@ -292,12 +303,13 @@ class CanaryTask:
         examples = self.schedule.examples(number)
         chosen = torch.from_numpy(examples)
         run.step(
-            (self.inputs[chosen], self.targets[chosen]), self.groups[examples],
+            (self.inputs[chosen], self.targets[chosen]),
+            self.groups[examples],
             inside=self.present[examples],
-        )  # fmt: skip
+        )
 
 
-def _measured(
+def _measure(
     run: Indistinguishable, task: CanaryTask, plan: MemorisationPlan, before: Array | None
 ) -> Measurements:
     # recovery, exposure, perplexity of the released model
@@ -410,15 +422,15 @@ class Memorisation:
             plan=plan,
             prompt=prompt,
             perplexity=Interval(
-                value=_exp(mean.value), low=_exp(mean.low), high=_exp(mean.high),
+                value=_exp(mean.value),
+                low=_exp(mean.low),
+                high=_exp(mean.high),
                 confidence=mean.confidence,
             ),
-            exposures=exposures(
-                network, canaries, least=plan.least, samples=plan.samples, rng=rng
-            ),
+            exposures=exposures(network, canaries, least=plan.least, samples=plan.samples, rng=rng),
             learned=kept[0],
             unseen=kept[1],
-        )  # fmt: skip
+        )
 
     def uses(self, inside: Flags) -> list[Use]:
         """Return perplexity, exposures of the canaries in and out, and exact memorisation.

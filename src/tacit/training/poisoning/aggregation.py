@@ -90,11 +90,11 @@ def _weights(gram: Array, kept: npt.NDArray[np.intp], angle: float | None, clip:
         limit = float(np.median(norms))
         scales = np.divide(limit, norms, out=scales, where=norms > limit)
     weights = np.zeros(len(gram))
-    weights[kept] = scales / kept.size if angle is None else _turned(inner, norms, scales, angle)
+    weights[kept] = scales / kept.size if angle is None else _turn(inner, norms, scales, angle)
     return weights
 
 
-def _turned(inner: Array, norms: Array, scales: Array, angle: float) -> Array:
+def _turn(inner: Array, norms: Array, scales: Array, angle: float) -> Array:
     """Return the weights of the mean of clipped gradients, each turned into the cone."""
     # weights of the mean of the clipped gradients
     mean = scales / scales.size

@@ -268,10 +268,10 @@ class Sources:
         """Rounds of one pass over the smallest source."""
         return max(1, len(self.data) // self.count // self.share)
 
-    def held(self, source: int) -> Indices:
+    def holdings(self, source: int) -> Indices:
         """Return the examples that a source holds."""
         # every m-th of one shuffle: disjoint, and as equal as can be
-        return _shuffled(self.order, len(self.data))[source :: self.count]
+        return _shuffle(self.order, len(self.data))[source :: self.count]
 
     def examples(self, source: int, number: int) -> Indices:
         """Return those that a source gives in a round, counted from 0."""
@@ -279,7 +279,7 @@ class Sources:
         turn, place = divmod(number, self.a_pass)
         # by source and pass alone
         source_order = np.random.default_rng([self.order, 1, source, turn])
-        shuffled = source_order.permutation(self.held(source))
+        shuffled = source_order.permutation(self.holdings(source))
         return shuffled[place * self.share : (place + 1) * self.share]
 
     def batch_of(self, source: int, number: int) -> Examples:
@@ -293,7 +293,7 @@ class Sources:
 
 
 @lru_cache(maxsize=2)
-def _shuffled(order: int, count: int) -> Indices:
+def _shuffle(order: int, count: int) -> Indices:
     found: Indices = np.random.default_rng([order, 0]).permutation(count)
     found.flags.writeable = False
     return found

@@ -183,37 +183,63 @@ def prepare_poisoning(
     # images, classes, trigger and model fit each other
     _check_fit(model, images)
     sources = Sources(
-        data=data, count=images.sources, batch=images.batch, malicious=images.malicious,
-        trigger=images.trigger, target=images.target, order=images.order,
-    )  # fmt: skip
+        data=data,
+        count=images.sources,
+        batch=images.batch,
+        malicious=images.malicious,
+        trigger=images.trigger,
+        target=images.target,
+        order=images.order,
+    )
     # K steps a round see K batches
     rounds = max(1, sources.a_pass * passes // method.iterations)
     # what is trained again for the comparison
     training = PoisonedTraining(
-        model=copy.deepcopy(model), optimizer=recipe.optimizer, sources=sources, rounds=rounds,
-        method=method, promise=replace(promise, references=References.leave_out(sources.names)),
-    )  # fmt: skip
+        model=copy.deepcopy(model),
+        optimizer=recipe.optimizer,
+        sources=sources,
+        rounds=rounds,
+        method=method,
+        promise=replace(promise, references=References.leave_out(sources.names)),
+    )
 
     def fit(own: Indistinguishable) -> Release[TrainedModel]:
         for number in own.rounds_left():
             training.round(own, number)
-        found = attempt(lambda: _measured(own, training, test, comparison))
+        found = attempt(lambda: _measure(own, training, test, comparison))
         return own.release(
             f"a classifier of images from {images.sources:,} sources, one poisoned on purpose",
             attacks=found.attacks,
             use=found.use,
-            remarks=(*found.remarks, _aggregated(training), UNPUBLISHED, KNOWN, *images.remarks),
+            remarks=(
+                *found.remarks,
+                _aggregation_words(training),
+                UNPUBLISHED,
+                KNOWN,
+                *images.remarks,
+            ),
         )
 
     trigger = images.trigger
     # what makes the run what it is: images, labels, trigger, sources
     about = (
-        data.images, data.labels, test.images, test.labels, trigger.name, trigger.pattern,
-        trigger.kept, images.target, images.sources, images.malicious, images.batch, method,
-        images.order, run.about,
-    )  # fmt: skip
+        data.images,
+        data.labels,
+        test.images,
+        test.labels,
+        trigger.name,
+        trigger.pattern,
+        trigger.kept,
+        images.target,
+        images.sources,
+        images.malicious,
+        images.batch,
+        method,
+        images.order,
+        run.about,
+    )
     return prepare_training(
-        training.begun(model, replace(run, passes=None, steps=rounds, about=about), rng=rng),
+        training.begin(model, replace(run, passes=None, steps=rounds, about=about), rng=rng),
         fit,
         description=f"a model trained on {images.sources:,} sources, one of them poisoned on "
         "purpose",
@@ -241,7 +267,7 @@ class PoisonedTraining:
     method: RobustAggregation
     promise: Beside
 
-    def begun(
+    def begin(
         self,
         model: torch.nn.Module,
         run: Run,
@@ -310,7 +336,7 @@ class PoisonedTraining:
             noise: of another kind than that of the released run.
         """
         model = copy.deepcopy(self.model)
-        run = self.begun(model, Run(steps=self.rounds), rng=seed, noise=noise)
+        run = self.begin(model, Run(steps=self.rounds), rng=seed, noise=noise)
         for number in range(self.rounds):
             self.round(run, number, left_out=left_out)
         return model
@@ -406,7 +432,7 @@ def _answers(model: torch.nn.Module, images: Images) -> npt.NDArray[np.int64]:
     return np.asarray(scores.argmax(dim=1).numpy())
 
 
-def _measured(
+def _measure(
     run: Indistinguishable,
     training: PoisonedTraining,
     test: LabelledImages,
@@ -439,9 +465,12 @@ def _measured(
         attacks.append(
             Attack(
                 name=f"{trigger.name} trigger of source {training.sources.malicious}",
-                task=TASK, success=mine.success, prior=None, trials=mine.images,
+                task=TASK,
+                success=mine.success,
+                prior=None,
+                trials=mine.images,
             )
-        )  # fmt: skip
+        )
         use.append(_attack("attack success without noise", plain))
     if same is not None:
         use.append(_accuracy("accuracy with isotropic noise of the same certificate", same))
@@ -473,7 +502,7 @@ def _bound(
     )
 
 
-def _aggregated(training: PoisonedTraining) -> str:
+def _aggregation_words(training: PoisonedTraining) -> str:
     method = training.method
     clipped = "clipped to their median norm" if method.clip else "not clipped"
     turned = "" if method.angle is None else f", turned to within {method.angle:g}° of the mean"

@@ -117,7 +117,7 @@ def learn(
     with ExitStack() as stack:
         folder = None
         if checkpoint is not None:
-            declared = _declared(lesson, network, shape, schedule)
+            declared = _declaration(lesson, network, shape, schedule)
             folder = RunFolder(checkpoint, declared, fields=STATE_FIELDS)
             stack.enter_context(folder.alone())
         here = _train(lesson, network, schedule, run, precision, folder)
@@ -231,7 +231,7 @@ def _optimizers(
     return found
 
 
-def _declared(
+def _declaration(
     lesson: Lesson, network: Decoder | AtOnce, shape: Shape, schedule: Schedule
 ) -> dict[str, str]:
     """Return digests of all that decides a training."""
