@@ -24,7 +24,8 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional
 
-from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, Method, NoisyProjection, train_heads
+from tacit.adapters import DPSGD, DPLoRAFA, HeadSteps, LoRAFA, NoisyProjection, train_heads
+from tacit.gradients import Method
 
 CLASSES = 10
 METHODS: list[Method] = [
@@ -74,10 +75,12 @@ def compare(options: argparse.Namespace, method: Method, rate: float) -> dict[st
     few = max(1, options.heads // 8)
 
     def heads(inside: np.ndarray) -> None:
+        steps = HeadSteps(
+            steps=options.steps, rates=0.5, noise_multipliers=noise, sampling_rate=rate
+        )
         train_heads(
-            rows, labels, [method] * len(inside), classes=CLASSES, noise_multipliers=noise,
-            rates=0.5, steps=options.steps, sampling_rate=rate, members=inside, rng=1,
-        )  # fmt: skip
+            rows, labels, [method] * len(inside), steps, classes=CLASSES, members=inside, rng=1
+        )
 
     def alone() -> None:
         for one in members[:few]:

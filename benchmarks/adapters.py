@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tacit.adapters import DPLoRAFA, LinearHooks
+from tacit.gradients import DPLoRAFA, LinearHooks
 
 CLIP = 0.5
 VOCABULARY = 512

@@ -25,7 +25,8 @@ from tests.training.networks import Transformer, losses, resnet20
 from torch import Tensor, nn
 
 from tacit.design import Design
-from tacit.training import noisy_coefficients, per_example
+from tacit.gradients import per_example
+from tacit.training import noisy_coefficients
 
 SQUARED_DISTANCE = 0.01
 KINDS = ("exact", "forward", "none")

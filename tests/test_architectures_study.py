@@ -13,8 +13,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from tacit import Run  # noqa: E402
 from tacit.covariance import Isotropic  # noqa: E402
-from tacit.models import train  # noqa: E402
+from tacit.models import ModelSettings, train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "experiments" / "results"
@@ -30,10 +31,11 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture(scope="module")
 def trained() -> Any:
     text = "".join(f"Sentence {i % 31} says {i % 7}, and {i % 5} follows.\n" for i in range(900))
-    return text, train(
-        text, steps=20, architecture="split-memory", width=24, trunk_width=8, layers=2, heads=2,
-        context=8, vocabulary=280, batch=8, precision="float32", progress=False,
+    settings = ModelSettings(
+        architecture="split-memory", width=24, trunk_width=8, layers=2, heads=2, context=8,
+        vocabulary=280, batch=8,
     )  # fmt: skip
+    return text, train(text, Run(steps=20, precision="float32", progress=False), settings)
 
 
 def test_m_star_is_the_same_in_other_units_and_the_gain_is_not(shared: Any) -> None:

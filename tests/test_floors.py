@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"_ground"},
     {"compute", "databases", "documents", "linalg", "text"},
     {"codec"},
-    {"covariance", "divergences", "measured"},
+    {"covariance", "divergences", "measured", "runs"},
     {"conversions"},
     {"guarantees"},
     {"information", "accounting", "models"},

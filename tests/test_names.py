@@ -42,7 +42,7 @@ KINDS = {
     "labels": ARRAYS | {"Mapping[str, ArrayLike] | None", "npt.NDArray[np.int64]", "Tensor | None"},
     "differences": ARRAYS
     | {"ArrayLike | Iterable[ArrayLike] | Callable[[], Iterator[ArrayLike]] | None"},
-    "references": {"tuple[str, ...]", "Sequence[str] | None", "References"},
+    "references": {"tuple[str, ...]", "Sequence[str] | None", "References", "References | None"},
 }
 # Squared distances, which nothing but a design or a divergence between references takes.
 SQUARED = {"tacit", "tacit.accounting.published", "tacit.design", "tacit.training"}

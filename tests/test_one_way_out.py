@@ -12,7 +12,7 @@ SOURCE = Path(tacit.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 # Sums with noise that are not released as they are, each with what they are.
 SUMS = {
-    "adapters/methods.py": "a step of heads that are only simulated",
+    "gradients/methods.py": "a step of heads that are only simulated",
     "design/information/scale_family.py": "draws of an estimate",
     "estimates/stackelberg/decoders.py": "covariances",
     "estimates/stackelberg/game.py": "draws of a game",

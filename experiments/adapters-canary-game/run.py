@@ -21,8 +21,15 @@ from adapters_shared.two_layers import Heads, Task, losses
 from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
 from tacit.accounting import PrivacyProfile, projected_plus_noise
-from tacit.adapters import CanaryGame, NoisyProjection, Schedule, canary_game, play_linear_heads
-from tacit.adapters.methods import Clipped, Normal
+from tacit.adapters import (
+    CanaryGame,
+    HeadSteps,
+    NoisyProjection,
+    Schedule,
+    canary_game,
+    play_linear_heads,
+)
+from tacit.gradients.methods import ClippedMethod, Normal
 
 SEED, POPULATION = 0, 200
 FULL: dict[str, Any] = {
@@ -46,7 +53,7 @@ FAST: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectionPlusNoise(Clipped):
+class ProjectionPlusNoise(ClippedMethod):
     """M1: a fresh public A_t a step, ``(Σ c_i G_i) A_tᵀ A_t + N(0, s²C²)``."""
 
     rank: int
@@ -168,16 +175,15 @@ def linear(
         )
     )
     labels, method = frozen.private_labels[:count], kind(rank=rank, clip=plan["clip"])
-    settings = {
-        "classes": 10, "noise_multiplier": noise, "steps": plan["steps"], "rate": plan["rate"],
-    }  # fmt: skip
+    taken = HeadSteps(steps=plan["steps"], rates=plan["rate"], noise_multipliers=noise)
     reference = play_linear_heads(
-        rows, labels, canary[0], 0, method, models=2, rng=SEED, **settings
+        rows, labels, (canary[0], 0), method, taken, classes=10, models=2, rng=SEED
     )
     label = int(reference.logits(canary)[0, 0].argmin())
     heads = play_linear_heads(
-        rows, labels, canary[0], label, method, models=sizes["models"], rng=SEED + 1, **settings
-    )
+        rows, labels, (canary[0], label), method, taken, classes=10, models=sizes["models"],
+        rng=SEED + 1,
+    )  # fmt: skip
     schedule = Schedule(
         sampling_rate=1.0, steps=plan["steps"], dims=(rows.shape[1],), rank_one=True
     )

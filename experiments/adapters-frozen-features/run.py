@@ -20,8 +20,8 @@ from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
 from tacit.accounting import ProjectedSteps
 from tacit.accounting.published import lora_theorem_5_multiplier
-from tacit.adapters import DPSGD, DPLoRAFA, Method, NoisyProjection, Schedule, train_heads
-from tacit.adapters.methods import Clipped
+from tacit.adapters import DPSGD, DPLoRAFA, HeadSteps, NoisyProjection, Schedule, train_heads
+from tacit.gradients import ClippedMethod, Method
 
 DELTA, CLASSES = 1e-4, 10
 FULL: dict[str, Any] = {
@@ -43,7 +43,7 @@ NO_CLIP = 1e9
 class Way:
     """One row of the table."""
 
-    method: Clipped
+    method: ClippedMethod
     published: bool = False
     directions: bool = False
 
@@ -180,14 +180,16 @@ def train(
     """Train one head a setting; heads of one seed share samples."""
     rank = getattr(way.method, "rank", 0)
     methods: list[Method] = [replace(way.method, clip=clip) for clip, _ in settings]
-    return train_heads(
-        task.private, task.labels, methods,
-        classes=CLASSES, noise_multipliers=multiplier,
+    steps = HeadSteps(
+        steps=sizes["steps"],
         rates=np.array([rate_of(clip, move) for clip, move in settings]),
-        steps=sizes["steps"], sampling_rate=sizes["rate"], groups=seeds,
+        noise_multipliers=multiplier,
+        sampling_rate=sizes["rate"],
         projection=task.directions(rank) if way.directions else None,
-        rng=seeds[0],
-    )  # fmt: skip
+    )
+    return train_heads(
+        task.private, task.labels, methods, steps, classes=CLASSES, groups=seeds, rng=seeds[0]
+    )
 
 
 def rate_of(clip: float, move: float) -> float:

@@ -17,11 +17,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
+from tacit import Run, releases
 from tacit.adapters import (
+    CanaryAudit,
     DPLoRAFA,
     LoRAFA,
+    PoissonSteps,
+    TrainingRecords,
     audit_adapter,
-    kept_apart,
+    keep_apart,
     load_pretrained,
     read_records,
 )
@@ -76,11 +80,11 @@ def row(place: str, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, A
     """
     model = load_pretrained("tacit/small")
     records, _ = read_records(model, place, length=sizes["length"])
-    learned, apart = kept_apart(records, order=SEED)
+    learned, apart = keep_apart(records, order=SEED)
     learned = _padded({name: value[: sizes["records"]] for name, value in learned.items()})
     apart = _padded({name: value[: sizes["held_out"]] for name, value in apart.items()})
     tokenizer: Any = model.tokenizer
-    canaries = Canaries.drawn(
+    canaries = Canaries.draw(
         sizes["canaries"], lambda text: list(tokenizer(text)["input_ids"]), rng=SEED
     )
     made = _records(canaries, sizes["length"])
@@ -88,12 +92,13 @@ def row(place: str, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, A
     if epsilon is not None:
         method = DPLoRAFA(rank=sizes["rank"], clip=sizes["clip"])
     start = time.process_time()
+    rate = sizes["rate"] if epsilon is not None else sizes["rate"] / 3
+    promise = None if epsilon is None else releases.Table(epsilon=epsilon, delta=DELTA)
     release = audit_adapter(
-        model.network, learned, method,
-        canaries=made, keep=True, epsilon=epsilon, delta=DELTA, steps=sizes["steps"],
-        batch=sizes["batch"], held_out=apart,
-        rate=sizes["rate"] if epsilon is not None else sizes["rate"] / 3,
-        rng=SEED, progress=True,
+        model.network, TrainingRecords(data=learned, held_out=apart), method, promise,
+        Run(steps=sizes["steps"]),
+        audit=CanaryAudit(canaries=made, keep=True),
+        steps=PoissonSteps(batch=sizes["batch"], rate=rate), rng=SEED,
     )  # fmt: skip
     seconds = time.process_time() - start
     found = exposures(model.network, canaries, samples=sizes["samples"], rng=SEED)
@@ -101,15 +106,15 @@ def row(place: str, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, A
     return {
         "epsilon": epsilon,
         "seconds": seconds,
-        "noise": release.noise_multiplier,
+        "noise": release.details.noise_multiplier,
         "loss": release.use[0].measured.to_dict(),
-        "told": release.notes[1],
+        "told": release.remarks[0],
         "bits": {
             side: _mean(found.bits[inside == member]) for side, member in SIDES.items()
         },
         "attack": max(release.attacks, key=lambda one: one.success.value).success.to_dict(),
         "certified": release.guarantees[0].success if epsilon is not None else 1.0,
-        "audit": next(note for note in release.notes if note.startswith("Audit")),
+        "audit": next(one for one in release.remarks if one.startswith("Audit")),
     }  # fmt: skip
 
 

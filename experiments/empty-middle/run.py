@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from hidden_shared.guarded import Guarded, GuardedRow, GuardedTable
 from hidden_shared.results import RESULTS, write_result
 from reproductions.page import render
+from tacit import Run
 from tacit.hidden_states import Point, Sizes, sweep
 from tacit.hidden_states.audit.sweep import Bench
 from tacit.models import LanguageModel, Prefixes, docstring_corpus, load, read_text, train
@@ -185,7 +186,7 @@ def model_for(arguments: argparse.Namespace, text: str) -> LanguageModel:
     folder = Path("demo") / "empty-middle-model"
     if (folder / "recipe.json").exists():
         return load(folder)
-    return train(text, minutes=arguments.minutes, out=folder)
+    return train(text, Run(minutes=arguments.minutes), out=folder)
 
 
 def claims(points: Sequence[Point]) -> list[dict[str, object]]:

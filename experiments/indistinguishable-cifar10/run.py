@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pac_shared import data
 from pac_shared.state import RESULTS, Study, write
-from tacit.training import Indistinguishable, LocalSteps, References
+from tacit import Run
+from tacit.training import Beside, Indistinguishable, LocalSteps, OneStep, References
 
 DELTA = 1e-5
 FULL = {
@@ -32,10 +33,10 @@ FAST = {
 WAYS = ("one step", "isotropic", "DP-SGD", "one step, fewer images", "local steps")
 # Local steps run every image's own training: they and their partner have fewer images.
 FEWER = ("one step, fewer images", "local steps")
-OPTIONS: dict[str, dict[str, Any]] = {
-    "one step": {"gram": "exact"},
-    "one step, fewer images": {"gram": "exact"},
-    "isotropic": {"noise": "isotropic"},
+METHODS = {
+    "one step": OneStep(),
+    "one step, fewer images": OneStep(),
+    "isotropic": OneStep(noise="isotropic"),
 }
 CLIP = 1.0
 # Between rates tried.
@@ -150,10 +151,14 @@ def accuracy(
             optimizer.step()
     else:
         local = way == "local steps"
+        promise = Beside(
+            references=References.leave_out(len(inputs)), epsilon=epsilon, delta=DELTA,
+            participations=1,
+        )  # fmt: skip
         run = Indistinguishable(
-            model, None if local else _sgd(model, rate), References.leave_out(len(inputs)),
-            loss=loss, epsilon=epsilon, delta=DELTA, rounds=len(batches), participations=1,
-            local=_local(sizes, rate) if local else None, rng=seed, **OPTIONS.get(way, {}),
+            model, None if local else _sgd(model, rate), promise, loss=loss,
+            run=Run(steps=len(batches)),
+            method=_local(sizes, rate) if local else METHODS[way], rng=seed,
         )  # fmt: skip
         for batch in batches:
             run.step((inputs[batch], labels[batch]), batch)

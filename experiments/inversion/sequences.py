@@ -125,7 +125,7 @@ class Study:
             trained = SequenceInverter.train(
                 self.model, self.given.layer, self.stream, length=LENGTH, release=law,
                 size=self.given.size, **effort,
-                checkpoint=self.given.checkpoints / f"{label}-sequence-{minutes:g}.pt",
+                checkpoint=self.given.checkpoints / f"{label}-sequence-{minutes:g}",
             )  # fmt: skip
         for aware, inverter in ((True, trained), (False, clean)):
             if inverter is None or self._done(**facts, aware=aware):

@@ -103,7 +103,7 @@ class Study:
         return StateInverter.train(
             self.model, self.given.layer, self.stream, length=length, release=release, kind=kind,
             size=self.given.size, **effort,
-            checkpoint=self.given.checkpoints / f"{name}-{kind}-{length}-{minutes:g}.pt",
+            checkpoint=self.given.checkpoints / f"{name}-{kind}-{length}-{minutes:g}",
         )  # fmt: skip
 
     def _done(self, **key: Any) -> bool:

@@ -17,14 +17,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import page
 
 from pac_shared.state import RESULTS, Study, write
+from tacit import Run
 from tacit.attacks import coins
 from tacit.models import docstring_corpus, load
 from tacit.models.texts.corpus import hold_out
-from tacit.training import Canaries, Indistinguishable, References, bounded_probability
-from tacit.training.memorisation.language import cut, sequence_loss
-from tacit.training.memorisation.measurements import Memorisation, Plan, guessed
-from tacit.training.memorisation.schedule import CanarySchedule
-from tacit.training.memorisation.workflow import Task
+from tacit.training import (
+    Beside,
+    Canaries,
+    Indistinguishable,
+    MemorisationPlan,
+    References,
+    bounded_probability,
+)
+from tacit.training.memorisation.canaries import CanarySchedule
+from tacit.training.memorisation.exposure import cut, sequence_loss
+from tacit.training.memorisation.workflow import CanaryTask, Memorisation, coin_guesses
 
 DELTA, SEED = 1e-5, 0
 SIDES = ("learned", "left out")
@@ -33,7 +40,7 @@ FULL = {
     "rate": 3e-4, "samples": 128, "copies": [1, 5, 10], "epsilons": [2.0, 4.0, 6.0],
 }  # fmt: skip
 FAST = {
-    **FULL, "sequences": 16, "unseen": 8, "canaries": 4, "batch": 10, "passes": 1, "copies": [1],
+    **FULL, "sequences": 16, "unseen": 8, "canaries": 8, "batch": 10, "passes": 1, "copies": [1],
     "epsilons": [4.0], "samples": 4,
 }  # fmt: skip
 
@@ -78,14 +85,14 @@ def row(copies: int, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, 
     model = load("tacit/small")
     stream = model.stream(hold_out(docstring_corpus())[1])
     learned, unseen = cut(stream, sizes["length"], count=sizes["sequences"])
-    canaries = Canaries.drawn(sizes["canaries"], model.encode, rng=SEED)
+    canaries = Canaries.draw(sizes["canaries"], model.encode, rng=SEED)
     inside = coins(sizes["canaries"], SEED + 1)
     schedule = CanarySchedule(
         texts=len(learned), canaries=len(canaries), copies=copies, batch=sizes["batch"],
         passes=sizes["passes"], order=SEED,
     )  # fmt: skip
     unseen = unseen[: sizes["unseen"]]
-    task = Task.of(canaries, inside, learned, unseen, schedule, texts=True)
+    task = CanaryTask.of(canaries, inside, learned, unseen, schedule, texts=True)
     network = model.network.requires_grad_(True)
     before = task.losses(network)
     optimizer = torch.optim.Adam(network.parameters(), lr=sizes["rate"])
@@ -93,19 +100,20 @@ def row(copies: int, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, 
     if epsilon is None:
         _plain(network, optimizer, task)
     else:
+        promise = Beside(
+            references=References.leave_out(len(canaries) + len(learned)), epsilon=epsilon,
+            delta=DELTA, participations=schedule.passes,
+        )  # fmt: skip
         run = Indistinguishable(
-            network, optimizer, References.leave_out(len(canaries) + len(learned)),
-            loss=sequence_loss("mean"), rounds=schedule.rounds, participations=schedule.passes,
-            epsilon=epsilon, delta=DELTA, rng=SEED,
+            network, optimizer, promise, loss=sequence_loss("mean"),
+            run=Run(steps=schedule.rounds), rng=SEED,
         )  # fmt: skip
         mu = float(run.budgets.mu.max())
         for number in range(schedule.rounds):
             task.step(run, number)
-    plan = Plan(
-        copies=copies, least=4, samples=sizes["samples"], prompt=sizes["length"] - 5, following=5
-    )
+    plan = MemorisationPlan(canaries=sizes["canaries"], copies=copies, samples=sizes["samples"])
     found = Memorisation.of(network, canaries, learned, unseen, plan, rng=SEED)
-    audit, attacks = guessed(before - task.losses(network), inside, DELTA)
+    audit, attacks = coin_guesses(before - task.losses(network), inside, DELTA)
     told = {use.name: use.measured.to_dict() for use in found.uses(inside)}
     reference = found.reference(inside)
     return {
@@ -122,7 +130,7 @@ def row(copies: int, epsilon: float | None, sizes: dict[str, Any]) -> dict[str, 
             "learned": _ratio(found, inside), "left out": _ratio(found, ~inside),
         },
         "exact": {
-            side: told.get(f"({plan.prompt}, 5)-exact memorisation of {side} sequences")
+            side: told.get(f"({found.prompt}, 5)-exact memorisation of {side} sequences")
             for side in ("learned", "unseen")
         },
         "bound": None
@@ -140,7 +148,7 @@ def _ratio(found: Memorisation, chosen: Any) -> float:
     return float(np.mean(6.0 * np.log2(10.0) - nats / np.log(2.0)))
 
 
-def _plain(network: Any, optimizer: torch.optim.Optimizer, task: Task) -> None:
+def _plain(network: Any, optimizer: torch.optim.Optimizer, task: CanaryTask) -> None:
     """Train without noise; what its coin left out is left out."""
     loss = sequence_loss("mean")
     for number in range(task.schedule.rounds):

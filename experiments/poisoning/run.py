@@ -19,10 +19,18 @@ from pac_shared import data
 from pac_shared.networks import CACHE
 from pac_shared.state import Study
 from tacit.accounting import gaussian_shift
-from tacit.training import LabelledImages, blended, low_frequency, pretrain, small_network
-from tacit.training.poisoning.measuring import measured
-from tacit.training.poisoning.runs import PoisonedTraining
-from tacit.training.poisoning.sources import Sources, cross_entropy
+from tacit.training import (
+    Beside,
+    LabelledImages,
+    References,
+    RobustAggregation,
+    blended,
+    low_frequency,
+    pretrain,
+    small_network,
+)
+from tacit.training.poisoning.sources import Sources
+from tacit.training.poisoning.workflow import PoisonedTraining, measure_trigger
 
 DELTA, TARGET = 1e-5, 0
 FULL = {
@@ -152,29 +160,33 @@ class Poisoning:
         key = f"{trigger} {count} {way} {options} {left_out} {seed}"
 
         def train() -> dict[str, Any]:
-            training = self._training(trigger, count)
+            budget = {name: options[name] for name in ("epsilon", "mu") if name in options}
+            training = self._training(trigger, count, budget or {"mu": 1.0})
             if not options:
                 return self._measured(training.without_noise(left_out=left_out), trigger)
-            given = {"delta": DELTA, **options} if "epsilon" in options else options
-            model = training.with_noise(left_out=left_out, seed=seed, **given)
+            model = training.with_noise(
+                left_out=left_out, seed=seed, noise=options.get("noise", "optimal")
+            )
             return self._measured(model, trigger)
 
         return self.kept.row(key, train)
 
-    def _training(self, trigger: str, count: int) -> PoisonedTraining:
+    def _training(self, trigger: str, count: int, budget: dict[str, float]) -> PoisonedTraining:
         sizes = self.sizes
+        sources = Sources(
+            data=self.data, count=count, batch=sizes["batch"], trigger=self.triggers[trigger],
+            target=TARGET,
+        )  # fmt: skip
+        references = References.leave_out(sources.names)
+        delta = DELTA if "epsilon" in budget else None
         return PoisonedTraining(
-            model=self.model, optimizer=self._optimizer(sizes["rate"]),
-            sources=Sources(
-                data=self.data, count=count, batch=sizes["batch"],
-                trigger=self.triggers[trigger], target=TARGET,
-            ),
-            rounds=sizes["rounds"], iterations=1, angle=sizes["angle"], clip=True,
-            options={"loss": cross_entropy, "rounds": sizes["rounds"]},
+            model=self.model, optimizer=self._optimizer(sizes["rate"]), sources=sources,
+            rounds=sizes["rounds"], method=RobustAggregation(angle=sizes["angle"]),
+            promise=Beside(references=references, delta=delta, **budget),
         )  # fmt: skip
 
     def _measured(self, model: torch.nn.Module, trigger: str) -> dict[str, Any]:
-        found = measured(model, self.test, self.triggers[trigger], TARGET)
+        found = measure_trigger(model, self.test, self.triggers[trigger], TARGET)
         return {
             name: [interval.value, interval.low, interval.high]
             for name, interval in (("accuracy", found.accuracy), ("success", found.success))

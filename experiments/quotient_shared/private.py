@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacit.adapters import DPSGD, fit, load_pretrained
+from tacit import Run, Table
+from tacit.adapters import DPSGD, GivenNoise, PoissonSteps, fit, load_pretrained
 from tacit.attacks import TokenProbe, TrajectoryInverter, attack_inversion, retrieve
 from tacit.covariance import Isotropic
 from tacit.models import LanguageModel, load
@@ -32,14 +33,17 @@ def trained(
     held = load_pretrained("tacit/small")
     if epsilon is None:
         return load(held.network), {"loss": _loss(held.network, held_out)}
-    private = bool(np.isfinite(epsilon))
+    promise: Table | GivenNoise = GivenNoise(multiplier=1 / FREE, delta=DELTA)
+    if np.isfinite(epsilon):
+        promise = Table(epsilon=epsilon, delta=DELTA)
     release = fit(
-        held.network, _records(windows), DPSGD(clip=1.0),
-        **({"epsilon": epsilon, "delta": DELTA} if private else {"multiplier": 1 / FREE}),
-        **({} if private else {"delta": DELTA}),
-        steps=sizes["steps"], batch=sizes["batch"], rate=sizes["rate"], rng=SEED,
+        held.network, _records(windows), DPSGD(clip=1.0), promise,
+        Run(steps=sizes["steps"], progress=False),
+        steps=PoissonSteps(batch=sizes["batch"], rate=sizes["rate"]), rng=SEED,
     )  # fmt: skip
-    told = {"loss": _loss(held.network, held_out), "multiplier": release.noise_multiplier}
+    told = {
+        "loss": _loss(held.network, held_out), "multiplier": release.details.noise_multiplier,
+    }  # fmt: skip
     return load(held.network), told
 
 

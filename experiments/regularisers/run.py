@@ -18,11 +18,13 @@ import torch
 from architectures_shared import measure
 from architectures_shared.equal import at_equal_kl, at_fixed_noise
 from hidden_shared.results import RESULTS, write_result
+from tacit import Run
 from tacit.models import (
     Anchor,
     LanguageModel,
     MarginDepletion,
     MarginPenalty,
+    ModelSettings,
     Step,
     docstring_corpus,
     load,
@@ -149,17 +151,17 @@ def _trained(
         return load(place, device=device)
     return train(
         text,
-        steps=steps,
-        width=scale.width,
-        layers=scale.layers,
-        heads=4,
-        context=scale.context,
-        vocabulary=scale.vocabulary,
-        batch=scale.batch,
-        seed=0,
+        Run(steps=steps, checkpoint=place.with_suffix(".checkpoint")),
+        ModelSettings(
+            width=scale.width,
+            layers=scale.layers,
+            heads=4,
+            context=scale.context,
+            vocabulary=scale.vocabulary,
+            batch=scale.batch,
+        ),
         penalties=added,
         start=start,
-        checkpoint=place.with_suffix(".checkpoint"),
         out=place,
         device=device,
     )

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from tacit import Run
 from tacit.models import docstring_corpus, train
 from tacit.models.small.optimisation import perplexity
 from tacit.models.small.storage import save_half
@@ -21,7 +22,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     arguments = parser.parse_args()
     text = docstring_corpus()
-    model = train(text, steps=arguments.steps, seed=0, precision="float32")
+    model = train(text, Run(steps=arguments.steps, precision="float32"))
     store(model, text, arguments.out)
 
 

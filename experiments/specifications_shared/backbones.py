@@ -14,6 +14,7 @@ from specifications_shared.baselines import DELTA
 from specifications_shared.measures import Floats
 from specifications_shared.pictures import Records
 from specifications_shared.tasks import text_tasks
+from tacit.gradients.watched import width
 from tacit.specifications import (
     Backbone,
     PublicSubspace,
@@ -22,7 +23,6 @@ from tacit.specifications import (
     public_subspace,
 )
 from tacit.specifications.coordinates import Frame, coordinates, full_factor
-from tacit.specifications.gradients import width
 from tacit.specifications.noise import multiplier_for
 from tacit.specifications.objectives import class_names, label_directions, weights_of
 from tacit.specifications.projections import factor_name

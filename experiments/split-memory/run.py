@@ -14,10 +14,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from architectures_shared import measure
 from hidden_shared.results import RESULTS, write_result
+from tacit import Run
 from tacit.models import (
     JacobianPenalty,
     LanguageModel,
     MarginDepletion,
+    ModelSettings,
     docstring_corpus,
     load,
     read_text,
@@ -169,18 +171,19 @@ def trained(
     width = scale.split_width if split else scale.trunk if arm.trunk_alone else scale.gpt_width
     return train(
         text,
-        steps=steps,
-        width=width,
-        layers=scale.layers,
-        heads=4,
-        context=scale.context,
-        vocabulary=scale.vocabulary,
-        batch=scale.batch,
-        seed=arm.seed,
-        architecture=arm.architecture,
-        trunk_width=scale.trunk if split else None,
+        Run(steps=steps, checkpoint=place.with_suffix(".checkpoint")),
+        ModelSettings(
+            width=width,
+            layers=scale.layers,
+            heads=4,
+            context=scale.context,
+            vocabulary=scale.vocabulary,
+            batch=scale.batch,
+            seed=arm.seed,
+            architecture=arm.architecture,
+            trunk_width=scale.trunk if split else None,
+        ),
         penalties=penalties,
-        checkpoint=place.with_suffix(".checkpoint"),
         out=place,
         device=device,
     )

@@ -12,6 +12,7 @@ from . import divergences as divergences
 from . import dock as dock
 from . import estimates as estimates
 from . import gate as gate
+from . import gradients as gradients
 from . import guarantees as guarantees
 from . import hidden_states as hidden_states
 from . import information as information
@@ -21,6 +22,7 @@ from . import models as models
 from . import pages as pages
 from . import releases as releases
 from . import report as report
+from . import runs as runs
 from . import specifications as specifications
 from . import statistics as statistics
 from . import training as training
@@ -34,6 +36,7 @@ from .releases.promises import Draw as Draw
 from .releases.promises import Effort as Effort
 from .releases.promises import Rows as Rows
 from .releases.promises import Table as Table
+from .runs.run import Run as Run
 from .statistics.workflow import prepare as prepare
 from .statistics.workflow import privatize as privatize
 

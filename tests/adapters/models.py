@@ -2,7 +2,19 @@
 
 import torch
 
-from tacit.adapters import DPLoRAFA
+from tacit import Run
+from tacit.adapters import (
+    AdaptedLayers,
+    AdapterFolder,
+    DPLoRAFA,
+    GivenNoise,
+    PoissonSteps,
+    TrainingRecords,
+    audit_adapter,
+    prepare_adapter,
+)
+from tacit.adapters.auditing import CanaryAudit
+from tacit.releases import Table
 
 SIZES = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
          "max_position_embeddings": 32, "intermediate_size": 48}  # fmt: skip
@@ -73,6 +85,54 @@ def data_for(model):
 
 
 LOW_RANK = DPLoRAFA(rank=2)
+
+
+def asked(model, data, given):
+    """Flat settings as the arguments of a fine-tuning run, and its named ones."""
+
+    def some(*names):
+        return {name: given.pop(name) for name in names if name in given}
+
+    promise = None
+    if "multiplier" in given:
+        promise = GivenNoise(**some("multiplier", "delta", "adjacency"))
+    elif "epsilon" in given:
+        promise = Table(**some("epsilon", "delta", "adjacency"))
+    run = Run(progress=False, **some("steps", "precision", "checkpoint"))
+    records = TrainingRecords(data=data, **some("held_out", "task", "loss"))
+    layers = AdaptedLayers(model=model, **some("targets", "projections"))
+    sampling = some("batch", "sampling_rate", "micro_batch", "optimizer", "rate", "momentum")
+    named = {"steps": PoissonSteps(**sampling), **some("rng")}
+    if "save" in given:
+        named["save"] = AdapterFolder(path=given.pop("save"), **some("unprotected"))
+    return layers, records, promise, run, named
+
+
+def prepared(model, data, method=LOW_RANK, **given):
+    """A prepared run from flat settings."""
+    layers, records, promise, run, named = asked(model, data, given)
+    assert not given, given
+    return prepare_adapter(layers, records, method, promise, run, **named)
+
+
+def trained(model, data, method=LOW_RANK, *, ledger=None, secret=None, **given):
+    """The release of a run from flat settings."""
+    return prepared(model, data, method, **given).draw(ledger=ledger, secret=secret)
+
+
+def audited(model, data, method=LOW_RANK, **given):
+    """The release of an audited run from flat settings."""
+    audit = {name: given.pop(name) for name in ("canaries", "keep") if name in given}
+    layers, records, promise, run, named = asked(model, data, given)
+    assert not given, given
+    return audit_adapter(layers, records, method, promise, run, audit=CanaryAudit(**audit), **named)
+
+
+def released():
+    """The release of a small adapter."""
+    return trained(network(), supervised(), held_out=supervised(4), **FAST)
+
+
 FAMILIES = {"gpt2": (gpt2, ["c_attn"]), "llama": (llama, ["q_proj", "down_proj"]),
             "bert": (masked_bert, ["query", "value"]),
             "classifier": (classifying_bert, ["query", "classifier"])}  # fmt: skip

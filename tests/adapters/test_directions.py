@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.adapters import fit, principal_projections
-from tests.adapters.models import FAST, LOW_RANK, gpt2, network, supervised, tokens
+from tacit.adapters import principal_projections
+from tests.adapters.models import FAST, LOW_RANK, gpt2, network, supervised, tokens, trained
 
 
 def test_they_are_the_leading_right_singular_vectors_of_the_inputs():
@@ -20,8 +20,8 @@ def test_they_are_the_leading_right_singular_vectors_of_the_inputs():
 def test_a_run_takes_them():
     model = gpt2()
     made = principal_projections(model, tokens(), rank=2, targets="c_attn")
-    release = fit(model, tokens(), LOW_RANK, targets="c_attn", projections=made, **FAST)
-    assert release.layers == tuple(made)
+    release = trained(model, tokens(), LOW_RANK, targets="c_attn", projections=made, **FAST)
+    assert release.details.layers == tuple(made)
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 

@@ -7,6 +7,7 @@ import torch
 from tacit.adapters import (
     DPSGD,
     DPLoRAFA,
+    HeadSteps,
     LoRAFA,
     NoisyProjection,
     WithoutClipping,
@@ -21,15 +22,12 @@ def records(seed=0):
     return source.normal(size=(ROWS, WIDTH)), source.integers(CLASSES, size=ROWS)
 
 
-def settings(**more):
-    return {
-        "classes": CLASSES,
-        "noise_multipliers": 0.0,
-        "rates": 0.7,
-        "steps": 3,
-        "rng": 1,
-        **more,
-    }
+def heads_of(rows, labels, methods, **given):
+    """Heads of three steps without noise, where nothing else is asked for."""
+    given = {"classes": CLASSES, "rng": 1, "steps": 3, "rates": 0.7, **given}
+    names = ("steps", "rates", "noise_multipliers", "sampling_rate", "projection")
+    steps = HeadSteps(**{name: given.pop(name) for name in names if name in given})
+    return train_heads(rows, labels, methods, steps, **given)
 
 
 def one_by_one(rows, labels, clip, rate, steps, projection, inside):
@@ -59,9 +57,7 @@ def test_every_head_is_the_one_that_is_trained_alone(projected):
     inside = source.random((3, ROWS)) < 0.5
     clips, rates = [0.3, 1.0, 5.0], [0.5, 2.0, 1.0]
     kinds = [DPLoRAFA(rank=2, clip=c) if projected else DPSGD(clip=c) for c in clips]
-    heads = train_heads(
-        rows, labels, kinds, projection=factor, members=inside, **settings(rates=rates)
-    )
+    heads = heads_of(rows, labels, kinds, projection=factor, members=inside, rates=rates)
     exact = None if factor is None else torch.from_numpy(factor)
     for place in range(3):
         expected = one_by_one(rows, labels, clips[place], rates[place], 3, exact, inside[place])
@@ -73,9 +69,9 @@ def test_the_noise_has_the_energy_that_is_told(kind):
     """Nobody is in: every step is noise alone."""
     rows, labels = records()
     method = kind(clip=0.5) if kind is DPSGD else kind(clip=0.5, rank=3)
-    heads = train_heads(
-        rows, labels, [method] * 400, members=np.zeros((400, ROWS)),
-        **settings(noise_multipliers=2.0, steps=1, rates=1.0),
+    heads = heads_of(
+        rows, labels, [method] * 400, members=np.zeros((400, ROWS)), noise_multipliers=2.0, steps=1,
+        rates=1.0,
     )  # fmt: skip
     drawn = (heads.weights * ROWS) ** 2
     energies = drawn.sum(axis=(1, 2))
@@ -87,18 +83,16 @@ def test_the_noise_has_the_energy_that_is_told(kind):
 
 def test_heads_of_one_group_share_samples_and_others_do_not():
     rows, labels = records()
-    heads = train_heads(
-        rows, labels, [DPSGD()] * 4, groups=[0, 0, 1, 1], **settings(sampling_rate=0.3)
-    )
+    heads = heads_of(rows, labels, [DPSGD()] * 4, groups=[0, 0, 1, 1], sampling_rate=0.3)
     np.testing.assert_allclose(heads.weights[0], heads.weights[1], atol=1e-6)
     assert not np.allclose(heads.weights[0], heads.weights[2])
 
 
 def test_a_step_has_as_many_records_as_the_rate_says():
     rows, labels = np.ones((2000, 1)), np.zeros(2000, dtype=int)
-    heads = train_heads(
-        rows, labels, [DPSGD(clip=1e-3)] * 50, classes=2, noise_multipliers=0.0, rates=1.0,
-        steps=1, sampling_rate=0.1, rng=3,
+    heads = heads_of(
+        rows, labels, [DPSGD(clip=1e-3)] * 50, classes=2, rates=1.0, steps=1, sampling_rate=0.1,
+        rng=3,
     )  # fmt: skip
     # each record adds a clipped gradient of the same length and direction
     counts = np.linalg.norm(heads.weights, axis=(1, 2)) / 1e-3 * 200
@@ -108,7 +102,7 @@ def test_a_step_has_as_many_records_as_the_rate_says():
 
 def test_losses_and_accuracy_are_those_of_the_logits():
     rows, labels = records()
-    heads = train_heads(rows, labels, [LoRAFA(rank=4)] * 2, **settings(steps=30))
+    heads = heads_of(rows, labels, [LoRAFA(rank=4)] * 2, steps=30)
     logits = torch.from_numpy(heads.logits(rows))
     for place in range(2):
         expected = torch.nn.functional.cross_entropy(
@@ -136,10 +130,7 @@ def test_losses_and_accuracy_are_those_of_the_logits():
 )
 def test_bad_input_is_named(change, message):
     rows, labels = records()
-    given = settings(methods=[DPSGD()])
-    given.update(change)
-    methods = given.pop("methods")
     with pytest.raises(ValueError, match=message):
-        train_heads(rows, labels, methods, **given)
+        heads_of(rows, labels, **{"methods": [DPSGD()], **change})
     with pytest.raises(ValueError, match="labels"):
-        train_heads(rows, labels + 5, [DPSGD()], **settings())
+        heads_of(rows, labels + 5, [DPSGD()])

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from tacit import Ledger
-from tacit.adapters import DPSGD, AdapterRelease, DPLoRAFA, fit, prepare_adapter
-from tacit.adapters.run import Run
+from tacit.adapters import DPSGD, DPLoRAFA
+from tacit.adapters.steps import AdapterSteps
 from tacit.attacks import audit_one_run, coins
-from tests.adapters.models import FAST, network, supervised
+from tacit.releases import load
+from tests.adapters.models import FAST, network, supervised, trained
 
 METHOD = DPLoRAFA(rank=2)
 LONG = {**FAST, "steps": 4}
@@ -23,21 +24,23 @@ def begun(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "ledger.sqlite")
 
     def train(folder, save=None):
-        return prepare_adapter(
-            network(), supervised(), METHOD, checkpoint=folder, save=save, **LONG
-        ).draw(ledger=ledger, secret="rows")
+        given = LONG if save is None else {**LONG, "save": save}
+        return trained(
+            network(), supervised(), METHOD, checkpoint=folder, ledger=ledger, secret="rows",
+            **given,
+        )  # fmt: skip
 
-    step = Run.step
+    step = AdapterSteps.step
 
     def dying(run):
         if run.taken == 2:
             raise KeyboardInterrupt
         step(run)
 
-    monkeypatch.setattr(Run, "step", dying)
+    monkeypatch.setattr(AdapterSteps, "step", dying)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run")
-    monkeypatch.setattr(Run, "step", step)
+    monkeypatch.setattr(AdapterSteps, "step", step)
     return tmp_path, ledger, train
 
 
@@ -56,7 +59,7 @@ def test_a_copied_checkpoint_gives_one_adapter(begun):
 def test_a_finished_run_without_its_state_trains_no_other_adapter(begun):
     place, _, train = begun
     release = train(place / "run", place / "first")
-    assert train(place / "run", place / "again").adapter == release.adapter
+    assert train(place / "run", place / "again").digests == release.digests
     (place / "run" / "state.pt").unlink()
     with pytest.raises(ValueError, match="a reservation is worth one release"):
         train(place / "run", place / "third")
@@ -65,32 +68,34 @@ def test_a_finished_run_without_its_state_trains_no_other_adapter(begun):
 
 def test_the_folder_holds_nothing_measured_on_records(tmp_path):
     rows = supervised(20)
-    release = fit(network(), rows, METHOD, held_out=rows, save=tmp_path / "a", **FAST)
+    release = trained(network(), rows, METHOD, held_out=rows, save=tmp_path / "a", **FAST)
     assert release.use
-    assert len(release.notes) > 1
+    assert release.remarks
     text = (tmp_path / "a" / "tacit.json").read_text("utf-8")
-    stored = AdapterRelease.from_dict(json.loads(text))
-    assert stored.use == stored.attacks == ()
-    assert stored.notes == release.notes[:1]
+    stored = load(json.loads(text))
+    assert stored.use == stored.attacks == stored.remarks == ()
+    assert stored.notes == release.notes
     assert "clipped." not in text
     assert "Before training" not in text
 
 
 def test_a_declared_sampling_rate_tells_no_number_of_records():
     def published(count):
-        found = fit(
+        found = trained(
             network(), supervised(count), METHOD, sampling_rate=0.25, batch=4,
             multiplier=2.0, delta=1e-3, steps=2,
         ).published()  # fmt: skip
-        return {name: found[name] for name in found if name not in ("adapter", "created")}
+        return {name: found[name] for name in found if name not in ("digests", "created")}
 
     assert published(16) == published(19)
-    assert published(16)["records"] is None
-    public = fit(network(), supervised(16), METHOD, batch=4, multiplier=2.0, delta=1e-3, steps=2)
-    assert public.records == 16
+    assert published(16)["details"]["records"] is None
+    public = trained(
+        network(), supervised(16), METHOD, batch=4, multiplier=2.0, delta=1e-3, steps=2
+    )
+    assert public.details.records == 16
     assert any("taken as public" in line for line in public.guarantees[0].assumptions)
     with pytest.raises(ValueError, match=r"^batch: expected the records"):
-        fit(network(), supervised(16), METHOD, sampling_rate=0.25, **FAST)
+        trained(network(), supervised(16), METHOD, sampling_rate=0.25, **FAST)
 
 
 class Twice(torch.nn.Module):
@@ -126,7 +131,7 @@ def test_what_cannot_be_certified_is_refused_before_anything_is_spent(model, met
     rows[77, 0] = 2.6
     data = rows, torch.randint(3, (200,))
     with pytest.raises(ValueError, match=r"^(modules|model|save): "):
-        fit(model(), data, method, ledger=ledger, secret="rows", **FAST)
+        trained(model(), data, method, ledger=ledger, secret="rows", **FAST)
     assert not ledger.secrets()
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, NoisyProjection, stacked, train_heads
+from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, NoisyProjection
+from tacit.adapters import heads as stacked
+from tests.adapters.test_heads import heads_of
 
 ROWS, WIDTH, CLASSES, HEADS, STEPS, RATE = 40, 9, 3, 4, 5, 0.8
 CLIPS = [0.2, 0.5, 1.0, 3.0]
@@ -74,7 +76,7 @@ def test_heads_with_samples_and_a_of_their_own_are_those_trained_alone(kind, sam
         more = {} if kind is DPSGD else {"rank": 3}
         methods = [kind(clip=clip, **more) for clip in CLIPS]
         noise = np.array([0.5, 0.0, 2.0, 1.0])
-    heads = train_heads(
+    heads = heads_of(
         rows, labels, methods, classes=CLASSES, noise_multipliers=noise, rates=[RATE] * HEADS,
         steps=STEPS, sampling_rate=sampling_rate, members=members, rng=11,
     )  # fmt: skip
@@ -91,14 +93,14 @@ def test_groups_of_unequal_size_go_together_or_not(entries, members, monkeypatch
     rows, labels = records()
     inside = np.random.default_rng(3).random((5, ROWS)) < 0.6 if members else None
     factor = np.random.default_rng(4).normal(size=(2, WIDTH))
-    given = {"classes": CLASSES, "noise_multipliers": 0.0, "steps": 4, "projection": factor}
+    given = {"classes": CLASSES, "steps": 4, "projection": factor}
     methods = [DPLoRAFA(rank=2, clip=clip) for clip in [*CLIPS, 9.0]]
-    heads = train_heads(
+    heads = heads_of(
         rows, labels, methods, rates=np.arange(1.0, 6.0), members=inside,
         groups=[7, 1, 7, 2, 7], rng=0, **given,
     )  # fmt: skip
     for place, method in enumerate(methods):
-        single = train_heads(
+        single = heads_of(
             rows, labels, [method], rates=[place + 1.0],
             members=None if inside is None else inside[place][None], rng=1, **given,
         )  # fmt: skip
@@ -111,8 +113,8 @@ def test_no_record_moves_a_head_by_more_than_the_clip():
     rows = source.normal(size=(200, 30)) * 10.0 ** source.uniform(-6, 6, size=(200, 1))
     labels = source.integers(CLASSES, size=200)
     for kind in (DPSGD(clip=0.7), DPLoRAFA(rank=30, clip=0.7)):
-        heads = train_heads(
-            rows, labels, [kind] * 200, classes=CLASSES, noise_multipliers=0.0, rates=200.0,
+        heads = heads_of(
+            rows, labels, [kind] * 200, classes=CLASSES, rates=200.0,
             steps=1, members=np.eye(200, dtype=bool), rng=1,
             projection=np.eye(30) if isinstance(kind, DPLoRAFA) else None,
         )  # fmt: skip
@@ -130,7 +132,7 @@ def test_the_noise_has_its_covariance(fresh):
     heads, rank = 3000, 4
     factor = np.random.default_rng(6).normal(size=(rank, WIDTH))
     kind = NoisyProjection(rank=rank, clip=0.5) if fresh else DPLoRAFA(rank=rank, clip=0.5)
-    found = train_heads(
+    found = heads_of(
         rows, labels, [kind] * heads, classes=CLASSES, noise_multipliers=2.0, rates=float(ROWS),
         steps=1, members=np.zeros((heads, ROWS), dtype=bool), rng=2,
         projection=None if fresh else factor,
@@ -145,7 +147,7 @@ def test_the_noise_has_its_covariance(fresh):
 
 def test_a_step_without_records_is_noise_alone():
     rows, labels = records()
-    heads = train_heads(
+    heads = heads_of(
         rows, labels, [DPSGD()] * 2, classes=CLASSES, noise_multipliers=[0.0, 1.0], rates=1.0,
         steps=2, sampling_rate=0.1, members=np.zeros((2, ROWS), dtype=bool), rng=0,
     )  # fmt: skip

@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from tacit.adapters.tables import class_names, read_table
+from tacit.adapters.texts import class_names, read_table
 
 GOOD = b"text,label\nw1 w2,red\nw3,blue\n"
 ROWS = [("w1 w2", "red"), ("w3", "blue")]

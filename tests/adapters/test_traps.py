@@ -5,19 +5,19 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from tacit._ground.files import held
-from tacit.adapters import (
-    DPSGD,
-    DPLoRAFA,
-    LoRAFA,
-    WithoutClipping,
-    audit_adapter,
-    fit,
-    kept_apart,
-    prepare_adapter,
-)
+from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, WithoutClipping, keep_apart
 from tacit.adapters.texts import own_places
 from tacit.ledger import Ledger
-from tests.adapters.models import FAST, llama, network, supervised, tokens
+from tests.adapters.models import (
+    FAST,
+    audited,
+    llama,
+    network,
+    prepared,
+    supervised,
+    tokens,
+    trained,
+)
 
 METHOD = DPLoRAFA(rank=2)
 
@@ -51,7 +51,7 @@ def outputs(model):
 def test_a_bad_argument_is_one_sentence(changed, message):
     given = {"data": supervised(), **FAST, **changed}
     with pytest.raises(ValueError, match=message):
-        prepare_adapter(network(), given.pop("data"), METHOD, **given)
+        prepared(network(), given.pop("data"), METHOD, **given)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_bad_argument_is_one_sentence(changed, message):
 )
 def test_tokens_of_another_shape_are_one_sentence(changed, message):
     with pytest.raises(ValueError, match=message):
-        prepare_adapter(llama(), changed, METHOD, **FAST)
+        prepared(llama(), changed, METHOD, **FAST)
 
 
 def test_all_layers_tied():
@@ -75,7 +75,7 @@ def test_all_layers_tied():
     model[0] = torch.nn.Linear(6, 6)
     model[2].weight = model[0].weight
     with pytest.raises(ValueError, match=r"targets: expected layers with weights of their own"):
-        prepare_adapter(model, supervised(), METHOD, **FAST)
+        prepared(model, supervised(), METHOD, **FAST)
 
 
 class Mixing(torch.nn.Module):
@@ -93,47 +93,47 @@ def test_equal_first_records_do_not_hide_that_records_mix():
     inputs, targets = supervised()
     inputs[1], targets[1] = inputs[0], targets[0]
     with pytest.raises(ValueError, match="on that record alone"):
-        prepare_adapter(Mixing(), (inputs, targets), METHOD, **FAST)
+        prepared(Mixing(), (inputs, targets), METHOD, **FAST)
 
 
 @pytest.mark.parametrize("method", [METHOD, DPSGD()])
 def test_an_audit_leaves_no_trace_on_the_model(method):
     model = network()
     before = outputs(model)
-    audit_adapter(model, supervised(), method, canaries=8, **FAST)
+    audited(model, supervised(), method, canaries=8, **FAST)
     assert torch.equal(outputs(model), before)
-    audit_adapter(model, supervised(), method, canaries=8, keep=True, **FAST)
+    audited(model, supervised(), method, canaries=8, keep=True, **FAST)
     assert not torch.equal(outputs(model), before)
 
 
 def test_canaries_of_another_shape():
     canaries = torch.randn(8, 4), torch.zeros(8).long()
     with pytest.raises(ValueError, match="canaries: "):
-        audit_adapter(network(), supervised(), METHOD, canaries=canaries, **FAST)
+        audited(network(), supervised(), METHOD, canaries=canaries, **FAST)
     canaries = torch.randn(8, 6), torch.full((8,), 9)
     with pytest.raises(ValueError, match="integers from 0 to 2"):
-        audit_adapter(network(), supervised(), METHOD, canaries=canaries, **FAST)
+        audited(network(), supervised(), METHOD, canaries=canaries, **FAST)
 
 
 def test_a_second_adapter_is_not_trained_on_top_of_a_first():
     model = network()
-    prepare_adapter(model, supervised(), METHOD, **FAST)
-    fit(model, supervised(), METHOD, **FAST)
+    prepared(model, supervised(), METHOD, **FAST)
+    trained(model, supervised(), METHOD, **FAST)
     with pytest.raises(ValueError, match="an earlier run on 0"):
-        prepare_adapter(model, supervised(), METHOD, **FAST)
+        prepared(model, supervised(), METHOD, **FAST)
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64])
 def test_models_of_other_precision_are_trained_and_reloaded(kind, tmp_path):
-    fit(llama().to(kind), tokens(), METHOD, save=tmp_path / "adapter", **FAST)
-    fit(network().to(kind), supervised(), METHOD, **FAST)
+    trained(llama().to(kind), tokens(), METHOD, save=tmp_path / "adapter", **FAST)
+    trained(network().to(kind), supervised(), METHOD, **FAST)
 
 
 def test_a_folder_that_is_there_is_refused_before_anything_is_spent(tmp_path):
     ledger, place = Ledger(tmp_path / "ledger.db"), tmp_path / "there"
     place.mkdir()
     with pytest.raises(ValueError, match="save: expected a folder that does not exist"):
-        fit(
+        trained(
             network(), supervised(), METHOD,
             save=place, checkpoint=tmp_path / "run", ledger=ledger, secret="rows", **FAST,
         )  # fmt: skip
@@ -144,23 +144,23 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_spent(tmp_path):
 def test_one_process_at_a_time_trains_a_checkpoint(tmp_path):
     place = tmp_path / "run"
     place.mkdir()
-    prepared = prepare_adapter(network(), supervised(), METHOD, checkpoint=place, **FAST)
+    run = prepared(network(), supervised(), METHOD, checkpoint=place, **FAST)
     with held(place / "run"), pytest.raises(ValueError, match="no other process trains"):
-        prepared.draw()
-    prepared.draw()
+        run.draw()
+    run.draw()
 
 
 def test_an_empty_first_batch_without_noise_is_no_error():
     inputs, targets = supervised(4)
     for seed in range(6):
-        fit(network(), (inputs, targets), LoRAFA(rank=2), steps=3, batch=1, rng=seed)
+        trained(network(), (inputs, targets), LoRAFA(rank=2), steps=3, batch=1, rng=seed)
 
 
 def test_what_is_learned_from_changes_by_one_record():
     rows = {"input_ids": torch.randint(64, (40, 6))}
 
     def learned(part):
-        return {tuple(row) for row in kept_apart(part, 0.3)[0]["input_ids"].tolist()}
+        return {tuple(row) for row in keep_apart(part, 0.3)[0]["input_ids"].tolist()}
 
     whole = learned(rows)
     for place in range(40):
@@ -180,10 +180,8 @@ def test_padding_does_not_move_a_record():
 def test_convexity_is_told():
     method = WithoutClipping(rank=2, bound=20.0, smoothness=50.0)
     settings = {**FAST, "rate": 1e-4, "steps": 2}
-    prepared = prepare_adapter(
-        torch.nn.Sequential(torch.nn.Linear(6, 3)), supervised(), method, **settings
-    )
-    assert any("convex" in one for one in prepared.guarantees[0].assumptions)
+    run = prepared(torch.nn.Sequential(torch.nn.Linear(6, 3)), supervised(), method, **settings)
+    assert any("convex" in one for one in run.guarantees[0].assumptions)
 
 
 def low_rank_model():
@@ -197,22 +195,22 @@ def test_what_became_trainable_is_refused_before_anything_is_spent(trainable, be
     ledger, model = Ledger(tmp_path / "ledger.db"), low_rank_model()
     given = {**FAST, "checkpoint": tmp_path / "run"}
     if begun:
-        fit(low_rank_model(), tokens(), METHOD, ledger=ledger, secret="rows", **given)
-    prepared = prepare_adapter(model, tokens(), METHOD, **given)
+        trained(low_rank_model(), tokens(), METHOD, ledger=ledger, secret="rows", **given)
+    run = prepared(model, tokens(), METHOD, **given)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(trainable in name or "lora_B" in name)
     with pytest.raises(ValueError, match=r"model: expected .* frozen, got"):
-        prepared.draw(ledger=ledger, secret="rows")
+        run.draw(ledger=ledger, secret="rows")
     assert ledger.spent("rows").releases == int(begun)
 
 
 def test_an_a_that_becomes_trainable_between_steps_stops_the_run():
     model = low_rank_model()
-    run = prepare_adapter(model, tokens(), METHOD, **FAST).session.run
-    run.step()
-    run.layers[0].matrix_a.requires_grad_(True)
+    steps = prepared(model, tokens(), METHOD, **FAST).run.steps
+    steps.step()
+    steps.layers[0].matrix_a.requires_grad_(True)
     with pytest.raises(ValueError, match="expected A frozen"):
-        run.step()
+        steps.step()
 
 
 @pytest.mark.parametrize("method", [METHOD, DPSGD()])
@@ -221,7 +219,7 @@ def test_a_trainable_a_of_peft_is_frozen_by_preparing(method):
     held = [value for name, value in model.named_parameters() if "lora_A" in name]
     assert all(value.requires_grad for value in held)
     before = [value.detach().clone() for value in held]
-    fit(model, tokens(), method, **FAST)
+    trained(model, tokens(), method, **FAST)
     assert all(torch.equal(*both) for both in zip(before, held, strict=True))
 
 
@@ -232,29 +230,29 @@ def replaced(place, budgeted):
     book = Ledger(place)
     if budgeted:
         book.set_budget("rows", epsilon=100.0, delta=0.1)
-    prepare_adapter(network(), supervised(), METHOD, **FAST).draw(ledger=book, secret="rows")
+    prepared(network(), supervised(), METHOD, **FAST).draw(ledger=book, secret="rows")
     return book
 
 
 @pytest.mark.parametrize("budgeted", [False, True])
 def test_a_ledger_put_in_the_place_of_the_run_s_own_is_refused(budgeted, tmp_path):
     place, given = tmp_path / "ledger.db", {**FAST, "checkpoint": tmp_path / "run"}
-    fit(network(), supervised(), METHOD, ledger=Ledger(place), secret="rows", **given)
+    trained(network(), supervised(), METHOD, ledger=Ledger(place), secret="rows", **given)
     book = replaced(place, budgeted)
-    prepared = prepare_adapter(network(), supervised(), METHOD, **given)
+    run = prepared(network(), supervised(), METHOD, **given)
     with pytest.raises(ValueError, match=r"ledger: expected the one in which release 1 of") as told:
-        prepared.draw(ledger=book, secret="rows")
+        run.draw(ledger=book, secret="rows")
     assert str(told.value).count("\n") == 0
     assert book.spent("rows").releases == 1
     with pytest.raises(ValueError, match="ledger: expected the one in which"):
-        prepared.draw(ledger=Ledger(tmp_path / "new.db"), secret="rows")
+        run.draw(ledger=Ledger(tmp_path / "new.db"), secret="rows")
 
 
 def test_a_ledger_that_moved_is_still_the_run_s_own(tmp_path):
     place, given = tmp_path / "ledger.db", {**FAST, "checkpoint": tmp_path / "run"}
-    fit(network(), supervised(), METHOD, ledger=Ledger(place), secret="rows", **given)
+    trained(network(), supervised(), METHOD, ledger=Ledger(place), secret="rows", **given)
     moved = Ledger(place.rename(tmp_path / "moved.db"))
-    fit(network(), supervised(), METHOD, ledger=moved, secret="rows", **given)
+    trained(network(), supervised(), METHOD, ledger=moved, secret="rows", **given)
     assert moved.spent("rows").releases == 1
 
 
@@ -263,16 +261,16 @@ def test_a_ledger_that_moved_is_still_the_run_s_own(tmp_path):
 def test_a_full_disk_is_refused_before_anything_is_spent(where, method, tmp_path):
     resource = pytest.importorskip("resource", reason="needs limits of POSIX")
     ledger, before = Ledger(tmp_path / "ledger.db"), resource.getrlimit(resource.RLIMIT_FSIZE)
-    prepared = prepare_adapter(
+    run = prepared(
         network(1500, 1500), supervised(width=1500), method, **{where: tmp_path / "it"}, **FAST
     )
     resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, before[1]))
     try:
         with pytest.raises(ValueError, match=rf"^{where}: cannot write .* bytes in "):
-            prepared.draw(ledger=ledger, secret="rows")
+            run.draw(ledger=ledger, secret="rows")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not ledger.secrets()
     assert not [one for one in tmp_path.iterdir() if "ledger" not in one.name]
-    prepared.draw(ledger=ledger, secret="rows")
+    run.draw(ledger=ledger, secret="rows")
     assert ledger.spent("rows").releases == 1

@@ -247,9 +247,9 @@ def test_windows_of_several_lengths_are_learnt_from(model, stream, secret):
 def test_an_interrupted_training_goes_on_where_it_stopped(model, stream, tmp_path, monkeypatch):
     from tacit.attacks.inversion.learned import training
 
-    options = {"steps": 8, "checkpoint": tmp_path / "learned.pt"}
+    options = {"steps": 8, "checkpoint": tmp_path / "learned"}
     whole = trained(model, stream, steps=8)
-    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_STATES", -1.0)
     step, taken = training._step, []
 
     def interrupted(*given):
@@ -265,11 +265,14 @@ def test_an_interrupted_training_goes_on_where_it_stopped(model, stream, tmp_pat
     assert (resumed.steps, resumed.history) == (8, whole.history)
     for name, value in whole.network.state_dict().items():
         assert torch.equal(value, resumed.network.state_dict()[name])
-    with pytest.raises(ValueError, match=r"checkpoint: learned\.pt is of another"):
-        trained(model, stream, steps=9, checkpoint=tmp_path / "learned.pt")
-    (tmp_path / "other.pt").write_bytes(b"not a checkpoint")
-    with pytest.raises(ValueError, match="checkpoint: expected one that a training"):
-        trained(model, stream, steps=8, checkpoint=tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="checkpoint: the folder holds a run with another sched"):
+        trained(model, stream, steps=9, checkpoint=tmp_path / "learned")
+    (tmp_path / "learned" / "state.pt").write_bytes(b"not a state")
+    with pytest.raises(ValueError, match=r"checkpoint: .* is damaged"):
+        trained(model, stream, **options)
+    (tmp_path / "other").write_bytes(b"no folder")
+    with pytest.raises(ValueError, match="checkpoint: cannot make"):
+        trained(model, stream, steps=8, checkpoint=tmp_path / "other")
 
 
 def test_bad_settings_are_named(model, stream, inverter):

@@ -13,7 +13,7 @@ from peft import PeftModel
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tacit import Ledger
-from tacit.gate import check_release
+from tacit.gate import Policy, check_release
 from tacit.models.small.storage import quiet
 from tests.adapters.models import classifying_bert, gpt2, llama, masked_bert
 from tests.cli_runner import refused
@@ -112,8 +112,8 @@ def test_the_gate_reads_an_adapter(folder, text, tacit, tmp_path):
     )
     assert outcome.code == 0, outcome.err
     stored = tmp_path / "a" / "tacit.json"
-    assert check_release(stored, max_success=0.99).passed
-    assert not check_release(stored, max_success=0.51).passed
+    assert check_release(stored, Policy(max_success=0.99)).passed
+    assert not check_release(stored, Policy(max_success=0.51)).passed
 
 
 def test_without_noise_nothing_may_leave(folder, text, tacit, tmp_path):
@@ -176,15 +176,15 @@ def test_a_command_lists_no_flag_that_it_does_not_obey(command, flags, tacit):
 KILLED = """
 import os, signal, sys
 from tacit.adapters import run
+from tacit.adapters.steps import AdapterSteps
 steps = []
-def dies(self, plain=run.Run.step):
+def dies(self, plain=AdapterSteps.step):
     plain(self)
     steps.append(1)
     if len(steps) == {steps}:
         os.kill(os.getpid(), signal.SIGKILL)
-run.Run.step = dies
-from tacit.adapters import session
-session.SECONDS_BETWEEN_STATES = 0.0
+AdapterSteps.step = dies
+run.SECONDS_BETWEEN_STATES = 0.0
 from tacit.__main__ import main
 main()
 """
@@ -193,9 +193,9 @@ main()
 MOMENTS = {
     "before the cost is counted": "tacit.ledger.ledger.Ledger.reserve",
     "before the noise": "tacit.ledger.reservation.Reservation.mark_drawn",
-    "before the first step": "tacit.adapters.run.Run.step",
-    "before the first state": "tacit.training.folder.RunFolder.save",
-    "before the proof": "tacit.adapters.session.check_reloaded",
+    "before the first step": "tacit.adapters.steps.AdapterSteps.step",
+    "before the first state": "tacit.runs.folder.RunFolder.save",
+    "before the proof": "tacit.adapters.run.check_reloaded",
     "before the end": "tacit.ledger.reservation.Reservation.commit",
     "before the page": "tacit.cli.publishing.Destination.store",
 }
@@ -339,10 +339,10 @@ def test_a_budget_that_is_too_small_is_told_before_training(folder, text, tacit,
         (["--rank", "0"], "rank"),
         (["--batch", "900"], "batch"),
         (["--clipping", "some"], "clipping"),
-        (["--method", "dp-sgd", "--rank", "4"], "--rank: expected none beside --method dp-sgd"),
+        (["--method", "dp-sgd", "--rank", "4"], "--rank: --method dp-sgd has none"),
         (["--method", "lora-fa", "--epsilon", "4"], "--epsilon: expected none"),
-        (["--method", "lora-fa", "--clip", "2"], "--clip: expected none"),
-        (["--method", "lora-fa", "--clipping", "joint"], "--clipping: expected none"),
+        (["--method", "lora-fa", "--clip", "2"], "--clip: --method lora-fa has none"),
+        (["--method", "lora-fa", "--clipping", "joint"], "--clipping: --method lora-fa has none"),
     ],
 )
 def test_a_wrong_flag_is_one_sentence(change, part, folder, text, tacit, tmp_path):

@@ -48,7 +48,7 @@ def test_a_model_with_a_split_state_is_trained_and_loads(tacit, tmp_path, text):
         (("--precision", "double"), "--precision: expected one of"),
         (("--preset", "phone"), "--preset: expected one of"),
         (("--depletion", 1, "--probe-layers", "9"), "penalties: expected layers 1 … 2, got 9"),
-        (("--minutes", 1), "steps: expected either steps or minutes"),
+        (("--minutes", 1), "--steps: expected at most one of steps, passes and minutes"),
     ],
 )
 def test_bad_flags_get_a_sentence_and_write_nothing(tacit, tmp_path, text, flags, words):

@@ -44,7 +44,7 @@ def test_a_model_is_trained_stored_shown_and_gated(mills, tmp_path, tacit):
         *(*DECLARED, "--ledger", book, "--secret", "mills"),
     )
     assert done.code == 0, done.err
-    content = json.loads(out.read_text(encoding="utf-8"))
+    content = json.loads(out.read_text(encoding="utf-8"))["details"]
     assert content["references"] == [f"without mill {i}" for i in range(4)]
     assert content["squared"][2] < content["squared"][0]
     assert max(Ledger(book).spent("mills").gaussian.values()) >= content["squared"][0] ** 0.5
@@ -144,7 +144,7 @@ def test_a_declared_source_without_a_row_is_told_like_the_others(mills, tmp_path
     done = tacit(*asked(mills, "--category", roster, "--budget", "mill 9=7", "--json", out))
     assert done.code == 0, done.err
     content = json.loads(out.read_text(encoding="utf-8"))
-    assert content["references"][-1] == "without mill 9"
+    assert content["details"]["references"][-1] == "without mill 9"
     assert content["attacks"]
 
 

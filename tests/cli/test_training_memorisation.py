@@ -58,7 +58,7 @@ def test_a_model_is_trained_saved_shown_and_gated(language, tacit):
         *("--ledger", book, "--secret", "texts"),
     )
     assert done.code == 0, done.err
-    content = json.loads(out.read_text(encoding="utf-8"))
+    content = json.loads(out.read_text(encoding="utf-8"))["details"]
     assert len(content["references"]) == 4 + 8
     assert content["rounds"] == 2
     spent = max(Ledger(book).spent("texts").gaussian.values())

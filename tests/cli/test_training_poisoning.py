@@ -31,7 +31,7 @@ def test_a_poisoned_model_is_released_shown_and_gated(shapes, tmp_path, tacit):
     done = tacit(*asked(shapes, *more))
     assert done.code == 0, done.err
     content = json.loads(out.read_text(encoding="utf-8"))
-    assert content["references"] == [f"without source {i}" for i in range(4)]
+    assert content["details"]["references"] == [f"without source {i}" for i in range(4)]
     assert content["attacks"][0]["trials"] == 8
     assert content["provenance"]["data_rows"] == 36
     text = page.read_text(encoding="utf-8")

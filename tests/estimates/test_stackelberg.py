@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from tacit.report.statistic.record import read_release
 
 from tacit import load
 from tacit.covariance import Dense

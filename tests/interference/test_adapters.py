@@ -7,8 +7,8 @@ pytest.importorskip("peft")
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tacit.adapters import DPSGD, DPLoRAFA, NoisyProjection, fit
-from tests.adapters.models import classifying_bert, gpt2, network, supervised
+from tacit.adapters import DPSGD, DPLoRAFA, NoisyProjection
+from tests.adapters.models import classifying_bert, gpt2, network, supervised, trained
 from tests.cli.test_adapter import WORDS
 
 from .registry import tells_nothing_beside
@@ -59,7 +59,7 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", REPLACED)
-@tells_nothing_beside("adapter fit", "AdapterRelease")
+@tells_nothing_beside("adapter fit", "adapter")
 def test_an_adapter_tells_nothing_beside_its_noisy_sums(interference, folders, name):
     flags = ["adapter", "fit", folders["classifier"], "t.csv", *FLAGS, "--batch", "40", *HELD]
     pair = interference.commands(flags, {"t.csv": table()}, {"t.csv": table(REPLACED[name])})
@@ -97,7 +97,7 @@ def test_a_dry_run_and_an_audit_tell_nothing_but_to_the_holder(interference, fol
 
 @pytest.mark.parametrize("method", [DPSGD(), DPLoRAFA(rank=2), NoisyProjection(rank=2)])
 @pytest.mark.parametrize("value", [1e30, -1e-30, float("nan")])
-@tells_nothing_beside("AdapterRelease")
+@tells_nothing_beside("adapter")
 def test_a_record_of_any_size_tells_nothing_of_itself(interference, method, value):
     """Under add or remove with a declared rate the number of records is no one's either."""
 
@@ -112,7 +112,7 @@ def test_a_record_of_any_size_tells_nothing_of_itself(interference, method, valu
             # the loss of the record that one of the two runs has alone
             return found * torch.where(wanted == 2, value if value != value else 1.0, 1.0)
 
-        release = fit(
+        release = trained(
             network(), (inputs, targets), method, loss=loss, multiplier=2.0, delta=1e-3, steps=2,
             sampling_rate=1.0, batch=12, optimizer="sgd", rate=0.1,
         )  # fmt: skip

@@ -44,7 +44,7 @@ REPLACED = {
 
 
 @pytest.mark.parametrize("name", REPLACED)
-@tells_nothing_beside("training contribution", "TrainingRelease")
+@tells_nothing_beside("training contribution", "training")
 def test_a_model_tells_nothing_beside_its_parameters(interference, name):
     flags = [*CONTRIBUTION, "--save", "model.safetensors", *HELD]
     pair = interference.commands(flags, {"t.csv": mills()}, {"t.csv": mills(REPLACED[name])})
@@ -87,7 +87,7 @@ def notes(line=None):
 
 
 @pytest.mark.parametrize("line", ["w0 " * 10, "w1 ünknown 🙂 w2 w2 w2 w2 w2 w2 w2"])
-@tells_nothing_beside("training memorisation", "TrainingRelease")
+@tells_nothing_beside("training memorisation", "training")
 def test_a_language_model_tells_nothing_beside_its_parameters(interference, language, line):
     flags = ["training", "memorisation", "t.txt", "--model", language / "model", *QUICK,
              "--save", "tuned", *HELD]  # fmt: skip
@@ -106,7 +106,7 @@ def shapes(image=None, label=None):
 
 
 @pytest.mark.parametrize(("image", "label"), [(0, 0), (1.0, 1)])
-@tells_nothing_beside("training poisoning", "TrainingRelease")
+@tells_nothing_beside("training poisoning", "training")
 def test_a_poisoned_model_tells_nothing_beside_its_parameters(interference, image, label):
     flags = ["training", "poisoning", "shapes.npz", "--sources", "4", "--trigger", "blended",
              "--target", "1", "--batch", "24", "--repeats", "1", "--rate", "0.05",

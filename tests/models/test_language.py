@@ -242,11 +242,12 @@ def test_bad_input_gets_a_sentence(call, words, tokens):
     ],
 )
 def test_a_damaged_folder_is_named(file, content, tmp_path):
-    from tacit.models import train
+    from tacit import Run
+    from tacit.models import ModelSettings, train
 
     folder = tmp_path / "model"
-    train("To be, or not to be. " * 200, steps=1, width=16, layers=1, heads=2, context=8,
-          vocabulary=270, batch=4, precision="float32", out=folder)  # fmt: skip
+    sizes = ModelSettings(width=16, layers=1, heads=2, context=8, vocabulary=270, batch=4)
+    train("To be, or not to be. " * 200, Run(steps=1, precision="float32"), sizes, out=folder)
     load(folder)
     (folder / file).write_bytes(content)
     with pytest.raises(ValueError, match=r"name_or_path: cannot load '.*model'"):

@@ -4,14 +4,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tacit.models.small.muon import Muon, orthogonalised  # noqa: E402
+from tacit.models.small.muon import Muon, orthogonalise  # noqa: E402
 
 
 @pytest.mark.parametrize("shape", [(2, 24, 60), (3, 60, 24), (1, 16, 16)])
 def test_singular_values_come_near_one(shape):
     source = torch.Generator().manual_seed(0)
     stack = torch.randn(shape, generator=source) * 1e3
-    found = orthogonalised(stack, torch.float32)
+    found = orthogonalise(stack, torch.float32)
     left, values, right = torch.linalg.svd(stack, full_matrices=False)
     moved = left.mT @ found @ right.mT
     apart = torch.diagonal(moved, dim1=1, dim2=2)

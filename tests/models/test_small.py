@@ -10,24 +10,21 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.models import LanguageModel, docstring_corpus, load, train  # noqa: E402
+from tacit import Run  # noqa: E402
+from tacit.models import LanguageModel, ModelSettings, docstring_corpus, load, train  # noqa: E402
 from tacit.models.loading import STORED  # noqa: E402
 from tacit.models.small import training as small  # noqa: E402
-from tacit.models.small.optimisation import Budget, fit, perplexity  # noqa: E402
-from tacit.models.small.settings import Settings  # noqa: E402
+from tacit.models.small.optimisation import fit, perplexity  # noqa: E402
 from tacit.models.small.storage import RECIPE, WEIGHTS, save_half  # noqa: E402
 from tacit.models.texts.corpus import hold_out  # noqa: E402
 
-TINY = {
-    "width": 32,
-    "layers": 2,
-    "heads": 2,
-    "context": 16,
-    "vocabulary": 300,
-    "batch": 16,
-    "precision": "float32",
-    "progress": False,
-}
+TINY = {"width": 32, "layers": 2, "heads": 2, "context": 16, "vocabulary": 300, "batch": 16}
+
+
+def tiny(text, steps=1, *, seed=0, **others):
+    """A model of the sizes above."""
+    run = Run(steps=steps, precision="float32", progress=False)
+    return train(text, run, ModelSettings(seed=seed, **TINY), **others)
 
 
 def numbered_text(lines=600):
@@ -44,13 +41,13 @@ def numbered_text(lines=600):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    return train(numbered_text(), steps=120, out=folder, **TINY), folder
+    return tiny(numbered_text(), 120, out=folder), folder
 
 
 def test_training_learns(trained):
     model, _ = trained
     score = model.recipe["held_out_perplexity"]
-    untrained = train(numbered_text(), steps=1, **TINY).recipe["held_out_perplexity"]
+    untrained = tiny(numbered_text()).recipe["held_out_perplexity"]
     assert untrained > 100
     counts = torch.bincount(model.stream(numbered_text())).double()
     shares = counts[counts > 0] / counts.sum()
@@ -89,7 +86,7 @@ def test_steps_repeat_and_seeds_differ():
     text = numbered_text(200)
 
     def weights(seed):
-        return train(text, steps=2, seed=seed, **TINY).network.state_dict()
+        return tiny(text, 2, seed=seed).network.state_dict()
 
     first, second, other = weights(1), weights(1), weights(2)
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -100,7 +97,7 @@ def test_training_leaves_the_global_generator_alone():
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
-    train(numbered_text(200), steps=1, **TINY)
+    tiny(numbered_text(200))
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -119,19 +116,10 @@ def test_perplexity_is_the_mean_cross_entropy(trained):
 
 @pytest.mark.parametrize("precision", ["auto", "bfloat16"])
 def test_a_budget_of_time_ends(precision):
-    settings = Settings(32, 2, 2, 16, 300, 16)
-    network = small._network(settings, 300)
+    network = small._network(ModelSettings(**TINY), 300)
     stream = torch.randint(300, (2000,), generator=torch.Generator().manual_seed(0))
-    outcome = fit(
-        network,
-        stream,
-        context=16,
-        batch=16,
-        budget=Budget(0.2, None),
-        seed=0,
-        precision=precision,
-        progress=False,
-    )
+    run = Run(minutes=0.2 / 60, precision=precision, progress=False)
+    outcome = fit(network, stream, run, context=16, batch=16, seed=0)
     assert outcome.steps >= 1
     assert outcome.precision in ("float32", "bfloat16")
     assert all(bool(p.isfinite().all()) for p in network.parameters())
@@ -145,11 +133,11 @@ def test_an_interruption_writes_nothing(tmp_path, monkeypatch):
     for place in ("fit", "perplexity"):
         monkeypatch.setattr(small, place, interrupted)
         with pytest.raises(KeyboardInterrupt):
-            train(numbered_text(200), steps=1, out=tmp_path / "model", **TINY)
+            tiny(numbered_text(200), out=tmp_path / "model")
         monkeypatch.undo()
     monkeypatch.setattr("tacit.models.small.storage._move", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        train(numbered_text(200), steps=1, out=tmp_path / "model", **TINY)
+        tiny(numbered_text(200), out=tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
 
@@ -175,7 +163,7 @@ def test_the_stored_model_predicts_docstrings_it_never_saw():
 
 
 def test_weights_are_stored_in_half(tmp_path):
-    model = train(numbered_text(200), steps=1, **TINY)
+    model = tiny(numbered_text(200))
     folder = save_half(tmp_path / "half", model.network, model.tokenizer, model.recipe)
     again = load(folder)
     for name, weight in model.network.state_dict().items():
@@ -185,26 +173,35 @@ def test_weights_are_stored_in_half(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("text", "others", "words"),
     [
-        ({"text": ""}, "text: expected at least 50 characters"),
-        ({"text": "too short " * 20}, "text: expected at least 272 tokens"),
-        ({"text": 7}, "text: expected at least 50 characters"),
-        ({"width": 30, "heads": 4}, "width: expected a multiple of heads=4, got 30"),
-        ({"layers": 0}, "layers: expected an integer >= 1"),
-        ({"context": 1}, "context: expected an integer >= 2"),
-        ({"vocabulary": 256}, "vocabulary: expected an integer >= 257"),
-        ({"steps": 0}, "steps: expected an integer >= 1"),
-        ({"steps": 5, "minutes": 1.0}, "steps: expected either steps or minutes"),
-        ({"steps": None, "minutes": -1.0}, "minutes: expected a finite number > 0"),
-        ({"seed": -1}, "seed: expected an integer >= 0"),
-        ({"precision": "float16"}, "precision: expected one of"),
-        ({"device": "abacus"}, "device: expected one"),
-        ({"out": "."}, "out: expected a folder that does not exist yet"),
-        ({"out": "/dev/null/model"}, "out: cannot make /dev/null"),
+        ("", {}, "text: expected at least 50 characters"),
+        ("too short " * 20, {}, "text: expected at least 272 tokens"),
+        (7, {}, "text: expected at least 50 characters"),
+        (None, {"device": "abacus"}, "device: expected one"),
+        (None, {"out": "."}, "out: expected a folder that does not exist yet"),
+        (None, {"out": "/dev/null/model"}, "out: cannot make /dev/null"),
     ],
 )
-def test_bad_settings_get_a_sentence(change, words):
-    arguments = {"text": numbered_text(200), "steps": 1, **TINY, **change}
+def test_bad_arguments_get_a_sentence(text, others, words):
     with pytest.raises(ValueError, match=words):
-        train(**arguments)
+        tiny(numbered_text(200) if text is None else text, **others)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ModelSettings(width=30, heads=4), "width: expected a multiple of heads=4, got 30"),
+        (lambda: ModelSettings(layers=0), r"layers: expected an integer in \[1, ∞\), got 0"),
+        (lambda: ModelSettings(context=1), r"context: expected an integer in \[2, ∞\), got 1"),
+        (lambda: ModelSettings(vocabulary=256), r"vocabulary: expected an integer in \[257"),
+        (lambda: ModelSettings(seed=-1), r"seed: expected an integer in \[0, ∞\), got -1"),
+        (lambda: Run(steps=0), r"steps: expected an integer in \[1, ∞\), got 0"),
+        (lambda: Run(steps=5, minutes=1.0), "steps: expected at most one of steps, passes and min"),
+        (lambda: Run(minutes=-1.0), r"minutes: expected a number in \(0, ∞\), got -1"),
+        (lambda: Run(precision="float16"), "precision: expected one of"),
+    ],
+)
+def test_bad_settings_get_a_sentence(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from tacit import Draw, Effort, Rows, Table
-from tacit.adapters import DPLoRAFA, fit
 from tacit.classifiers import privatize_logits
 from tacit.design import isotropic
 from tacit.hidden_states import (
@@ -29,9 +28,9 @@ from tacit.hidden_states import (
 from tacit.hidden_states.origin import Origin
 from tacit.specifications import public_subspace, specify
 from tacit.statistics import Session, privatize
-from tests.adapters.models import FAST, network, supervised
+from tests.adapters import models as adapters
 from tests.audits import found
-from tests.training.runs import run_of, task
+from tests.training import runs
 
 ROWS = np.random.default_rng(2).normal(size=(41, 2))
 STATES = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
@@ -67,15 +66,11 @@ def classifier() -> Any:
 
 
 def training() -> Any:
-    model, inputs, targets = task()
-    run = run_of(model, mu=None, epsilon=[1.0, 2.0, 2.0, 4.0, 0.5], delta=1e-5)
-    for _ in range(4):
-        run.step((inputs, targets), np.arange(10) % 5)
-    return run.release("a toy")
+    return runs.released()
 
 
 def adapter() -> Any:
-    return fit(network(), supervised(), DPLoRAFA(rank=2), **FAST)
+    return adapters.released()
 
 
 def specification() -> Any:

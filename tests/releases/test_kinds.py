@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tacit.documents import dumps, loads
+from tacit.releases import Release, load
+from tacit.report import write_certificate, write_report
 
 ROOT = Path(__file__).parents[2]
 DRAW = """
@@ -122,3 +131,74 @@ def test_a_kind_that_is_not_installed_is_a_sentence(elsewhere, tmp_path):
     alone = Elsewhere(tmp_path, tmp_path / "nothing")
     refused = alone.tacit("show", "counts.json", code_is=2)
     assert refused == "tacit: release.kind: expected one that is installed, got 'word-counts'\n"
+
+
+# A release of every kind, made by its workflow, by who makes it; a room is imported for its own.
+SAMPLES = {
+    "adapter": "tests.adapters.models:released",
+    "training": "tests.training.runs:released",
+}
+
+
+@cache
+def sample(kind: str) -> Release[Any]:
+    return pkgutil.resolve_name(SAMPLES[kind])()
+
+
+def stored(release: Release[Any], *, public: bool) -> dict[str, Any]:
+    """A release as it is read from a file: the holder's, or the public part of it."""
+    return loads(dumps(release.published() if public else release.to_dict()))
+
+
+def objects(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every object of a file, by its path; of a list the first and the last."""
+    if isinstance(content, dict):
+        yield path
+        for name, value in content.items():
+            yield from objects(value, (*path, name))
+    elif isinstance(content, list):
+        for place in sorted({0, len(content) - 1} if content else ()):
+            yield from objects(content[place], (*path, place))
+
+
+def at(content: Any, path: tuple[Any, ...]) -> Any:
+    for name in path:
+        content = content[name]
+    return content
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_what_is_stored_is_what_is_read(kind, public, tmp_path):
+    content = stored(sample(kind), public=public)
+    read = load(content)
+    assert read.kind == kind
+    assert stored(read, public=False) == content
+    write_report(read, tmp_path / "page.html")
+    write_certificate(read, tmp_path / "certificate.html")
+    assert read.title in (tmp_path / "certificate.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_field_that_a_kind_has_not_is_refused_at_every_depth(kind, public):
+    content = stored(sample(kind), public=public)
+    for path in objects(content):
+        for value in ("the records in clear", ["them"], {"of": "them"}):
+            changed = copy.deepcopy(content)
+            at(changed, path)["smuggled"] = value
+            with pytest.raises(ValueError, match=": "):
+                load(changed)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_better_guarantee_than_the_details_give_is_refused(kind):
+    content = stored(sample(kind), public=False)
+    # beyond what another machine computes
+    for place, guarantee in enumerate(content["guarantees"]):
+        for name, value in guarantee.items():
+            if isinstance(value, float) and value > 0.0:
+                changed = copy.deepcopy(content)
+                changed["guarantees"][place][name] = value * (1 - 1e-5)
+                with pytest.raises(ValueError, match=": "):
+                    load(changed)

@@ -6,6 +6,7 @@ import pytest
 from tacit.adapters import (
     DPSGD,
     DPLoRAFA,
+    HeadSteps,
     LoRAFA,
     NoisyProjection,
     Schedule,
@@ -31,12 +32,15 @@ def played(
     labels = source.integers(CLASSES, size=RECORDS)
     # far out, so that its gradient is above the clip at every step
     canary = scale * source.normal(size=width)
-    settings = {"classes": CLASSES, "noise_multiplier": noise, "steps": steps, "rate": rate}
-    reference = play_linear_heads(features, labels, canary, 0, method, models=2, rng=3, **settings)
-    label = int(reference.logits(canary[None])[0, 0].argmin())
-    heads = play_linear_heads(
-        features, labels, canary, label, method, models=models, rng=1, **settings
-    )
+    taken = HeadSteps(steps=steps, rates=rate, noise_multipliers=noise)
+
+    def heads_with(label, **given):
+        return play_linear_heads(
+            features, labels, (canary, label), method, taken, classes=CLASSES, **given
+        )
+
+    label = int(heads_with(0, models=2, rng=3).logits(canary[None])[0, 0].argmin())
+    heads = heads_with(label, models=models, rng=1)
     others = source.normal(size=(50, width))
     schedule = Schedule(sampling_rate=1.0, steps=steps, dims=(width,), rank_one=True)
     return canary_game(

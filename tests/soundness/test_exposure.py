@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from tacit.attacks.intervals import proportion_interval
-from tacit.training import Indistinguishable, References, bounded_probability
+from tacit.training import References, bounded_probability
+from tests.training.runs import made
 
 from .registry import bounds
 
@@ -21,7 +22,7 @@ def falls():
     inputs, targets = torch.randn(6, 3).double(), torch.randn(6).double()
     inputs[-1], targets[-1] = inputs[-2], targets[-2]  # both copies of the canary
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    run = Indistinguishable(
+    run = made(
         model, optimizer, References.leave_out(["canary"]), rounds=ROUNDS, rng=1,
         mu=SHIFT * ROUNDS**0.5, loss=lambda model, x, y: (model(x)[:, 0] - y).square(),
     )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tacit import Draw, Effort, Rows, Table
-from tacit.adapters.vectors.projection import VectorProjection
+from tacit.adapters import VectorProjection
 from tacit.classifiers import privatize_logits
 from tacit.covariance import publication
 from tacit.specifications import specification_from_bytes

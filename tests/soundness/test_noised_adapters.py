@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tacit._ground import outlet
-from tacit.adapters import DPSGD, DPLoRAFA, NoisyProjection, WithoutClipping, fit
+from tacit.adapters import DPSGD, DPLoRAFA, NoisyProjection, WithoutClipping
 from tests.adapters.models import network, supervised
+from tests.adapters.models import trained as trained_by
 
 # the finest grid of any noise here is coarser; a plain sum of doubles goes down to 2⁻⁵⁵
 FINEST = 2.0**45
@@ -38,11 +39,11 @@ def trained(name, rows, door, monkeypatch):
     sampling = {} if once else {"batch": 12}
     with monkeypatch.context() as patch:
         patch.setattr(outlet, "let_out", door)
-        release = fit(
+        release = trained_by(
             model, rows, method, multiplier=8.0, delta=1e-3, steps=steps, optimizer="sgd",
             rate=0.2, rng=5, **sampling,
         )  # fmt: skip
-    return release.adapter
+    return dict(release.digests)
 
 
 @pytest.mark.parametrize("name", METHODS)

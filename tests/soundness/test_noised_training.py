@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.training import Indistinguishable, References
+from tacit.training import References
 from tacit.training.noise import isotropic_noise, round_noise
+from tests.training.runs import made
 
 TRIALS = 60
 DIRECTION = np.array([1.0, 0.3, 0.1, 0.7, 1e-2, 1 / 3])
@@ -16,7 +17,7 @@ CANDIDATES = np.stack([START, START + DIRECTION])
 def published(value, seed):
     """Float64 parameters after one round with noise along one direction, μ = 0.011."""
     model = torch.nn.Linear(6, 1, bias=False).double()
-    run = Indistinguishable(
+    run = made(
         model, None, References.leave_out(["Ada"]), loss=lambda m, x, _: m(x)[:, 0],
         mu=0.011, rounds=1, rng=seed,
     )  # fmt: skip

@@ -6,7 +6,6 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
-from tacit.statistics.strength import naming_success, success_of
 
 import tacit.statistics.rows.errors
 import tacit.statistics.rows.plan

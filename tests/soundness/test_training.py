@@ -9,16 +9,17 @@ import torch
 from tacit.attacks import audit_one_run, coins
 from tacit.guarantees import GaussianDP, Indistinguishability, SuccessBound
 from tacit.training import (
-    Indistinguishable,
+    Beside,
     References,
+    RobustAggregation,
     blended,
     bounded_probability,
     robust_aggregate,
 )
-from tacit.training.poisoning.runs import PoisonedTraining
-from tacit.training.poisoning.sources import Sources, cross_entropy
+from tacit.training.poisoning.sources import Sources
+from tacit.training.poisoning.workflow import PoisonedTraining
 from tests.training.poisoning.problems import SHAPE, descent, images, linear
-from tests.training.runs import flat, gradients, run_of, task
+from tests.training.runs import flat, gradients, made, run_of, task
 
 from .registry import bounds, certifies
 
@@ -110,10 +111,11 @@ def test_no_event_is_likelier_under_the_shift_than_the_bound_on_attack_success(m
 def test_who_knows_both_trainings_hardly_tells_whether_the_source_was_there(noise, refuted):
     """Adaptive rounds on poisoned sources, of U and of a reference, told apart by a projection."""
     mu, runs = 1.5, 160
+    sources = Sources(data=images(), count=4, batch=16, trigger=blended(SHAPE), target=1)
     plan = PoisonedTraining(
-        model=linear(), optimizer=descent(), rounds=3, iterations=1, angle=60.0, clip=True,
-        sources=Sources(data=images(), count=4, batch=16, trigger=blended(SHAPE), target=1),
-        options={"loss": cross_entropy, "rounds": 3, "mu": mu / noise},
+        model=linear(), optimizer=descent(), rounds=3, sources=sources,
+        method=RobustAggregation(angle=60.0),
+        promise=Beside(references=References.leave_out(sources.names), mu=mu / noise),
     )  # fmt: skip
     direction = flat(plan.without_noise()) - flat(plan.without_noise(left_out=0))
     real, reference = (
@@ -147,7 +149,7 @@ def test_rounds_that_build_on_each_other_stay_within_the_success_certified():
             differences = np.array([rows[groups == g].sum(axis=0) for g in range(5)]) / 10
             statistic += _ratio(noise, differences, 1.5**2 / rounds)
         told.append(statistic)
-        bound = run.release().form.headline.success
+        bound = run.release().headline.success
     # guess U where the ratio is above half: right with probability Φ(μ/2) at most
     right = np.mean(np.array(told) < 0.5 * 1.5**2)
     error = np.sqrt(bound * (1 - bound) / trials)
@@ -174,7 +176,7 @@ def test_the_audit_of_one_run_refutes_half_of_the_noise_and_not_the_whole(seed):
     canaries = torch.from_numpy(rows)
     inside = coins(count, seed)
     model = torch.nn.Linear(count, 1, bias=False).double()
-    run = Indistinguishable(
+    run = made(
         model, torch.optim.SGD(model.parameters(), lr=1.0), References.leave_out(count),
         loss=lambda module, inputs, _: module(inputs)[:, 0], mu=1.0, rounds=1, gram="none",
         rng=seed,

@@ -6,10 +6,10 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from tacit.gradients.watched import width  # noqa: E402
 from tacit.specifications import load_backbone, specify  # noqa: E402
 from tacit.specifications.backbones.vision import pictures  # noqa: E402
 from tacit.specifications.coordinates import Frame, coordinates, full_factor  # noqa: E402
-from tacit.specifications.gradients import width  # noqa: E402
 
 SIZES = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,

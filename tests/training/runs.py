@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from tacit.training import Indistinguishable, References
+from tacit import Run
+from tacit.training import Beside, Indistinguishable, OneStep, References
 
 
 def squares(model, inputs, targets):
@@ -21,13 +22,29 @@ def task(seed=0, size=10, columns=4):
     return model.double(), inputs, targets
 
 
+def made(
+    model, optimizer, references, *, loss, rounds, local=None, ledger=None, secret=None, rng=None,
+    **asked,
+):  # fmt: skip
+    """A run that has begun, from flat settings."""
+
+    def some(*names):
+        return {name: asked.pop(name) for name in names if name in asked}
+
+    promise = Beside(references=references, **some("epsilon", "delta", "mu", "participations"))
+    run = Run(steps=rounds, progress=False, **some("checkpoint", "about"))
+    method = local or OneStep(**some("noise", "gram"))
+    assert not asked, asked
+    return Indistinguishable(
+        model, optimizer, promise, loss=loss, run=run, method=method, rng=rng
+    ).begin(ledger=ledger, secret=secret)
+
+
 def run_of(model, count=5, rounds=4, **options):
     """A run of plain gradient steps, lr 1."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     given = {"mu": 1.0, **options}
-    return Indistinguishable(
-        model, optimizer, References.leave_out(count), loss=squares, rounds=rounds, **given
-    )
+    return made(model, optimizer, References.leave_out(count), loss=squares, rounds=rounds, **given)
 
 
 def flat(model):
@@ -43,3 +60,12 @@ def gradients(model, inputs, targets):
         parts = torch.autograd.grad(loss, list(model.parameters()))
         rows.append(torch.cat([part.ravel() for part in parts]).numpy())
     return np.array(rows)
+
+
+def released():
+    """The release of four rounds beside five references of different budgets."""
+    model, inputs, targets = task()
+    run = run_of(model, mu=None, epsilon=[1.0, 2.0, 2.0, 4.0, 0.5], delta=1e-5)
+    for _ in range(4):
+        run.step((inputs, targets), np.arange(10) % 5)
+    return run.release("a toy")

@@ -8,16 +8,10 @@ import torch
 
 from tacit.accounting import gaussian_shift
 from tacit.ledger import Ledger
-from tacit.training import (
-    Indistinguishable,
-    LocalSteps,
-    References,
-    ReferenceSpentError,
-    TrainingRelease,
-    local_differences,
-)
+from tacit.releases import Release, load
+from tacit.training import LocalSteps, References, ReferenceSpentError, local_differences
 
-from .runs import flat, gradients, run_of, squares, task
+from .runs import flat, gradients, made, run_of, squares, task
 
 
 @pytest.mark.parametrize("gram", ["exact", "forward", "none"])
@@ -82,9 +76,7 @@ def test_any_outcome_is_replaced_by_itself_and_noise():
     model, _, _ = task()
     start = flat(model)
     moves = np.eye(5, start.size)
-    run = Indistinguishable(
-        model, None, References.subsets(list("abcde")), loss=squares, mu=2.0, rounds=3
-    )
+    run = made(model, None, References.subsets(list("abcde")), loss=squares, mu=2.0, rounds=3)
     run.replace(lambda r: start + (0.0 if r is None else moves[r]))
     noise = flat(model) - start
     assert np.abs(noise[5:]).max() < 1e-12
@@ -102,11 +94,14 @@ def test_the_certificate_is_the_whole_budget_of_each_reference():
     divergence = release.guarantees[2]
     assert divergence.divergence[1] == pytest.approx(4.0, rel=1e-6)
     assert max(divergence.bounds) <= 1e-5 * (1 + 1e-6)
-    for squared, epsilon in zip(release.squared, [1.0, 2.0, 2.0, 4.0, 0.5], strict=True):
+    for squared, epsilon in zip(release.details.squared, [1.0, 2.0, 2.0, 4.0, 0.5], strict=True):
         assert gaussian_shift(np.sqrt(squared)).epsilon(1e-5) == pytest.approx(epsilon, rel=1e-6)
     assert "privacy" in release.notes[0]
     stored = json.loads(json.dumps(release.to_dict()))
-    assert TrainingRelease.from_dict(stored).to_dict() == release.to_dict()
+    assert Release.from_dict(stored) == release == load(stored)
+    public = release.public()
+    assert (public.details.taken, public.details.energy, public.remarks) == (None, None, ())
+    assert load(public.to_dict()).guarantees == release.guarantees
 
 
 def test_a_ledger_has_the_whole_run_before_its_first_round(tmp_path):
@@ -170,7 +165,7 @@ def test_nothing_is_spent_on_a_gradient_that_is_not_finite(gram):
         found = squares(module, x, y)
         return torch.sqrt(found - found.detach())
 
-    run = Indistinguishable(
+    run = made(
         model, torch.optim.SGD(model.parameters(), lr=1.0), References.leave_out(5),
         loss=roots, mu=1.0, rounds=3, gram=gram,
     )  # fmt: skip
@@ -197,19 +192,19 @@ def test_frozen_foreign_and_forgotten_parameters_of_the_optimiser_are_named():
     model, _, _ = task()
     other = torch.nn.Linear(2, 2)
 
-    def made(parameters):
-        return Indistinguishable(
+    def of(parameters):
+        return made(
             model, torch.optim.SGD(parameters, lr=1.0), References.leave_out(2),
             loss=squares, mu=1.0, rounds=1,
         )  # fmt: skip
 
     with pytest.raises(ValueError, match="another's"):
-        made([*model.parameters(), *other.parameters()])
+        of([*model.parameters(), *other.parameters()])
     with pytest.raises(ValueError, match=r"'2\.bias'"):
-        made(list(model.parameters())[:-1])
+        of(list(model.parameters())[:-1])
     model[2].bias.requires_grad_(False)
     with pytest.raises(ValueError, match=r"frozen '2\.bias'"):
-        made(model.parameters())
+        of(model.parameters())
 
 
 @pytest.mark.parametrize(
@@ -221,7 +216,7 @@ def test_frozen_foreign_and_forgotten_parameters_of_the_optimiser_are_named():
     ],
 )  # fmt: skip
 def test_bad_arguments_are_refused(options):
-    with pytest.raises(ValueError, match=r"mu|gram|rounds|participations|rng|ledger"):
+    with pytest.raises(ValueError, match=r"mu|gram|steps|participations|rng|ledger"):
         run_of(task()[0], **options)
 
 
@@ -232,13 +227,9 @@ def test_local_steps_are_those_of_the_optimiser_and_noise_in_the_span(groups):
     local = LocalSteps(
         steps=3, optimizer=lambda p: torch.optim.SGD(p, lr=0.1), groups=groups, way="loop"
     )
-    found = local_differences(
-        model, squares, inputs, targets, names != np.arange(5)[:, None],
-        steps=3, optimizer=local.optimizer, groups=groups, way="loop",
-    )  # fmt: skip
-    run = Indistinguishable(
-        model, None, References.leave_out(5), loss=squares, mu=2.0, rounds=3, local=local
-    )
+    kept = names != np.arange(5)[:, None]
+    found = local_differences(model, squares, inputs, targets, kept, local)
+    run = made(model, None, References.leave_out(5), loss=squares, mu=2.0, rounds=3, local=local)
     run.step((inputs, targets), names)
     noise = flat(model) - np.asarray(found.parameters, dtype=float)
     rest = noise - np.linalg.lstsq(found.differences.T, noise, rcond=None)[0] @ found.differences
@@ -256,7 +247,7 @@ def test_isotropic_noise_covers_a_group_whose_gradients_cancel():
     inputs[1] = -inputs[0] + torch.tensor([0.0, 0.1, 0.2])
     groups = np.array([0, 0, 1, 2, 3, 4, 5, 6])
     start, found, draws = flat(model), [], 400
-    run = Indistinguishable(
+    run = made(
         model, torch.optim.SGD(model.parameters(), lr=1.0), References.leave_out(7),
         loss=lambda module, x, _: module(x)[:, 0], mu=np.sqrt(draws), rounds=draws,
         noise="isotropic", rng=1,
@@ -297,7 +288,7 @@ def test_what_the_forward_pass_writes_is_refused_and_put_back(way, gram):
     torch.manual_seed(0)
     model = Written(way)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    run = Indistinguishable(
+    run = made(
         model,
         torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1.0),
         References.leave_out(5), loss=squares, mu=1.0, rounds=3, gram=gram,
@@ -332,7 +323,7 @@ def test_weights_that_share_a_batch_are_found_beside_dropout(rate):
     def shared(module, x, y):
         return squares(module, x, y[:, :3]) * y[:, 3] / y[:, 3].sum()
 
-    run = Indistinguishable(
+    run = made(
         model, torch.optim.SGD(model.parameters(), lr=1.0), References.leave_out(5),
         loss=shared, mu=1.0, rounds=3,
     )  # fmt: skip
@@ -344,7 +335,7 @@ def test_self_attention_with_dropout_is_trained():
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
     inputs = torch.randn(6, 5, 8)
-    run = Indistinguishable(
+    run = made(
         layer, torch.optim.SGD(layer.parameters(), lr=0.1), References.leave_out(6),
         loss=lambda module, x, y: (module(x) - y).square().mean(dim=(1, 2)), mu=1.0, rounds=2,
     )  # fmt: skip
@@ -354,7 +345,7 @@ def test_self_attention_with_dropout_is_trained():
 
 def test_statistics_that_an_outcome_leaves_are_refused():
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
-    run = Indistinguishable(model, None, References.leave_out(2), loss=squares, mu=1.0, rounds=2)
+    run = made(model, None, References.leave_out(2), loss=squares, mu=1.0, rounds=2)
 
     def trained(_):
         model(torch.randn(6, 4))
@@ -388,7 +379,7 @@ def test_targets_are_whatever_the_loss_reads(given):
     def loss(module, x, y):
         return squares(module, x, targets if y is None else y["y"] if "y" in y else y[0])
 
-    run = Indistinguishable(
+    run = made(
         model, torch.optim.SGD(model.parameters(), lr=0.1), References.leave_out(5),
         loss=loss if targeted is not None else lambda m, x, _: m(x).square().sum(dim=1),
         mu=1.0, rounds=3,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tacit import Ledger
-from tacit.training.folder import STATE
-from tacit.training.journal import CHARGED
+from tacit.runs.folder import STATE
+from tacit.training.charges import CHARGED
 
 from .runs import flat, run_of, task
 
@@ -18,7 +18,7 @@ GROUPS = np.arange(10) % 5
 KILLED = """
 import os, signal, sys
 import numpy as np
-from tacit.training import journal
+from tacit.training import charges
 from tests.training.runs import run_of, task
 
 folder, place = sys.argv[1:]
@@ -28,9 +28,9 @@ def die(self, *_):
     os.kill(os.getpid(), signal.SIGKILL)
 run.step((inputs, targets), np.arange(10) % 5)
 if place == "before the state":
-    journal.Journal.save = die
+    charges.Journal.save = die
 else:
-    journal.Journal.charge = die
+    charges.Journal.charge = die
 run.step((inputs, targets), np.arange(10) % 5)
 """
 
@@ -60,7 +60,7 @@ def test_the_ledger_entry_of_a_run_taken_up_is_committed_at_its_end(tmp_path):
     again.step((inputs, targets), GROUPS)
     again.release()
     assert (ledger.spent("s").open, ledger.spent("s").releases) == (0, 1)
-    assert run_of(task()[0], **given).release().rounds == 2
+    assert run_of(task()[0], **given).release().details.rounds == 2
     assert ledger.spent("s").releases == 1
 
 

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from tacit.training import Indistinguishable, References
+from tacit import Run
+from tacit.training import Beside, Indistinguishable, References
 from tacit.training.account import ReferenceSpentError
 
 THREADS, ROUNDS = 8, 3
@@ -18,9 +19,9 @@ def squares(model, inputs, targets):
 
 def spent_by_threads():
     model = torch.nn.Linear(2, 1).double()
-    run = Indistinguishable(
-        model, None, References.leave_out(2), loss=squares, mu=1.0, rounds=ROUNDS
-    )
+    promise = Beside(references=References.leave_out(2), mu=1.0)
+    # it begins when the first thread asks for a round
+    run = Indistinguishable(model, None, promise, loss=squares, run=Run(steps=ROUNDS))
     size = sum(one.numel() for one in model.parameters())
 
     def outcome(index):

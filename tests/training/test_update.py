@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.training import Indistinguishable, References, ReferenceSpentError
-from tests.training.runs import flat, run_of, squares, task
+from tacit.training import References, ReferenceSpentError
+from tests.training.runs import flat, made, run_of, squares, task
 
 NAMES = References.leave_out(["Ada", "Bob", "Cem"])
 # so large that the noise is lost in rounding
@@ -25,7 +25,7 @@ def test_the_optimiser_sees_the_gradient_and_keeps_its_momentum():
     model, _, _ = task()
     other, _, _ = task()
     gradient, differences = vectors(flat(model).size)
-    run = Indistinguishable(model, momentum(model), NAMES, loss=squares, mu=LOUD, rounds=3)
+    run = made(model, momentum(model), NAMES, loss=squares, mu=LOUD, rounds=3)
     plain = momentum(other)
     for _ in range(3):
         run.update(gradient, differences)
@@ -45,7 +45,7 @@ def _with_gradients(model):
 def test_without_an_optimiser_the_value_is_the_parameters():
     model, _, _ = task()
     value, differences = vectors(flat(model).size)
-    run = Indistinguishable(model, None, NAMES, loss=squares, mu=LOUD, rounds=1)
+    run = made(model, None, NAMES, loss=squares, mu=LOUD, rounds=1)
     done = run.update(value, differences)
     np.testing.assert_allclose(flat(model), value, atol=1e-6)
     assert (done.number, done.taking_part, done.loss) == (1, 3, None)
@@ -56,7 +56,7 @@ def test_it_adds_the_noise_of_the_same_outcomes_replaced():
     found = []
     for update in (True, False):
         model, _, _ = task()
-        run = Indistinguishable(model, None, NAMES, loss=squares, mu=1.0, rounds=1, rng=5)
+        run = made(model, None, NAMES, loss=squares, mu=1.0, rounds=1, rng=5)
         if update:
             run.update(value, differences)
         else:
@@ -82,22 +82,22 @@ def test_every_reference_pays_for_every_update():
 def test_a_run_is_taken_up_where_it_stopped(tmp_path):
     gradient, differences = vectors(19)
 
-    def made():
+    def taken_up():
         model, _, _ = task()
-        return model, Indistinguishable(
+        return model, made(
             model, momentum(model), NAMES, loss=squares, mu=1.0, rounds=4, rng=1,
             checkpoint=tmp_path / "run",
         )  # fmt: skip
 
-    model, run = made()
+    model, run = taken_up()
     for _ in range(2):
         run.update(gradient, differences)
-    model, again = made()
+    model, again = taken_up()
     assert again.rounds == 2
     for _ in range(2):
         again.update(gradient, differences)
     whole, _, _ = task()
-    alone = Indistinguishable(whole, momentum(whole), NAMES, loss=squares, mu=1.0, rounds=4, rng=1)
+    alone = made(whole, momentum(whole), NAMES, loss=squares, mu=1.0, rounds=4, rng=1)
     for _ in range(4):
         alone.update(gradient, differences)
     np.testing.assert_allclose(flat(model), flat(whole), rtol=1e-12)

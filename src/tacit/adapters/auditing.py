@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.checks import Array, boolean, integer
+from tacit._ground.checks import Array, integer
+from tacit._ground.values import value
 from tacit.accounting import PrivacyProfile
-from tacit.adapters.methods import Method
-from tacit.adapters.release import METHODS, AdapterRelease
+from tacit.adapters.release import AUDITED, UNPROTECTED, TrainedAdapter
+from tacit.adapters.settings import AdaptedLayers, GivenNoise, TrainingRecords
 from tacit.adapters.tasks import (
     INPUTS,
     LABELS,
@@ -23,16 +24,17 @@ from tacit.adapters.tasks import (
     Rows,
     check_records,
     records,
-    taken,
+    select,
     vocabulary,
 )
-from tacit.adapters.workflow import prepare_adapter
+from tacit.adapters.workflow import AS_USUAL, prepare_adapter
 from tacit.attacks import OneRunAudit, audit_one_run, coins, random_tokens
-from tacit.attacks.intervals import proportion_interval
+from tacit.gradients.methods import Method
 from tacit.guarantees import ApproximateDP
-from tacit.measured import Interval
-from tacit.releases.form import Attack
+from tacit.releases import Attack, Release, Table
+from tacit.runs.run import Run
 from tacit.text import number_down, number_up
+from tacit.training.contribution import share_of
 
 CONFIDENCE, AUDITED_DELTA = 0.95, 1e-5
 # Of a profile that is tested as a whole; more noise that is tried, and how finely.
@@ -43,16 +45,34 @@ TOGETHER = 16
 LEAST = 4
 
 
+@value
+class CanaryAudit:
+    """How a run is audited.
+
+    Args:
+        canaries: Records like those of the data, or how many to make: uniform tokens, or Gaussian
+            inputs with uniform classes. Fair coins leave half out.
+        keep: Leave the model trained, to measure more on it; it must not be trained on then.
+    """
+
+    canaries: Any = 64
+    keep: bool = False
+
+
+AUDIT = CanaryAudit()
+
+
 def audit_adapter(
-    model: nn.Module,
+    model: nn.Module | AdaptedLayers,
     data: Any,
     method: Method,
+    promise: Table | GivenNoise | None = None,
+    run: Run = AS_USUAL,
     *,
-    canaries: Any = 64,
-    keep: bool = False,
+    audit: CanaryAudit = AUDIT,
     rng: int | None = None,
-    **settings: Any,
-) -> AdapterRelease:
+    **options: Any,
+) -> Release[TrainedAdapter]:
     """Train once with canaries of which coins left half out, and guess the coins.
 
     The attacker sees the model before and after training, A, and every canary. Two scores: by how
@@ -66,11 +86,11 @@ def audit_adapter(
         model: as `prepare_adapter` takes it.
         data: as `prepare_adapter` takes it.
         method: as `prepare_adapter` takes it.
-        canaries: records like those of ``data``, or how many to make: uniform tokens, or Gaussian
-            inputs with uniform classes.
-        keep: leave the model trained, to measure more on it; it must not be trained on then.
+        promise: as `prepare_adapter` takes it.
+        run: as `prepare_adapter` takes it; nothing is stored.
+        audit: the canaries.
         rng: a seed voids the guarantee of what is trained here, which is not published anyway.
-        settings: the other arguments of `prepare_adapter`; nothing is saved.
+        options: the other arguments of `prepare_adapter`; nothing is saved.
 
     Returns:
         The release of the audited run, with the attacks and what they prove; the model is as it
@@ -83,17 +103,21 @@ def audit_adapter(
         >>> from tacit.adapters import LoRAFA
         >>> head = torch.nn.Sequential(torch.nn.Linear(256, 4))
         >>> data = torch.randn(20, 256), torch.randint(4, (20,))
-        >>> found = audit_adapter(head, data, LoRAFA(rank=128), canaries=48, steps=80)
+        >>> found = audit_adapter(
+        ...     head, data, LoRAFA(rank=128), run=Run(steps=80), audit=CanaryAudit(canaries=48)
+        ... )
         >>> max(attack.success.value for attack in found.attacks) > 0.6
         True
 
     Source: Steinke, Nasr and Jagielski (2023), Algorithm 1.
     """
-    if "save" in settings or "checkpoint" in settings:
+    if "save" in options or run.checkpoint is not None:
         raise ValueError("save, checkpoint: expected none, an audited adapter has learned canaries")
-    rows, kept = records(data), boolean("keep", keep)
-    seed = None if rng is None else integer("rng", rng, minimum=0)
-    made = _canaries(model, rows, canaries, seed)
+    given = data if isinstance(data, TrainingRecords) else TrainingRecords(data=data)
+    rows, seed = records(given.data), None if rng is None else integer("rng", rng, minimum=0)
+    network = model.model if isinstance(model, AdaptedLayers) else model
+    # m records that nobody has
+    made = _canaries(network, rows, audit.canaries, seed)
     count = len(next(iter(made.values())))
     shapes = [{name: held.shape[1:] for name, held in part.items()} for part in (made, rows)]
     if count < LEAST or shapes[0] != shapes[1]:
@@ -102,11 +126,14 @@ def audit_adapter(
         )
     inside = coins(count, seed)
     learned = {
-        name: torch.cat([value, made[name][torch.from_numpy(inside)].to(value.dtype)])
-        for name, value in rows.items()
+        name: torch.cat([held, made[name][torch.from_numpy(inside)].to(held.dtype)])
+        for name, held in rows.items()
     }
-    given: Any = learned if TOKENS in learned else (learned[INPUTS], learned[TARGETS])
-    prepared = prepare_adapter(model, given, method, rng=seed, **settings)
+    whole: Any = learned if TOKENS in learned else (learned[INPUTS], learned[TARGETS])
+    given = replace(given, data=whole)
+    # records and the canaries whose coin said in
+    prepared = prepare_adapter(model, given, method, promise, run, rng=seed, **options)
+    # losses and gradients before training
     scorer = _Scorer(prepared, made)
     try:
         release = prepared.draw()
@@ -114,28 +141,30 @@ def audit_adapter(
     except BaseException:
         scorer.restore()
         raise
-    if not kept:
+    if not audit.keep:
         # what learned the canaries, and the records at no cost, stays nowhere
         scorer.restore()
-    delta = release.delta or AUDITED_DELTA
+    delta = release.details.delta or AUDITED_DELTA
+    # both attackers, all coins and the surest ones
     guesses = {name: _Guesses.of(values, inside, delta) for name, values in scores.items()}
     best = max((one.sure for one in guesses.values()), key=lambda one: one.mu_low)
-    told = next(one for one in release.guarantees if isinstance(one, ApproximateDP))
-    headline = release.form.headline
-    task = "which canaries were in" if headline is None else headline.task
+    certified = next(one for one in release.guarantees if isinstance(one, ApproximateDP))
+    task = "which canaries were in" if release.headline is None else release.headline.task
+    family = _family_words(release.details, [one.sure for one in guesses.values()], delta)
     return replace(
         release,
         title=f"{release.title}, {int(inside.sum())} of {count} canaries among them",
+        withheld=UNPROTECTED if release.withheld else AUDITED,
         attacks=tuple(_attack(name, task, one.whole) for name, one in guesses.items()),
-        notes=(
-            *release.notes,
+        remarks=(
+            *release.remarks,
             f"Audit of this one run: {best.describe()} Certified: ε = "
-            f"{number_up(told.epsilon)} at δ = {number_up(told.delta)}; proven from below: ε of at "
-            f"least {number_down(best.epsilon_low)} at δ = {number_up(delta)}"
-            f"{_family_words(release, [one.sure for one in guesses.values()], delta)}. At most ε = "
+            f"{number_up(certified.epsilon)} at δ = {number_up(certified.delta)}; proven from "
+            f"below: ε of at least {number_down(best.epsilon_low)} at δ = {number_up(delta)}"
+            f"{family}. At most ε = "
             f"{number_down(best.most_epsilon)} could be proven by {best.canaries} canaries, if "
             "every guess were right.",
-            "This adapter has learned canaries: it is for the audit and not for use.",
+            AUDITED,
         ),
     )
 
@@ -152,7 +181,9 @@ class _Guesses:
         """Guess by scores; two of these bounds hold together with confidence 95%."""
         count = len(inside)
         half = count // 2
+        # an eighth, a quarter, a half of the guesses: fixed beforehand
         parts = sorted({max(1, count // 8), max(1, count // 4), half})
+        # two bounds hold together
         both = 1.0 - (1.0 - CONFIDENCE) / 2
 
         def audited(top: list[int], bottom: list[int]) -> OneRunAudit:
@@ -163,43 +194,46 @@ class _Guesses:
         return _Guesses(audited([half], [count - half]), audited(parts, parts))
 
 
-def _family_words(release: AdapterRelease, audits: list[OneRunAudit], delta: float) -> str:
+def _family_words(details: TrainedAdapter, audits: list[OneRunAudit], delta: float) -> str:
     """Return which ε the run surely spends, by the least noise whose whole profile is refuted."""
-    if not release.noise_multiplier:
+    if not details.noise_multiplier:
         return ""
-    method = METHODS[release.method](**release.settings)
+    method = details.method
 
     def profile(scale: float) -> PrivacyProfile:
-        return method.profile(release.noise_multiplier * scale, release.schedule)
+        return method.profile(details.noise_multiplier * scale, details.schedule)
 
     def refuted(scale: float) -> bool:
         held = profile(scale)
         deltas = np.array([held.delta(float(epsilon)) for epsilon in POINTS])
+        # the whole profile at once, and not one ε
         return any(audit.refutes(POINTS, deltas) for audit in audits)
 
     if refuted(1.0):
         return "; THE CERTIFIED PROFILE IS REFUTED"
+    # a multiple of the noise that stays, and one that is refuted
     kept, gone = 1.0, MOST_NOISE
     if not refuted(gone):
         return ""
     for _ in range(HALVINGS):
+        # bisection on a logarithmic scale
         middle = (kept * gone) ** 0.5
         kept, gone = (kept, middle) if refuted(middle) else (middle, gone)
     least = number_down(profile(gone).epsilon(delta))
-    return f", and of at least {least} if its profile is that of {release.method} at some noise"
+    return f", and of at least {least} if its profile is that of {method.name} at some noise"
 
 
 class _Scorer:
     """Scores canaries by their losses and gradients before training and what training did."""
 
     def __init__(self, prepared: Any, canaries: Rows) -> None:
-        self._run, self._canaries = prepared.session.run, canaries
+        self._run, self._canaries = prepared.run.steps, canaries
         self._parts = torch.split(torch.arange(len(next(iter(canaries.values())))), TOGETHER)
         self._start = {one.name: one.trained.detach().clone() for one in self._run.layers}
         check_records("canaries", self._run.model, self._run.task, canaries)
-        self._attached = prepared.session.attached
+        self._attached = prepared.run.attached
         self._attached.on()
-        self._losses = self._measured()
+        self._losses = self._measure()
         own, self._run.rows = self._run.rows, canaries
         self._gradients = []
         try:
@@ -221,13 +255,15 @@ class _Scorer:
 
     def scores(self) -> dict[str, Array]:
         """Return (m,) for each attacker: higher for those that look in."""
+        # ΔW, or ΔB
         changes: Mapping[str, Tensor] = {
-            one.name: _oriented(one, one.trained.detach() - self._start[one.name]).cpu()
+            one.name: _orient(one, one.trained.detach() - self._start[one.name]).cpu()
             for one in self._run.layers
         }
         along = [
             sum(
                 (
+                    # ⟨G_i, ΔW⟩ of every layer
                     torch.einsum("bpr,pr->b", value.double(), changes[name].double())
                     for name, value in held.items()
                     if changes[name].shape == value.shape[1:]
@@ -236,23 +272,23 @@ class _Scorer:
             )
             for held in self._gradients
         ]
-        found = {"fall of a canary's loss": self._losses - self._measured()}
+        found = {"fall of a canary's loss": self._losses - self._measure()}
+        # descent moves against gradients of records that were in
         overlap = -torch.cat(along).numpy()
         if overlap.size == self._losses.size:
             found["gradient of a canary against what the run added"] = overlap
         return found
 
-    def _measured(self) -> Array:
+    def _measure(self) -> Array:
         run, found = self._run, []
-        device = run.layers[0].weight.device
         with torch.no_grad():
             for part in self._parts:
-                rows = taken(self._canaries, part, device)
+                rows = select(self._canaries, part, run.device)
                 found.append(run.task.losses(run.task.outputs(run.model, rows), rows))
         return np.asarray(torch.cat(found).double().cpu().numpy())
 
 
-def _oriented(layer: Any, change: Tensor) -> Tensor:
+def _orient(layer: Any, change: Tensor) -> Tensor:
     return change.mT if layer.matrix_b is None and layer.transposed else change
 
 
@@ -262,6 +298,7 @@ def _canaries(model: Any, rows: Rows, given: Any, seed: int | None) -> Rows:
     count = integer("canaries", given, minimum=LEAST)
     if TOKENS in rows:
         tokens = rows[TOKENS]
+        # uniform tokens: no model has seen them
         drawn = torch.from_numpy(random_tokens(count, tokens.shape[1], vocabulary(model), rng=seed))
         made = {TOKENS: drawn}
         if MASK in rows:
@@ -271,13 +308,14 @@ def _canaries(model: Any, rows: Rows, given: Any, seed: int | None) -> Rows:
         return made
     source = np.random.default_rng(seed)
     inputs, targets = rows[INPUTS], rows[TARGETS]
+    # Gaussian inputs of the size of the records'
     scale, middle = inputs.double().std(), inputs.double().mean()
     noise = torch.from_numpy(source.standard_normal((count, *inputs.shape[1:])))
     drawn = (middle + scale * noise).to(inputs.dtype)
-    return {INPUTS: drawn, TARGETS: _drawn(targets, count, source)}
+    return {INPUTS: drawn, TARGETS: _draw_targets(targets, count, source)}
 
 
-def _drawn(targets: Tensor, count: int, source: np.random.Generator) -> Tensor:
+def _draw_targets(targets: Tensor, count: int, source: np.random.Generator) -> Tensor:
     """Return targets at random, among those that are there."""
     return targets[torch.from_numpy(source.integers(len(targets), size=count))]
 
@@ -285,20 +323,17 @@ def _drawn(targets: Tensor, count: int, source: np.random.Generator) -> Tensor:
 def _labels_like(labels: Tensor, drawn: Tensor, seed: int | None) -> Tensor:
     source = np.random.default_rng(None if seed is None else seed + 1)
     if labels.ndim == 1:
-        return _drawn(labels, len(drawn), source)
+        return _draw_targets(labels, len(drawn), source)
     # of a masked model: the canary's tokens at the places of some record
     places = labels[torch.from_numpy(source.integers(len(labels), size=len(drawn)))] != -100
     return drawn.masked_fill(~places, -100)
 
 
 def _attack(name: str, task: str, audit: OneRunAudit) -> Attack:
-    low, high = proportion_interval(audit.right, audit.guesses, CONFIDENCE)
     return Attack(
         name=name,
         task=task,
-        success=Interval(
-            value=audit.right / audit.guesses, low=low, high=high, confidence=CONFIDENCE
-        ),
+        success=share_of(audit.right, audit.guesses),
         prior=0.5,
         trials=audit.guesses,
     )

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit._ground.checks import integer
-from tacit.adapters.layers import targeted
-from tacit.adapters.tasks import Rows, Task, records, taken, task_of
+from tacit.adapters.layers import target_layers
+from tacit.adapters.tasks import AdapterTask, Rows, records, select, task_of
 
 # Records in one pass.
 TOGETHER = 64
@@ -35,11 +35,11 @@ def principal_projections(
         public: records that are not private, as `fit` takes them. An A made of private records is
             covered by no certificate here.
         rank: r, at most the width of every layer.
-        targets: as `fit` takes them.
-        task: as `fit` takes it.
+        targets: as `AdaptedLayers` takes them.
+        task: as `TrainingRecords` takes it.
 
     Returns:
-        By layer, (rank, in), for ``projections`` of `fit`.
+        By layer, (rank, in), for ``projections`` of `AdaptedLayers`.
 
     Raises:
         ValueError: a bad argument, or a rank above a layer's width.
@@ -57,7 +57,7 @@ def principal_projections(
     size = integer("rank", rank, minimum=1)
     rows = records(public)
     given = task_of(model, rows, task, None)
-    layers = targeted(model, targets)
+    layers = target_layers(model, targets)
     was_training = model.training
     model.eval()
     try:
@@ -71,13 +71,14 @@ def principal_projections(
             raise ValueError(
                 f"rank: expected at most the {len(moment)} inputs of {name}, got {size}"
             )
+        # Σ x xᵀ = V Λ Vᵀ, Λ rising: the last r columns are the leading directions
         vectors = torch.linalg.eigh(moment)[1]
         found[name] = vectors[:, -size:].flip(1).mT.float().contiguous()
     return found
 
 
 def _moments(
-    model: nn.Module, layers: dict[str, nn.Module], rows: Rows, task: Task
+    model: nn.Module, layers: dict[str, nn.Module], rows: Rows, task: AdapterTask
 ) -> dict[str, Tensor]:
     """Return Σ x xᵀ of every layer's inputs, in float64; padding counts for nothing of note."""
     moments: dict[str, Tensor] = {}
@@ -85,6 +86,7 @@ def _moments(
     def seeing(name: str) -> Any:
         def see(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             del module
+            # every position is an input of the layer
             flat = inputs[0].detach().flatten(0, -2).double().cpu()
             product = flat.mT @ flat
             moments[name] = moments[name] + product if name in moments else product
@@ -97,7 +99,7 @@ def _moments(
     try:
         with torch.no_grad():
             for part in torch.split(torch.arange(count), TOGETHER):
-                task.outputs(model, taken(rows, part, device))
+                task.outputs(model, select(rows, part, device))
     finally:
         for handle in handles:
             handle.remove()

@@ -13,7 +13,8 @@ from torch.nn import functional
 from tacit._ground.checks import RandomSource, integer
 from tacit._ground.random import released_normal
 from tacit._ground.reprs import shown
-from tacit.adapters.methods import Method
+from tacit.adapters.settings import AdaptedLayers
+from tacit.gradients.methods import Method
 
 # What peft calls the one adapter that is trained.
 DEFAULT = "default"
@@ -85,6 +86,7 @@ class Attached:
         """
         if not self._handles:
             for layer in self._layers:
+                # two adapters on one layer would add up
                 _check_bare(layer)
             self._handles = [
                 layer.base.register_forward_hook(_Adding(layer)) for layer in self._layers
@@ -95,6 +97,64 @@ class Attached:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+
+def adapted_layers(
+    chosen: AdaptedLayers, method: Method, seed: int | None
+) -> tuple[nn.Module, list[AdapterLayer], Attached]:
+    """Return the model to train, its layers, and their hooks.
+
+    Args:
+        chosen: layers of a module, or a peft model, which has layers and A of its own.
+        method: whose rank it is, and whether W itself is trained.
+        seed: of A.
+
+    Raises:
+        ValueError: the model, a layer or a projection does not fit the others.
+    """
+    model = chosen.model
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model: expected an nn.Module, got {type(model).__name__}")
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        raise ValueError(f"model: expected the module itself, got a {type(model).__name__}")
+    # a step of a half-precision weight would round the noise away
+    if method.full and any(p.dtype != torch.float32 for p in model.parameters()):
+        raise ValueError(
+            f"model: expected float32 weights for {method.name}, which moves them, got others"
+        )
+    targets, given = chosen.targets, chosen.projections
+    if not hasattr(model, "peft_config"):
+        if given is not None and not isinstance(given, Mapping):
+            raise ValueError(
+                f"projections: expected A of layers by name, got {type(given).__name__}"
+            )
+        # a plain module: fresh factors, added by hooks
+        layers = plain_layers(model, targets, method, projections=dict(given or {}), rng=seed)
+        return model, layers, Attached(layers)
+    if given is not None or targets != "all":
+        raise ValueError(
+            "targets, projections: expected none beside a peft model, which has its own"
+        )
+    layers = peft_layers(model)
+    if method.full:
+        # B A of the given adapter would be lost with it
+        if any(bool(layer.trained.any()) for layer in layers):
+            raise ValueError(
+                f"model: expected B of zeros for {method.name}, which trains W, got another; merge "
+                "the adapter first"
+            )
+        # W is trained: the adapter comes off
+        names, plain = [layer.name for layer in layers], model.unload()  # type: ignore[operator]
+        layers = plain_layers(plain, names, method)
+        return plain, layers, Attached(layers)
+    # the certificate is of the rank that the method says
+    ranks = {int(layer.matrix_a.shape[0]) for layer in layers if layer.matrix_a is not None}
+    rank: int = method.rank  # type: ignore[attr-defined]
+    if ranks != {rank}:
+        raise ValueError(
+            f"method: expected the rank of the model's A, {shown(sorted(ranks))}, got {rank}"
+        )
+    return model, layers, Attached([])
 
 
 def peft_layers(model: Any) -> list[AdapterLayer]:
@@ -108,13 +168,15 @@ def peft_layers(model: Any) -> list[AdapterLayer]:
     """
     from peft.tuners.lora import Linear
 
-    configuration = _checked_configuration(model)
+    configuration = _check_configuration(model)
     name = model.active_adapter
     found: list[AdapterLayer] = []
     for place, module in model.named_modules():
+        # LoRA layers of the one active adapter
         if not isinstance(module, Linear) or name not in module.lora_A:
             continue
         factor_a, factor_b = module.lora_A[name], module.lora_B[name]
+        # a bias of B would be trained without being watched
         if not isinstance(factor_b, nn.Linear) or factor_b.bias is not None:
             raise ValueError(f"model: expected LoRA of linear layers, got another in {place}")
         short = place.removeprefix("base_model.model.")
@@ -132,6 +194,7 @@ def peft_layers(model: Any) -> list[AdapterLayer]:
             f"model: expected LoRA layers of the adapter {name!r}, got none on linear layers "
             f"(targets: {shown(configuration.target_modules)})"
         )
+    # a weight with two owners has gradients that are not its layer's
     _check_untied(model, {layer.name: layer.base for layer in found})
     freeze(model, found)
     return found
@@ -158,7 +221,7 @@ def plain_layers(
     Raises:
         ValueError: a target that does not exist, is no linear layer, or shares its weight.
     """
-    modules = targeted(model, targets)
+    modules = target_layers(model, targets)
     if not modules:
         raise ValueError(
             "targets: expected layers with weights of their own, got none in the model"
@@ -174,6 +237,7 @@ def plain_layers(
     for place, (name, base) in enumerate(modules.items()):
         layer = AdapterLayer(name=name, base=base, matrix_a=None, matrix_b=None, scaling=1.0)
         if not method.full and rank is not None:
+            # each layer an A of its own
             source = None if rng is None else rng + place
             layer = _with_factors(layer, rank, given.get(name), source)
         elif given:
@@ -183,7 +247,7 @@ def plain_layers(
     return found
 
 
-def targeted(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Module]:
+def target_layers(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Module]:
     """Return the linear layers of the names or endings given, in the model's order.
 
     Raises:
@@ -194,12 +258,14 @@ def targeted(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Mod
             "model: expected a module with named layers, got a linear layer itself; put it into an "
             "nn.Sequential"
         )
+    # Linear and Conv1D, in the model's order
     linear = {name: module for name, module in model.named_modules() if _is_linear(module)}
     if not linear:
         raise ValueError(f"model: expected linear layers, got none in {type(model).__name__}")
     if targets is None or not isinstance(targets, (str, Sequence)):
         raise ValueError(f"targets: expected names of linear layers or 'all', got {shown(targets)}")
     if targets == "all":
+        # the head over tokens is as wide as the vocabulary: it is named where it is wanted
         head = _token_head(model)
         shared = _tied(model, linear)
         return {n: one for n, one in linear.items() if n not in shared and one is not head}
@@ -207,6 +273,7 @@ def targeted(model: nn.Module, targets: str | Sequence[str]) -> dict[str, nn.Mod
     if not wanted:
         raise ValueError("targets: expected names of linear layers, got none")
     for target in wanted:
+        # say whether the name is unknown or of something else
         if not any(_names(name, target) for name in linear):
             others = [name for name, _ in model.named_modules() if _names(name, target)]
             what = "which is no linear layer" if others else "which the model does not have"
@@ -236,6 +303,7 @@ def check_frozen(model: nn.Module, layers: Sequence[AdapterLayer]) -> None:
         held = layer.matrix_a
         if held is not None and held.requires_grad:
             raise ValueError(f"model: expected A frozen, got a trainable one in {layer.name}")
+    # by identity, whatever a parameter is called
     trained = {id(layer.trained) for layer in layers}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and id(parameter) not in trained:
@@ -246,6 +314,7 @@ def random_projection(rank: int, width: int, rng: RandomSource = None) -> Tensor
     """Draw A, (rank, in), with independent N(0, 1/r) entries."""
     integer("rank", rank, minimum=1)
     drawn = released_normal((rank, width), rng)
+    # E AᵀA = I: what A shows of a gradient has its length in the mean
     return torch.from_numpy(drawn / rank**0.5).float()
 
 
@@ -253,6 +322,7 @@ def _with_factors(
     layer: AdapterLayer, rank: int, given: Tensor | None, rng: int | None
 ) -> AdapterLayer:
     if given is None:
+        # random and public
         start = random_projection(rank, layer.width, rng)
     else:
         try:
@@ -261,6 +331,7 @@ def _with_factors(
             raise ValueError(
                 f"projections: expected an array for {layer.name}, got {type(given).__name__}"
             ) from None
+        # given: of public data, as the caller says
         if start.shape != (rank, layer.width) or not bool(torch.isfinite(start).all()):
             raise ValueError(
                 f"projections: expected finite numbers of shape {(rank, layer.width)} for "
@@ -269,6 +340,7 @@ def _with_factors(
     device = layer.weight.device
     out = layer.weight.shape[1 if layer.transposed else 0]
     factor = nn.Linear(rank, int(out), bias=False, device=device)
+    # B = 0: the model starts as it is
     nn.init.zeros_(factor.weight)
     return AdapterLayer(
         name=layer.name,
@@ -298,15 +370,17 @@ class _Adding:
         factor_a, factor_b = self._layer.matrix_a, self._layer.matrix_b
         assert factor_a is not None
         assert factor_b is not None
+        # A x
         low = functional.linear(inputs[0].to(factor_a.dtype), factor_a)
         added: Tensor = factor_b(low)
         # rounded once, after the sum, as peft does
         return (output + self._layer.scaling * added).to(output.dtype)
 
 
-def _checked_configuration(model: Any) -> Any:
+def _check_configuration(model: Any) -> Any:
     from peft import LoraConfig
 
+    # one adapter: what another does would be in no certificate
     names = list(model.peft_config)
     active = model.active_adapters if hasattr(model, "active_adapters") else [model.active_adapter]
     if len(names) != 1 or list(active) != names:
@@ -319,6 +393,7 @@ def _checked_configuration(model: Any) -> Any:
             f"model: expected a random A, got {found.init_lora_weights!r}, which makes it of "
             "weights or data that nothing here accounts for"
         )
+    # whatever else peft would train or keep
     extras = {
         "modules_to_save": bool(found.modules_to_save),
         "bias": found.bias != "none",
@@ -337,6 +412,7 @@ def _tied(model: nn.Module, modules: Mapping[str, nn.Module]) -> dict[str, str]:
     """Return the layers whose weight another module has too, and that module's name."""
     owners: dict[int, list[tuple[str, nn.Module]]] = {}
     for name, module in model.named_modules():
+        # who has which parameter
         for parameter in module.parameters(recurse=False):
             owners.setdefault(id(parameter), []).append((name, module))
     found = {}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tacit.adapters.layers import AdapterLayer
-
-if TYPE_CHECKING:
-    from tacit.adapters.run import Run
+from tacit.adapters.steps import AdapterSteps
+from tacit.runs.identity import digest_of_tensors
 
 # Between the norm of a record's gradient alone and among others.
 ALONE = 1e-3
@@ -38,6 +36,7 @@ class Frozen:
         self._model = model
         self._free = {id(layer.trained) for layer in layers}
         self._layers = layers
+        # what must have moved after a step with noise
         self._start = {layer.name: layer.trained.detach().clone() for layer in layers}
         self._digests = self._now()
 
@@ -59,14 +58,19 @@ class Frozen:
 
     def _now(self) -> dict[str, str]:
         held = [*self._model.named_parameters(), *self._model.named_buffers()]
-        found = {name: _digest(value) for name, value in held if id(value) not in self._free}
+        found = {
+            name: digest_of_tensors([("", value)])
+            for name, value in held
+            # all parameters and buffers but the trained ones
+            if id(value) not in self._free
+        }
         for layer in self._layers:
             if layer.matrix_a is not None:
-                found[f"A of {layer.name}"] = _digest(layer.matrix_a)
+                found[f"A of {layer.name}"] = digest_of_tensors([("", layer.matrix_a)])
         return found
 
 
-def check_alone(run: Run, count: int) -> None:
+def check_alone(run: AdapterSteps, count: int) -> None:
     """Refuse a model whose gradients are not autograd's, or depend on what else is in the batch.
 
     One record's gradients are held against autograd's, a few records' against those of each alone,
@@ -81,6 +85,7 @@ def check_alone(run: Run, count: int) -> None:
     """
     # from everywhere, for neighbours in a table may be equal
     some = _spread(count, MOST_TRIED)
+    # each record among the others ahead of it and among those behind
     ahead, behind = run.losses(some), run.losses(some.flip(0)).flip(0)
     # what has no finite loss adds nothing to a step, and its gradient is no one's
     finite = ahead.isfinite() & behind.isfinite()
@@ -90,9 +95,12 @@ def check_alone(run: Run, count: int) -> None:
     if not len(known):
         return
     tried = known[_spread(len(known), TRIED)]
+    # hooks against autograd, where a weight may be used twice
     run.check_gradients(tried)
+    # ‖G_i‖² of a few records in one batch
     together = _norms(run.gradients(tried))
     for place in range(len(tried)):
+        # and of each by itself: 10⁻³ is above what a batch's products round
         alone = _norms(run.gradients(tried[place : place + 1]))[0]
         if abs(float(together[place] - alone)) > ALONE * float(alone) + 1e-12:
             raise ValueError(COUPLED.format("gradient"))
@@ -104,9 +112,3 @@ def _spread(count: int, most: int) -> Tensor:
 
 def _norms(hooks: Any) -> Tensor:
     return torch.stack([held.double() for held in hooks.squared_norms.values()]).sum(dim=0)
-
-
-def _digest(value: Tensor) -> str:
-    held = value.detach().cpu().contiguous()
-    raw = held.view(-1).view(torch.uint8).numpy().tobytes() if held.numel() else b""
-    return hashlib.sha256(f"{held.dtype}{tuple(held.shape)}".encode() + raw).hexdigest()

@@ -1,41 +1,26 @@
-"""A trained adapter's guarantees, what it is good for and what was measured against it."""
+"""A trained adapter's guarantees, and how they are worked out again from its settings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
-from tacit._ground.checks import integer, non_negative
+from tacit._ground.checks import in_interval, integer, non_negative
 from tacit._ground.reprs import short_repr, shown
 from tacit.accounting import PrivacyProfile
-from tacit.adapters.methods import (
-    DPSGD,
-    DPLoRAFA,
-    LoRAFA,
-    Method,
-    NoisyProjection,
-    WithoutClipping,
-)
-from tacit.adapters.schedule import Schedule
-from tacit.documents import Envelope, decoded, encoded
-from tacit.guarantees import ApproximateDP, SuccessBound, guarantee_from_dict
+from tacit.gradients.methods import AnyMethod, LoRAFA, Method, Schedule, WithoutClipping
+from tacit.guarantees import ApproximateDP, SuccessBound
+from tacit.guarantees.adjacency import Adjacency
 from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
-from tacit.releases.form import Attack, Form, Release, Use
+from tacit.releases import Kind, Release
 
-ENVELOPE = Envelope("tacit.adapter", 1)
-BESIDE = ("form", "provenance")
-PUBLISHABLE = (
-    "title", "method", "settings", "schedule", "noise_multiplier", "delta", "guarantees", "layers",
-    "records", "adapter", "model", "created",
-)  # fmt: skip
-METHODS: dict[str, type[Method]] = {
-    kind.name: kind for kind in (DPSGD, DPLoRAFA, NoisyProjection, WithoutClipping, LoRAFA)
-}
-ADJACENCY = "add or remove one record"
+KIND = "adapter"
+SECRET = "whether any one record was trained on"
+# What the digests of a release are of.
+ADAPTER, MODEL = "adapter", "model"
 ASSUMPTIONS = (
     "the model before training, A, the classes and every setting were chosen without looking at "
     "the records",
@@ -47,6 +32,7 @@ COUNTED = (
     "the number of records is published beside the noise and taken as public: the sampling rate, "
     "and the noise with it, follow from it"
 )
+SAME_COUNT = "neighbouring data sets have the same number of records, which is published"
 DECLARED = "the sampling rate and the records expected in a step were declared without the records"
 # Of noise that is added once after several steps.
 CONVEX = "a record's loss is convex in the layer, and its curvature is at most the smoothness given"
@@ -58,155 +44,110 @@ UNPROTECTED = (
     "This adapter has no guarantee: neither A nor B nor BA may be published. A noiseless B beside "
     "a public or guessed A tells the gradients it was made of (lora-privacy, Proposition 2)."
 )
+AUDITED = "This adapter has learned canaries: it is for the audit and not for use."
 PROPOSITION_2 = "lora-privacy, Proposition 2"
 
 
 @short_repr
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AdapterRelease(Release):
-    """A trained adapter and everything that may be said about it.
+class TrainedAdapter:
+    """How an adapter was trained: all that its certificate follows from.
 
     Attributes:
-        title: what was trained.
-        method: its name.
-        settings: of the method.
-        schedule: sampling rate, steps and widths.
+        method: with its settings.
+        schedule: sampling rate, steps, widths and adjacency.
         noise_multiplier: of the noise; 0 where there is none.
         delta: δ at which ε is told.
         layers: names of what is adapted.
         records: n, where it is taken as public; None where the sampling rate was declared.
-        guarantees: what is certified, the headline first.
-        adapter: digest of the tensors.
-        model: digest of the model that it belongs to, before training.
-        attacks: what was measured against it.
-        use: what it is good for.
-        notes: what a reader should know.
-        reproducible: whether a seed fixed coins and noise, which voids the guarantees.
-        seed: the seed, when one was given.
-        created: ISO 8601, UTC.
     """
 
-    title: str
-    method: str
-    settings: Mapping[str, Any]
+    method: AnyMethod
     schedule: Schedule
     noise_multiplier: float
     delta: float
     layers: tuple[str, ...]
     records: int | None
-    guarantees: tuple[Guarantee, ...]
-    adapter: str
-    model: str
-    attacks: tuple[Attack, ...]
-    use: tuple[Use, ...]
-    notes: tuple[str, ...]
-    reproducible: bool
-    seed: int | None
-    created: str
 
-    FORMAT = ENVELOPE.format
+    def __post_init__(self) -> None:
+        non_negative("noise_multiplier", self.noise_multiplier)
+        in_interval("delta", self.delta, 0.0, 1.0, open_high=True)
+        if isinstance(self.method, LoRAFA) != (self.noise_multiplier == 0.0):
+            raise ValueError("noise_multiplier: expected one for every method with noise")
+        if self.records is not None:
+            integer("records", self.records, minimum=1, maximum=None)
+        if len(self.layers) != len(self.schedule.dims):
+            raise ValueError("layers: expected one for each width")
 
-    @property
-    def form(self) -> Form:
-        """The release as report, gate, ledger and commands read it."""
-        protected = self.noise_multiplier > 0.0
-        return Form(
-            kind="adapter",
-            title=self.title,
-            secret="whether any one record was trained on",
-            method=self.method,
-            guarantees=self.guarantees,
-            attacks=self.attacks,
-            use=self.use,
-            digests=(("adapter", self.adapter), ("model", self.model)),
-            notes=self.notes,
-            publishable=PUBLISHABLE if protected else (),
-            reproducible=self.reproducible,
-            seed=self.seed,
-            created=self.created,
-        )
 
-    def publishable_part(self) -> AdapterRelease:
-        """Return the release without what was measured on records: what goes with the adapter."""
-        return replace(self, attacks=(), use=(), notes=self.notes[:1])
+def recompute(release: Release[TrainedAdapter]) -> str:
+    """Hold the release of an adapter against what its settings certify.
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description for strict JSON that ``from_dict`` reads back."""
-        form = self.form.to_dict()
-        return ENVELOPE.closed(
-            {
-                **vars(self),
-                "settings": {name: encoded(value) for name, value in self.settings.items()},
-                "schedule": {**asdict(self.schedule), "dims": list(self.schedule.dims)},
-                "layers": list(self.layers),
-                **{name: form[name] for name in ("guarantees", "attacks", "use", "notes")},
-                "form": form,
-            }
-        )
+    Raises:
+        ValueError: names what contradicts what.
+    """
+    details = release.details
+    if not agree(release.guarantees, certified(details)):
+        raise ValueError("guarantees: expected what the settings certify, got others")
+    # noise, or a sentence why nothing may leave
+    protected = details.noise_multiplier > 0.0
+    if release.notes[:1] != (PUBLISHED if protected else UNPROTECTED,):
+        raise ValueError("notes: expected what may be published first, got another")
+    if release.withheld not in (("", AUDITED) if protected else (UNPROTECTED,)):
+        raise ValueError("withheld: expected why an adapter without noise may not be published")
+    if release.method != details.method.name:
+        raise ValueError(f"method: expected {details.method.name!r}, got {shown(release.method)}")
+    if release.reproducible != (release.seed is not None):
+        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
+    if [name for name, _ in release.digests] != [ADAPTER, MODEL]:
+        raise ValueError("digests: expected those of the adapter and of its model, got others")
+    return ""
 
-    @staticmethod
-    def from_dict(description: Any) -> AdapterRelease:
-        """Return the release that ``to_dict`` described.
 
-        Raises:
-            ValueError: not the description of an adapter, a field is missing, or the certificate is
-                not what the settings give.
-        """
-        return ENVELOPE.opened("description", description, _read)
+ADAPTERS = Kind(name=KIND, details=TrainedAdapter, recompute=recompute)
 
 
 def check_method(method: Any) -> None:
     """Refuse what is no method of this package."""
-    if type(method) not in METHODS.values():
-        raise ValueError(
-            f"method: expected one of tacit.adapters ({', '.join(METHODS)}), got {shown(method)}"
-        )
+    known = get_args(AnyMethod)
+    if type(method) not in known:
+        names = ", ".join(one.name for one in known)
+        raise ValueError(f"method: expected one of tacit.adapters ({names}), got {shown(method)}")
 
 
-def settings_of(method: Method) -> dict[str, Any]:
-    """Return the fields of a method."""
-    return asdict(method)
-
-
-def certified(
-    method: Method,
-    schedule: Schedule,
-    noise_multiplier: float,
-    delta: float,
-    records: int | None,
-) -> tuple[Guarantee, ...]:
+def certified(details: TrainedAdapter) -> tuple[Guarantee, ...]:
     """Return the success at even odds and (ε, δ) of a run; ε = ∞ without noise.
-
-    Args:
-        method: of the run.
-        schedule: of the run.
-        noise_multiplier: of its noise; 0 without.
-        delta: δ.
-        records: n, where it is taken as public; None where the sampling rate was declared.
 
     Source: lora-privacy, Algorithms 2 to 4; the Neyman-Pearson lemma.
     """
-    common = (*ASSUMPTIONS, DECLARED if records is None else COUNTED)
-    if noise_multiplier == 0.0:
+    method, schedule, delta = details.method, details.schedule, details.delta
+    # one more, or one replaced, in words
+    adjacency = schedule.adjacency.sentence()
+    counted = COUNTED if schedule.adjacency is Adjacency.ADD_REMOVE else SAME_COUNT
+    common = (*ASSUMPTIONS, DECLARED if details.records is None else counted)
+    # Proposition 2: a noiseless projection is private at no ε
+    if details.noise_multiplier == 0.0:
         return (
             ApproximateDP(
                 epsilon=math.inf,
                 delta=delta,
-                adjacency=ADJACENCY,
+                adjacency=adjacency,
                 evidence="theorem",
                 assumptions=common,
                 source=PROPOSITION_2,
             ),
         )
-    profile = _profile(method, noise_multiplier, schedule)
+    # exact for one step or full batches, composed numerically else
+    profile = _profile(method, details.noise_multiplier, schedule)
     convex = [CONVEX] if isinstance(method, WithoutClipping) and schedule.steps > 1 else []
+    # each once, in order
     assumptions = tuple(dict.fromkeys([*profile.assumptions, *common, *convex]))
     success = profile.success()
     return (
         SuccessBound(
             success=success.success,
             prior=success.prior,
-            task=f"which of two neighbouring inputs ({ADJACENCY}) was used",
+            task=f"which of two neighbouring inputs ({adjacency}) was used",
             law=success.law,
             evidence=success.evidence,
             assumptions=assumptions,
@@ -215,7 +156,7 @@ def certified(
         ApproximateDP(
             epsilon=profile.epsilon(delta),
             delta=delta,
-            adjacency=ADJACENCY,
+            adjacency=adjacency,
             evidence="numerical",
             assumptions=assumptions,
             source=profile.source,
@@ -227,54 +168,3 @@ def certified(
 def _profile(method: Method, noise_multiplier: float, schedule: Schedule) -> PrivacyProfile:
     """Composing many steps takes a second, and a certificate is asked for more than once."""
     return method.profile(noise_multiplier, schedule)
-
-
-def _read(description: Mapping[str, Any]) -> AdapterRelease:
-    fields = {name: value for name, value in description.items() if name not in BESIDE}
-    form = Form.from_dict(description["form"])
-    schedule = fields["schedule"]
-    release = AdapterRelease(
-        **{
-            **fields,
-            "settings": {name: decoded(value) for name, value in fields["settings"].items()},
-            "schedule": Schedule(**{**schedule, "dims": tuple(schedule["dims"])}),
-            "layers": tuple(map(str, fields["layers"])),
-            "guarantees": tuple(guarantee_from_dict(held) for held in fields["guarantees"]),
-            "attacks": form.attacks,
-            "use": form.use,
-            "notes": tuple(fields["notes"]),
-        }
-    )
-    _check(release)
-    return release
-
-
-def _check(release: AdapterRelease) -> None:
-    """Refuse a description whose certificate is not that of its settings.
-
-    Raises:
-        ValueError: names what contradicts what.
-    """
-    kind = METHODS.get(release.method)
-    if kind is None:
-        raise ValueError(f"description.method: expected one of {', '.join(METHODS)}")
-    method = kind(**release.settings)
-    non_negative("description.noise_multiplier", release.noise_multiplier)
-    if (kind is LoRAFA) != (release.noise_multiplier == 0.0):
-        raise ValueError("description.noise_multiplier: expected one for every method with noise")
-    if release.records is not None:
-        integer("description.records", release.records, minimum=1, maximum=None)
-    if release.seed is not None:
-        integer("description.seed", release.seed, minimum=0, maximum=None)
-        if not release.reproducible:
-            raise ValueError("description.reproducible: expected true beside a seed, got false")
-    if len(release.layers) != len(release.schedule.dims):
-        raise ValueError("description.layers: expected one for each width")
-    told = certified(
-        method, release.schedule, release.noise_multiplier, release.delta, release.records
-    )
-    if not agree(release.guarantees, told):
-        raise ValueError("description.guarantees: expected what the settings certify, got others")
-    first = PUBLISHED if release.noise_multiplier > 0.0 else UNPROTECTED
-    if release.notes[:1] != (first,):
-        raise ValueError("description.notes: expected what may be published first, got another")

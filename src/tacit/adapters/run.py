@@ -1,282 +1,377 @@
-"""The steps of a private run: sample, clip, add noise, move; and nothing else sees the records."""
+"""A prepared run from its reservation to its adapter, through crashes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tacit.adapters.gradients.hooks import LinearHooks
-from tacit.adapters.gradients.verification import check_gradients
-from tacit.adapters.layers import AdapterLayer, check_frozen, random_projection
-from tacit.adapters.methods import Clipped, Method, WithoutClipping
-from tacit.adapters.sampling import StepRandomness
-from tacit.adapters.tasks import Rows, Task, taken
+from tacit._ground.files import check_room
+from tacit.adapters.layers import AdapterLayer, Attached, check_frozen
+from tacit.adapters.proof import Frozen
+from tacit.adapters.release import ADAPTER, MODEL, TrainedAdapter
+from tacit.adapters.saving import (
+    Factors,
+    bytes_of_adapter,
+    check_reloaded,
+    copy_before,
+    digest_of_factors,
+    factors_of,
+    read_adapter,
+    write_adapter,
+)
+from tacit.adapters.steps import AdapterSteps
+from tacit.adapters.tasks import Rows, select
+from tacit.codec import public
+from tacit.measured import Interval
+from tacit.releases import Prepared, Release, Use
+from tacit.releases.prepared import Book, check_same_release
+from tacit.runs.folder import STATE, RunFolder
+from tacit.runs.loop import STATE_FIELDS, Loop
+from tacit.runs.run import Run
+from tacit.training.charges import DIGESTS, Purse, ReservedEntry
+from tacit.training.contribution import mean_of
 
-# Rounding of float32 gradients must not carry a clipped norm above C.
-ROUNDING = 1e-5
+# Between two stored states, in seconds of training: a step may take that long.
+SECONDS_BETWEEN_STATES = 5.0
+# Records that the reloaded adapter is tried on, and that are measured in one pass.
+PROBES, TOGETHER = 4, 64
+# Of declarations, headers and releases, in bytes.
+SMALL_FILES = 1 << 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a run is, beside its model and its records.
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """Losses of records that are not private, and which of them were named right.
 
     Attributes:
-        method: what is clipped and which noise is added.
-        sampling_rate: q.
-        steps: T.
-        expected: q n, by which sums are divided; it is public.
-        noise_std: standard deviation of the noise in a sum.
-        micro_batch: most records in one forward pass.
-        autocast: whether passes are in bfloat16.
+        losses: (n,) nats.
+        right: (n,) truth values; None where nothing is named.
     """
 
-    method: Method
-    sampling_rate: float
-    steps: int
-    expected: float
-    noise_std: float
-    micro_batch: int
-    autocast: bool
+    losses: Tensor
+    right: Tensor | None
+
+    @staticmethod
+    def of(steps: AdapterSteps, rows: Rows) -> Quality:
+        """Measure a model as it is now on some records."""
+        losses, right = [], []
+        with torch.no_grad():
+            for part in torch.split(torch.arange(len(next(iter(rows.values())))), TOGETHER):
+                some = select(rows, part, steps.device)
+                outputs = steps.task.outputs(steps.model, some)
+                losses.append(steps.task.losses(outputs, some).double().cpu())
+                answers = steps.task.answers(some)
+                if answers is not None and outputs.ndim == 2:
+                    right.append((outputs.argmax(dim=1) == answers).double().cpu())
+        return Quality(torch.cat(losses), torch.cat(right) if right else None)
+
+    def uses(self) -> tuple[Use, ...]:
+        """Return both as a release has them."""
+        loss = _mean(self.losses)
+        uses = [Use(name="held-out loss", unit="nats", better="lower", measured=loss)]
+        if self.right is not None:
+            right = _mean(self.right)
+            uses.append(Use(name="accuracy", unit="share", better="higher", measured=right))
+        return tuple(uses)
+
+    def describe(self) -> str:
+        """Return both in words."""
+        words = f"held-out loss {float(self.losses.mean()):.3f} nats"
+        return words if self.right is None else f"{words}, accuracy {float(self.right.mean()):.1%}"
 
 
-class Run:
-    """Trains the layers of a model, step by step.
+def _mean(values: Tensor) -> Interval:
+    if len(values) < 2:
+        only = float(values.mean())
+        return Interval(value=only, low=only, high=only)
+    return mean_of(values.numpy())
 
-    Args:
-        model: with the adapters on.
-        layers: what is trained.
-        rows: all records.
-        task: their losses.
-        settings: of the run.
-        optimizer: of the layers' trained parameters.
-        randomness: of the steps.
+
+@dataclass(kw_only=True, eq=False)
+class AdapterRun:
+    """What a run needs beside its steps.
+
+    Attributes:
+        steps: what they do.
+        attached: the adapter's hooks on a plain module.
+        before: (out, in) weights as they were, where they are trained themselves.
+        identity: digests of what the run is.
+        run: how long it goes, and where it is kept.
+        released: makes the release of an adapter's digest and the quality before training.
+        held_out: records to measure on; None for none.
+        save: where the adapter goes; None for nowhere.
+        base: name of the model.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        layers: Sequence[AdapterLayer],
-        rows: Rows,
-        task: Task,
-        settings: Settings,
-        optimizer: torch.optim.Optimizer,
-        randomness: StepRandomness,
-    ) -> None:
-        self.model, self.layers, self.rows, self.task = model, layers, rows, task
-        self.settings, self.optimizer, self.randomness = settings, optimizer, randomness
-        self.taken = 0
-        self.shares: list[float] = []
-        self.drawn = 0
-        self._device = layers[0].weight.device
-        self._count = len(next(iter(rows.values())))
-        watched = {layer.name: layer.watched for layer in layers}
-        if isinstance(settings.method, WithoutClipping):
-            watched = {layer.name: layer.base for layer in layers}
-        self._watched = watched
-        # factors that hooks add to a plain module are not in it
-        inside = {id(one) for one in watched.values()} <= {id(one) for one in model.modules()}
-        self._hooks = LinearHooks(watched, model=model if inside else None)
-        self._total: dict[str, Tensor] = {}
+    steps: AdapterSteps
+    attached: Attached
+    before: dict[str, Tensor]
+    identity: Mapping[str, str]
+    run: Run
+    released: Callable[[str, Quality | None], Release[TrainedAdapter]]
+    held_out: Rows | None
+    save: Path | None
+    base: str | None
 
-    def step(self) -> None:
-        """Take one step.
+    def open(self, stack: ExitStack) -> Loop:
+        """Return the steps that are left: of a run that was begun, from where it stands.
 
-        Raises:
-            ValueError: a loss or gradient that is not finite, or one that the method forbids.
+        Args:
+            stack: holds the folder of a checkpoint against other processes.
         """
-        check_frozen(self.model, self.layers)
-        number, settings = self.taken, self.settings
-        chosen = self.randomness.sample(number, self._count, settings.sampling_rate)
-        self.drawn = len(chosen)
-        totals = self._sums(chosen)
-        if isinstance(settings.method, WithoutClipping):
-            moves = self._unclipped(totals)
-        else:
-            moves = {
-                layer.name: self._released(place, layer, totals[layer.name])
-                for place, layer in enumerate(self.layers)
-            }
-        self._move(moves)
-        if isinstance(settings.method, WithoutClipping) and number + 1 == settings.steps:
-            self._noised_once()
-        self.taken += 1
+        # what is trainable now is what was certified
+        check_frozen(self.steps.model, self.steps.layers)
+        place = self.run.checkpoint
+        # a full disk is told before anything is spent
+        self._check_room()
+        if place is None or not Path(place).expanduser().exists():
+            self._check_save()
+        folder = None
+        if place is not None:
+            folder = RunFolder(place, {"run": "adapter", **self.identity}, fields=STATE_FIELDS)
+            stack.enter_context(folder.alone())
+        # goes on from the stored state, if there is one
+        loop = Loop(
+            self.run,
+            {"adapter": self},
+            title="training",
+            folder=folder,
+            every=SECONDS_BETWEEN_STATES,
+        )
+        self._check_save()
+        return loop
 
-    def clipped_share(self) -> float | None:
-        """Return the mean share of records that were clipped; it may not be published."""
-        return sum(self.shares) / len(self.shares) if self.shares else None
-
-    def state(self) -> dict[str, Any]:
-        """Return what goes on from here."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return what goes on from here: the steps, A, and the weights before."""
+        # A is random: it is part of the state
+        layers = self.steps.layers
+        factors = {one.name: one.matrix_a for one in layers if one.matrix_a is not None}
         return {
-            "taken": self.taken,
-            "shares": self.shares,
-            "parameters": {layer.name: layer.trained.detach().clone() for layer in self.layers},
-            "totals": self._total,
-            "optimizer": self.optimizer.state_dict(),
+            "steps": self.steps.state_dict(),
+            "projections": {name: held.clone() for name, held in factors.items()},
+            "before": self.before,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a stored state."""
-        with torch.no_grad():
-            for layer in self.layers:
-                layer.trained.copy_(state["parameters"][layer.name])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.taken, self.shares = int(state["taken"]), list(state["shares"])
-        self._total = dict(state["totals"])
+        for layer in self.steps.layers:
+            if layer.matrix_a is not None:
+                # the A of the process before, or B would belong to another
+                layer.matrix_a.copy_(state_dict["projections"][layer.name])
+        self.steps.load_state_dict(state_dict["steps"])
+        self.before = dict(state_dict["before"])
 
-    def _sums(self, chosen: Tensor) -> dict[str, Tensor]:
-        """Return the sum of clipped gradients of each layer over a batch, in float64."""
-        totals = {
-            layer.name: torch.zeros(
-                _matrix_shape(self._watched[layer.name]), device=self._device, dtype=torch.float64
+    def _check_room(self) -> None:
+        """Refuse a full disk before anything is spent; a run that was begun has its files."""
+        layers = self.steps.layers
+        if self.run.checkpoint is not None:
+            place = Path(self.run.checkpoint).expanduser().resolve()
+            if (place / STATE).exists():
+                return
+            # the last state and the next, each with two moments of Adam
+            check_room("checkpoint", place, 2 * _bytes_of_state(layers) + SMALL_FILES)
+        if self.save is not None and not self.save.exists():
+            check_room("save", self.save.parent, bytes_of_adapter(layers) + SMALL_FILES)
+
+    def _check_save(self) -> None:
+        """Refuse a folder that holds anything but what a finished run wrote before it was told."""
+        if self.save is None or not self.save.exists():
+            return
+        finished = self._finished_digest()
+        if finished is None or finished != dict(read_adapter(self.save).digests)[ADAPTER]:
+            raise ValueError(
+                f"save: expected a folder that does not exist yet, got {self.save} with something "
+                "else than this run's adapter"
             )
-            for layer in self.layers
-        }
-        clipped, method = 0, self.settings.method
-        for part in torch.split(chosen, self.settings.micro_batch):
-            if not len(part):
-                continue
-            hooks = self.gradients(part)
-            norms = hooks.squared_norms
-            if isinstance(method, Clipped):
-                factors = method.factors(norms)
-                clipped += int(_any_below(factors).sum())
-                factors = {name: held * (1 - ROUNDING) for name, held in factors.items()}
-            else:
-                factors = {name: torch.ones_like(held) for name, held in norms.items()}
-            if isinstance(method, WithoutClipping):
-                _check_bound(norms, method.bound)
-            for name, value in hooks.sums(factors).items():
-                totals[name] += value
-        if isinstance(method, Clipped) and len(chosen):
-            self.shares.append(clipped / len(chosen))
-        return totals
 
-    def gradients(self, part: Tensor) -> LinearHooks:
-        """Return the per-example gradients of some records."""
-        rows = taken(self.rows, part, self._device)
-        hooks = self._hooks
-        with hooks:
-            hooks.backward(self._losses(rows))
-        self.optimizer.zero_grad(set_to_none=True)
-        return hooks
+    def _finished_digest(self) -> str | None:
+        """Return the digest of the adapter of a run that is at its end; None before."""
+        if self.steps.taken != self.steps.mechanism.steps:
+            return None
+        return digest_of_factors(factors_of(self.steps.layers, self.before))
 
-    def check_gradients(self, part: Tensor) -> None:
-        """Hold the gradients of one of some records against autograd's.
+    def check_open(self, purse: Purse) -> None:
+        """Refuse to train on what the ledger has closed; its own adapter may still be saved.
 
         Raises:
-            ValueError: they differ, as where a weight is used twice.
+            ValueError: the reservation was committed for another adapter.
         """
-        rows = taken(self.rows, part, self._device)
-        check_gradients(self._hooks, lambda: self._losses(rows))
-        self.optimizer.zero_grad(set_to_none=True)
+        if purse.closed is not None:
+            # its own adapter may be saved again, no other be made
+            digests = [[ADAPTER, self._finished_digest()], [MODEL, self.identity["model"]]]
+            check_same_release(purse.closed, {"digests": digests}, DIGESTS)
 
-    def losses(self, part: Tensor) -> Tensor:
-        """Return the losses of some records, float64, in batches in their order."""
-        with torch.no_grad():
-            found = [
-                self._losses(taken(self.rows, some, self._device))
-                for some in torch.split(part, self.settings.micro_batch)
-            ]
-        return torch.cat(found).double().cpu()
+    def rehearse(self) -> None:
+        """Write a random adapter, load it with peft and compare, before anything is spent.
 
-    def _losses(self, rows: Rows) -> Tensor:
-        """Return the losses of some records, float32."""
-        with self._precision():
-            losses = self.task.losses(self.task.outputs(self.model, rows), rows)
-        check_losses(losses, len(next(iter(rows.values()))))
-        return losses.float()
-
-    def _precision(self) -> AbstractContextManager[Any]:
-        if not self.settings.autocast:
-            return nullcontext()
-        return torch.autocast(self._device.type, dtype=torch.bfloat16)
-
-    def _released(self, place: int, layer: AdapterLayer, total: Tensor) -> Tensor:
-        """Return what is published of one layer's sum."""
-        method, projection = self.settings.method, layer.matrix_a
-        if method.fresh:
-            source = self.randomness.projection_seed(self.taken, place)
-            drawn = random_projection(method.rank, layer.width, source)  # type: ignore[attr-defined]
-            projection = drawn.to(total)
-        normal = self.randomness.normal(self.taken, place)
-        held = None if projection is None else projection.to(total)
-        return method.publish(total, held, self.settings.noise_std, normal)
-
-    def _unclipped(self, totals: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return G_t Aᵀ, without noise."""
-        moves = {}
-        for layer in self.layers:
-            assert layer.matrix_a is not None
-            moves[layer.name] = layer.scaling * totals[layer.name] @ layer.matrix_a.double().mT
-        return moves
-
-    def _noised_once(self) -> None:
-        """Add the noise of all steps to B_T, of which no earlier B was ever seen.
-
-        ``B_T − (η/n) s L E Aᵀ``: a step of gradient descent on the noise alone, and B_T on the grid
-        of it as a whole, for the steps before left their low bits in B.
+        Raises:
+            ValueError: the outputs differ, as where a weight is used twice; it cannot be written.
         """
-        rate = float(self.optimizer.param_groups[0]["lr"]) / self.settings.expected
-        for place, layer in enumerate(self.layers):
-            assert layer.matrix_a is not None
-            std = rate * self.settings.noise_std * layer.scaling
-            normal = self.randomness.normal(self.taken, place)
-            held, factor = layer.trained.detach().double(), layer.matrix_a.double()
-            noisy = self.settings.method.publish(held, factor, std, normal)
+        if self.steps.taken:
+            return
+        # a random change of every layer, taken back afterwards
+        trained = [layer.trained for layer in self.steps.layers]
+        starts = [one.detach().clone() for one in trained]
+        source = torch.Generator().manual_seed(0)
+        self.attached.on()
+        try:
             with torch.no_grad():
-                layer.trained.copy_(noisy)
+                for one in trained:
+                    first, second = (torch.randn(size, generator=source) for size in one.shape)
+                    scale = float(one.float().std()) or 1.0 / one.shape[-1] ** 0.5
+                    # of rank one and of the size of the weights
+                    one.add_((scale * torch.outer(first, second)).to(one))
+            self._prove(factors_of(self.steps.layers, self.before))
+        finally:
+            with torch.no_grad():
+                for one, start in zip(trained, starts, strict=True):
+                    one.copy_(start)
+            self.attached.off()
 
-    def _move(self, moves: dict[str, Tensor]) -> None:
-        for layer in self.layers:
-            direction = moves[layer.name] / self.settings.expected
-            if layer.matrix_b is None and layer.transposed:
-                direction = direction.mT
-            layer.trained.grad = direction.to(layer.trained.dtype).contiguous()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+    def train(self, loop: Loop) -> Release[TrainedAdapter]:
+        """Train to the end, prove what was trained and return its release."""
+        self.attached.on()
+        try:
+            steps = self.steps
+            # after a crash it is measured no more
+            measured = self.held_out is not None and not steps.taken
+            before = Quality.of(steps, self.held_out or {}) if measured else None
+            frozen, waiting = Frozen(steps.model, steps.layers), steps.taken == 0
+            for _ in loop:
+                steps.step()
+                # without noise an empty batch moves nothing
+                if waiting and (steps.drawn or steps.mechanism.noise_std):
+                    frozen.check()
+                    waiting = False
+            factors = factors_of(steps.layers, self.before)
+            # the guarantee names this adapter by its digest
+            release = self.released(digest_of_factors(factors), before)
+            # loaded by peft into an untouched copy, it gives the same outputs
+            self._prove(factors)
+            return release
+        except BaseException:
+            self.attached.off()
+            raise
+
+    def write(self, release: Release[TrainedAdapter]) -> None:
+        """Write the adapter with what may be published of its release, where it is to be saved."""
+        if self.save is not None and not self.save.is_dir():
+            factors = factors_of(self.steps.layers, self.before)
+            # of an adapter without a guarantee too nothing that was measured goes with it
+            beside = public(release).to_dict()
+            write_adapter(self.save, factors, self.steps.task.name, beside, self.base)
+
+    def _prove(self, factors: Factors) -> None:
+        """Write the adapter, load it into a model that was never trained, compare the outputs."""
+        steps = self.steps
+        # what the trained model gives on a few records
+        expected = steps.outputs(steps.model, PROBES)
+        self.attached.off()
+        try:
+            fresh = copy_before(steps.model, steps.layers, self.before)
+        finally:
+            self.attached.on()
+
+        def outputs(model: nn.Module) -> Tensor:
+            return steps.outputs(model, PROBES)
+
+        with tempfile.TemporaryDirectory() as trial:
+            place = Path(trial) / "adapter"
+            if self.save is not None and self.save.is_dir():
+                place = self.save
+            else:
+                write_adapter(place, factors, steps.task.name, {}, self.base)
+            check_reloaded(fresh, place, outputs, expected)
 
 
-def make_optimizer(
-    name: str, layers: Sequence[AdapterLayer], rate: float, momentum: float
-) -> torch.optim.Optimizer:
-    """Return Adam or gradient descent of what is trained."""
-    parameters = [layer.trained for layer in layers]
-    if name == "adam":
-        return torch.optim.Adam(parameters, lr=rate)
-    return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
+def _bytes_of_state(layers: Sequence[AdapterLayer]) -> int:
+    held = [one.matrix_a if one.matrix_b is not None else one.weight for one in layers]
+    own = sum(one.numel() * one.element_size() for one in held if one is not None)
+    # the trained weights, and two moments of each
+    trained = 3 * sum(one.trained.numel() * one.trained.element_size() for one in layers)
+    return own + SMALL_FILES // 8 * len(layers) + trained
 
 
-def check_losses(losses: Tensor, count: int) -> None:
-    """Refuse losses that are not one for each record."""
-    if not isinstance(losses, Tensor):
-        raise ValueError(f"loss: expected a tensor, got {type(losses).__name__}")
-    if losses.shape != (count,):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedAdapter(Prepared[TrainedAdapter]):
+    """A fine-tuning run whose guarantees are known before its first step.
+
+    Attributes:
+        run: its steps, and where the adapter goes.
+    """
+
+    run: AdapterRun = field(repr=False)
+
+    def draw(
+        self, *, ledger: Book | None = None, secret: str | None = None, no_budget: bool = False
+    ) -> Release[TrainedAdapter]:
+        """Reserve the cost, train, prove, save, store it beside the cost and return the release.
+
+        A run with a checkpoint is taken up where it stopped, and reserves nothing twice.
+
+        Args:
+            ledger: what the run spends from, a ``tacit.Ledger``; None for none.
+            secret: name of the records there.
+            no_budget: train though the secret has no budget and others have one.
+
+        Raises:
+            ValueError: drawn before, a ledger without a secret, or a refusal, before anything is
+                drawn.
+        """
+        # one name in the ledger
+        entry = [] if secret is None else [ReservedEntry(secret, self.spends, self.description)]
+        purse = Purse(ledger, entry, reproducible=self.reproducible, no_budget=no_budget)
+        if ledger is not None and not self.spends:
+            raise ValueError(
+                "ledger: expected a method with a guarantee to count, got one without noise"
+            )
+        with ExitStack() as stack:
+            # two draws at once are one and a refusal
+            with self._once.lock:
+                self._refuse_again()
+                loop = self.run.open(stack)
+                try:
+                    self.run.rehearse()
+                    _reserve(purse, loop.folder, paid=ledger is not None)
+                    self.run.check_open(purse)
+                except BaseException:
+                    if loop.folder is not None:
+                        # refused before its first step: the folder is free for another run
+                        loop.folder.forget()
+                    raise
+                self._once.drawn = True
+            # from here on the budget is spent
+            purse.mark_drawn()
+            release = self.run.train(loop)
+            try:
+                # the ledger closes with this adapter
+                purse.commit(release.published())
+            except BaseException:
+                self.run.attached.off()
+                raise
+            # what is not in the ledger is not written
+            self.run.write(release)
+            return release
+
+    def _drawn(self) -> Release[TrainedAdapter]:
+        return self.draw()
+
+
+def _reserve(purse: Purse, folder: RunFolder | None, *, paid: bool) -> None:
+    """Reserve what a run spends, or go on with what it reserved when it was begun."""
+    if folder is None or not (folder.places() or folder.state() is not None):
+        purse.reserve(folder)
+    elif paid and not folder.places():
         raise ValueError(
-            f"loss: expected one for each of {count} records, got shape {tuple(losses.shape)}"
+            "ledger: expected none for a run that was begun without, got one; begin in another "
+            "checkpoint"
         )
-
-
-def _matrix_shape(module: nn.Module) -> tuple[int, int]:
-    weight = module.weight
-    assert isinstance(weight, Tensor)
-    first, second = weight.shape
-    return (first, second) if isinstance(module, nn.Linear) else (second, first)
-
-
-def _any_below(factors: dict[str, Tensor]) -> Tensor:
-    return torch.stack(list(factors.values())).amin(dim=0) < 1.0
-
-
-def _check_bound(squared_norms: dict[str, Tensor], bound: float) -> None:
-    largest = float(torch.stack(list(squared_norms.values())).sum(dim=0).max()) ** 0.5
-    if largest > bound:
-        raise ValueError(
-            f"bound: expected one that no record's gradient exceeds, got {bound:g}; clip instead, "
-            "or bound the inputs"
-        )
+    else:
+        purse.take_up(folder)

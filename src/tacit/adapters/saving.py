@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import secrets
 import shutil
@@ -18,7 +17,10 @@ from torch import Tensor, nn
 
 from tacit._ground.reprs import shown
 from tacit.adapters.layers import AdapterLayer
+from tacit.adapters.release import ADAPTER, KIND, TrainedAdapter
 from tacit.documents import dumps
+from tacit.releases import Release, load
+from tacit.runs.identity import digest_of_tensors
 
 WEIGHTS, RELEASE = "adapter_model.safetensors", "tacit.json"
 CONFIGURATION = "adapter_config.json"
@@ -53,12 +55,14 @@ def factors_of(layers: Sequence[AdapterLayer], before: Mapping[str, Tensor]) -> 
     """
     found = {}
     for layer in layers:
+        # A, B and s as they are
         if layer.matrix_b is not None and layer.matrix_a is not None:
             low, high = layer.matrix_a.detach(), layer.matrix_b.weight.detach()
             found[layer.name] = (low.float().cpu(), high.float().cpu(), layer.scaling)
         else:
+            # ΔW of any rank, as factors of that rank
             change = matrix_of(layer) - before[layer.name]
-            found[layer.name] = (*_factored(change), 1.0)
+            found[layer.name] = (*_factor(change), 1.0)
     return Factors(found, layers[0].transposed)
 
 
@@ -68,6 +72,7 @@ def bytes_of_adapter(layers: Sequence[AdapterLayer]) -> int:
     for layer in layers:
         first, second = layer.weight.shape
         low = layer.matrix_a
+        # float32 numbers of A and B
         total += 4 * (first + second) * (min(first, second) if low is None else len(low))
     return total
 
@@ -99,9 +104,12 @@ def write_adapter(
     try:
         temporary.mkdir(parents=True)
         save_file(_tensors(factors), temporary / WEIGHTS, metadata={"format": "pt"})
-        (temporary / CONFIGURATION).write_text(_configured(factors, task, base), encoding="utf-8")
+        (temporary / CONFIGURATION).write_text(
+            _configuration_text(factors, task, base), encoding="utf-8"
+        )
         text = dumps(dict(release), indent=2) + "\n"
         (temporary / RELEASE).write_text(text, encoding="utf-8")
+        # one step: the folder is there whole or not at all
         temporary.rename(folder)
     except OSError as error:
         raise ValueError(f"save: cannot write {folder} ({error.strerror or error})") from None
@@ -151,7 +159,7 @@ def check_reloaded(
     return difference
 
 
-def untouched(
+def copy_before(
     model: nn.Module, layers: Sequence[AdapterLayer], before: Mapping[str, Tensor]
 ) -> Any:
     """Return a copy of a model without adapters, its weights as they were before training.
@@ -161,6 +169,7 @@ def untouched(
         layers: what was trained.
         before: (out, in) weights as they were, where they were trained themselves.
     """
+    # never trained: what it gives comes from the files alone
     fresh: Any = copy.deepcopy(model)
     if hasattr(fresh, "unload"):
         fresh = fresh.unload()
@@ -173,23 +182,22 @@ def untouched(
     return fresh
 
 
-def read_adapter(folder: str | Path) -> dict[str, Any]:
-    """Return the release beside an adapter, held against the digest of its weights.
+def read_adapter(folder: str | Path) -> Release[TrainedAdapter]:
+    """Return the release beside an adapter, worked out again and held against its weights.
 
     Raises:
-        ValueError: no adapter of tacit, or its weights are others.
+        ValueError: no adapter of tacit, its release contradicts itself, or its weights are others.
     """
     from safetensors.torch import load_file
-
-    from tacit.documents import read
 
     place = Path(folder).expanduser()
     if not (place / RELEASE).is_file():
         raise ValueError(
             f"folder: expected an adapter with {RELEASE} beside it, got {shown(str(folder))}"
         )
-    content = read("folder", place / RELEASE)
-    if not isinstance(content, dict) or "adapter" not in content:
+    # worked out again from its settings
+    release = load(place / RELEASE)
+    if release.kind != KIND:
         raise ValueError(f"folder: expected the release of an adapter in {place / RELEASE}")
     if not (place / WEIGHTS).is_file():
         raise ValueError(f"folder: expected {WEIGHTS} in {place}, got none")
@@ -197,16 +205,17 @@ def read_adapter(folder: str | Path) -> dict[str, Any]:
         held = load_file(place / WEIGHTS)
     except Exception as error:
         raise ValueError(f"folder: cannot read {WEIGHTS} ({type(error).__name__})") from None
-    if _digest(held) != content["adapter"]:
+    # the guarantee is about these weights and no others
+    if digest_of_tensors(sorted(held.items())) != dict(release.digests)[ADAPTER]:
         raise ValueError(
             f"folder: expected the weights that the guarantee is about in {place}, got others"
         )
-    return content
+    return release
 
 
-def digest_of_tensors(factors: Factors) -> str:
+def digest_of_factors(factors: Factors) -> str:
     """Return the SHA-256 of the tensors of an adapter: names, shapes and values."""
-    return _digest(_tensors(factors))
+    return digest_of_tensors(sorted(_tensors(factors).items()))
 
 
 def _tensors(factors: Factors) -> dict[str, Tensor]:
@@ -217,19 +226,11 @@ def _tensors(factors: Factors) -> dict[str, Tensor]:
     return found
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    found = hashlib.sha256()
-    for name in sorted(tensors):
-        held = tensors[name].contiguous()
-        found.update(f"{name}:{held.dtype}:{tuple(held.shape)};".encode())
-        found.update(held.view(-1).view(torch.uint8).numpy().tobytes())
-    return f"sha256:{found.hexdigest()}"
-
-
 def _configuration(factors: Factors, task: str, base: str | None) -> Any:
     """Return peft's configuration of the factors, ranks that differ by name."""
     from peft import LoraConfig
 
+    # peft scales by alpha/r
     ranks = {name: int(low.shape[0]) for name, (low, _, _) in factors.layers.items()}
     alphas = {name: scaling * ranks[name] for name, (_, _, scaling) in factors.layers.items()}
     first = next(iter(ranks))
@@ -247,7 +248,7 @@ def _configuration(factors: Factors, task: str, base: str | None) -> Any:
     return made
 
 
-def _configured(factors: Factors, task: str, base: str | None) -> str:
+def _configuration_text(factors: Factors, task: str, base: str | None) -> str:
     """Return the text of peft's configuration, in the same order in every process.
 
     peft itself writes its sets of modules in the order of their hashes.
@@ -257,7 +258,7 @@ def _configured(factors: Factors, task: str, base: str | None) -> str:
     return json.dumps(ordered, indent=2, sort_keys=True) + "\n"
 
 
-def _factored(change: Tensor) -> tuple[Tensor, Tensor]:
+def _factor(change: Tensor) -> tuple[Tensor, Tensor]:
     """Return A and B with B A the change, of the least rank that float32 tells."""
     left, values, right = torch.linalg.svd(change.double(), full_matrices=False)
     rank = max(1, int((values > NEGLIGIBLE * values.max()).sum()))

@@ -28,7 +28,7 @@ HEADS = {
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
-class Task(ABC):
+class AdapterTask(ABC):
     """How outputs and losses come from a model and some of its records."""
 
     name: str
@@ -41,6 +41,12 @@ class Task(ABC):
     def losses(self, outputs: Tensor, rows: Rows) -> Tensor:
         """Return (B,) losses in nats, each of one record."""
 
+    def answers(self, rows: Rows) -> Tensor | None:
+        """Return (B,) classes that outputs name, where they do; None elsewhere."""
+        found = rows.get(TARGETS, rows.get(LABELS))
+        named = found is not None and found.ndim == 1 and not found.is_floating_point()
+        return found if named else None
+
     @abstractmethod
     def check(self, model: nn.Module, rows: Rows) -> None:
         """Refuse records that the model cannot take.
@@ -50,7 +56,7 @@ class Task(ABC):
         """
 
 
-class Language(Task):
+class Language(AdapterTask):
     """Next tokens, or masked ones, of a ``transformers`` model: the mean over a record's tokens.
 
     Args:
@@ -70,15 +76,18 @@ class Language(Task):
         """Return −ln p of a record's labels, their mean; 0 where it has none."""
         labels = self._labels(rows)
         if self._shifted:
+            # the output at t predicts token t + 1
             outputs, labels = outputs[:, :-1], labels[:, 1:]
         each = functional.cross_entropy(
             outputs.float().transpose(1, 2), labels, ignore_index=IGNORED, reduction="none"
         )
+        # the mean over a record's own tokens, so that a long record weighs no more
         return each.sum(dim=1) / (labels != IGNORED).sum(dim=1).clamp(min=1)
 
     def check(self, model: nn.Module, rows: Rows) -> None:
         """Refuse tokens and labels outside the vocabulary, and too many in a row."""
         size = vocabulary(model)
+        # an index outside would be an error of the device, or worse
         _check_range("data[input_ids]", rows[TOKENS], size)
         if LABELS in rows:
             labels = rows[LABELS]
@@ -88,6 +97,7 @@ class Language(Task):
                     f"tokens, got shape {tuple(labels.shape)}"
                 )
             _check_range("data[labels]", labels, size, ignored=True)
+        # a masked model cannot say by itself what was masked
         elif not self._shifted:
             raise ValueError("data[labels]: expected the masked tokens, got none")
         _check_mask(rows)
@@ -102,10 +112,11 @@ class Language(Task):
         if LABELS in rows:
             return rows[LABELS]
         mask = rows.get(MASK)
+        # padding is no token to learn
         return rows[TOKENS] if mask is None else rows[TOKENS].masked_fill(mask == 0, IGNORED)
 
 
-class Classification(Task):
+class Classification(AdapterTask):
     """The class of a text, by a ``transformers`` model with a head for it."""
 
     name = "classification"
@@ -128,7 +139,7 @@ class Classification(Task):
         _check_range("data[labels]", rows[LABELS], int(_configuration(model).num_labels))
 
 
-class Supervised(Task):
+class Supervised(AdapterTask):
     """Inputs and targets of any module: cross-entropy for classes, squares for numbers.
 
     Args:
@@ -143,6 +154,7 @@ class Supervised(Task):
     def outputs(self, model: nn.Module, rows: Rows) -> Tensor:
         """Return what the module returns."""
         inputs = rows[INPUTS]
+        # inputs in the model's precision
         kind = next(model.parameters()).dtype
         found = model(inputs.to(kind) if inputs.is_floating_point() else inputs)
         if not isinstance(found, Tensor):
@@ -158,6 +170,7 @@ class Supervised(Task):
         if self._loss is not None:
             return self._loss(outputs, targets)
         if targets.is_floating_point():
+            # ‖f(x) − y‖² of each record
             targets = targets.reshape(len(targets), -1)
             return (outputs.reshape(targets.shape) - targets).square().sum(dim=1)
         return functional.cross_entropy(outputs.float(), targets, reduction="none")
@@ -169,7 +182,8 @@ class Supervised(Task):
             return
         device = next(model.parameters()).device
         with torch.no_grad():
-            found = self.outputs(model, taken(rows, torch.arange(1), device))
+            # one record tells how many classes there are
+            found = self.outputs(model, select(rows, torch.arange(1), device))
         if found.ndim != 2 or targets.ndim != 1:
             raise ValueError(
                 f"data: expected outputs (B, classes) for classes (n,), got {tuple(found.shape)} "
@@ -178,7 +192,7 @@ class Supervised(Task):
         _check_range("data targets", targets, found.shape[1])
 
 
-def task_of(model: nn.Module, rows: Rows, task: str | None, loss: Loss | None) -> Task:
+def task_of(model: nn.Module, rows: Rows, task: str | None, loss: Loss | None) -> AdapterTask:
     """Return the task that a model's head and the records say, or the one asked for.
 
     Args:
@@ -192,11 +206,13 @@ def task_of(model: nn.Module, rows: Rows, task: str | None, loss: Loss | None) -
     """
     if task is not None:
         choice("task", task, TASKS)
+    # what was asked for, or what records and head say
     kind = task or ("supervised" if TOKENS not in rows else _by_head(model))
     if kind is None:
         raise ValueError(
             f"task: expected one of {', '.join(TASKS)} for a {type(model).__name__}, got None"
         )
+    # tokens are of transformers' models, inputs of any other
     if (kind == "supervised") == (TOKENS in rows):
         raise ValueError(
             f"task: expected {'(inputs, targets)' if kind == 'supervised' else 'input_ids'} for "
@@ -233,17 +249,19 @@ def records(data: Any) -> Rows:
             "data: expected (inputs, targets) or a mapping with input_ids, got "
             f"{type(data).__name__}"
         )
+    # the parts that such records have
     known = {TOKENS, MASK, LABELS} if TOKENS in data else {INPUTS, TARGETS}
     if not known >= set(data) or (TOKENS not in data and set(data) != known):
         raise ValueError(f"data: expected {sorted(known)}, got {shown(sorted(map(str, data)))}")
     rows = {name: _tensor(name, value) for name, value in data.items()}
+    # one row of every part is one record
     counts = {name: len(value) for name, value in rows.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         raise ValueError(f"data: expected equally many records in each part, got {shown(counts)}")
     return rows
 
 
-def check_records(name: str, model: nn.Module, task: Task, rows: Rows) -> None:
+def check_records(name: str, model: nn.Module, task: AdapterTask, rows: Rows) -> None:
     """Refuse records that a model or its loss cannot take, by one record of them.
 
     Args:
@@ -255,11 +273,12 @@ def check_records(name: str, model: nn.Module, task: Task, rows: Rows) -> None:
     Raises:
         ValueError: names what is out of range, or what the model takes no record of.
     """
+    # types and shapes may be told, values never
     shapes = {part: (str(held.dtype), tuple(held.shape[1:])) for part, held in rows.items()}
     try:
         task.check(model, rows)
         with torch.no_grad():
-            some = taken(rows, torch.arange(1), next(model.parameters()).device)
+            some = select(rows, torch.arange(1), next(model.parameters()).device)
             task.losses(task.outputs(model, some), some)
     except ValueError:
         raise
@@ -271,7 +290,7 @@ def check_records(name: str, model: nn.Module, task: Task, rows: Rows) -> None:
         ) from error
 
 
-def taken(rows: Rows, indices: Tensor, device: torch.device) -> Rows:
+def select(rows: Rows, indices: Tensor, device: torch.device) -> Rows:
     """Return some of the records, on a device."""
     return {name: value[indices].to(device) for name, value in rows.items()}
 
@@ -321,6 +340,7 @@ def _tensor(name: str, value: Any) -> Tensor:
 
 
 def _check_range(name: str, values: Tensor, size: int, *, ignored: bool = False) -> None:
+    # counted: which they are is nobody's to know
     outside = (values < 0) | (values >= size)
     if ignored:
         outside &= values != IGNORED

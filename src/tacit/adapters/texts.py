@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import hashlib
+import io
+import json
 import os
-from collections.abc import Sequence
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +21,18 @@ import torch
 from torch import Tensor, nn
 
 from tacit._ground.checks import Array, in_interval, integer
+from tacit._ground.files import read_bytes
 from tacit._ground.reprs import shown
-from tacit.adapters.tables import KINDS, class_names, read_table
 from tacit.adapters.tasks import HEADS, IGNORED, LABELS, MASK, TOKENS, Rows, vocabulary
 from tacit.models import read_text
-from tacit.models.loading import SMALL, STORED, is_here, loading
+from tacit.models.loading import SMALL, STORED, check_device, is_here, loading
 from tacit.models.small.storage import quiet
 
 # Share of a record's tokens that a masked model predicts, and the seed of which.
 MASKED, MASKING = 0.15, 0
+# Tables of texts, one record a row.
+KINDS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
+NUMBER = re.compile("-?(0|[1-9][0-9]{0,17})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +64,13 @@ def load_pretrained(name: str, *, device: str = "cpu") -> Pretrained:
     """
     import transformers
 
-    from tacit.models.loading import check_device
-
     place = check_device(device)
     folder = os.fspath(STORED) if name == SMALL else name
     here = is_here(folder)
     with quiet(), loading(folder):
         configuration = transformers.AutoConfig.from_pretrained(folder, local_files_only=here)
         kinds = list(configuration.architectures or [])
+        # the head's class says what it predicts
         task = next((HEADS[end] for kind in kinds for end in HEADS if kind.endswith(end)), None)
         if task is None:
             raise ValueError(
@@ -114,6 +123,7 @@ def read_records(
                 f"data: expected a table with a class for each text ({', '.join(KINDS)}), got "
                 f"{Path(path).name}"
             )
+        # a text: records of L tokens each, what is left over at its end left out
         tokens = _ids(model, read_text(path))
         count = len(tokens) // size
         if not count:
@@ -121,13 +131,19 @@ def read_records(
         rows = {TOKENS: torch.tensor(tokens[: count * size]).reshape(count, size)}
         return _with_labels(model, rows), ()
     table = read_table(Path(path), [text] + ([label] if model.task == "classification" else []))
+    # a table: one record a row, cut off after L tokens
     encoded = [_ids(model, row[0])[:size] for row in table]
-    rows = _padded(encoded)
+    rows = _pad(encoded)
     if model.task != "classification":
         return _with_labels(model, rows), ()
+    configuration: Any = model.network.config
     named = [row[1] for row in table]
-    known = tuple(classes) if classes is not None else _class_names(model.network, named)
+    # what the checkpoint calls its classes
+    stored = configuration.id2label or {}
+    own = tuple(str(stored[key]) for key in sorted(stored, key=int))
+    known = tuple(classes or class_names(own, named, configuration.num_labels))
     try:
+        # class names to numbers; a name that is not known is not repeated
         numbers = [known.index(one) for one in named]
     except ValueError:
         raise ValueError(
@@ -136,7 +152,7 @@ def read_records(
     return {**rows, LABELS: torch.tensor(numbers)}, known
 
 
-def kept_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows, Rows]:
+def keep_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows, Rows]:
     """Return records to learn from, and about a share of them that nothing is learned from.
 
     A record's side is a function of the record alone, so that one record more or less changes what
@@ -155,8 +171,10 @@ def kept_apart(rows: Rows, share: float = 0.1, *, order: int = 0) -> tuple[Rows,
     count = len(rows[TOKENS])
     if count < 2:
         raise ValueError(f"data: expected at least 2 records, got {count}")
+    # a hash of each record alone
     places = own_places(rows, order)
     apart = places < share
+    # one on each side at least
     apart[places.argmin()] = True
     if apart.all():
         apart[places.argmax()] = False
@@ -175,25 +193,29 @@ def own_places(rows: Rows, order: int) -> Array:
         order: seed of which.
     """
     tokens, labels = rows[TOKENS].numpy(), rows.get(LABELS)
+    # padding must not move a record: another longest record would
     seen = np.ones_like(tokens, dtype=bool) if MASK not in rows else rows[MASK].numpy() == 1
     found = np.empty(len(tokens))
     for place, ids in enumerate(tokens):
+        # of the tokens and the label, not of where the record stands
         digest = hashlib.sha256(f"{order}:".encode() + ids[seen[place]].tobytes())
         if labels is not None:
             own = labels[place].numpy()
             digest.update((own[seen[place]] if own.ndim else own).tobytes())
+        # 48 bits as a number in [0, 1)
         found[place] = int.from_bytes(digest.digest()[:6], "big") / 2**48
     return found
 
 
 def _ids(model: Pretrained, text: str) -> list[int]:
+    # only a classifier reads the marks at both ends
     special = model.task == "classification"
     with quiet():
         found = model.tokenizer(text, add_special_tokens=special)["input_ids"]
     return [int(one) for one in found]
 
 
-def _padded(encoded: Sequence[list[int]]) -> Rows:
+def _pad(encoded: Sequence[list[int]]) -> Rows:
     width = max(1, *map(len, encoded))
     tokens = torch.zeros(len(encoded), width, dtype=torch.long)
     mask = torch.zeros_like(tokens)
@@ -213,6 +235,7 @@ def _with_labels(model: Pretrained, rows: Rows) -> Rows:
         raise ValueError("model: expected a tokenizer with a mask token for a masked model")
     tokens: Tensor = rows[TOKENS]
     seen = rows.get(MASK, torch.ones_like(tokens))
+    # coins that are a function of the record, so that another record changes no mask
     drawn = np.stack(
         [
             np.random.default_rng([MASKING, int(own * 2**48)]).random(tokens.shape[1])
@@ -220,6 +243,7 @@ def _with_labels(model: Pretrained, rows: Rows) -> Rows:
         ]
     )
     chosen = torch.from_numpy(drawn < MASKED) & (seen == 1)
+    # a record without a masked token would have no loss
     chosen[:, 0] |= ~chosen.any(dim=1)
     return {
         **rows,
@@ -228,7 +252,133 @@ def _with_labels(model: Pretrained, rows: Rows) -> Rows:
     }
 
 
-def _class_names(network: Any, named: Sequence[str]) -> tuple[str, ...]:
-    stored = network.config.id2label or {}
-    known = tuple(str(stored[key]) for key in sorted(stored, key=int))
-    return class_names(known, named, network.config.num_labels)
+def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return some columns of a table as text, row by row.
+
+    Raises:
+        ValueError: no such file, row or column, one that cannot be told from another, or a row that
+            is cut.
+    """
+    lines = _lines(path)
+    try:
+        rows = _objects(path, lines) if ".jsonl" in path.name else _rows(path, lines)
+    except (csv.Error, RecursionError) as error:
+        raise ValueError(f"data: cannot read {path.name} ({type(error).__name__})") from None
+    if not rows:
+        raise ValueError(f"data: expected rows in {path}, got none")
+    # by the header alone
+    missing = [name for name in columns if name not in rows[0]]
+    if missing:
+        raise ValueError(
+            f"data: expected a column {missing[0]!r} in {path.name}, got {shown(list(rows[0]))}"
+        )
+    # an empty text is a record; a class is needed
+    if any(row.get(name) in (None, "") for row in rows for name in columns[1:]):
+        raise ValueError(f"data: expected {' and '.join(columns)} in every row of {path.name}")
+    # text and whole numbers; anything else is refused without being shown
+    told = [[row.get(name) for name in columns] for row in rows]
+    found = [tuple(_text("" if value is None else value) for value in row) for row in told]
+    for name, column in zip(columns, zip(*found, strict=True), strict=True):
+        if None in column:
+            raise ValueError(f"data: expected text in every row of {name!r}, got something else")
+    return [tuple(map(str, row)) for row in found]
+
+
+def class_names(known: Sequence[str], named: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return the names of classes 0, 1, …: the model's where they fit, numbers, else sorted.
+
+    Args:
+        known: what the model calls them.
+        named: the class of every record.
+        count: k, classes of the model.
+
+    Raises:
+        ValueError: more classes than the model has, or numbers outside 0 … k − 1 and 1 … k.
+    """
+    # numbers by size, then words by length and letter
+    found = sorted(set(named), key=lambda one: (not one.isdigit(), len(one), one))
+    # the model's own names
+    if set(found) <= set(known):
+        return tuple(known)
+    if all(NUMBER.fullmatch(one) for one in found):
+        numbers = list(map(int, found))
+        # what reaches k counts from 1
+        first = int(max(numbers) == count)
+        outside = sum(not first <= int(one) < first + count for one in named)
+        if outside:
+            raise ValueError(
+                f"data: expected classes from 0 to {count - 1}, as the model has them, got "
+                f"{outside} outside"
+            )
+        return tuple(str(one) for one in range(first, first + count))
+    if len(found) > count:
+        raise ValueError(
+            f"data: expected at most the {count} classes of the model, got {len(found)}"
+        )
+    return tuple(found)
+
+
+def _lines(path: Path) -> io.StringIO:
+    content = read_bytes("data", path)
+    if path.name.endswith(".gz"):
+        try:
+            # a cut or damaged archive is one sentence
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            raise ValueError(f"data: cannot read {path}: it is no gzip file") from None
+    try:
+        return io.StringIO(content.decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError:
+        raise ValueError(f"data: expected UTF-8 in {path}") from None
+
+
+def _objects(path: Path, lines: io.StringIO) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for place, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line) if line.strip() else None
+        except ValueError:
+            raise ValueError(f"data: line {place} of {path.name} is no JSON") from None
+        if row is not None:
+            rows.append(row if isinstance(row, dict) else {})
+    return rows
+
+
+def _rows(path: Path, lines: io.StringIO) -> list[dict[str, Any]]:
+    # csv's own limit of a field is 131,072 letters
+    with _wide_fields(len(lines.getvalue())):
+        header, *rows = [row for row in csv.reader(lines) if row] or [[]]
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"data: expected each column of {path.name} once, got {shown(twice)} twice"
+        )
+    for row in rows:
+        # a comma in a text that is not quoted shifts every cell behind it
+        if len(row) != len(header):
+            raise ValueError(
+                f"data: expected {len(header)} columns in every row of {path.name}, got one with "
+                f"{len(row)}; a text with a comma is quoted"
+            )
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+@contextmanager
+def _wide_fields(most: int) -> Iterator[None]:
+    """Let a field be as long as its file; the limit is the process's."""
+    before = csv.field_size_limit(max(most, 1))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _text(value: Any) -> str | None:
+    """Return text or a whole number as text that has a UTF-8 form; None for anything else."""
+    if not isinstance(value, (str, int)) or isinstance(value, bool):
+        return None
+    try:
+        str(value).encode("utf-8")
+    except UnicodeEncodeError:
+        return None
+    return str(value)

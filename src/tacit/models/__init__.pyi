@@ -14,7 +14,7 @@ from .penalties.jacobian import JacobianPenalty as JacobianPenalty
 from .penalties.margins import MarginPenalty as MarginPenalty
 from .penalties.step import Penalty as Penalty
 from .penalties.step import Step as Step
-from .small.settings import training_preset as training_preset
+from .small.settings import ModelSettings as ModelSettings
 from .small.training import train as train
 from .split_memory.configuration import SplitMemoryConfig as SplitMemoryConfig
 from .split_memory.network import SplitMemoryForCausalLM as SplitMemoryForCausalLM

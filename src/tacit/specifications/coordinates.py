@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.gradients.watched import WatchedLayers, width
 from tacit.specifications.backbones.backbone import BATCH, Backbone
-from tacit.specifications.gradients import Watched, width
 from tacit.specifications.projections import shared_factor
 
 # Records that are described together and alone, and how far float32 may take the two apart.
@@ -166,6 +166,7 @@ def full_factor(
 def _passes(backbone: Backbone, data: Any, directions: Tensor, layers: tuple[str, ...]) -> Any:
     modules = dict(backbone.module.named_modules())
     for records, batch in backbone.batches(data, BATCH):
-        with torch.enable_grad(), Watched({name: modules[name] for name in layers}) as watched:
+        held = {name: modules[name] for name in layers}
+        with torch.enable_grad(), WatchedLayers(held) as watched:
             watched.differentiate((backbone.features(*batch).float() * directions[records]).sum())
         yield records, watched

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import choice
+from tacit.gradients.watched import width
 from tacit.specifications.backbones.backbone import chosen_layers
 from tacit.specifications.backbones.loading import VISION, load_backbone
 from tacit.specifications.coordinates import full_factor
-from tacit.specifications.gradients import width
 from tacit.specifications.objectives import class_names, label_directions, weights_of
 from tacit.specifications.release import BARE
 from tacit.specifications.specification import KINDS, Space, Specification

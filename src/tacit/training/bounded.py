@@ -37,7 +37,10 @@ def bounded_probability(reference: float, mu: float) -> float:
     """
     chance = in_interval("reference", reference, 0.0, 1.0)
     shift = non_negative("mu", mu)
+    # Φ⁻¹ is infinite there, and the bound exact
     if chance in (0.0, 1.0):
         return chance
+    # the power of the Neyman-Pearson test of size P0 at distance μ
     found = float(ndtr(ndtri(chance) + shift))
+    # rounded up by more than Φ and Φ⁻¹ are off, and never below P0 itself
     return min(1.0, max(chance, math.nextafter(found * (1.0 + ROUNDING), math.inf)))

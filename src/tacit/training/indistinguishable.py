@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -13,42 +13,57 @@ import torch
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, array, integer
+from tacit.compute import progress_bar
 from tacit.design.base import Design
-from tacit.releases.form import Attack, Use
+from tacit.gradients.batches import batch_size
+from tacit.gradients.capture import per_example
+from tacit.gradients.publication import let_out_gradients
+from tacit.gradients.verification import CheckedGradients
+from tacit.releases import Attack, Release, Use
 from tacit.releases.prepared import Book
-from tacit.training.account import Budgets, budgets
-from tacit.training.charges import Charges
-from tacit.training.checks import check_model, check_moving, check_optimizer, check_way
-from tacit.training.gradients.batches import batch_size
-from tacit.training.gradients.capture import per_example
-from tacit.training.gradients.verification import Verified
-from tacit.training.noise import Shaped, add_isotropic
+from tacit.runs.identity import digest_of_model, identity
+from tacit.runs.run import Run, check_run
+from tacit.training.account import Beside, Budgets
+from tacit.training.charges import Charges, Purse, reference_entries
+from tacit.training.local import local_differences
+from tacit.training.noise import RoundNoises, add_isotropic
 from tacit.training.parameters import (
     Snapshot,
-    digest_of,
+    check_model,
+    check_moving,
+    check_optimizer,
     digest_of_names,
     flat_outcome,
     write_flat,
     write_gradient,
 )
-from tacit.training.publication import let_out_gradients
-from tacit.training.references import Part, References
-from tacit.training.release import TrainingRelease, released
-from tacit.training.rounds import Round
-from tacit.training.settings import LocalSteps
+from tacit.training.references import BatchReferences, References
+from tacit.training.release import (
+    KIND,
+    PARAMETERS,
+    SECRET,
+    TrainedModel,
+    certified,
+    details_of,
+    notes_of,
+)
+from tacit.training.rounds import LocalSteps, OneStep, Round
 
 Rounds = TypeVar("Rounds", bound=Callable[..., Round])
+# What of a run the rounds read.
+READ = ("steps", "checkpoint", "about")
+ONE_STEP = OneStep()
 
 
-def _alone(method: Rounds) -> Rounds:
+def _one_at_a_time(method: Rounds) -> Rounds:
     """Run one round of a run at a time: it is checked, charged and applied in one step."""
 
     @wraps(method)
-    def held(self: Indistinguishable, *given: Any, **named: Any) -> Round:
-        with self._charges.alone:
+    def guarded(self: Indistinguishable, *given: Any, **named: Any) -> Round:
+        with self._alone:
             return method(self, *given, **named)
 
-    return held  # type: ignore[return-value]
+    return guarded  # type: ignore[return-value]
 
 
 class Indistinguishable:
@@ -56,43 +71,31 @@ class Indistinguishable:
 
     In every round the update is ``F(U) + e``, ``e ~ N(0, Σ)`` with ``z_rᵀ Σ⁻¹ z_r ≤ μ_r²/K`` for
     ``z_r = F(R_r) − F(U)``, and μ² adds over the K rounds in which a reference takes part. The
-    module is not wrapped, and the optimiser only sees the noisy gradient.
+    module is not wrapped, and the optimizer only sees the noisy gradient.
 
     This is no guarantee of privacy: Σ depends on the data. It says that the model hardly differs
     from what each reference would have given with the noise of this run.
 
     Args:
-        model: the module; nothing in it may mix examples unless ``local`` is given.
+        model: the module; nothing in it may mix examples, unless the method is local steps.
         optimizer: of the model's parameters; None for local steps and for any outcome.
-        references: what is safe.
+        promise: the references, and how far the model may be from what each would have given.
         loss: ``loss(model, inputs, targets)`` → losses, shape (B,), one for each example.
-        rounds: T, how many rounds are planned.
-        epsilon: ε > 0 of the whole run, a number or one for each reference, with ``delta``.
-        delta: δ in (0, 1).
-        mu: instead of both, μ of a Gaussian shift, a number or (m,).
-        participations: K, in how many rounds any one reference takes part at most; T if left out.
-        gram: ``"exact"``, ``"forward"`` (the last layer's alone) or ``"none"``: what the noise is
-            shaped by. All are sound; they cost energy.
-        noise: ``"optimal"``, or ``"isotropic"`` noise of the same certificate to compare with,
-            N(0, σ²) in every parameter with σ² = max_r ‖z_r‖²/g_r.
-        local: K local steps of a black-box optimiser instead of one step.
-        checkpoint: folder that survives a crash; a run is taken up where it stopped.
-        ledger: a ``tacit.Ledger``; the whole budget is reserved before the first round is drawn.
-        secret: its name there, for the largest μ of the run; or the name for each reference, so
-            that what every source spends adds up over runs.
-        no_budget: train though a name has no budget in the ledger and others have one.
-        about: names what is trained on what, such as a digest; a checkpoint of another is refused.
+        method: `OneStep`, or `LocalSteps` of a black-box optimizer.
+        run: T steps, the rounds that are planned; the folder that survives a crash: a run is taken
+            up where it stopped; and what names it, so that a folder of another is refused.
         rng: a seed makes the run reproducible, which voids the guarantee.
 
     Raises:
-        ValueError: an argument is outside its range, or the checkpoint is of another run.
+        ValueError: an argument is outside its range.
 
     Example:
         >>> import torch
         >>> model = torch.nn.Linear(3, 1)
         >>> run = Indistinguishable(
-        ...     model, torch.optim.SGD(model.parameters(), lr=0.1), References.leave_out(8),
-        ...     loss=lambda m, x, y: (m(x)[:, 0] - y).square(), epsilon=2.0, delta=1e-5, rounds=5,
+        ...     model, torch.optim.SGD(model.parameters(), lr=0.1),
+        ...     Beside(references=References.leave_out(8), epsilon=2.0, delta=1e-5),
+        ...     loss=lambda m, x, y: (m(x)[:, 0] - y).square(), run=Run(steps=5),
         ... )
         >>> inputs, targets = torch.randn(8, 3), torch.randn(8)
         >>> for _ in range(5):
@@ -107,60 +110,135 @@ class Indistinguishable:
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer | None,
-        references: References,
+        promise: Beside,
         *,
         loss: Callable[..., torch.Tensor],
-        rounds: int,
-        epsilon: Any = None,
-        delta: Any = None,
-        mu: Any = None,
-        participations: int | None = None,
-        gram: str = "exact",
-        noise: str = "optimal",
-        local: LocalSteps | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
+        run: Run,
+        method: OneStep | LocalSteps = ONE_STEP,
+        rng: int | None = None,
+    ) -> None:
+        if not isinstance(promise, Beside):
+            raise ValueError(f"promise: expected Beside, got {type(promise).__name__}")
+        if not isinstance(method, OneStep | LocalSteps):
+            found = type(method).__name__
+            raise ValueError(f"method: expected OneStep or LocalSteps, got {found}")
+        self.run = check_run(run, READ)
+        if run.steps is None:
+            raise ValueError("steps: expected the rounds that are planned, got None")
+        check_model(model, loss)
+        if optimizer is not None:
+            if isinstance(method, LocalSteps):
+                raise ValueError("method: expected OneStep beside optimizer, got LocalSteps")
+            check_optimizer(model, optimizer)
+        self.model, self.optimizer, self.loss, self.method = model, optimizer, loss, method
+        # what the promise grants is worked out now, so that nothing of it can fail later
+        self.budgets: Budgets = promise.budgets(run.steps)
+        assert promise.references is not None
+        self.references: References = promise.references
+        self.delta = promise.largest_delta
+        self.seed = None if rng is None else integer("rng", rng, minimum=0, maximum=None)
+        # only captured gradients can be other than backpropagation's
+        exact = isinstance(method, OneStep) and method.gram == "exact"
+        self._checked = CheckedGradients(exact=exact)
+        self._noises = RoundNoises(method.noise, model)
+        self._about = None if run.about is None else identity(run.about)
+        self._charges: Charges | None = None
+        # held from the check of a round to its end, so that rounds of one run never mix
+        self._alone = threading.RLock()
+
+    def begin(
+        self,
+        *,
         ledger: Book | None = None,
         secret: str | Mapping[str, str] | None = None,
         no_budget: bool = False,
-        about: str | None = None,
-        rng: int | None = None,
-    ) -> None:
-        self.model, self.optimizer, self.references, self.loss = model, optimizer, references, loss
-        self.local, self.noise, self._about = local, noise, about
-        self.gram: Any = gram
-        check_way(model, optimizer, loss, references, local=local, gram=gram, noise=noise)
-        self.planned = integer("rounds", rounds, minimum=1)
-        times = self.planned if participations is None else participations
-        found = budgets(len(references), times, epsilon=epsilon, delta=delta, mu=mu)
-        self.delta = None if delta is None else float(np.max(np.asarray(delta, dtype=float)))
-        self._batches = Verified(exact=self.gram == "exact")
-        self._shaped = Shaped(self.noise, model)
-        names = references.names
-        self._charges = Charges(names, found, ledger, secret, no_budget=no_budget, rng=rng)
-        if checkpoint is not None:
-            told = self._declared(found.squared, times)
-            self._charges.take_up(checkpoint, told, model, optimizer)
+    ) -> Indistinguishable:
+        """Say what the run spends from, and take it up where its checkpoint says that it stopped.
+
+        Without a ledger a run begins by itself when it is first used.
+
+        Args:
+            ledger: a ``tacit.Ledger``; the whole budget is reserved before the first round.
+            secret: its name there, for the largest μ of the run; or the name for each reference, so
+                that what every source spends adds up over runs.
+            no_budget: train though a name has no budget in the ledger and others have one.
+
+        Returns:
+            The run.
+
+        Raises:
+            ValueError: it has begun already, the checkpoint is of another run, or an argument is
+                outside its range.
+        """
+        names, place = self.references.names, self.run.checkpoint
+        with self._alone:
+            # a round without a ledger cannot be paid for afterwards
+            if self._charges is not None and self._charges.count:
+                raise ValueError("begin: expected a run that has not begun, got one with rounds")
+            purse = Purse(
+                ledger,
+                reference_entries(secret, names, self.budgets),
+                reproducible=self.seed is not None,
+                no_budget=no_budget,
+            )
+            # what was charged so far, from the folder where there is one
+            charges = Charges(names, self.budgets, purse, self.seed)
+            if place is not None:
+                charges.take_up(place, self._declaration(purse), self.model, self.optimizer)
+            self._charges = charges
+        return self
+
+    def identify(self) -> None:
+        """Let the model and the optimizer as they are now make the run what it is, too.
+
+        Raises:
+            ValueError: it has begun already.
+        """
+        if self._charges is not None:
+            raise ValueError("run: expected one that has not begun, got one that has")
+        # learning rates and the like: another optimizer is another run
+        settings = (
+            []
+            if self.optimizer is None
+            else [
+                {name: value for name, value in group.items() if name != "params"}
+                for group in self.optimizer.param_groups
+            ]
+        )
+        kind = type(self.optimizer).__qualname__
+        self._about = identity(digest_of_model(self.model), kind, settings, self.run.about)
+
+    def _start(self) -> Charges:
+        with self._alone:
+            if self._charges is None:
+                self.begin()
+            assert self._charges is not None
+            return self._charges
 
     @property
     def rounds(self) -> int:
         """How many rounds were applied to the model, earlier processes included."""
-        return self._charges.applied
+        return self._start().applied
 
     @property
     def charges(self) -> int:
         """How many rounds were charged, earlier processes and what a crash lost included."""
-        return self._charges.count
-
-    @property
-    def budgets(self) -> Budgets:
-        """What every reference was granted."""
-        return self._charges.account.budgets
+        return self._start().count
 
     def left(self) -> Array:
         """Return μ² that each reference has left, (m,)."""
-        return self._charges.left()
+        return self._start().account.left
 
-    @_alone
+    def rounds_left(self) -> Iterator[int]:
+        """Yield the numbers of the rounds that are planned and not charged yet, with a bar."""
+        assert self.run.steps is not None
+        with progress_bar(self.run.steps, "training", shown=self.run.progress) as advance:
+            advance(self.charges)
+            for number in range(self.charges, self.run.steps):
+                yield number
+                advance(1)
+
+    @_one_at_a_time
     def step(self, batch: Sequence[Any], membership: Any, *, inside: Any = None) -> Round:
         """Run one round on a batch: certify its noise, charge it, draw it, apply it.
 
@@ -182,14 +260,17 @@ class Indistinguishable:
         if not isinstance(batch, (tuple, list)) or len(batch) != 2:
             raise ValueError(f"batch: expected (inputs, targets), got {type(batch).__name__}")
         inputs, targets = batch
+        # which references differ in this batch, and how
         part = self.references.part(membership, batch_size(inputs), inside)
-        allowed = self._charges.account.check(part.indices)
+        # g_r of each of them, or a refusal while nothing is spent
+        allowed = self._start().account.check(part.indices)
+        # buffers and frozen parameters, which no noise covers
         before = Snapshot(self.model)
         if self.optimizer is None:
             return self._local_round(inputs, targets, part, allowed, before)
         return self._gradient_round(inputs, targets, part, allowed, before)
 
-    @_alone
+    @_one_at_a_time
     def replace(self, outcome: Callable[[int | None], Any]) -> Round:
         """Run one round of anything: replace the parameters by an outcome and its noise.
 
@@ -206,7 +287,7 @@ class Indistinguishable:
             ValueError: an outcome is not finite or has another shape.
         """
         indices = np.arange(len(self.references))
-        allowed = self._charges.account.check(indices)
+        allowed = self._start().account.check(indices)
         before = Snapshot(self.model)
 
         def one(index: int | None) -> Array:
@@ -215,20 +296,22 @@ class Indistinguishable:
             before.restore()
             return found
 
+        # F(U)
         real = one(None)
+        # z_r = F(R_r) − F(U), each from the same parameters
         differences = np.stack([one(index) - real for index in indices.tolist()])
         return self._outcome_round(real, differences, indices, allowed)
 
-    @_alone
+    @_one_at_a_time
     def update(self, value: Any, differences: ArrayLike) -> Round:
         """Run one round of an update that was computed elsewhere, with its differences.
 
         Whatever made them, such as a robust aggregate of sources, is covered: the noise is added
-        to the gradient and the optimiser, with its momentum, is post-processing.
+        to the gradient and the optimizer, with its momentum, is post-processing.
 
         Args:
             value: F(U): the gradient of the trainable parameters, or the parameters themselves
-                where the run has no optimiser; a mapping of their names or one flat vector.
+                where the run has no optimizer; a mapping of their names or one flat vector.
             differences: (m, p), ``F(R_r) − F(U)`` of every reference, in the order of the
                 parameters; a reference that does not differ has a row of zeros.
 
@@ -245,8 +328,8 @@ class Indistinguishable:
             >>> model = torch.nn.Linear(2, 1, bias=False)
             >>> run = Indistinguishable(
             ...     model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-            ...     References.leave_out(["Ada", "Bob"]), loss=lambda m, x, y: m(x)[:, 0],
-            ...     mu=1.0, rounds=1,
+            ...     Beside(references=References.leave_out(["Ada", "Bob"]), mu=1.0),
+            ...     loss=lambda m, x, y: m(x)[:, 0], run=Run(steps=1),
             ... )
             >>> run.update([0.5, 0.5], [[0.5, -0.5], [-0.5, 0.5]]).taking_part
             2
@@ -254,7 +337,7 @@ class Indistinguishable:
         Source: dsi, Algorithm 2.
         """
         indices = np.arange(len(self.references))
-        allowed = self._charges.account.check(indices)
+        allowed = self._start().account.check(indices)
         check_model(self.model, self.loss)
         real = flat_outcome(self.model, "value", value)
         moved = array("differences", differences, ndim=2)
@@ -263,6 +346,7 @@ class Indistinguishable:
         if self.optimizer is None:
             return self._outcome_round(real, moved, indices, allowed)
         check_optimizer(self.model, self.optimizer)
+        # momentum alone would move the model, and the round be charged for nothing
         if not real.any() and not moved.any():
             raise ValueError("value: expected a gradient that is not zero, got zeros only")
         return self._outcome_round(real, moved, indices, allowed, self.optimizer)
@@ -273,92 +357,109 @@ class Indistinguishable:
         *,
         attacks: Sequence[Attack] = (),
         use: Sequence[Use] = (),
-        notes: Sequence[str] = (),
-    ) -> TrainingRelease:
+        remarks: Sequence[str] = (),
+    ) -> Release[TrainedModel]:
         """Return what is released: the model's digest, its guarantees, what was measured.
 
         Args:
             title: what the model is.
             attacks: what was measured against it.
             use: what it is good for, such as accuracy on held-out data.
-            notes: what a reader should know beside.
+            remarks: what its holder should know beside.
 
         Raises:
             ValueError: no round was run.
         """
-        if self._charges.applied == 0:
+        charges = self._start()
+        if charges.applied == 0:
             raise ValueError("release: expected at least one round, got none")
-        found = released(
+        details = details_of(
+            self.references,
+            self.budgets,
+            self.delta,
+            taken=charges.account.taken,
+            rounds=charges.applied,
+            energies=charges.energies,
+        )
+        release = Release(
+            kind=KIND,
             title=title,
-            references=self.references,
-            budgets=self._charges.account.budgets,
-            taken=self._charges.account.taken,
-            delta=self.delta,
-            rounds=self._charges.applied,
-            way=self._way(),
-            energies=np.asarray(self._charges.energies),
-            digest=digest_of(self.model),
+            secret=SECRET,
+            method=self._way(),
+            guarantees=certified(details.references, details.squared, details.delta),
+            details=details,
+            reproducible=self.seed is not None,
+            seed=self.seed,
+            digests=((PARAMETERS, digest_of_model(self.model)),),
+            notes=notes_of(details.references, details.squared, details.delta),
             attacks=tuple(attacks),
             use=tuple(use),
-            notes=tuple(notes),
-            seed=self._charges.seed,
+            remarks=tuple(remarks),
         )
-        self._charges.purse.commit(found.published())
-        return found
+        # the ledger closes: one reservation, one release
+        charges.purse.commit(release.published())
+        return release
 
     def _gradient_round(
-        self, inputs: Any, targets: Any, part: Part, allowed: Array, before: Snapshot
+        self, inputs: Any, targets: Any, part: BatchReferences, allowed: Array, before: Snapshot
     ) -> Round:
-        optimizer = self.optimizer
+        optimizer, method, charges = self.optimizer, self.method, self._start()
         assert optimizer is not None
+        assert isinstance(method, OneStep)
+        # a layer may have been frozen or cast since the last round
         check_model(self.model, self.loss)
         check_optimizer(self.model, optimizer)
         optimizer.zero_grad(set_to_none=True)
         try:
-            self._batches.verify(self.model, self.loss, inputs, targets)
-            capture = per_example(self.model, self.loss, inputs, targets, gram=self.gram)
+            # are examples separate, and gradients those of the loss
+            self._checked.verify(self.model, self.loss, inputs, targets)
+            # g_i, their Gram matrix, losses
+            capture = per_example(self.model, self.loss, inputs, targets, gram=method.gram)
             capture.check()
         finally:
             before.check()
+        # M: z_r = Σ_j M_rj g_j, the divisor B whatever is left out
         changes = part.changes / len(part.inside)
-        noise = self._shaped.noise(capture.gram, changes, allowed, part.indices)
-        drawn = noise.draw(self._charges.source())
+        # Σ of least energy with z_rᵀ Σ⁻¹ z_r <= g_r
+        noise = self._noises.noise(capture.gram, changes, allowed, part.indices)
+        # x, before anything is charged: a refusal here is free
+        drawn = noise.draw(charges.source())
         try:
             # a gradient that is not finite may only be seen here; nothing leaves before the charge
             capture.weighted((part.inside + part.changes.T @ drawn) / len(part.inside))
             check_moving(self.model)
             if noise.spread > 0.0:
-                add_isotropic(self.model, noise.spread, self._charges.source())
+                add_isotropic(self.model, noise.spread, charges.source())
             else:
                 # the coefficients are on a grid, so that the sum is the same float of the same
                 # weights whichever input they came from
                 let_out_gradients(self.model)
             before.check()
-            self._charges.charge(part.indices)
+            # from here on the round counts, whatever becomes of it
+            charges.charge(part.indices)
         except BaseException:
             optimizer.zero_grad(set_to_none=True)
             raise
+        # post-processing of a noisy gradient
         optimizer.step()
         loss = float(np.asarray(capture.losses)[part.inside].mean()) if part.inside.any() else None
         # by the last layer's Gram matrix alone the energy is not known
-        energy = noise.energy if self.gram == "exact" else None
+        energy = noise.energy if method.gram == "exact" else None
         return self._applied_round(part.indices, energy, noise.design, loss)
 
     def _local_round(
-        self, inputs: Any, targets: Any, part: Part, allowed: Array, before: Snapshot
+        self, inputs: Any, targets: Any, part: BatchReferences, allowed: Array, before: Snapshot
     ) -> Round:
-        if self.local is None:
-            raise ValueError("optimizer: expected one, or local, for a step on a batch, got none")
+        method = self.method
+        if not isinstance(method, LocalSteps):
+            raise ValueError(
+                "optimizer: expected one, or LocalSteps, for a step on a batch, got none"
+            )
         if not part.inside.all():
             raise ValueError("inside: expected all of the batch beside local steps, got less")
-        from tacit.training.local.differences import local_differences
-
+        # (k, B) what each reference keeps of the batch
         kept = part.changes == 0.0
-        found = local_differences(
-            self.model, self.loss, inputs, targets, kept,
-            steps=self.local.steps, optimizer=self.local.optimizer,
-            groups=self.local.groups, way=self.local.way,
-        )  # fmt: skip
+        found = local_differences(self.model, self.loss, inputs, targets, kept, method)
         before.check()
         return self._outcome_round(
             np.asarray(found.parameters, dtype=np.float64), found.differences, part.indices, allowed
@@ -372,11 +473,14 @@ class Indistinguishable:
         allowed: Array,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> Round:
-        """Add noise to parameters, or to the gradient that an optimiser then steps along."""
+        """Add noise to parameters, or to the gradient that an optimizer then steps along."""
+        charges = self._start()
+        # the differences are given themselves: M = I
         own = np.eye(len(indices))
-        noise = self._shaped.noise(differences @ differences.T, own, allowed, indices)
-        moved = noise.publish(real, differences, self._charges.source())
-        self._charges.charge(indices)
+        noise = self._noises.noise(differences @ differences.T, own, allowed, indices)
+        # F(U) + Σ c_r z_r, rounded on the grid of the noise
+        moved = noise.publish(real, differences, charges.source())
+        charges.charge(indices)
         if optimizer is None:
             write_flat(self.model, moved)
         else:
@@ -391,9 +495,10 @@ class Indistinguishable:
         design: Design | None,
         loss: float | None,
     ) -> Round:
-        self._charges.apply(energy, self.model, self.optimizer)
+        charges = self._start()
+        charges.apply(energy, self.model, self.optimizer)
         return Round(
-            number=self._charges.applied,
+            number=charges.applied,
             loss=loss,
             taking_part=indices.size,
             energy=energy,
@@ -401,18 +506,22 @@ class Indistinguishable:
         )
 
     def _way(self) -> str:
-        if self.optimizer is not None:
-            shape = "isotropic noise" if self.noise == "isotropic" else f"{self.gram} Gram matrix"
-            return f"one step, {shape}"
-        return "any outcome" if self.local is None else f"{self.local.steps:,} local steps"
+        if isinstance(self.method, LocalSteps):
+            return f"{self.method.steps:,} local steps"
+        if self.optimizer is None:
+            return "any outcome"
+        isotropic = self.method.noise == "isotropic"
+        shape = "isotropic noise" if isotropic else f"{self.method.gram} Gram matrix"
+        return f"one step, {shape}"
 
-    def _declared(self, squared: Array, participations: int) -> dict[str, Any]:
+    def _declaration(self, purse: Purse) -> dict[str, Any]:
+        squared = self.budgets.squared.tolist()
         return {
             "references": digest_of_names(self.references.names),
-            "budgets": squared.tolist() if len(set(squared.tolist())) > 1 else float(squared[0]),
-            "participations": int(participations),
+            "budgets": squared if len(set(squared)) > 1 else squared[0],
+            "participations": self.budgets.participations,
             "way": self._way(),
-            "seed": self._charges.seed,
-            "ledger": self._charges.purse.declared(),
+            "seed": self.seed,
+            "ledger": purse.declared(),
             "about": self._about,
         }

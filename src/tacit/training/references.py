@@ -19,7 +19,7 @@ NOBODY = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class BatchReferences:
     """The references that differ from the real input in one batch.
 
     Attributes:
@@ -90,7 +90,7 @@ class References:
         """
         return References(_distinct("names", list(texts("names", names))), "subsets")
 
-    def part(self, membership: Any, size: int, inside: Any = None) -> Part:
+    def part(self, membership: Any, size: int, inside: Any = None) -> BatchReferences:
         """Return which references differ from the real input in a batch, and how.
 
         Args:
@@ -103,31 +103,40 @@ class References:
         Raises:
             ValueError: a shape does not fit, a group is unknown or half inside.
         """
+        # what the real input has of the batch
         present = _inside(inside, size)
         if self.kind == "subsets":
             if not present.all():
                 raise ValueError("inside: expected all of the batch beside subsets, got less")
+            # (m, B)
             kept = _table("membership", membership, (len(self), size))
+            # leaving an example out takes its weight away
             changes = np.where(kept, 0.0, -1.0)
             indices = np.flatnonzero(changes.any(axis=1))
-            return Part(indices, changes[indices], present)
+            return BatchReferences(indices, changes[indices], present)
+        # (B,) whose each example is
         groups = self._groups(membership, size)
+        # the references that this batch has something of
         found = np.unique(groups[groups != NOBODY])
+        # (k, B)
         theirs = groups == found[:, None]
+        # U with a group half in is no candidate of the certificate
         mixed = (theirs & present).any(axis=1) & (theirs & ~present).any(axis=1)
         if mixed.any():
             name = self.names[int(found[mixed][0])]
             raise ValueError(f"inside: expected all or nothing of each group, got both of {name!r}")
+        # what is left out of U must be put back by some reference
         loose = ~present & (groups == NOBODY)
         if loose.any():
             raise ValueError(
                 f"inside: expected a group for what is left out, got none at {int(loose.argmax())}"
             )
+        # −g_j where U has it and the reference not, +g_j the other way round
         changes = np.where(theirs, np.where(present, -1.0, 1.0), 0.0)
-        return Part(found.astype(np.intp), changes, present)
+        return BatchReferences(found.astype(np.intp), changes, present)
 
     def _groups(self, membership: Any, size: int) -> npt.NDArray[np.int64]:
-        groups = _plain(membership)
+        groups = _as_array(membership)
         if groups.dtype == bool or not np.issubdtype(groups.dtype, np.integer):
             raise ValueError(f"membership: expected integers, one group each, got {groups.dtype}")
         if groups.shape != (size,):
@@ -145,13 +154,13 @@ def _inside(inside: Any, size: int) -> npt.NDArray[np.bool_]:
 
 
 def _table(name: str, values: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    table = _plain(values)
+    table = _as_array(values)
     if table.dtype != bool or table.shape != shape:
         raise ValueError(f"{name}: expected booleans {shape}, got {table.dtype} {table.shape}")
     return table
 
 
-def _plain(values: Any) -> npt.NDArray[Any]:
+def _as_array(values: Any) -> npt.NDArray[Any]:
     """Return what is no array yet, a range or a tensor say, as one; object where it is none."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()

@@ -1,34 +1,42 @@
-"""A trained model's guarantees, what it is good for and what was measured against it."""
+"""A trained model's guarantees, and how they are worked out again from what was granted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit._ground.checks import Array, integer, non_negative
 from tacit._ground.frozen import read_only
-from tacit._ground.reprs import short_repr
+from tacit._ground.reprs import short_repr, shown
 from tacit.accounting import gaussian_shift
+from tacit.codec import HOLDER
 from tacit.conversions import success_from_profile
 from tacit.divergences import shift_divergence
-from tacit.documents import Envelope
-from tacit.guarantees import Indistinguishability, SuccessBound, guarantee_from_dict
+from tacit.guarantees import Indistinguishability, SuccessBound
+from tacit.guarantees.agreement import agree
 from tacit.guarantees.base import Guarantee
-from tacit.releases.form import Attack, Form, Release, Use
+from tacit.releases import Kind, Release
 from tacit.text import number_up
 from tacit.training.account import Budgets
 from tacit.training.references import References
 
-ENVELOPE = Envelope("tacit.training", 1)
-PUBLISHABLE = ("title", "guarantees", "rounds", "participations", "method", "digest", "created")
-BESIDE = ("form", "provenance")
+KIND = "training"
+SECRET = "which of the references the model came from"
+# What the digest of a release of training is of.
+PARAMETERS = "parameters"
 # From this many references of one budget on they are named together.
 TOGETHER = 1000
+# How a release says that its rounds were computed.
+WAYS = re.compile(
+    "one step, (isotropic noise|(exact|forward|none) Gram matrix)|[0-9,]+ local steps|any outcome"
+)
+# So many references are told one by one.
+TOLD = 20
 ASSUMPTIONS = (
     "each reference takes part in no more rounds than declared",
     "the data of a round and the references' own randomness do not depend on the noise of that "
@@ -48,8 +56,6 @@ PUBLISHED = (
     "are measured on the data without noise and may not. Whether the records could be read is not "
     "hidden."
 )
-# So many references are told one by one.
-TOLD = 20
 # What whoever is told both laws guesses.
 GUESS = "which of the two"
 LAW = (
@@ -61,146 +67,98 @@ LAW = (
 @short_repr
 @read_only
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainingRelease(Release):
-    """A model trained beside safe references, and everything that may be said about it.
+class TrainedModel:
+    """What was granted to each reference of a training run, and what of it was used.
 
     Attributes:
-        title: what the model is.
         references: names of the references, or of groups of equal budget.
         counts: how many references each name stands for.
         squared: (n,) μ² that each name was granted.
-        taken: (n,) most rounds in which one of them took part.
         participations: K, by which the budgets were divided.
         rounds: T, rounds that were applied.
-        guarantees: what is certified, the headline first.
         delta: δ at which ε is told; None where the budget was given as μ.
+        taken: (n,) most rounds in which one of them took part; the holder's, as what follows.
         energy: mean E‖noise‖² of a round; None where no Gram matrix was known.
-        method: how the differences were found.
-        digest: of the state dict.
-        attacks: what was measured against it.
-        use: what it is good for.
-        notes: what a reader should know.
-        reproducible: whether a seed fixed the noise, which voids the guarantees.
-        seed: the seed, when one was given.
-        created: ISO 8601, UTC.
     """
 
-    title: str
     references: tuple[str, ...]
     counts: tuple[int, ...]
     squared: Array
-    taken: npt.NDArray[np.int64]
     participations: int
     rounds: int
-    guarantees: tuple[Guarantee, ...]
     delta: float | None
-    energy: float | None
-    method: str
-    digest: str
-    attacks: tuple[Attack, ...]
-    use: tuple[Use, ...]
-    notes: tuple[str, ...]
-    reproducible: bool
-    seed: int | None
-    created: str
+    taken: Annotated[npt.NDArray[np.int64] | None, HOLDER] = None
+    energy: Annotated[float | None, HOLDER] = None
 
-    FORMAT = ENVELOPE.format
-
-    @property
-    def form(self) -> Form:
-        """The release as report, gate, ledger and commands read it."""
-        return Form(
-            kind="training",
-            title=self.title,
-            secret="which of the references the model came from",
-            method=self.method,
-            guarantees=self.guarantees,
-            attacks=self.attacks,
-            use=self.use,
-            digests=(("parameters", self.digest),),
-            notes=self.notes,
-            publishable=PUBLISHABLE,
-            reproducible=self.reproducible,
-            seed=self.seed,
-            created=self.created,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description for strict JSON that ``from_dict`` reads back."""
-        form = self.form.to_dict()
-        return ENVELOPE.closed(
-            {
-                **vars(self),
-                "references": list(self.references),
-                "counts": list(self.counts),
-                "squared": self.squared.tolist(),
-                "taken": self.taken.tolist(),
-                **{name: form[name] for name in ("guarantees", "attacks", "use", "notes")},
-                "form": form,
-            }
-        )
-
-    @staticmethod
-    def from_dict(description: Any) -> TrainingRelease:
-        """Return the release that ``to_dict`` described.
-
-        Raises:
-            ValueError: not the description of a training release, or a field is missing.
-        """
-        return ENVELOPE.opened("description", description, _read)
+    def __post_init__(self) -> None:
+        count = len(self.references)
+        if not len(self.counts) == self.squared.size == count > 0:
+            raise ValueError("references: expected one budget and count for each of them")
+        if not (np.isfinite(self.squared).all() and (self.squared > 0.0).all()):
+            raise ValueError("squared: expected μ² > 0 for every reference")
+        for name in ("rounds", "participations"):
+            integer(name, getattr(self, name), minimum=1, maximum=None)
+        for number in self.counts:
+            integer("counts", number, minimum=1, maximum=None)
+        if self.energy is not None:
+            non_negative("energy", self.energy)
+        taken = self.taken
+        if taken is not None and (
+            taken.size != count or (taken < 0).any() or (taken > self.participations).any()
+        ):
+            raise ValueError("taken: expected from 0 to as many rounds as participations, for each")
 
 
-def released(
-    *,
-    title: str,
+def recompute(release: Release[TrainedModel]) -> str:
+    """Hold a release of training against what its budgets certify.
+
+    Raises:
+        ValueError: the guarantees, or what they are and are not, are others.
+    """
+    details = release.details
+    # worked out again by what worked it out, nothing of the file is believed
+    told = certified(details.references, details.squared, details.delta)
+    if not agree(release.guarantees, told):
+        raise ValueError("guarantees: expected what the budgets certify, got another")
+    # what it is not stands first, so that nobody reads it as privacy
+    known = notes_of(details.references, details.squared, details.delta)
+    if release.notes[: len(known)] != known:
+        raise ValueError("notes: expected what the guarantee is and is not, got other notes")
+    if release.reproducible != (release.seed is not None):
+        raise ValueError("seed: expected one of a run that can be repeated, and of no other")
+    if WAYS.fullmatch(release.method) is None:
+        raise ValueError(f"method: expected how rounds are computed, got {shown(release.method)}")
+    return ""
+
+
+TRAINING = Kind(name=KIND, details=TrainedModel, recompute=recompute)
+
+
+def details_of(
     references: References,
     budgets: Budgets,
-    taken: npt.NDArray[np.int64],
     delta: float | None,
+    *,
+    taken: npt.NDArray[np.int64],
     rounds: int,
-    way: str,
-    energies: Array,
-    digest: str,
-    attacks: tuple[Attack, ...],
-    use: tuple[Use, ...],
-    notes: tuple[str, ...],
-    seed: int | None,
-) -> TrainingRelease:
-    """Certify what a run was granted and return its release.
+    energies: Sequence[float],
+) -> TrainedModel:
+    """Return what a run was granted and used, references of one budget together if many.
 
-    The whole budget is certified, also of a run that stopped early: when to stop may have been
-    decided by what the rounds gave.
+    The whole budget is told, also of a run that stopped early: when to stop may have been decided
+    by what the rounds gave.
     """
-    names, counts, squared, most = _together(references, budgets, taken)
-    return TrainingRelease(
-        title=title,
+    names, counts, squared, most = group_references(references, budgets, taken)
+    return TrainedModel(
         references=names,
         counts=counts,
         squared=squared,
-        taken=most,
         participations=budgets.participations,
         rounds=rounds,
-        guarantees=certified(names, squared, delta),
         delta=delta,
-        energy=float(energies.mean()) if energies.size else None,
-        method=way,
-        digest=digest,
-        attacks=attacks,
-        use=use,
-        notes=(NOT_PRIVACY, PUBLISHED, *_each(names, squared, delta), *notes),
-        reproducible=seed is not None,
-        seed=seed,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        taken=most,
+        energy=float(np.mean(energies)) if energies else None,
     )
-
-
-def promised(
-    references: References, budgets: Budgets, delta: float | None
-) -> tuple[Guarantee, ...]:
-    """Return what a run with these budgets will be certified for, before its first round."""
-    none = np.zeros(len(references), dtype=np.int64)
-    names, _, squared, _ = _together(references, budgets, none)
-    return certified(names, squared, delta)
 
 
 def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tuple[Guarantee, ...]:
@@ -213,7 +171,9 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
 
     Source: dsi, Theorem 3.4 and Corollary C.1; the Neyman-Pearson lemma.
     """
+    # μ rounded up: the square root is to nearest
     distances = np.nextafter(np.sqrt(squared), np.inf)
+    # the one that is told apart best bounds all others
     loosest = int(np.argmax(distances))
     worst = float(distances[loosest])
     success = SuccessBound(
@@ -225,10 +185,12 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
         assumptions=ASSUMPTIONS,
         source="dsi, Theorem 3.4; the Neyman-Pearson lemma",
     )
+    # nats, and the δ of one ε, beside every reference
     kinds: list[Any] = ["kl"]
     if delta is not None:
+        # the ε of the loosest at δ; beside the others the same ε has a smaller δ
         kinds.append(("hockey-stick", gaussian_shift(worst).epsilon(delta)))
-    told = [
+    divergences = [
         Indistinguishability(
             references=names,
             divergence=kind,
@@ -239,88 +201,41 @@ def certified(names: tuple[str, ...], squared: Array, delta: float | None) -> tu
         )
         for kind in kinds
     ]
-    return (success, *told)
+    return (success, *divergences)
 
 
-def _each(names: tuple[str, ...], squared: Array, delta: float | None) -> tuple[str, ...]:
-    """Say what is certified beside each reference, where there are few."""
+def notes_of(names: tuple[str, ...], squared: Array, delta: float | None) -> tuple[str, ...]:
+    """Return what the guarantee is and is not, and what it is beside each reference if few."""
+    first = (NOT_PRIVACY, PUBLISHED)
     if not 1 < len(names) <= TOLD:
-        return ()
+        return first
+    # rounded up
     distances = np.nextafter(np.sqrt(squared), np.inf).tolist()
+    pairs = list(zip(names, distances, strict=True))
     if delta is None:
-        told = [f"{name} μ = {number_up(one)}" for name, one in zip(names, distances, strict=True)]
-        return (f"Beside each reference: {'; '.join(told)}.",)
-    told = [
-        f"{name} ε = {number_up(gaussian_shift(one).epsilon(delta))}"
-        for name, one in zip(names, distances, strict=True)
-    ]
-    return (f"Beside each reference, at δ = {number_up(delta)}: {'; '.join(told)}.",)
+        each = "; ".join(f"{name} μ = {number_up(one)}" for name, one in pairs)
+        return (*first, f"Beside each reference: {each}.")
+    each = "; ".join(
+        f"{name} ε = {number_up(gaussian_shift(one).epsilon(delta))}" for name, one in pairs
+    )
+    return (*first, f"Beside each reference, at δ = {number_up(delta)}: {each}.")
 
 
-def _together(
+def group_references(
     references: References, budgets: Budgets, taken: npt.NDArray[np.int64]
 ) -> tuple[tuple[str, ...], tuple[int, ...], Array, npt.NDArray[np.int64]]:
     """Return the references, those of equal budget under one name where there are many."""
     if len(references) < TOGETHER:
         return references.names, (1,) * len(references), budgets.squared.copy(), taken
+    # references of one budget are told alike, whichever they are
     values, place = np.unique(budgets.squared, return_inverse=True)
     names, counts, most = [], [], []
     for number in range(values.size):
         members = np.flatnonzero(place == number)
         first = references.names[int(members[0])]
-        names.append(
-            first if members.size == 1 else f"any one of {members.size:,}, such as {first}"
-        )
+        alone = members.size == 1
+        names.append(first if alone else f"any one of {members.size:,}, such as {first}")
         counts.append(int(members.size))
+        # the most rounds of any one of them, for the holder
         most.append(int(taken[members].max()))
     return tuple(names), tuple(counts), values, np.asarray(most, dtype=np.int64)
-
-
-def _read(description: Mapping[str, Any]) -> TrainingRelease:
-    fields = {name: value for name, value in description.items() if name not in BESIDE}
-    form = Form.from_dict(description["form"])
-    release = TrainingRelease(
-        **{
-            **fields,
-            "references": tuple(map(str, fields["references"])),
-            "counts": tuple(int(count) for count in fields["counts"]),
-            "squared": np.asarray(fields["squared"], dtype=np.float64),
-            "taken": np.asarray(fields["taken"], dtype=np.int64),
-            "guarantees": tuple(guarantee_from_dict(held) for held in fields["guarantees"]),
-            "attacks": form.attacks,
-            "use": form.use,
-            "notes": tuple(fields["notes"]),
-        }
-    )
-    _check(release)
-    return release
-
-
-def _check(release: TrainingRelease) -> None:
-    """Refuse a description whose certificate is not that of its budgets.
-
-    Raises:
-        ValueError: names what contradicts what.
-    """
-    count = len(release.references)
-    if not (len(release.counts) == release.squared.size == release.taken.size == count > 0):
-        raise ValueError("description.references: expected one budget and count for each of them")
-    if not (np.isfinite(release.squared).all() and (release.squared > 0.0).all()):
-        raise ValueError("description.squared: expected μ² > 0 for every reference")
-    integer("description.rounds", release.rounds, minimum=1, maximum=None)
-    integer("description.participations", release.participations, minimum=1, maximum=None)
-    for number in release.counts:
-        integer("description.counts", number, minimum=1, maximum=None)
-    if release.energy is not None:
-        non_negative("description.energy", release.energy)
-    if (release.taken < 0).any() or (release.taken > release.participations).any():
-        raise ValueError("description.taken: expected from 0 to as many rounds as participations")
-    if release.seed is not None and not release.reproducible:
-        raise ValueError("description.reproducible: expected true beside a seed, got false")
-    if release.guarantees != certified(release.references, release.squared, release.delta):
-        raise ValueError("description.guarantees: expected what the budgets certify, got another")
-    known = (NOT_PRIVACY, PUBLISHED, *_each(release.references, release.squared, release.delta))
-    if release.notes[: len(known)] != known:
-        raise ValueError(
-            "description.notes: expected what the guarantee is and is not, got other notes"
-        )

@@ -8,6 +8,7 @@ from tacit.releases.form import Attack
 from tacit.accounting import gaussian
 from tacit.adapters import canary_game
 from tacit.attacks import roc
+from tacit.releases import Attack
 
 MODELS, POPULATION = 600, 40
 

@@ -4,12 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, NoisyProjection, play_linear_heads
+from tacit.adapters import (
+    DPSGD,
+    DPLoRAFA,
+    HeadSteps,
+    LoRAFA,
+    NoisyProjection,
+    play_linear_heads,
+)
 
 RECORDS, WIDTH, CLASSES = 12, 5, 3
-SETTINGS = {
-    "classes": CLASSES, "noise_multiplier": 0.0, "steps": 4, "rate": 0.3, "models": 4, "rng": 3,
-}  # fmt: skip
+STEPS, RATE = 4, 0.3
+PLAIN = HeadSteps(steps=STEPS, rates=RATE)
+SETTINGS = {"classes": CLASSES, "models": 4, "rng": 3}
 
 
 def problem():
@@ -58,7 +65,7 @@ def test_is_one_head_at_a_time(method, monkeypatch):
         return drawn[-1]
 
     monkeypatch.setattr(torch, "randn", remembered)
-    heads = play_linear_heads(features, labels, canary, 1, method, **SETTINGS)
+    heads = play_linear_heads(features, labels, (canary, 1), method, PLAIN, **SETTINGS)
     assert heads.memberships.tolist() == [False, True, False, True]
     assert heads.log_ratios is None
     # Without noise all that is drawn and used is A.
@@ -67,14 +74,14 @@ def test_is_one_head_at_a_time(method, monkeypatch):
     for model in range(4):
         if method.noise != "independent" or not method.full:
             used = [values[model] / np.sqrt(2) for values in found]
-            used = used if method.fresh else used[:1] * SETTINGS["steps"]
+            used = used if method.fresh else used[:1] * STEPS
         else:
-            used = [np.eye(WIDTH)] * SETTINGS["steps"]
+            used = [np.eye(WIDTH)] * STEPS
         more = model % 2
         weights = step_by_step(
             np.vstack([features, canary[None][:more]]),
             np.concatenate([labels, np.ones(more, dtype=int)]),
-            getattr(method, "clip", np.inf), used, SETTINGS["steps"], SETTINGS["rate"],
+            getattr(method, "clip", np.inf), used, STEPS, RATE,
             full=method.full,
         )  # fmt: skip
         np.testing.assert_allclose(heads.weights[model], weights, atol=2e-5)
@@ -85,7 +92,7 @@ def test_is_one_head_at_a_time(method, monkeypatch):
 
 def test_losses_and_accuracy_are_those_of_the_weights():
     features, labels, canary = problem()
-    heads = play_linear_heads(features, labels, canary, 1, DPSGD(), **SETTINGS)
+    heads = play_linear_heads(features, labels, (canary, 1), DPSGD(), PLAIN, **SETTINGS)
     logits = np.einsum("mcd,zd->mzc", heads.weights, features)
     expected = np.log(np.exp(logits).sum(-1)) - logits[:, np.arange(RECORDS), labels]
     np.testing.assert_allclose(heads.losses_of(features, labels), expected, atol=1e-12)
@@ -95,9 +102,11 @@ def test_losses_and_accuracy_are_those_of_the_weights():
 
 def test_noise_differs_between_heads_and_is_that_of_the_seed():
     features, labels, canary = problem()
-    settings = {**SETTINGS, "noise_multiplier": 1.0}
+    noisy = HeadSteps(steps=STEPS, rates=RATE, noise_multipliers=1.0)
     first, again, other = (
-        play_linear_heads(features, labels, canary, 1, DPSGD(), **{**settings, "rng": seed})
+        play_linear_heads(
+            features, labels, (canary, 1), DPSGD(), noisy, **{**SETTINGS, "rng": seed}
+        )
         for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first.weights, again.weights)
@@ -111,19 +120,19 @@ def test_noise_differs_between_heads_and_is_that_of_the_seed():
         ({"features": np.full((RECORDS, WIDTH), np.nan)}, "features"),
         ({"labels": np.full(RECORDS, CLASSES)}, "labels"),
         ({"labels": np.zeros(RECORDS)}, "labels"),
-        ({"canary": np.zeros(WIDTH + 1)}, "canary"),
-        ({"canary_label": CLASSES}, "canary_label"),
+        ({"canary": (np.zeros(WIDTH + 1), 1)}, "canary"),
+        ({"canary": (np.zeros(WIDTH), CLASSES)}, "canary"),
         ({"models": 3}, "models"),
-        ({"rate": 0.0}, "rate"),
-        ({"steps": 0}, "steps"),
-        ({"noise_multiplier": -1.0}, "noise_multiplier"),
+        ({"steps": HeadSteps(steps=1, rates=0.0)}, "rates"),
+        ({"steps": HeadSteps(steps=1, rates=0.1, sampling_rate=0.5)}, "steps"),
+        ({"steps": HeadSteps(steps=1, rates=0.1, noise_multipliers=-1.0)}, "noise_multipliers"),
     ],
 )
 def test_bad_arguments_are_named(changed, words):
     features, labels, canary = problem()
     arguments = {
-        "features": features, "labels": labels, "canary": canary, "canary_label": 1,
-        "method": DPSGD(), **SETTINGS, **changed,
+        "features": features, "labels": labels, "canary": (canary, 1), "method": DPSGD(),
+        "steps": PLAIN, **SETTINGS, **changed,
     }  # fmt: skip
     with pytest.raises(ValueError, match=f"^{words}: "):
         play_linear_heads(**arguments)

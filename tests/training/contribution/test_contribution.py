@@ -7,10 +7,17 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit import Ledger
-from tacit.training import Indistinguishable, References, prepare_contribution
-from tacit.training.contribution.influence import best_threshold, mean_of
-from tacit.training.contribution.schedule import Schedule
+from tacit import Ledger, Run
+from tacit.training import (
+    Beside,
+    Indistinguishable,
+    References,
+    Retraining,
+    SourcedExamples,
+    TrainingRecipe,
+    prepare_contribution,
+)
+from tacit.training.contribution import EpochSchedule, best_threshold, mean_of
 
 SOURCES = ("Ada", "Bob", "Cem")
 
@@ -36,27 +43,41 @@ def task(flipped=None):
     return torch.nn.Linear(4, 2).double(), (inputs[:90], data), sources, (inputs[90:], classes[90:])
 
 
+def asked(model, data, sources, held_out, **options):
+    """A prepared training from flat settings; nothing is trained again where nothing is said."""
+
+    def some(*names):
+        return {name: options.pop(name) for name in names if name in options}
+
+    options = {
+        "loss": loss, "optimizer": optimizer, "epsilon": 4.0, "delta": 1e-5, "influence": 0,
+        "attacked": 0, "passes": 1, **options,
+    }  # fmt: skip
+    return prepare_contribution(
+        TrainingRecipe(model=model, **some("optimizer", "loss")),
+        SourcedExamples(data=data, sources=sources, held_out=held_out, **some("batch")),
+        Beside(**some("epsilon", "delta")),
+        Run(progress=False, **some("passes", "checkpoint")),
+        retraining=Retraining(**some("influence", "attacked")),
+        **options,
+    )
+
+
 def prepared(flipped=None, **options):
     model, data, sources, held_out = task(flipped)
     held_out = options.pop("held_out", held_out)
-    given = {
-        "loss": loss, "optimizer": optimizer, "epsilon": 4.0, "delta": 1e-5, "batch": 30,
-        "influence": False, "attack": False, **options,
-    }  # fmt: skip
-    return model, prepare_contribution(model, data, sources, held_out=held_out, **given)
+    return model, asked(model, data, sources, held_out, batch=30, **options)
 
 
 def test_every_example_comes_once_a_pass_in_an_order_of_its_own():
-    schedule = Schedule(count=11, batch=4, passes=2, order=3)
+    schedule = EpochSchedule(count=11, batch=4, passes=2, order=3)
     turns = [np.concatenate([schedule.examples(t * 3 + i) for i in range(3)]) for t in range(2)]
     assert schedule.rounds == 6
     assert all(sorted(turn.tolist()) == list(range(11)) for turn in turns)
     assert turns[0].tolist() != turns[1].tolist()
     groups = np.array([0] * 10 + [1])
     assert schedule.participations(groups) == 6
-    assert (
-        Schedule(count=11, batch=4, passes=2, order=3).participations(groups * 0 - groups) == 2 * 3
-    )
+    assert schedule.participations(-groups) == 2 * 3
 
 
 def test_the_budget_of_each_source_is_its_own_and_told_before():
@@ -67,10 +88,10 @@ def test_the_budget_of_each_source_is_its_own_and_told_before():
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     release = found.draw()
     assert release.guarantees == told
-    assert release.references == ("without Ada", "without Bob", "without Cem")
+    assert release.details.references == ("without Ada", "without Bob", "without Cem")
     alone = prepared(epsilon=1.0)[1].guarantees[0].success
     assert alone < release.guarantees[0].success
-    assert release.squared[1] < release.squared[2] < release.squared[0]
+    assert release.details.squared[1] < release.details.squared[2] < release.details.squared[0]
     with pytest.raises(ValueError, match="drawn already"):
         found.draw()
 
@@ -81,11 +102,11 @@ def test_noise_and_batches_are_those_of_the_loop_by_hand():
     found.draw()
     inputs, classes = task()[1]
     groups = np.arange(90) % 3
-    schedule = Schedule(count=90, batch=30, passes=2, order=0)
+    schedule = EpochSchedule(count=90, batch=30, passes=2, order=0)
+    beside = Beside(references=References.leave_out(SOURCES), epsilon=4.0, delta=1e-5)
     run = Indistinguishable(
-        hand, optimizer(hand.parameters()), References.leave_out(SOURCES), loss=loss,
-        epsilon=4.0, delta=1e-5, rounds=6, rng=5,
-    )  # fmt: skip
+        hand, optimizer(hand.parameters()), beside, loss=loss, run=Run(steps=6), rng=5
+    )
     for number in range(6):
         chosen = schedule.examples(number)
         run.step((inputs[chosen], classes[chosen]), groups[chosen])
@@ -94,7 +115,7 @@ def test_noise_and_batches_are_those_of_the_loop_by_hand():
 
 
 def test_a_source_that_lies_has_negative_influence_and_less_with_noise():
-    _, found = prepared("Bob", influence=True, repeats=3, passes=4, epsilon=1.0)
+    _, found = prepared("Bob", influence=3, passes=4, epsilon=1.0)
     use = {one.name: one.measured for one in found.draw().use}
     plain = use["influence of Bob without noise"]
     assert plain.high < 0.0
@@ -103,7 +124,7 @@ def test_a_source_that_lies_has_negative_influence_and_less_with_noise():
 
 
 def test_influence_without_noise_is_that_of_two_trainings():
-    _, found = prepared(influence=True, repeats=2)
+    _, found = prepared(influence=2)
     use = {one.name: one.measured.value for one in found.draw().use}
     model, (inputs, classes), _, held_out = task()
     scores = []
@@ -111,7 +132,7 @@ def test_influence_without_noise_is_that_of_two_trainings():
         one = copy.deepcopy(model)
         steps = optimizer(one.parameters())
         for number in range(3):
-            chosen = Schedule(count=90, batch=30, passes=1, order=0).examples(number)
+            chosen = EpochSchedule(count=90, batch=30, passes=1, order=0).examples(number)
             weights = torch.from_numpy((chosen % 3 != (-1 if left_out is None else left_out)) / 30)
             steps.zero_grad()
             (loss(one, inputs[chosen], classes[chosen]) * weights).sum().backward()
@@ -122,7 +143,7 @@ def test_influence_without_noise_is_that_of_two_trainings():
 
 
 def test_the_attack_is_no_better_than_the_certificate():
-    _, found = prepared(attack=True, attacked=8, epsilon=1.0)
+    _, found = prepared(attacked=8, epsilon=1.0)
     release = found.draw()
     (attack,) = release.attacks
     assert attack.trials == 8
@@ -131,7 +152,7 @@ def test_the_attack_is_no_better_than_the_certificate():
 
 
 def test_an_attack_on_a_run_without_noise_to_speak_of_wins():
-    _, found = prepared("Bob", attack=True, attacked=12, epsilon=1e4)
+    _, found = prepared("Bob", attacked=12, epsilon=1e4)
     release = found.draw()
     assert release.attacks[0].success.value > 0.8
 
@@ -142,20 +163,20 @@ def test_a_refusal_of_the_ledger_leaves_the_run_to_be_drawn(tmp_path):
     _, found = prepared()
     with pytest.raises(ValueError, match="budget"):
         found.draw(ledger=book, secret="sources")
-    assert found.draw().rounds == 3
+    assert found.draw().details.rounds == 3
 
 
 def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     book = Ledger(tmp_path / "book.db")
     _, whole = prepared(checkpoint=tmp_path / "run")
-    torn = whole.begin(ledger=book, secret="s", no_budget=False)
+    torn = whole.run.begin(ledger=book, secret="s")
     inputs, classes = task()[1]
-    chosen = Schedule(count=90, batch=30, passes=1, order=0).examples(0)
+    chosen = EpochSchedule(count=90, batch=30, passes=1, order=0).examples(0)
     torn.step((inputs[chosen], classes[chosen]), chosen % 3)
     release = prepared(checkpoint=tmp_path / "run")[1].draw(ledger=book, secret="s")
-    assert release.rounds == 3
+    assert release.details.rounds == 3
     assert max(book.spent("s").gaussian.values()) == pytest.approx(
-        float(np.sqrt(release.squared.max())), rel=1e-9
+        float(np.sqrt(release.details.squared.max())), rel=1e-9
     )
 
 
@@ -181,8 +202,8 @@ def test_the_best_threshold_parts_two_samples_either_way():
         ({"delta": 1.0}, "delta"),
         ({"passes": 0}, "passes: expected"),
         ({"batch": 0}, "batch: expected"),
-        ({"repeats": 1}, "repeats: expected"),
-        ({"attacked": 5}, "attacked: expected an even number"),
+        ({"influence": 1}, "influence: expected"),
+        ({"attacked": 5}, "attacked: expected 0, or an even number"),
         ({"optimizer": None}, "optimizer: expected a function"),
         ({"held_out": (torch.randn(3, 4), torch.zeros(2))}, "held_out: expected a target"),
         (
@@ -193,20 +214,15 @@ def test_the_best_threshold_parts_two_samples_either_way():
 )
 def test_bad_arguments_are_named(options, sentence):
     model, data, sources, held_out = task()
-    given = {
-        "held_out": held_out, "loss": loss, "optimizer": optimizer, "epsilon": 1.0, "delta": 1e-5,
-        **options,
-    }  # fmt: skip
     with pytest.raises(ValueError, match=sentence):
-        prepare_contribution(model, data, sources, **given)
+        asked(model, data, sources, **{"held_out": held_out, **options})
 
 
 def test_sources_must_be_two_and_one_an_example():
     model, data, sources, held_out = task()
-    given = {"held_out": held_out, "loss": loss, "optimizer": optimizer, "epsilon": 1.0}
     for names, sentence in ((["Ada"] * 90, "at least 2"), (sources[:-1], "expected 90 names")):
         with pytest.raises(ValueError, match=f"sources: .*{sentence}"):
-            prepare_contribution(model, data, names, delta=1e-5, **given)
+            asked(model, data, names, held_out)
 
 
 def test_what_cannot_be_measured_is_refused_before_anything_is_spent(tmp_path):
@@ -220,22 +236,16 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_spent(tmp_path):
 
 def test_sources_that_differ_in_a_trailing_zero_are_two():
     model, data, _, held_out = task()
-    found = prepare_contribution(
-        model, data, ["A", "A\0"] * 45, held_out=held_out, loss=loss, optimizer=optimizer,
-        epsilon=1.0, delta=1e-5, influence=False, attack=False,
-    )  # fmt: skip
-    assert len(found.draw().references) == 2
+    found = asked(model, data, ["A", "A\0"] * 45, held_out)
+    assert len(found.draw().details.references) == 2
 
 
 def test_the_loosest_of_many_sources_is_always_told():
     model, data, _, held_out = task()
     names = [f"s{i % 25:02}" for i in range(90)]
     budgets = {name: 8.0 if name == "s24" else 0.1 for name in names}
-    found = prepare_contribution(
-        model, data, names, held_out=held_out, loss=loss, optimizer=optimizer, epsilon=budgets,
-        delta=1e-5, influence=False, attack=False,
-    ).draw()  # fmt: skip
-    (said,) = [note for note in found.notes if "share of right answers" in note]
+    found = asked(model, data, names, held_out, epsilon=budgets).draw()
+    (said,) = [note for note in found.remarks if "share of right answers" in note]
     assert said.split("(2Φ(μ/2) − 1): ")[1].startswith("s24 ")
     assert "5 more, at most" in said
 

@@ -39,7 +39,7 @@ def rank(one, own):
 @pytest.mark.parametrize("sharp", [0.3, 1.0])
 def test_exposures_are_those_of_enumeration(sharp):
     model = network(sharp=sharp)
-    canaries = Canaries.drawn(4, encode, digits=2, rng=1)
+    canaries = Canaries.draw(4, encode, digits=2, rng=1)
     laws = [law(model, prompt, canaries.symbols, 2) for prompt in canaries.prompts]
     true = np.array(
         [
@@ -62,7 +62,7 @@ def test_exposures_are_those_of_enumeration(sharp):
 @pytest.mark.thorough
 def test_both_estimates_are_right_in_the_mean_of_few_draws():
     model = network(sharp=1.0)
-    canaries = Canaries.drawn(1, encode, digits=2, rng=3)
+    canaries = Canaries.draw(1, encode, digits=2, rng=3)
     one = law(model, canaries.prompts[0], canaries.symbols, 2)
     own = tuple(canaries.secrets[0].tolist())
     drawn = [exposures(model, canaries, least=1, samples=4, rng=i) for i in range(200)]
@@ -74,7 +74,7 @@ def test_both_estimates_are_right_in_the_mean_of_few_draws():
 
 def test_a_secret_that_was_learned_is_first_and_comes_out():
     model = network(sharp=0.3)
-    canaries = Canaries.drawn(2, encode, rng=5)
+    canaries = Canaries.draw(2, encode, rng=5)
     inputs, targets = canaries.sequences(40)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(150):
@@ -124,13 +124,13 @@ def test_digits_that_are_no_tokens_are_refused_and_a_mark_before_them_is_not():
 
 
 def test_canaries_differ_in_their_prompts_and_do_not_tell_their_secrets():
-    canaries = Canaries.drawn(400, encode, rng=0)
+    canaries = Canaries.draw(400, encode, rng=0)
     assert len(set(canaries.prompts)) == 400
     assert repr(canaries) == "Canaries(400, digits=6)"
     counts = np.bincount(canaries.secrets.ravel(), minlength=10)
     assert stats.chisquare(counts).pvalue > 1e-6
     with pytest.raises(ValueError, match="count: expected"):
-        Canaries.drawn(401, encode)
+        Canaries.draw(401, encode)
     with pytest.raises(ValueError, match="length: expected at least the"):
         canaries.sequences(12)
 

@@ -7,12 +7,19 @@ import pytest
 import torch
 from scipy import stats
 
+from tacit import Run
 from tacit.attacks import coins
-from tacit.training import Canaries, prepare_memorisation
-from tacit.training.memorisation.language import cut, losses, sequence_loss
-from tacit.training.memorisation.measurements import SUREST, Memorisation, Plan
-from tacit.training.memorisation.schedule import CanarySchedule
-from tacit.training.memorisation.workflow import Task
+from tacit.training import (
+    Beside,
+    Canaries,
+    MemorisationPlan,
+    Sequences,
+    TrainingRecipe,
+    prepare_memorisation,
+)
+from tacit.training.memorisation.canaries import CanarySchedule
+from tacit.training.memorisation.exposure import cut, losses, sequence_loss
+from tacit.training.memorisation.workflow import SUREST, CanaryTask, Memorisation
 from tacit.training.release import GUESS
 from tests.training.memorisation.letters import model, network, texts
 
@@ -24,9 +31,27 @@ def adam(parameters):
 
 
 def prepared(language=None, **options):
+    """A model and its prepared training from flat settings."""
     language = model() if language is None else language
-    given = {"optimizer": adam, **QUICK, **options}
-    return language, prepare_memorisation(language, texts(12), texts(4, seed=1), **given)
+    given = {"optimizer": adam, "passes": 1, **QUICK, **options}
+
+    def some(*names):
+        return {name: given.pop(name) for name in names if name in given}
+
+    return language, prepare_memorisation(
+        TrainingRecipe(model=language, **some("optimizer")),
+        Sequences(
+            learned=texts(12),
+            unseen=texts(4, seed=1),
+            **some("batch", "protect", "reduction"),
+        ),
+        Beside(**some("epsilon", "delta")),
+        Run(progress=False, **some("passes", "checkpoint")),
+        plan=MemorisationPlan(
+            **some("canaries", "copies", "samples", "least", "following", "audit")
+        ),
+        **given,
+    )
 
 
 @pytest.mark.parametrize(("count", "canaries", "copies"), [(12, 6, 2), (13, 3, 5), (7, 6, 3)])
@@ -47,10 +72,10 @@ def test_every_example_comes_once_a_pass_and_a_canary_in_one_round(count, canari
 
 
 def test_what_a_coin_left_out_is_in_no_gradient_and_all_copies_share_a_reference():
-    drawn = Canaries.drawn(6, model().encode, rng=0)
+    drawn = Canaries.draw(6, model().encode, rng=0)
     inside = np.array([True, False] * 3)
     schedule = CanarySchedule(texts=12, canaries=6, copies=2, batch=6, passes=1, order=0)
-    task = Task.of(drawn, inside, texts(12), texts(4), schedule, texts=False)
+    task = CanaryTask.of(drawn, inside, texts(12), texts(4), schedule, texts=False)
     assert task.groups.tolist() == [-1] * 12 + [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert task.present.tolist() == [True] * 12 + [True, True, False, False] * 3
     assert torch.equal(task.inputs[12], task.inputs[13])
@@ -61,10 +86,10 @@ def test_a_release_certifies_measures_and_tells_the_bound_it_computed():
     before = {name: one.clone() for name, one in language.network.state_dict().items()}
     release = run.draw()
     assert any(not torch.equal(before[k], v) for k, v in language.network.state_dict().items())
-    assert release.references[:2] == ("without canary 0", "without canary 1")
-    assert len(release.references) == 6 + 12
-    assert release.participations == 1
-    assert release.rounds == 4
+    assert release.details.references[:2] == ("without canary 0", "without canary 1")
+    assert len(release.details.references) == 6 + 12
+    assert release.details.participations == 1
+    assert release.details.rounds == 4
     tasks = {attack.task: attack for attack in release.attacks}
     assert tasks[GUESS].trials == 6
     assert tasks[SUREST].trials == 2
@@ -74,17 +99,17 @@ def test_a_release_certifies_measures_and_tells_the_bound_it_computed():
         *use
     }
     out = use["(2, 4)-exposure of canaries left out"]
-    bound = stats.norm.cdf(stats.norm.ppf(out.high) + np.sqrt(release.squared.max()))
-    said = next(note for note in release.notes if "Φ(Φ⁻¹(P0)" in note)
+    bound = stats.norm.cdf(stats.norm.ppf(out.high) + np.sqrt(release.details.squared.max()))
+    said = next(note for note in release.remarks if "Φ(Φ⁻¹(P0)" in note)
     told = float(re.search(r"\) = ([\d.]+)%, in the mean", said)[1]) / 100
     assert bound <= told <= bound + 1.1e-3
     assert "with the noise of this run either way" in said
-    assert any("Audit of this one run" in note for note in release.notes)
+    assert any("Audit of this one run" in note for note in release.remarks)
 
 
 def test_canaries_alone_are_references_where_nothing_else_is_protected():
-    release = prepared(protect="canaries", attack=False)[1].draw()
-    assert len(release.references) == 6
+    release = prepared(protect="canaries", audit=False)[1].draw()
+    assert len(release.details.references) == 6
     assert release.attacks == ()
 
 
@@ -95,7 +120,7 @@ def test_a_run_goes_on_with_its_own_canaries_and_refuses_others(tmp_path):
     first = run.draw()
     _, again = prepared(checkpoint=folder)
     taken = again.draw()
-    assert taken.digest == first.digest
+    assert taken.digests == first.digests
     left_out = [
         next(one.measured.value for one in release.use if one.name.endswith("canaries left out"))
         for release in (first, taken)
@@ -159,8 +184,8 @@ def test_a_perplexity_beyond_all_floats_is_the_largest():
     language = model()
     with torch.no_grad():
         language.network.lm_head.weight.mul_(1e5)
-    plan = Plan(copies=1, least=4, samples=2, prompt=4, following=2)
-    drawn = Canaries.drawn(2, language.encode, rng=0)
+    plan = MemorisationPlan(copies=1, least=4, samples=2, following=2)
+    drawn = Canaries.draw(2, language.encode, rng=0)
     found = Memorisation.of(language.network, drawn, texts(2), texts(2, seed=1), plan, rng=0)
     assert found.perplexity.high == np.exp(700.0)
 

@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.training import LabelledImages, blended, pretrain, robust_aggregate, small_network
-from tacit.training.poisoning.runs import PoisonedTraining
+from tacit.training import (
+    Beside,
+    LabelledImages,
+    References,
+    RobustAggregation,
+    blended,
+    pretrain,
+    robust_aggregate,
+    small_network,
+)
 from tacit.training.poisoning.sources import Sources, cross_entropy, source_gradients
+from tacit.training.poisoning.workflow import PoisonedTraining
 from tests.training.poisoning.problems import SHAPE, descent, images, linear
 
 
@@ -14,11 +23,12 @@ def sources(count=4, batch=16, **options):
     return Sources(data=images(), count=count, batch=batch, **options)
 
 
-def training(model=None, count=4, iterations=1, rounds=3, mu=1.0, **options):
+def training(model=None, count=4, iterations=1, rounds=3, mu=1.0):
+    held = sources(count, trigger=blended(SHAPE), target=1)
     return PoisonedTraining(
-        model=model or linear(), optimizer=descent(), rounds=rounds, iterations=iterations,
-        sources=sources(count, trigger=blended(SHAPE), target=1), angle=60.0, clip=True,
-        options={"loss": cross_entropy, "rounds": rounds, "mu": mu, **options},
+        model=model or linear(), optimizer=descent(), rounds=rounds, sources=held,
+        method=RobustAggregation(angle=60.0, iterations=iterations),
+        promise=Beside(references=References.leave_out(held.names), mu=mu),
     )  # fmt: skip
 
 
@@ -28,7 +38,7 @@ def flat(model):
 
 def test_sources_hold_disjoint_parts_of_everything():
     found = sources(5)
-    held = [found.held(source) for source in range(5)]
+    held = [found.holdings(source) for source in range(5)]
     assert sorted(np.concatenate(held).tolist()) == list(range(48))
     assert {len(part) for part in held} == {9, 10}
     one_pass = [found.examples(2, number) for number in range(found.a_pass)]

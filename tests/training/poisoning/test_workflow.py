@@ -5,16 +5,22 @@ import pytest
 import torch
 from scipy import stats
 
+from tacit import Run
 from tacit.documents import dumps, loads
+from tacit.releases import Release
 from tacit.training import (
+    Beside,
     LabelledImages,
-    TrainingRelease,
+    PoisonedImages,
+    PoisoningComparison,
+    RobustAggregation,
+    TrainingRecipe,
     Trigger,
     blended,
     bounded_probability,
     prepare_poisoning,
 )
-from tacit.training.poisoning.measuring import mean_over_noise, measured
+from tacit.training.poisoning.workflow import mean_over_noise, measure_trigger
 from tests.training.poisoning.problems import SHAPE, descent, images, linear
 
 
@@ -33,10 +39,12 @@ def test_success_and_accuracy_of_a_model_known_by_construction():
     trigger = Trigger(name="low-frequency", pattern=np.zeros(SHAPE), kept=1.0)
     lit = np.zeros(SHAPE)
     lit[0, 0, 7] = 1.0
-    found = measured(Backdoored(), data, trigger, 0)
+    found = measure_trigger(Backdoored(), data, trigger, 0)
     assert (found.accuracy.value, found.success.value, found.images) == (1.0, 0.0, 20)
     assert found.success.high == pytest.approx(1 - 0.025 ** (1 / 20))
-    poisoned = measured(Backdoored(), data, Trigger(name="low-frequency", pattern=lit, kept=1.0), 0)
+    poisoned = measure_trigger(
+        Backdoored(), data, Trigger(name="low-frequency", pattern=lit, kept=1.0), 0
+    )
     assert (poisoned.accuracy.value, poisoned.success.value) == (1.0, 1.0)
     assert poisoned.success.low == pytest.approx(0.025 ** (1 / 20))
 
@@ -46,10 +54,10 @@ def test_images_of_the_target_do_not_count():
     with torch.no_grad():
         always[1].weight.zero_()
         always[1].bias.copy_(torch.tensor([0.0, 1.0, 0.0]))
-    found = measured(always, images(30), blended(SHAPE), 1)
+    found = measure_trigger(always, images(30), blended(SHAPE), 1)
     assert (found.success.value, found.images) == (1.0, 20)
     with pytest.raises(ValueError, match="test: expected images of another class"):
-        measured(always, images(9).some(np.arange(9) % 3 == 1), blended(SHAPE), 1)
+        measure_trigger(always, images(9).some(np.arange(9) % 3 == 1), blended(SHAPE), 1)
 
 
 def test_the_bound_grows_with_the_reference_and_the_distance():
@@ -65,18 +73,32 @@ def test_few_runs_say_little_of_a_mean():
 
 
 def prepared(**options):
+    """A prepared training from flat settings."""
     given = {
-        "test": images(30, seed=1), "trigger": blended(SHAPE, alpha=0.5), "target": 1, "sources": 4,
-        "optimizer": descent(), "epsilon": 4.0, "delta": 1e-5, "batch": 16, "repeats": 2, **options,
+        "model": linear(), "data": images(), "test": images(30, seed=1),
+        "trigger": blended(SHAPE, alpha=0.5), "target": 1, "sources": 4, "optimizer": descent(),
+        "epsilon": 4.0, "delta": 1e-5, "batch": 16, "passes": 1, **options,
     }  # fmt: skip
+
+    def some(*names):
+        return {name: given.pop(name) for name in names if name in given}
+
     return prepare_poisoning(
-        given.pop("model", None) or linear(), given.pop("data", images()), **given
+        TrainingRecipe(**some("model", "optimizer")),
+        PoisonedImages(
+            **some("data", "test", "trigger", "target", "sources", "malicious", "batch")
+        ),
+        Beside(**some("epsilon", "delta")),
+        Run(progress=False, **some("passes", "checkpoint")),
+        method=RobustAggregation(**some("angle", "iterations", "noise")),
+        comparison=PoisoningComparison(**some("repeats", "compare")),
+        **given,
     )
 
 
 def test_a_release_says_what_was_measured_and_what_bounds_it():
     found = prepared(compare=True).draw()
-    assert found.references == tuple(f"without source {i}" for i in range(4))
+    assert found.details.references == tuple(f"without source {i}" for i in range(4))
     (attack,) = found.attacks
     assert attack.trials == 20
     assert [use.name for use in found.use] == [
@@ -86,15 +108,15 @@ def test_a_release_says_what_was_measured_and_what_bounds_it():
         "accuracy with isotropic noise of the same certificate",
         "attack success with isotropic noise",
     ]
-    note = next(note for note in found.notes if "Φ(Φ⁻¹(p) + μ)" in note)
+    note = next(note for note in found.remarks if "Φ(Φ⁻¹(p) + μ)" in note)
     assert "“without source 0” gives with the noise of this run" in note
     assert "neither p nor the success of one draw" in note
-    again = TrainingRelease.from_dict(loads(dumps(found.to_dict())))
-    assert again.form.attacks == found.form.attacks
+    again = Release.from_dict(loads(dumps(found.to_dict())))
+    assert again.attacks == found.attacks
 
 
 def test_without_the_attack_only_accuracy_is_measured():
-    found = prepared(attack=False).draw()
+    found = prepared(repeats=0).draw()
     assert found.attacks == ()
     assert [use.name for use in found.use] == ["accuracy", "accuracy without noise"]
 
@@ -108,19 +130,19 @@ def test_a_certificate_is_known_before_anything_is_drawn():
         plan.draw()
     plan = prepared(model=(other := linear()), iterations=2)
     assert all((a == b).all() for a, b in zip(kept, other.parameters(), strict=True))
-    assert plan.draw().rounds == 1
+    assert plan.draw().details.rounds == 1
 
 
 def test_a_run_is_taken_up(tmp_path):
-    options = {"checkpoint": tmp_path / "run", "rng": 3, "attack": False, "passes": 2}
-    whole = prepared(rng=3, attack=False, passes=2).draw()
+    options = {"checkpoint": tmp_path / "run", "rng": 3, "repeats": 0, "passes": 2}
+    whole = prepared(rng=3, repeats=0, passes=2).draw()
     begun = prepared(**options)
-    run = begun.begin(ledger=None, secret=None, no_budget=False)
+    run = begun.run.begin()
     run.update(np.ones(195), np.ones((4, 195)))
     del run
     taken = prepared(**options).draw()
-    assert taken.rounds == whole.rounds
-    assert taken.digest != whole.digest
+    assert taken.details.rounds == whole.details.rounds
+    assert taken.digests != whole.digests
 
 
 @pytest.mark.parametrize(
@@ -138,7 +160,7 @@ def test_a_run_is_taken_up(tmp_path):
         ({"model": linear(classes=2)}, "model: expected 3 scores"),
         ({"model": torch.nn.Flatten()}, "model"),
         ({"iterations": 0}, "iterations"),
-        ({"repeats": 0}, "repeats"),
+        ({"repeats": -1}, "repeats"),
         ({"angle": -1.0}, "angle"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"passes": 0}, "passes"),
@@ -158,32 +180,19 @@ def test_bad_arguments_are_named_before_anything_is_trained(options, said):
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_is_trained(options, sentence):
-    given = {"model": linear(), "test": images(12), **options}
     with pytest.raises(ValueError, match=sentence):
-        prepare_poisoning(
-            given["model"], images(), test=given["test"], trigger=blended(SHAPE), target=0,
-            sources=4, optimizer=descent(), epsilon=4.0, delta=1e-5,
-        )  # fmt: skip
+        prepared(**{"test": images(12), "target": 0, **options})
 
 
 def test_a_target_that_no_test_image_has_is_measured():
     data, test = images(48), images(24, classes=2)
-    release = prepare_poisoning(
-        linear(), data, test=test, trigger=blended(SHAPE), target=2, sources=4, optimizer=descent(),
-        epsilon=4.0, delta=1e-5, batch=24, repeats=1,
-    ).draw()  # fmt: skip
+    release = prepared(data=data, test=test, target=2, batch=24, repeats=1).draw()
     assert release.attacks[0].trials == 24
 
 
 def test_a_checkpoint_of_another_trigger_is_refused(tmp_path):
-    def prepared(**options):
-        return prepare_poisoning(
-            linear(), images(), test=images(12), sources=4, optimizer=descent(), epsilon=4.0,
-            delta=1e-5, batch=24, attack=False, checkpoint=tmp_path,
-            **{"trigger": blended(SHAPE), "target": 0, **options},
-        )  # fmt: skip
-
-    prepared().draw()
-    for other in ({"target": 1}, {"trigger": blended(SHAPE, alpha=0.9)}, {"malicious": 2}):
+    given = {"test": images(12), "batch": 24, "repeats": 0, "checkpoint": tmp_path}
+    prepared(**given).draw()
+    for other in ({"target": 2}, {"trigger": blended(SHAPE, alpha=0.9)}, {"malicious": 2}):
         with pytest.raises(ValueError, match="another about"):
-            prepared(**other).draw()
+            prepared(**given, **other).draw()

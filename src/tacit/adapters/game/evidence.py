@@ -1,4 +1,4 @@
-"""From models trained with and without a canary to what attackers reached, beside the bound."""
+"""What attackers reached in the canary game, beside what a privacy profile leaves them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,53 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from tacit._ground.checks import Array, RandomSource, generator, in_interval, matrix, vector
+from tacit._ground.numbers import EPS
 from tacit.accounting import PrivacyProfile
-from tacit.adapters.game.bounds import auc_from_profile
 from tacit.attacks import RocSummary, lira, rmia, roc
 from tacit.attacks.membership.roc import truth_values
 from tacit.guarantees import SuccessBound
 from tacit.measured import Interval
-from tacit.releases.form import Attack
+from tacit.releases import Attack
+
+LARGEST_EPSILON, EPSILONS, CELLS = 40.0, 400, 4000
+
+
+def auc_from_profile(profile: PrivacyProfile) -> float:
+    """Bound the AUC of every test of membership.
+
+    With ``f(α) = max_ε max(1 − δ(ε) − e^ε α, e^−ε (1 − δ(ε) − α), 0)`` no test has a true positive
+    rate above ``1 − f(α)`` at the false positive rate α, hence ``AUC <= 1 − ∫ f``. On a grid of ε
+    f is no larger and still convex, so that the midpoint rule is below its integral.
+
+    Args:
+        profile: of two neighbouring data sets, with the record and without it.
+
+    Returns:
+        The bound, rounded up, at least ½.
+
+    Example:
+        >>> from tacit.accounting import gaussian
+        >>> round(auc_from_profile(gaussian(1.0, 1.0)), 3)
+        0.76
+
+    Source: Dong, Roth and Su (2022), Proposition 2.12.
+    """
+    # denser near 0, where δ(ε) bends most
+    epsilons = LARGEST_EPSILON * np.linspace(0.0, 1.0, EPSILONS) ** 2
+    # 1 − δ(ε)
+    kept = 1.0 - profile.delta(epsilons)
+    # α at the middle of every cell
+    rates = (np.arange(CELLS) + 0.5) / CELLS
+    missed = np.zeros(CELLS)
+    for epsilon, share in zip(epsilons, kept, strict=True):
+        # f(α) >= 1 − δ − e^ε α
+        np.maximum(missed, share - np.exp(epsilon) * rates, out=missed)
+        # f(α) >= e^−ε (1 − δ − α)
+        np.maximum(missed, np.exp(-epsilon) * (share - rates), out=missed)
+    # AUC <= 1 − ∫ f, rounded up by what a sum of cells may lose
+    area = 1.0 - float(missed.mean()) + 8.0 * CELLS * EPS
+    return min(1.0, max(0.5, area))
+
 
 TASK = "whether the canary was among the records"
 LOSS, RATIO, LIRA, RMIA = (
@@ -74,6 +114,7 @@ class CanaryGame:
     @property
     def refuted(self) -> bool:
         """Whether an attacker passes a bound by more than its interval."""
+        # no bound is passed by nobody
         most = 1.0 if self.bound is None else self.bound.success
         return any(
             found.balanced_accuracy_interval[0] > most or found.auc_interval[0] > self.auc_bound
@@ -155,6 +196,7 @@ def canary_game(
         if ratios.shape != values.shape:
             raise ValueError(f"log_ratios: expected {values.size} values, got {ratios.size}")
         direct[RATIO] = ratios
+    # what LiRA and RMIA learn from, and choose their thresholds on
     known = _half(inside, source)
     learned: dict[str, Scores] = {}
     odds = _log_odds(values)
@@ -163,10 +205,12 @@ def canary_game(
     if population_losses is not None:
         others = _population(population_losses, values.size)
         learned[RMIA] = _rmia_scores(values, inside, others, known)
+    # 2k intervals, each at failure (1 − confidence)/(2k): a union bound
     each = 1.0 - (1.0 - level) / (2.0 * (len(direct) + len(learned)))
     played = [
         (name, roc(scores, inside, confidence=each, rng=source)) for name, scores in direct.items()
     ]
+    # attacked are the others alone
     left = np.setdiff1d(np.arange(values.size), known)
     for name, score in learned.items():
         chosen_on = score(known), inside[known]
@@ -201,6 +245,7 @@ def _population(losses: ArrayLike, models: int) -> Array:
 
 def _log_odds(losses: Array) -> Array:
     """Return ln p/(1 − p) of the label, which is nearer to a Gaussian than its loss −ln p."""
+    # −ln p > 0, so that 1 − p is no zero
     positive = np.maximum(losses, SMALLEST_LOSS)
     odds: Array = -positive - np.log(-np.expm1(-positive))
     return odds

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from tacit._ground.checks import choice, integer, positive
-from tacit._ground.files import check_writable
+from tacit._ground.files import absolute
 from tacit.cli.console import command_line, line
 from tacit.cli.hidden.codec import read_codec
 from tacit.cli.hidden.inputs import Layer, PromptFlags, llm_extra, note
@@ -81,7 +81,8 @@ def invert(
         int, typer.Option(help="Public prompts that a release is fitted on.")
     ] = 5000,
     checkpoint: Annotated[
-        str | None, typer.Option(help="File of the training, to go on from when interrupted.")
+        str | None,
+        typer.Option(help="Folder that survives a crash: the same command goes on from it."),
     ] = None,
     report: Report = None,
     json: Json = None,
@@ -93,7 +94,7 @@ def invert(
     output = json_output(json, force, {"--texts": source.texts, "--report": report})
     page = new_file("--report", report, force)
     if checkpoint is not None:
-        refuse_inputs("--checkpoint", check_writable("--checkpoint", checkpoint))
+        refuse_inputs("--checkpoint", absolute("--checkpoint", checkpoint))
     choice("--positions", positions, ("last", "all"))
     if kind is not None:
         choice("--kind", kind, KINDS)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli.options import grouped
 from tacit.cli.output import new_file
-from tacit.cli.publishing import Destination, tell_prepared, tell_release, tell_table
-from tacit.cli.statistic.asked import Bounds, bounds_of
+from tacit.cli.publishing import Destination, Source, publish, tell_release, tell_table
 from tacit.cli.tables import Category, Data, Missing, TableFlags
-from tacit.cli.training.flags import ShapedFlags
+from tacit.cli.training.flags import Passes, TrainingFlags, saving, tell_model
+from tacit.training.rounds import OneStep
 
 if TYPE_CHECKING:
-    from tacit.cli.training.tabular import Problem
+    from tacit.cli.training.tabular import TableProblem
+    from tacit.releases import Release
 
 # Every row in every round: a source's part of the gradient then differs by what it teaches, not by
 # which of its rows were drawn.
@@ -23,8 +25,8 @@ PASSES, RATE = 10, 0.3
 
 @grouped
 def contribution(
-    *,
     data: Data = None,
+    *,
     source: Annotated[str, typer.Option(help="Column that says whose each row is.")],
     label: Annotated[str, typer.Option(help="Column that the model predicts, a category.")],
     reading: TableFlags,
@@ -36,7 +38,14 @@ def contribution(
             metavar="SOURCE=EPSILON", help="Another ε than --epsilon for a source. May be repeated."
         ),
     ] = None,
-    bounds: Bounds = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=LOW:HIGH,…",
+            help="Lowest and highest of columns of numbers, declared without looking at the table: "
+            "numbers outside are taken as the bounds.",
+        ),
+    ] = None,
     hidden: Annotated[
         int, typer.Option(help="Units of a hidden layer; 0 is logistic regression.")
     ] = 0,
@@ -53,59 +62,80 @@ def contribution(
     attacked: Annotated[
         int, typer.Option(help="Runs with, and as many without, for the attack.")
     ] = 20,
-    flags: ShapedFlags,
+    method: OneStep,
+    run: Passes,
+    flags: TrainingFlags,
 ) -> None:
     """Train a classifier of a table so that no source moves it beyond its budget.
 
     What each source does to the held-out likelihood is measured by training again without it.
-    """
-    from tacit.cli.training.tabular import problem_of, save_model
-    from tacit.ledger.notions import GAUSSIAN_DP
-    from tacit.training import prepare_contribution
 
+    Ten passes of one round each where neither --passes nor --batch is given.
+    """
+    from tacit.cli.training.tabular import problem_of
+    from tacit.ledger.notions import GAUSSIAN_DP
+    from tacit.training import Retraining, SourcedExamples, TrainingRecipe, prepare_contribution
+
+    # source and label are categories, declared or read
     levels = [*(category or ()), *_undeclared((source, label), category)]
     table = reading.read(data, missing=missing, categories=levels)
-    destination = Destination.checked(
-        flags, data, table, spends=GAUSSIAN_DP, others=flags.written()
-    )
     saved = new_file("--save", flags.save, flags.force)
-    problem = problem_of(
-        table, source, label, hidden=hidden, held_out=held_out, bounds=bounds_of(bounds)
+
+    def prepare() -> Any:
+        # inputs, classes and sources of the rows
+        problem = problem_of(
+            table, source, label, hidden=hidden, held_out=held_out, bounds=_bounds(bounds)
+        )
+        if saved is not None:
+            # scales that were read would be published with the model
+            _check_declared(problem.undeclared)
+        prepared = prepare_contribution(
+            TrainingRecipe(
+                model=problem.model,
+                optimizer=problem.optimizer(RATE if flags.rate is None else flags.rate),
+                loss=problem.loss,
+            ),
+            SourcedExamples(
+                data=problem.data,
+                sources=problem.sources,
+                held_out=problem.held_out,
+                batch=flags.batch,
+                remarks=problem.remarks,
+            ),
+            replace(flags.promise, epsilon=_budgets(budget, flags.epsilon, problem)),
+            run.lasting(passes=PASSES),
+            method=method,
+            retraining=Retraining(
+                # --no-influence and --no-attack train nothing again
+                influence=repeats if influence else 0,
+                attacked=attacked if flags.attack else 0,
+            ),
+            rng=flags.seed,
+        )
+        return saving(prepared, saved, problem.save)
+
+    def tell(destination: Destination, release: Release[Any]) -> None:
+        tell_table(destination.json.console, table)
+        tell_release(destination, release)
+        tell_model(destination, saved)
+
+    publish(
+        prepare,
+        flags,
+        Source.of(table, data),
+        spends=GAUSSIAN_DP,
+        others=flags.written(run),
+        tell=tell,
     )
-    if saved is not None:
-        _check_declared(problem.undeclared)
-    prepared = prepare_contribution(
-        problem.model,
-        problem.data,
-        problem.sources,
-        held_out=problem.held_out,
-        loss=problem.loss,
-        optimizer=problem.optimizer(RATE if flags.rate is None else flags.rate),
-        epsilon=_budgets(budget, flags.epsilon, problem),
-        delta=flags.delta,
-        passes=PASSES if flags.passes is None else flags.passes,
-        batch=flags.batch,
-        gram=flags.gram,
-        noise=flags.noise,
-        influence=influence,
-        repeats=repeats,
-        attack=flags.attack,
-        attacked=attacked,
-        checkpoint=flags.checkpoint,
-        notes=problem.notes,
-        rng=flags.seed,
-        progress=True,
-    )
-    if flags.dry_run:
-        tell_prepared(prepared, destination.json)
-        return
-    destination = destination.opened()
-    release = destination.draw(prepared)
-    if saved is not None:
-        save_model(saved, problem)
-    destination.store(release, destination.provenance(table))
-    tell_table(destination.json.console, table)
-    tell_release(destination, release, saved)
+
+
+def _bounds(text: str | None) -> dict[str, tuple[float, float]] | None:
+    from tacit.releases.promises import bounds_of
+
+    try:
+        return None if text is None else bounds_of(text)
+    except ValueError as error:
+        raise ValueError(f"--bounds: {error}") from None
 
 
 def _check_declared(undeclared: tuple[str, ...]) -> None:
@@ -123,22 +153,21 @@ def _undeclared(names: tuple[str, ...], category: list[str] | None) -> list[str]
     return [name for name in dict.fromkeys(names) if name not in declared]
 
 
-def _budgets(budget: list[str] | None, epsilon: float, problem: Problem) -> dict[str, float]:
+def _budgets(budget: list[str] | None, epsilon: float, problem: TableProblem) -> dict[str, float]:
+    """Return ε of every source."""
+    # one ε for all, but for those that --budget names
     found: dict[str, float] = dict.fromkeys(problem.roster, epsilon)
     named: set[str] = set()
     for text in budget or ():
+        # a name may hold an equals sign
         name, given, value = text.rpartition("=")
         if not given or name not in found:
             raise ValueError(f"--budget: expected SOURCE=EPSILON of a source there, got {text!r}")
         if name in named:
             raise ValueError("--budget: expected each source once, got one twice")
         named.add(name)
-        found[name] = _number(text, value)
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise ValueError(f"--budget: expected a number behind =, got {text!r}") from None
     return found
-
-
-def _number(text: str, value: Any) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise ValueError(f"--budget: expected a number behind =, got {text!r}") from None

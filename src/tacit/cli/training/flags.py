@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from tacit.cli.publishing import Attacking
+from tacit.cli.console import line
+from tacit.cli.options import Only
+from tacit.cli.publishing import Attacking, Destination
+from tacit.runs import Run
+
+if TYPE_CHECKING:
+    from tacit.releases import Release
+    from tacit.training import Beside, Indistinguishable, PreparedTraining
+
+Passes: TypeAlias = Annotated[Run, Only("passes", "checkpoint")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,44 +29,60 @@ class TrainingFlags(Attacking):
         float, typer.Option(help="ε of the whole run beside each reference, with --delta.")
     ] = 4.0
     delta: Annotated[float, typer.Option(help="δ, with --epsilon.")] = 1e-5
-    passes: Annotated[
-        int | None, typer.Option(help="Passes over the data; the command's own when left out.")
-    ] = None
     batch: Annotated[
         int | None, typer.Option(help="Examples in a round; the command's own when left out.")
     ] = None
     rate: Annotated[
         float | None, typer.Option(help="Learning rate; the command's own when left out.")
     ] = None
-    noise: Annotated[
-        str, typer.Option(help="optimal, or isotropic of the same certificate, to compare with.")
-    ] = "optimal"
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(help="Folder that survives a crash: the same command goes on from it."),
-    ] = None
     save: Annotated[str | None, typer.Option(help="Where the trained model is written.")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # the digest of a file names no secret that several trainings share
         if self.ledger is not None and self.secret is None:
             raise ValueError("--secret: expected the name that --ledger counts under, got none")
+        # inf and NaN would train to nothing
         if self.rate is not None and not 0.0 < self.rate < float("inf"):
             raise ValueError(f"--rate: expected a finite number above 0, got {self.rate:g}")
 
-    def written(self) -> dict[str, str | None]:
+    @property
+    def promise(self) -> Beside:
+        """What is promised beside every reference."""
+        from tacit.training import Beside
+
+        return Beside(epsilon=self.epsilon, delta=self.delta)
+
+    def written(self, run: Run) -> dict[str, str | None]:
         """Return what is written beside the release, by flag."""
-        return {"--save": self.save, "--checkpoint": self.checkpoint}
+        return {"--save": self.save, "--checkpoint": run.checkpoint}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShapedFlags(TrainingFlags):
-    """The same, where what shapes the noise can be chosen."""
+def saving(
+    prepared: PreparedTraining, place: Path | None, save: Callable[[Path], Any]
+) -> PreparedTraining:
+    """Return a training that writes its model before its release is stored.
 
-    gram: Annotated[
-        str,
-        typer.Option(
-            help="What shapes the noise: the inner products of all gradients (exact), of the last "
-            "layer's (forward), or none."
-        ),
-    ] = "exact"
+    The other way round a release could name a model that is nowhere.
+
+    Args:
+        prepared: the training.
+        place: where the model goes; None for nowhere.
+        save: writes the model.
+    """
+    if place is None:
+        return prepared
+
+    def fit(run: Indistinguishable) -> Release[Any]:
+        # trained and paid for
+        release = prepared.fit(run)
+        save(place)
+        return release
+
+    return replace(prepared, fit=fit)
+
+
+def tell_model(destination: Destination, saved: Path | None) -> None:
+    """Say where the model was written, if it was."""
+    if saved is not None:
+        line(destination.json.console, "model", str(saved))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from tacit.cli.console import line
-from tacit.cli.options import grouped
+from tacit.cli.options import Only, grouped
 from tacit.cli.output import new_file
-from tacit.cli.publishing import Destination, tell_prepared, tell_release
-from tacit.cli.training.flags import TrainingFlags
+from tacit.cli.publishing import Destination, Source, publish, tell_release
+from tacit.cli.training.flags import Passes, TrainingFlags, saving, tell_model
+from tacit.training.rounds import OneStep
 
 RATE, PASSES, BATCH = 0.05, 1, 400
 Images = Annotated[
@@ -25,8 +27,8 @@ Images = Annotated[
 
 @grouped
 def poisoning(
-    *,
     data: Images,
+    *,
     sources: Annotated[int, typer.Option(help="Among how many sources the images are split.")],
     trigger: Annotated[
         str, typer.Option(help="blended (squares of random colours) or low-frequency (smooth).")
@@ -60,58 +62,68 @@ def poisoning(
     compare: Annotated[
         bool, typer.Option("--compare", help="Train with isotropic noise of the same ε as well.")
     ] = False,
+    method: Annotated[OneStep, Only("noise")],
+    run: Passes,
     flags: TrainingFlags,
 ) -> None:
     """Poison one of several sources on purpose and measure what a model learns of it.
 
     The model is certified beside what each source left out would have given; clean accuracy and
     attack success are measured with and without noise.
+
+    One pass where --passes is left out.
     """
     from tacit._ground.checks import choice
-    from tacit.cli.training.images import problem_of, save_model
+    from tacit.cli.training.images import problem_of
     from tacit.ledger.notions import GAUSSIAN_DP
-    from tacit.training import blended, low_frequency, prepare_poisoning
-    from tacit.training.poisoning.triggers import TRIGGERS
+    from tacit.training import (
+        PoisonedImages,
+        PoisoningComparison,
+        RobustAggregation,
+        TrainingRecipe,
+        prepare_poisoning,
+    )
+    from tacit.training.poisoning.sources import TRIGGERS, blended, low_frequency
 
+    # refused before the images are read
     wanted = choice("--trigger", trigger, TRIGGERS)
-    destination = Destination.checked(flags, data, None, spends=GAUSSIAN_DP, others=flags.written())
     saved = new_file("--save", flags.save, flags.force)
     rate = RATE if flags.rate is None else flags.rate
     problem = problem_of(data, model, public=public, rate=rate)
     shape = problem.shape
-    prepared = prepare_poisoning(
-        problem.model,
-        problem.data,
-        test=problem.test,
-        trigger=blended(shape, alpha=alpha)
-        if wanted == "blended"
-        else low_frequency(shape, norm=norm, frequencies=min(4, *shape[1:])),
-        target=target,
-        sources=sources,
-        optimizer=problem.optimizer,
-        epsilon=flags.epsilon,
-        delta=flags.delta,
-        passes=PASSES if flags.passes is None else flags.passes,
-        batch=BATCH if flags.batch is None else flags.batch,
-        iterations=iterations,
-        angle=angle,
-        noise=flags.noise,
-        attack=flags.attack,
-        repeats=repeats,
-        compare=compare,
-        checkpoint=flags.checkpoint,
-        notes=problem.notes,
-        rng=flags.seed,
-        progress=True,
+
+    def prepare() -> Any:
+        images = PoisonedImages(
+            data=problem.data,
+            test=problem.test,
+            trigger=blended(shape, alpha=alpha)
+            if wanted == "blended"
+            else low_frequency(shape, norm=norm, frequencies=min(4, *shape[1:])),
+            target=target,
+            sources=sources,
+            batch=BATCH if flags.batch is None else flags.batch,
+            remarks=problem.remarks,
+        )
+        # without noise, on images that belong to no source
+        problem.pretrain()
+        prepared = prepare_poisoning(
+            TrainingRecipe(model=problem.model, optimizer=problem.optimizer),
+            images,
+            flags.promise,
+            run.lasting(passes=PASSES),
+            method=RobustAggregation(angle=angle, iterations=iterations, noise=method.noise),
+            # --no-attack plays no attack
+            comparison=PoisoningComparison(repeats=repeats if flags.attack else 0, compare=compare),
+            rng=flags.seed,
+        )
+        return saving(prepared, saved, problem.save)
+
+    def tell(destination: Destination, release: Any) -> None:
+        line(destination.json.console, "data", problem.told)
+        tell_release(destination, release)
+        tell_model(destination, saved)
+
+    source = Source(
+        path=data, name=Path(data).name, fingerprint=problem.fingerprint, rows=len(problem.data)
     )
-    if flags.dry_run:
-        tell_prepared(prepared, destination.json)
-        return
-    destination = destination.opened()
-    release = destination.draw(prepared)
-    if saved is not None:
-        save_model(saved, problem)
-    told = destination.provenance_of(data, fingerprint=problem.fingerprint, rows=len(problem.data))
-    destination.store(release, told)
-    line(destination.json.console, "data", problem.told)
-    tell_release(destination, release, saved)
+    publish(prepare, flags, source, spends=GAUSSIAN_DP, others=flags.written(run), tell=tell)

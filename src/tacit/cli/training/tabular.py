@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from tacit._ground.checks import Array, in_interval, integer
 from tacit._ground.files import atomic_stream
-from tacit.statistics import Table
+from tacit._ground.headers import in_order
+
+if TYPE_CHECKING:
+    from tacit.statistics import DataTable
 
 SEED = 0
 # Share of the largest number below which a spread is rounding.
@@ -20,7 +24,7 @@ LEVEL = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class TableProblem:
     """A model, what it learns from, and what it is held against.
 
     Attributes:
@@ -32,7 +36,7 @@ class Problem:
         classes: what the outputs mean.
         features: what the inputs mean: its name, what is taken off and what it is divided by.
         undeclared: the columns whose scales or levels were found in the rows.
-        notes: what the reader of a release should know.
+        remarks: what the holder of a release should know.
     """
 
     model: torch.nn.Module
@@ -43,7 +47,7 @@ class Problem:
     classes: tuple[str, ...]
     features: tuple[tuple[str, float, float], ...]
     undeclared: tuple[str, ...]
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
 
     @staticmethod
     def loss(model: torch.nn.Module, inputs: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
@@ -57,16 +61,24 @@ class Problem:
         """Return what makes plain gradient descent: momentum would carry the noise on."""
         return lambda parameters: torch.optim.SGD(parameters, lr=rate)
 
+    def save(self, path: Path) -> None:
+        """Write the parameters as safetensors, with what inputs and outputs mean."""
+        from safetensors.torch import save
+
+        meaning = {"features": json.dumps(self.features), "classes": json.dumps(self.classes)}
+        with atomic_stream("--save", path) as stream:
+            stream.write(in_order(save(self.model.state_dict(), metadata=meaning)))
+
 
 def problem_of(
-    table: Table,
+    table: DataTable,
     source: str,
     label: str,
     *,
     hidden: int,
     held_out: float,
     bounds: Mapping[str, tuple[float, float]] | None = None,
-) -> Problem:
+) -> TableProblem:
     """Return the problem of predicting a column from all others but the source's.
 
     Numbers are scaled by their declared bounds; without bounds by the held-out rows, which nothing
@@ -92,19 +104,24 @@ def problem_of(
     share = in_interval("--held-out", held_out, 0.0, 1.0, open_low=True, open_high=True)
     units = integer("--hidden", hidden, minimum=0)
     rows = np.asarray(table)
+    # which rows are held out does not depend on them
     order = np.random.default_rng(SEED).permutation(len(rows))
     apart = round(share * len(rows))
     if not 2 <= apart <= len(rows) - 2:
         raise ValueError(f"--held-out: expected 2 rows or more on both sides, got {apart} apart")
+    # in the order of the table
     known, learned = np.sort(order[:apart]), np.sort(order[apart:])
+    # a source that occurs in held-out rows alone would be told by its absence
     _check_seen(table, rows, learned, (source, label))
     scales = _scales(table, rows, known, {source, label}, bounds or {})
     inputs, features = _inputs(table, rows, scales, bounds or {})
+    # classes 0, 1, …
     codes = rows[:, table.columns.index(label)].astype(np.int64)
     classes = table.categories[label].levels
     if len(classes) < 2:
         raise ValueError("--label: expected at least 2 classes, got 1")
     whose = rows[learned, table.columns.index(source)].astype(np.int64)
+    # the start is the same for every table
     torch.manual_seed(SEED)
     width = inputs.shape[1]
     model: torch.nn.Module = torch.nn.Linear(width, len(classes))
@@ -113,7 +130,7 @@ def problem_of(
             torch.nn.Linear(width, units), torch.nn.Tanh(), torch.nn.Linear(units, len(classes))
         )
     levels = table.categories[source].levels
-    return Problem(
+    return TableProblem(
         model=model,
         data=(torch.from_numpy(inputs[learned]), torch.from_numpy(codes[learned])),
         sources=tuple(levels[code] for code in whose.tolist()),
@@ -122,7 +139,7 @@ def problem_of(
         classes=tuple(classes),
         features=features,
         undeclared=_undeclared(table, bounds or {}),
-        notes=(
+        remarks=(
             f"{apart:,} rows that nothing was learned from were drawn without looking at them; "
             "they are taken as known to everybody, and so are the classes, the categories and the "
             "scales where none were declared.",
@@ -130,7 +147,7 @@ def problem_of(
     )
 
 
-def _undeclared(table: Table, bounds: Mapping[str, Any]) -> tuple[str, ...]:
+def _undeclared(table: DataTable, bounds: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         name
         for name in table.columns
@@ -138,10 +155,11 @@ def _undeclared(table: Table, bounds: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _check_seen(table: Table, rows: Array, learned: Any, names: tuple[str, ...]) -> None:
+def _check_seen(table: DataTable, rows: Array, learned: Any, names: tuple[str, ...]) -> None:
     for flag, name in zip(("--source", "--label"), names, strict=True):
         if table.categories[name].declared:
             continue  # whether one is there is for nobody to see
+        # levels that were read from the rows
         codes = rows[:, table.columns.index(name)]
         gone = np.setdiff1d(codes, codes[learned]).size
         if gone:
@@ -152,13 +170,14 @@ def _check_seen(table: Table, rows: Array, learned: Any, names: tuple[str, ...])
 
 
 def _scales(
-    table: Table,
+    table: DataTable,
     rows: Array,
     known: Any,
     left_out: set[str],
     bounds: Mapping[str, tuple[float, float]],
 ) -> dict[str, tuple[float, float] | None]:
     """Return the centre and the unit of every input that is a number, None for a category."""
+    # a bound of a category or of no column is a mistake
     unknown = sorted(set(bounds) - set(table.columns) | set(bounds) & {*table.categories})
     if unknown:
         raise ValueError(f"--bounds: expected columns of numbers, got {unknown[0]!r}")
@@ -172,6 +191,7 @@ def _scales(
             low, high = bounds[name]
             if not low < high < np.inf:
                 raise ValueError(f"--bounds: expected LOW below HIGH, got {low:g}:{high:g}")
+            # declared: −1 … 1, whatever the rows are like
             found[name] = ((low + high) / 2, (high - low) / 2)
         else:
             column = rows[known, place]
@@ -185,31 +205,20 @@ def _scales(
 
 
 def _inputs(
-    table: Table, rows: Array, scales: Mapping[str, tuple[float, float] | None], bounded: Any
+    table: DataTable, rows: Array, scales: Mapping[str, tuple[float, float] | None], bounded: Any
 ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], tuple[tuple[str, float, float], ...]]:
     parts, features = [], []
     for name, scale in scales.items():
         column = rows[:, table.columns.index(name)]
         if scale is None:
+            # one input for every level
             levels = table.categories[name].levels
             parts.append(np.eye(len(levels))[column.astype(np.int64)])
             features += [(f"{name}={level}", 0.0, 1.0) for level in levels]
             continue
         centre, unit = scale
+        # numbers in units of their scale, within declared bounds
         units = (column - centre) / unit
         parts.append((np.clip(units, -1.0, 1.0) if name in bounded else units)[:, None])
         features.append((name, centre, unit))
     return np.concatenate(parts, axis=1).astype(np.float32), tuple(features)
-
-
-def save_model(path: Path, problem: Problem) -> None:
-    """Write the parameters as safetensors, with what inputs and outputs mean."""
-    import json
-
-    from safetensors.torch import save
-
-    from tacit._ground.headers import in_order
-
-    meaning = {"features": json.dumps(problem.features), "classes": json.dumps(problem.classes)}
-    with atomic_stream("--save", path) as stream:
-        stream.write(in_order(save(problem.model.state_dict(), metadata=meaning)))

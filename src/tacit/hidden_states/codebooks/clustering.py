@@ -17,7 +17,7 @@ from torch import Tensor
 from tacit._ground.threads import one_thread
 from tacit.hidden_states.codebooks.certificates import Codes
 from tacit.models.behaviours import Behaviours, logarithms
-from tacit.models.small.precision import half_precision_is_native
+from tacit.runs.precision import half_precision_is_native
 
 # rows, scores and probabilities that are held at once
 ROWS_TOGETHER, ENTRIES_TOGETHER, PREDICTIONS_TOGETHER = 8192, 2**25, 2**26

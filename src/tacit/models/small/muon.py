@@ -51,11 +51,14 @@ class Muon(torch.optim.Optimizer):
             raise ValueError("closure: expected None, for the gradients are computed already")
         for group in self.param_groups:
             for matrices in _alike(group["params"]):
+                # matrices of one shape in one product
                 update = torch.stack([self._direction(w, group["momentum"]) for w in matrices])
                 rows, columns = matrices[0].shape
+                # √max(1, rows/columns): a step of the same size in the outputs
                 rate = group["lr"] * max(1.0, rows / columns) ** 0.5
-                moves = orthogonalised(update, self.precision)
+                moves = orthogonalise(update, self.precision)
                 for matrix, move in zip(matrices, moves, strict=True):
+                    # decay apart from the step
                     matrix.mul_(1.0 - group["lr"] * group["weight_decay"])
                     matrix.add_(move, alpha=-rate)
 
@@ -65,7 +68,9 @@ class Muon(torch.optim.Optimizer):
         assert gradient is not None
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(gradient)
+        # B ← μ B + (1 − μ) G
         kept: Tensor = state["momentum"].lerp_(gradient, 1.0 - momentum)
+        # (1 − μ) G + μ B
         return gradient.lerp(kept, momentum)
 
 
@@ -78,7 +83,7 @@ def _alike(matrices: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     yield from shapes.values()
 
 
-def orthogonalised(stack: Tensor, precision: torch.dtype) -> Tensor:
+def orthogonalise(stack: Tensor, precision: torch.dtype) -> Tensor:
     """Bring the singular values of every matrix near one: Newton and Schulz's iteration.
 
     ``X ← a X + (b A + c A²) X`` with ``A = X Xᵀ`` on the smaller side, from X of norm one.
@@ -90,15 +95,20 @@ def orthogonalised(stack: Tensor, precision: torch.dtype) -> Tensor:
     Returns:
         (k, m, n), singular values of each within about 0.5 … 1.5 where X's were not tiny.
     """
+    # X Xᵀ on the smaller side
     tall = stack.shape[1] > stack.shape[2]
     start = stack.mT if tall else stack
+    # Frobenius: all singular values at most one
     norm = torch.linalg.matrix_norm(start, keepdim=True).clamp_min(SMALLEST)
     start = (start / norm).to(precision)
     a, b, c = COEFFICIENTS
     current = start
     for _ in range(ROUNDS):
+        # A = X Xᵀ
         gram = current @ current.mT
+        # b A + c A²
         factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        # a X + (b A + c A²) X
         current = torch.baddbmm(current, factor, current, beta=a)
     found: Tensor = current.to(stack.dtype)
     return found.mT if tall else found

@@ -1,27 +1,31 @@
-"""The optimisation of a small language model within a budget of time or steps."""
+"""The optimization of a small language model within a budget of time or steps."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tacit.compute import progress_bar
 from tacit.models.anatomy import dissect
-from tacit.models.penalties.step import Penalty, Step, run
-from tacit.models.small.checkpoints import Checkpoint
+from tacit.models.penalties.step import Penalty, Step
+from tacit.models.penalties.step import run as run_layers
 from tacit.models.small.muon import Muon
-from tacit.models.small.precision import native_precision
+from tacit.runs.folder import RunFolder
+from tacit.runs.loop import SECONDS_BETWEEN_STATES, Loop, RandomState
+from tacit.runs.precision import computing_in, native_precision
+from tacit.runs.run import Run
 
-WARMUP_SHARE = 0.03
+# Of the budget, over which the rates rise to their peaks; and where they start, as a share.
+WARMUP_SHARE, FIRST_SHARE = 0.03, 0.02
 MATRIX_RATE, OTHER_RATE = 0.02, 0.01
 MATRIX_MOMENTUM, MATRIX_DECAY, OTHER_DECAY = 0.95, 0.05, 0.01
+# A gradient longer than this is shortened to it.
+LONGEST_STEP = 1.0
 ROWS_EVALUATED_TOGETHER = 256
 OPTIMIZER = {
     "matrices": {"name": "Muon", "rate": MATRIX_RATE, "decay": MATRIX_DECAY},
@@ -31,26 +35,8 @@ OPTIMIZER = {
 
 
 @dataclass(frozen=True)
-class Budget:
-    """Seconds or optimiser steps, whichever is given."""
-
-    seconds: float | None
-    steps: int | None
-
-    @property
-    def total(self) -> float:
-        """The budget in its own unit."""
-        return float(self.seconds or 0.0) if self.steps is None else float(self.steps)
-
-    @property
-    def unit(self) -> str:
-        """What the budget is counted in."""
-        return "seconds" if self.steps is None else "steps"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What an optimisation took: steps, tokens read and seconds, and in which precision."""
+class TrainingOutcome:
+    """What an optimization took: steps, tokens read and seconds, and in which precision."""
 
     steps: int
     tokens: int
@@ -61,59 +47,45 @@ class Outcome:
 def fit(
     network: Any,
     stream: Tensor,
+    run: Run,
     *,
     context: int,
     batch: int,
-    budget: Budget,
     seed: int,
-    precision: str,
-    progress: bool | None,
     penalties: Sequence[Penalty] = (),
-    checkpoint: Checkpoint | None = None,
-) -> Outcome:
+    folder: RunFolder | None = None,
+    every: float = SECONDS_BETWEEN_STATES,
+) -> TrainingOutcome:
     """Minimise the mean cross-entropy of the next token over windows, plus the penalties.
 
-    What a checkpoint has kept is taken up: the same steps follow as without the interruption.
+    What a folder has kept is taken up: the same steps follow as without the interruption.
     """
     device = next(network.parameters()).device
-    batches = _windows(stream, context + 1, batch, seed, device)
-    kept = None if checkpoint is None else checkpoint.read()
-    drawn = 0
-    if kept is not None:
-        precision, drawn = kept["precision"], kept["drawn"]
-        for _ in range(drawn):
-            next(batches)
-    precision = native_precision(precision, device)
+    # what the machine has instructions for; told in the recipe
+    precision = native_precision(run.precision or "auto", device)
     optimizers = _optimizers(network, precision)
+    # cross-entropy, and what penalties add
     objective = _Objective(network, penalties, precision, seed)
-    steps, before = 0, 0.0
-    if checkpoint is not None and kept is not None:
-        checkpoint.restore(kept, network, optimizers, objective.source)
-        steps, before = kept["steps"], kept["seconds"]
+    parts = {"network": network, "source": RandomState(objective.source)}
+    parts |= {f"optimizer {place}": one for place, one in enumerate(optimizers)}
+    # network, optimizers and the penalties' randomness go on from a stored state
+    loop = Loop(run, parts, title="training", folder=folder, every=every)
+    # a batch is a function of its number alone, so that those of earlier processes are passed over
+    batches = islice(_windows(stream, context + 1, batch, seed, device), loop.here.steps, None)
     network.train()
-    shown, start = 0, time.perf_counter()
-    done = before if budget.steps is None else float(steps)
-    title, total = f"training, {budget.unit}", math.ceil(budget.total)
-    with progress_bar(total, title, shown=progress is not False) as advance:
-        while done < budget.total:
-            _step(network, next(batches), optimizers, _rate(done / budget.total), objective)
-            steps, drawn = steps + 1, drawn + 1
-            seconds = before + time.perf_counter() - start
-            done = steps if budget.steps is not None else seconds
-            advance(min(int(done), total) - shown)
-            shown = min(int(done), total)
-            if checkpoint is not None and checkpoint.is_due():
-                facts = {"steps": steps, "drawn": drawn, "seconds": seconds, "precision": precision}
-                checkpoint.write(facts, network, optimizers, objective.source)
+    for _ in loop:
+        _step(network, next(batches), optimizers, _rate(loop.share), objective)
     network.eval()
-    seconds = before + time.perf_counter() - start
-    return Outcome(steps, steps * batch * context, seconds, precision)
+    here = loop.here
+    return TrainingOutcome(here.steps, here.steps * batch * context, here.seconds, precision)
 
 
 def _rate(spent: float) -> float:
     """Warm up linearly, then fall to zero as a half cosine of the budget spent."""
     if spent < WARMUP_SHARE:
-        return max(spent / WARMUP_SHARE, 0.02)
+        # a linear rise from a fiftieth of the peak
+        return max(spent / WARMUP_SHARE, FIRST_SHARE)
+    # ½(1 + cos π s) over what is left of the budget
     return 0.5 * (1.0 + math.cos(math.pi * (spent - WARMUP_SHARE) / (1.0 - WARMUP_SHARE)))
 
 
@@ -136,9 +108,11 @@ class _Objective:
         if self.anatomy is None:
             return _loss(self.network, windows, self.precision)
         with computing_in(self.precision, windows.device.type):
-            states, logits = run(self.anatomy, windows[:, :-1], self.layers)
+            # penalties read states of their layers
+            states, logits = run_layers(self.anatomy, windows[:, :-1], self.layers)
         step = Step(self.anatomy, windows, logits, states, self.source)
         added = [penalty.measure(step) for penalty in self.penalties]
+        # mean −ln p of the next token, nats, plus penalties in nats
         return _cross_entropy(logits, windows) + torch.stack(added).sum()
 
 
@@ -151,7 +125,8 @@ def _step(
 ) -> None:
     loss = objective(windows)
     loss.backward()  # type: ignore[no-untyped-call]
-    nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    # one bad batch moves the model no further than any other
+    nn.utils.clip_grad_norm_(network.parameters(), LONGEST_STEP)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = share * group["peak"]
@@ -169,18 +144,12 @@ def _cross_entropy(logits: Tensor, windows: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.float().flatten(0, 1), windows[:, 1:].flatten())
 
 
-def computing_in(precision: str, device: str) -> AbstractContextManager[Any]:
-    """Return the context in which products are computed in bfloat16, or none."""
-    if precision == "bfloat16":
-        return torch.autocast(device, dtype=torch.bfloat16)
-    return nullcontext()
-
-
 def _optimizers(network: nn.Module, precision: str) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, AdamW for embeddings, gains and biases."""
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
+        # matrices of layers; embeddings are tables
         inner = parameter.ndim == 2 and ".h." in name
         (matrices if inner else others).append(parameter)
     muon = Muon(
@@ -205,7 +174,9 @@ def _windows(
     rows = stream.unfold(0, length, 1)
     pending = torch.empty(0, dtype=torch.int64)
     while True:
+        # windows begin elsewhere in every round, so that all boundaries are learned
         phase = int(torch.randint(min(length, len(rows)), (1,), generator=source))
+        # all of the stream once
         starts = torch.arange(phase, len(rows), length)
         pending = torch.cat([pending, starts[torch.randperm(len(starts), generator=source)]])
         while len(pending) >= batch:
@@ -217,10 +188,12 @@ def _windows(
 def perplexity(network: Any, stream: Tensor, context: int) -> float:
     """Return exp of the mean cross-entropy per token over consecutive windows of the stream."""
     device = next(network.parameters()).device
+    # as many tokens as the model reads, and the next
     length = min(context + 1, len(stream))
     rows = stream[: len(stream) // length * length].view(-1, length)
     total = sum(
         float(_loss(network, part.to(device), "float32")) * len(part)
         for part in torch.split(rows, ROWS_EVALUATED_TOGETHER)
     )
+    # exp of the mean cross-entropy: rows are of one length
     return math.exp(total / len(rows))

@@ -1,116 +1,116 @@
-"""What determines a trained model besides its text, and sizes to start from."""
+"""What determines a trained model besides its text and its run, and sizes to start from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import fields
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from tacit._ground.checks import choice, integer, positive
-from tacit.models.small.optimisation import Budget
+from tacit._ground.values import Count, Within, value
+from tacit.runs import Run
 
+Architecture: TypeAlias = Literal["gpt", "split-memory"]
+Preset: TypeAlias = Literal["two-cores", "gpu"]
+# 256 bytes and the mark between texts.
 SMALLEST_VOCABULARY = 257
-MINUTES = 3.5
-ARCHITECTURES = ("gpt", "split-memory")
-# about 10 million parameters, and 90 million as published
-PRESETS: dict[tuple[str, str], dict[str, Any]] = {
-    ("two-cores", "gpt"): {"width": 336, "layers": 6, "heads": 6},
-    ("two-cores", "split-memory"): {"width": 448, "trunk_width": 64, "layers": 6},
-    ("gpu", "gpt"): {"width": 768, "layers": 12, "heads": 8},
-    ("gpu", "split-memory"): {"width": 1024, "trunk_width": 128, "layers": 12},
+SIZES: dict[str | None, dict[str, Any]] = {
+    None: {"width": 256, "layers": 6, "heads": 4, "context": 64, "vocabulary": 4096, "batch": 32},
+    # about 10 million parameters
+    "two-cores": {"heads": 4, "layers": 6, "context": 64, "vocabulary": 4096, "batch": 32},
+    # about 90 million, as published
+    "gpu": {"heads": 4, "layers": 12, "context": 256, "vocabulary": 8192, "batch": 32},
 }
-SIZES: dict[str, dict[str, Any]] = {
-    "two-cores": {"context": 64, "vocabulary": 4096, "batch": 32, "minutes": 30.0},
-    "gpu": {"context": 256, "vocabulary": 8192, "batch": 32, "steps": 20_000},
+BY_ARCHITECTURE: dict[tuple[str | None, str], dict[str, Any]] = {
+    ("two-cores", "gpt"): {"width": 336, "heads": 6},
+    ("two-cores", "split-memory"): {"width": 448, "trunk_width": 64},
+    ("gpu", "gpt"): {"width": 768, "heads": 8},
+    ("gpu", "split-memory"): {"width": 1024, "trunk_width": 128},
+}
+BUDGETS: dict[str | None, dict[str, Any]] = {
+    None: {"minutes": 3.5},
+    "two-cores": {"minutes": 30.0},
+    "gpu": {"steps": 20_000},
 }
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What determines a trained model besides its text."""
-
-    width: int = 256
-    layers: int = 6
-    heads: int = 4
-    context: int = 64
-    vocabulary: int = 4096
-    batch: int = 32
-    minutes: float | None = MINUTES
-    steps: int | None = None
-    seed: int = 0
-    precision: str = "auto"
-    architecture: str = "gpt"
-    trunk_width: int | None = None
-
-    def checked(self) -> Settings:
-        """Return these settings, or raise a ValueError that names the first bad one."""
-        for name in ("width", "layers", "heads", "batch"):
-            integer(name, getattr(self, name), minimum=1)
-        integer("context", self.context, minimum=2)
-        integer("vocabulary", self.vocabulary, minimum=SMALLEST_VOCABULARY)
-        integer("seed", self.seed, minimum=0)
-        self._check_widths()
-        if (self.minutes is None) == (self.steps is None):
-            raise ValueError(
-                f"steps: expected either steps or minutes, got steps={self.steps!r} and "
-                f"minutes={self.minutes!r}"
-            )
-        if self.minutes is not None:
-            positive("minutes", self.minutes)
-        if self.steps is not None:
-            integer("steps", self.steps, minimum=1)
-        choice("precision", self.precision, ("auto", "float32", "bfloat16"))
-        return self
-
-    def _check_widths(self) -> None:
-        if choice("architecture", self.architecture, ARCHITECTURES) == "gpt":
-            if self.trunk_width is not None:
-                raise ValueError(
-                    f"trunk_width: expected None for a GPT, which has no trunk, got "
-                    f"{self.trunk_width!r}"
-                )
-            if self.width % self.heads:
-                raise ValueError(
-                    f"width: expected a multiple of heads={self.heads}, got {self.width}"
-                )
-            return
-        if self.trunk_width is not None:
-            integer("trunk_width", self.trunk_width, minimum=1, maximum=self.width - 1)
-        for name, width in zip(("trunk_width", "width less the trunk"), self.split, strict=True):
-            if width < 1 or width % self.heads:
-                raise ValueError(f"{name}: expected a multiple of heads={self.heads}, got {width}")
-
-    @property
-    def split(self) -> tuple[int, int]:
-        """Widths of trunk and memory, (r, m); a quarter of the state is trunk unless told."""
-        trunk = self.width // 4 if self.trunk_width is None else self.trunk_width
-        return trunk, self.width - trunk
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of the optimisation."""
-        return Budget(None if self.minutes is None else 60.0 * self.minutes, self.steps)
-
-
-def training_preset(name: str, architecture: str = "gpt") -> dict[str, Any]:
-    """Return arguments of ``train`` for a machine: sizes, batch and budget.
+@value
+class ModelSettings:
+    """What determines a trained model besides its text and its run.
 
     Args:
-        name: ``"two-cores"``, about 10 million parameters in half an hour, or ``"gpu"``, about
-            90 million for the 20,000 steps of the paper.
-        architecture: ``"gpt"`` or ``"split-memory"``.
-
-    Returns:
-        The arguments; any of them may be replaced.
-
-    Raises:
-        ValueError: an unknown name.
+        preset: Sizes for a machine, and how long where nothing else is asked for: two-cores, about
+            10 million parameters in half an hour; or gpu, about 90 million in the 20,000 steps of
+            the paper.
+        architecture: gpt; or split-memory: states (u, v), logits read from u alone.
+        width: d, numbers in a state, a multiple of the heads; 256, or the preset's.
+        trunk_width: r, numbers of u; a quarter of the state, or the preset's.
+        layers: L, decoder layers; 6, or the preset's.
+        heads: Attention heads of a layer; 4, or the preset's.
+        context: Tokens it reads at most; 64, or the preset's.
+        vocabulary: Tokens of its BPE at most, at least 257; 4096, or the preset's.
+        batch: Windows of so many tokens in a step; 32, or the preset's.
+        seed: Of the initial weights and of the order of the text.
 
     Example:
-        >>> training_preset("two-cores", "split-memory")["trunk_width"]
+        >>> ModelSettings(preset="two-cores", architecture="split-memory").sizes()["trunk_width"]
         64
 
     Source: hidden-state, App. Y (the sizes of the GPU).
     """
-    choice("name", name, tuple(SIZES))
-    kind = choice("architecture", architecture, ARCHITECTURES)
-    return {"architecture": kind, **PRESETS[name, kind], **SIZES[name]}
+
+    panel: ClassVar[str] = "Model"
+
+    preset: Preset | None = None
+    architecture: Architecture = "gpt"
+    width: Count | None = None
+    trunk_width: Count | None = None
+    layers: Count | None = None
+    heads: Count | None = None
+    context: Annotated[int, Within(2, ends="[)")] | None = None
+    vocabulary: Annotated[int, Within(SMALLEST_VOCABULARY, ends="[)")] | None = None
+    batch: Count | None = None
+    seed: Annotated[int, Within(0, ends="[)")] = 0
+
+    def _together(self) -> None:
+        sizes = self.sizes()
+        width, heads, trunk = sizes["width"], sizes["heads"], sizes["trunk_width"]
+        if self.architecture == "gpt":
+            if trunk is not None:
+                raise ValueError(
+                    f"trunk_width: expected None for a GPT, which has no trunk, got {trunk!r}"
+                )
+            if width % heads:
+                raise ValueError(f"width: expected a multiple of heads={heads}, got {width}")
+            return
+        if trunk is not None and trunk >= width:
+            raise ValueError(
+                f"trunk_width: expected an integer below the width {width}, got {trunk}"
+            )
+        # heads split trunk and memory each
+        parts = zip(("trunk_width", "width less the trunk"), _split(width, trunk), strict=True)
+        for name, part in parts:
+            if part < 1 or part % heads:
+                raise ValueError(f"{name}: expected a multiple of heads={heads}, got {part}")
+
+    def sizes(self) -> dict[str, Any]:
+        """Return every field but the preset, each size said."""
+        # the preset's sizes, those of the architecture before the common ones
+        known = {**SIZES[self.preset], **BY_ARCHITECTURE.get((self.preset, self.architecture), {})}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        # it is said by its sizes
+        del given["preset"]
+        return {name: known.get(name) if one is None else one for name, one in given.items()}
+
+    def run(self, run: Run) -> Run:
+        """Return how long it trains: as asked for, or as long as the preset says."""
+        return run.lasting(**BUDGETS[self.preset])
+
+    @property
+    def split(self) -> tuple[int, int]:
+        """Widths of trunk and memory, (r, m); a quarter of the state is trunk unless told."""
+        sizes = self.sizes()
+        return _split(sizes["width"], sizes["trunk_width"])
+
+
+def _split(width: int, trunk: int | None) -> tuple[int, int]:
+    own = width // 4 if trunk is None else trunk
+    return own, width - own

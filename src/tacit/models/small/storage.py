@@ -25,6 +25,7 @@ def cache_folder() -> Path:
         >>> cache_folder().name.lower().startswith("tacit") or "TACIT_CACHE" in os.environ
         True
     """
+    # the caller's own, or where the platform keeps such things
     given = os.environ.get("TACIT_CACHE")
     if given:
         return Path(given).expanduser()
@@ -43,6 +44,7 @@ def check_new_folder(name: str, folder: str | os.PathLike[str]) -> Path:
     if target.exists():
         raise ValueError(f"{name}: expected a folder that does not exist yet, got {target}")
     make_parents(name, target)
+    # a folder that cannot be made is told before hours of training
     trial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         trial.mkdir()
@@ -71,6 +73,7 @@ def save_model(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, 
         (temporary / RECIPE).write_text(
             dumps(recipe, indent=2, ascii_only=True) + "\n", encoding="utf-8"
         )
+        # one step: whole or not at all
         _move(temporary, folder)
     except OSError as error:
         raise ValueError(f"out: cannot write {folder} ({error.strerror})") from None
@@ -86,6 +89,7 @@ def save_half(folder: Path, network: Any, tokenizer: Any, recipe: Mapping[str, A
     import torch
 
     written = save_model(folder, copy.deepcopy(network).to(torch.bfloat16), tokenizer, recipe)
+    # of the stored weights, in half precision
     digest = hashlib.sha256((written / WEIGHTS).read_bytes()).hexdigest()
     text = dumps({**recipe, "weights_sha256": digest}, indent=2, ascii_only=True) + "\n"
     (written / RECIPE).write_text(text, encoding="utf-8")
@@ -97,6 +101,7 @@ def _move(source: Path, target: Path) -> None:
     try:
         os.rename(source, target)
     except OSError:
+        # another process was faster with the same model
         if not (target / RECIPE).is_file():
             raise
 
@@ -116,6 +121,7 @@ def quiet() -> Iterator[None]:
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    # its notes would stand between our lines
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:

@@ -6,7 +6,7 @@ import copy
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,76 +19,49 @@ from tacit.models.language import LanguageModel
 from tacit.models.loading import check_device
 from tacit.models.penalties.anchors import weights_digest
 from tacit.models.penalties.step import Penalty
-from tacit.models.small.checkpoints import Checkpoint
-from tacit.models.small.optimisation import OPTIMIZER, Outcome, fit, perplexity
-from tacit.models.small.settings import MINUTES, Settings
-from tacit.models.small.storage import (
-    check_new_folder,
-    save_model,
-)
-from tacit.models.texts.corpus import (
-    block_groups,
-    digest,
-    hold_out,
-    line_blocks,
-    read_text,
-)
+from tacit.models.small.optimisation import OPTIMIZER, TrainingOutcome, fit, perplexity
+from tacit.models.small.settings import ModelSettings
+from tacit.models.small.storage import check_new_folder, save_model
+from tacit.models.texts.corpus import block_groups, digest, hold_out, line_blocks, read_text
+from tacit.runs.folder import RunFolder
+from tacit.runs.loop import STATE_FIELDS
+from tacit.runs.precision import native_precision
+from tacit.runs.run import Run, check_run
 
 END = "<|end|>"
 HELD_OUT_TOKENS = 100_000
 RECIPE_FORMAT = 1
+# What of a run a training of a model reads.
+READ = ("steps", "minutes", "precision", "checkpoint")
 # settings that count for a model that goes on from another
 GOING_ON = ("context", "batch", "minutes", "steps", "seed", "precision")
+AS_PRESET, DEFAULTS = Run(), ModelSettings()
 
 
 def train(
     text: str | os.PathLike[str],
+    run: Run = AS_PRESET,
+    settings: ModelSettings = DEFAULTS,
     *,
-    minutes: float | None = None,
-    steps: int | None = None,
-    width: int = 256,
-    layers: int = 6,
-    heads: int = 4,
-    context: int = 64,
-    vocabulary: int = 4096,
-    batch: int = 32,
-    seed: int = 0,
-    precision: str = "auto",
-    architecture: str = "gpt",
-    trunk_width: int | None = None,
     penalties: Sequence[Penalty] = (),
     start: LanguageModel | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
     device: str = "cpu",
     out: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
 ) -> LanguageModel:
     """Train a GPT-2-type model, or one of split states, with its own byte-level BPE on a text.
 
     Args:
         text: the text itself, or a path (not a str) to a .txt or .txt.gz file or a folder of them.
-        minutes: time of the optimisation alone, three and a half without ``steps``.
-        steps: optimiser steps instead of a time, for a result that can be repeated.
-        width: d, numbers in a state, a multiple of ``heads``.
-        layers: L, decoder layers.
-        heads: attention heads of a layer.
-        context: the most tokens the model reads.
-        vocabulary: V, tokens of the BPE at most, at least 257.
-        batch: windows of ``context`` tokens per step.
-        seed: of the initial weights and of the order of the text.
-        precision: of the products in training, ``"float32"``, the same on every machine,
-            ``"bfloat16"``, or ``"auto"``: bfloat16 where the processor has instructions for it.
-            Weights and everything after training are float32.
-        architecture: ``"gpt"``, or ``"split-memory"``: states ``(u, v)``, logits read from u.
-        trunk_width: r, numbers of u of the ``width`` of a split state; a quarter when left out.
+        run: steps, for a result that can be repeated, or minutes of the optimization alone, three
+            and a half where the settings have no preset; the precision of products in training,
+            ``"auto"`` when left out (weights and all that follows are float32); the folder that
+            survives a crash, removed at the end.
+        settings: sizes, architecture and seed.
         penalties: what is added to the cross-entropy, such as ``JacobianPenalty``.
         start: a model to go on from, with its tokenizer; sizes, ``architecture`` and
             ``vocabulary`` are its own then, and ``context`` at most its.
-        checkpoint: file in which the training is kept every minute, and from which the same
-            call goes on after an interruption; removed at the end.
         device: where it trains and stays.
         out: folder to write, which may not exist yet; written whole at the end or not at all.
-        progress: whether a bar is shown; None for when stderr is a terminal.
 
     Returns:
         The model; ``recipe`` has its digest of the text, settings, held-out perplexity per token
@@ -98,91 +71,107 @@ def train(
         ValueError: a bad setting, or a text too short to learn from.
 
     Example:
-        >>> model = train("To be, or not to be. " * 200, steps=2, width=16, layers=2, heads=2,
-        ...               context=8, vocabulary=270, batch=4, precision="float32")
+        >>> settings = ModelSettings(width=16, layers=2, heads=2, context=8, vocabulary=270, batch=4)
+        >>> model = train("To be, or not to be. " * 200, Run(steps=2, precision="float32"), settings)
         >>> model.width, model.layers, model.decode(model.encode("not to be"))
         (16, 2, 'not to be')
-    """
-    settings = Settings(
-        width, layers, heads, context, vocabulary, batch,
-        MINUTES if minutes is None and steps is None else minutes,
-        steps, seed, precision, architecture, trunk_width,
-    ).checked()  # fmt: skip
+    """  # noqa: E501
+    if not isinstance(settings, ModelSettings):
+        raise ValueError(f"settings: expected ModelSettings, got {type(settings).__name__}")
+    # as long as asked for, or as the preset says
+    lasting = settings.run(check_run(run, READ))
     for value in penalties:
         if not callable(getattr(value, "measure", None)):
             raise ValueError(f"penalties: expected values such as JacobianPenalty, got {value!r}")
     place = check_device(device)
+    # a folder that cannot be written is told before the training
     target = None if out is None else check_new_folder("out", out)
     content = read_text(text) if isinstance(text, os.PathLike) else text
-    name = "trained" if target is None else str(target)
-    begun = None if start is None else _begun(start, settings)
-    return _train(content, settings, penalties, begun, checkpoint, place, target, progress, name)
+    begun = None if start is None else _check_start(start, settings)
+    return _train(content, lasting, settings, penalties, begun, place, target)
 
 
-def _begun(start: LanguageModel, settings: Settings) -> LanguageModel:
+def _check_start(start: LanguageModel, settings: ModelSettings) -> LanguageModel:
     if not isinstance(start, LanguageModel) or start.tokenizer is None:
         raise ValueError(f"start: expected a language model with its tokenizer, got {start!r}")
-    if settings.context > start.context:
-        raise ValueError(
-            f"context: expected at most the {start.context} of start, got {settings.context}"
-        )
+    context = settings.sizes()["context"]
+    if context > start.context:
+        raise ValueError(f"context: expected at most the {start.context} of start, got {context}")
     return start
 
 
 def _train(
     text: str,
-    settings: Settings,
+    run: Run,
+    settings: ModelSettings,
     penalties: Sequence[Penalty],
     start: LanguageModel | None,
-    checkpoint: str | os.PathLike[str] | None,
     device: torch.device,
     out: Path | None,
-    progress: bool | None,
-    name: str,
 ) -> LanguageModel:
+    # every fiftieth block is never learned from
     learned, held_out = hold_out(text)
+    sizes = settings.sizes()
+    context, batch = sizes["context"], sizes["batch"]
     if start is None:
-        tokenizer = _byte_pairs(learned, settings.vocabulary)
+        # of the learned text alone: a held-out word names no token
+        tokenizer = _byte_pairs(learned, sizes["vocabulary"])
         stream, unseen = _tokens(tokenizer, learned), _tokens(tokenizer, held_out)
-        wrapped = _wrapped(tokenizer, settings.context)
+        wrapped = _wrap(tokenizer, context)
         network = _network(settings, tokenizer.get_vocab_size())
     else:
+        # a model that goes on keeps its tokens
         stream, unseen, wrapped = start.stream(learned), start.stream(held_out), start.tokenizer
         network = copy.deepcopy(start.network).requires_grad_(True)
     unseen = unseen[:HELD_OUT_TOKENS]
-    needed = (settings.context + 1) * settings.batch
+    # one batch of windows and their next tokens
+    needed = (context + 1) * batch
     if len(stream) < needed or len(unseen) < 2:
         raise ValueError(
             f"text: expected at least {needed} tokens, one batch of windows of "
-            f"{settings.context + 1}, got {len(stream)}"
+            f"{context + 1}, got {len(stream)}"
         )
     network = network.to(device)
-    added = [penalty.describe() for penalty in penalties]
-    about = {"text_sha256": digest(text), "settings": asdict(settings), "penalties": added,
-             "start": None if start is None else weights_digest(start)}  # fmt: skip
-    kept = None if checkpoint is None else Checkpoint(checkpoint, about)
-    outcome = fit(
-        network,
-        stream,
-        context=settings.context,
-        batch=settings.batch,
-        budget=settings.budget,
-        seed=settings.seed,
-        precision=settings.precision,
-        progress=progress,
-        penalties=penalties,
-        checkpoint=kept,
-    )
-    score = perplexity(network, unseen, settings.context)
-    recipe = _recipe(text, settings, outcome, len(stream), len(unseen), score)
-    recipe = {**recipe, "penalties": added, "start": about["start"]}
-    if start is not None:
-        # its sizes are its own
-        recipe["settings"] = {name: recipe["settings"][name] for name in GOING_ON}
-    if out is not None:
-        save_model(out, network, wrapped, recipe)
-    if kept is not None:
-        kept.remove()
+    told = {
+        "settings": {
+            **sizes,
+            "minutes": run.minutes,
+            "steps": run.steps,
+            "precision": run.precision or "auto",
+        },
+        "penalties": [penalty.describe() for penalty in penalties],
+        "start": None if start is None else weights_digest(start),
+    }
+    with ExitStack() as stack:
+        folder = None
+        if run.checkpoint is not None:
+            # by the machine: a run does not go on in another precision
+            precision = native_precision(run.precision or "auto", device)
+            declared = {"run": "model", "text": digest(text), "precision": precision, **told}
+            folder = RunFolder(run.checkpoint, declared, fields=STATE_FIELDS)
+            stack.enter_context(folder.alone())
+        outcome = fit(
+            network,
+            stream,
+            run,
+            context=context,
+            batch=batch,
+            seed=settings.seed,
+            penalties=penalties,
+            folder=folder,
+        )
+        # of the text that was never seen
+        score = perplexity(network, unseen, context)
+        recipe = _recipe(text, outcome, len(stream), len(unseen), score, told)
+        if start is not None:
+            # its sizes are its own
+            recipe["settings"] = {name: recipe["settings"][name] for name in GOING_ON}
+        if out is not None:
+            save_model(out, network, wrapped, recipe)
+    if folder is not None:
+        folder.remove()
+    # what messages call it
+    name = "trained" if out is None else str(out)
     return LanguageModel(network, wrapped, name=name, recipe=recipe)
 
 
@@ -209,7 +198,7 @@ def _tokens(tokenizer: Tokenizer, text: str) -> Tensor:
     return torch.cat(list(parts))
 
 
-def _wrapped(tokenizer: Tokenizer, context: int) -> Any:
+def _wrap(tokenizer: Tokenizer, context: int) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(
@@ -221,22 +210,23 @@ def _wrapped(tokenizer: Tokenizer, context: int) -> Any:
     )
 
 
-def _network(settings: Settings, vocabulary: int) -> Any:
+def _network(settings: ModelSettings, vocabulary: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         return _ARCHITECTURES[settings.architecture](settings, vocabulary)
 
 
-def _gpt(settings: Settings, vocabulary: int) -> Any:
+def _gpt(settings: ModelSettings, vocabulary: int) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
+    sizes = settings.sizes()
     return GPT2LMHeadModel(
         GPT2Config(
             vocab_size=vocabulary,
-            n_positions=settings.context,
-            n_embd=settings.width,
-            n_layer=settings.layers,
-            n_head=settings.heads,
+            n_positions=sizes["context"],
+            n_embd=sizes["width"],
+            n_layer=sizes["layers"],
+            n_head=sizes["heads"],
             activation_function="gelu_pytorch_tanh",
             resid_pdrop=0.0,
             embd_pdrop=0.0,
@@ -247,20 +237,20 @@ def _gpt(settings: Settings, vocabulary: int) -> Any:
     )
 
 
-def _split_memory(settings: Settings, vocabulary: int) -> Any:
+def _split_memory(settings: ModelSettings, vocabulary: int) -> Any:
     from tacit.models.split_memory.configuration import SplitMemoryConfig
     from tacit.models.split_memory.network import SplitMemoryForCausalLM
 
-    trunk, memory = settings.split
+    sizes, (trunk, memory) = settings.sizes(), settings.split
     return SplitMemoryForCausalLM(
         SplitMemoryConfig(
             vocab_size=vocabulary,
-            n_positions=settings.context,
+            n_positions=sizes["context"],
             trunk_width=trunk,
             memory_width=memory,
-            n_layer=settings.layers,
-            trunk_heads=settings.heads,
-            memory_heads=settings.heads,
+            n_layer=sizes["layers"],
+            trunk_heads=sizes["heads"],
+            memory_heads=sizes["heads"],
             bos_token_id=0,
             eos_token_id=0,
         )
@@ -271,7 +261,12 @@ _ARCHITECTURES = {"gpt": _gpt, "split-memory": _split_memory}
 
 
 def _recipe(
-    text: str, settings: Settings, outcome: Outcome, tokens: int, unseen: int, score: float
+    text: str,
+    outcome: TrainingOutcome,
+    tokens: int,
+    unseen: int,
+    score: float,
+    told: dict[str, Any],
 ) -> dict[str, Any]:
     import tokenizers
     import transformers
@@ -280,7 +275,6 @@ def _recipe(
         "format": RECIPE_FORMAT,
         "text_sha256": digest(text),
         "text_characters": len(text),
-        "settings": asdict(settings),
         "optimizer": OPTIMIZER,
         "precision": outcome.precision,
         "steps": outcome.steps,
@@ -296,4 +290,5 @@ def _recipe(
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         },
+        **told,
     }

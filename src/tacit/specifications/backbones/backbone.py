@@ -134,10 +134,10 @@ def last_layers(module: nn.Module, run: Callable[[], Tensor], count: int = 3) ->
     Raises:
         ValueError: no linear or convolutional layer takes part.
     """
-    from tacit.specifications.gradients import Watched
+    from tacit.gradients.watched import WatchedLayers
 
     names = {name: held for name, held in module.named_modules() if is_matrix(held)}
-    with Watched(names) as watched:
+    with WatchedLayers(names) as watched:
         watched.differentiate(run().square().sum())
     used = watched.used()
     if not used:

@@ -49,9 +49,11 @@ def robust_aggregate(
     Source: dsi, App. F.3 and Eq. 38.
     """
     rows = _rows(gradients, least=2)
+    # weights of F = Σ w_j g_j follow from inner products: p never enters again
     gram, count = rows @ rows.T, len(rows)
     everyone = np.arange(count)
     whole = _weights(gram, everyone, angle, clip)
+    # F(R_i): all but gradient i, with a median and a mean direction of their own
     without = [_weights(gram, np.delete(everyone, one), angle, clip) for one in range(count)]
     return whole @ rows, (np.stack(without) - whole) @ rows
 
@@ -79,34 +81,45 @@ def _weights(gram: Array, kept: npt.NDArray[np.intp], angle: float | None, clip:
     """Return the weights w of ``F = Σ w_j g_j``, zero for those left out, from inner products."""
     if angle is not None:
         in_interval("angle", angle, 0.0, 180.0, open_low=True)
+    # ⟨g_i, g_j⟩ of those that are kept
     inner = gram[np.ix_(kept, kept)]
     norms = np.sqrt(np.maximum(np.diagonal(inner), 0.0))
     scales = np.ones(kept.size)
     if boolean("clip", clip):
+        # g' = g min{1, s̄/‖g‖}
         limit = float(np.median(norms))
         scales = np.divide(limit, norms, out=scales, where=norms > limit)
     weights = np.zeros(len(gram))
-    weights[kept] = scales / kept.size if angle is None else _turned(inner, norms, scales, angle)
+    weights[kept] = scales / kept.size if angle is None else _turn(inner, norms, scales, angle)
     return weights
 
 
-def _turned(inner: Array, norms: Array, scales: Array, angle: float) -> Array:
+def _turn(inner: Array, norms: Array, scales: Array, angle: float) -> Array:
     """Return the weights of the mean of clipped gradients, each turned into the cone."""
+    # weights of the mean of the clipped gradients
     mean = scales / scales.size
+    # ⟨g_j, mean⟩
     projected = inner @ mean
+    # ‖mean‖
     length = math.sqrt(max(float(mean @ projected), 0.0))
     if length == 0.0:
         # no mean direction, no cone
         return mean
+    # ‖g'_j‖
     lengths = scales * norms
+    # ⟨g'_j, u⟩, u the mean direction
     along = scales * projected / length
     cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    # an angle beyond θ̄
     outside = along < cosine * lengths
+    # ‖g'_j − ⟨g'_j, u⟩ u‖
     across = np.sqrt(np.maximum(lengths**2 - along**2, 0.0))
     sided = outside & (across > OPPOSITE * lengths)
     # g'' = a g' + b u; exactly opposite every side is as near, and their mean has a = 0
     own = np.where(outside, 0.0, 1.0)
     own[sided] = sine * lengths[sided] / across[sided]
+    # b: what of cos θ̄ ‖g'‖ the part a g' does not bring
     beside = np.where(outside, cosine * lengths - np.where(sided, own * along, 0.0), 0.0)
+    # Σ_j (a_j g'_j + b_j u)/m as weights of the g_j
     found: Array = own * scales / scales.size + beside.mean() / length * mean
     return found

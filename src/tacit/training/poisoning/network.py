@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 import torch
 
 from tacit._ground.checks import integer
+from tacit.training.contribution import Factory
 from tacit.training.poisoning.sources import LabelledImages, cross_entropy
 
-Optimizers = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 WIDTHS = (16, 32, 64)
 
 
@@ -34,10 +32,12 @@ def small_network(channels: int, classes: int, *, seed: int = 0) -> torch.nn.Mod
         >>> small_network(3, 10)(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 10])
     """
+    # the caller's randomness goes on as if nothing had been drawn
     state = torch.random.get_rng_state()
     torch.manual_seed(integer("seed", seed, minimum=0))
     layers: list[torch.nn.Module] = [Centred()]
     for width, wider in zip((channels, *WIDTHS), WIDTHS, strict=False):
+        # group normalisation: no statistic of the batch
         layers += [
             torch.nn.Conv2d(width, wider, 3, padding=1),
             torch.nn.GroupNorm(4, wider),
@@ -54,7 +54,7 @@ def small_network(channels: int, classes: int, *, seed: int = 0) -> torch.nn.Mod
 def pretrain(
     model: torch.nn.Module,
     public: LabelledImages,
-    optimizer: Optimizers,
+    optimizer: Factory,
     *,
     passes: int = 1,
     batch: int = 64,
@@ -73,11 +73,13 @@ def pretrain(
     stepping = optimizer(model.parameters())
     source = np.random.default_rng(order)
     for _ in range(integer("passes", passes, minimum=0)):
+        # an order of its own for every pass
         shuffled = source.permutation(len(public))
         for start in range(0, len(public), integer("batch", batch, minimum=1)):
             some = shuffled[start : start + batch]
             stepping.zero_grad(set_to_none=True)
             inputs, labels = public.floats(some), public.labels[some]
             losses = cross_entropy(model, torch.from_numpy(inputs), torch.from_numpy(labels))
+            # plain gradient descent on images that are public
             torch.autograd.backward(losses.mean())
             stepping.step()

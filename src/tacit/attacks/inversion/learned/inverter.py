@@ -92,7 +92,7 @@ class LearnedInverter(Inverter):
                 None for what reads most of one state or of all.
             shape: of the network, in place of the preset's and of the kind.
             shortest: least tokens of a training window, T unless told.
-            checkpoint: file to go on from, written atomically about once a minute.
+            checkpoint: folder that survives a crash: the same training goes on from it.
             seed: of the start and the windows; with ``steps`` it fixes the result on one machine.
             progress: whether a bar is shown; None for when stderr is a terminal.
             schedule: fields of ``Schedule`` other than the preset's, such as ``minutes``.

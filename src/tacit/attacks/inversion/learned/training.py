@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import math
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tacit._ground.files import check_writable, write_bytes_atomic
 from tacit.attacks.inversion.learned.networks import AtOnce, Decoder, build
 from tacit.attacks.inversion.learned.presets import Schedule, Shape
 from tacit.attacks.inversion.learned.released import (
@@ -24,18 +19,20 @@ from tacit.attacks.inversion.learned.released import (
     states_of,
     trajectories_of,
 )
-from tacit.compute import progress_bar
 from tacit.models.language import LanguageModel
 from tacit.models.small.muon import Muon
-from tacit.models.small.optimisation import computing_in
-from tacit.models.small.precision import native_precision
+from tacit.runs.folder import RunFolder
+from tacit.runs.identity import identity
+from tacit.runs.loop import STATE_FIELDS, HeldOut, Loop, RunProgress
+from tacit.runs.precision import computing_in, native_precision
+from tacit.runs.run import Run
 
-FORMAT = 1
-EXAMPLES, EVALUATED, STEP_OF_BAR = 4096, 512, 1000
+# Releases that whitening is fitted on, and prompts of an evaluation.
+EXAMPLES, EVALUATED = 4096, 512
 # streams of random numbers: windows of a step, whitening, evaluation
 WINDOWS, WHITENING, EVALUATION = 0, 1, 2
 WARMUP_SHARE = 0.05
-SECONDS_BETWEEN_CHECKPOINTS = 60.0
+SECONDS_BETWEEN_STATES = 60.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,27 +77,6 @@ class Lesson:
         return windows.to(self.model.device), read.to(self.model.device)
 
 
-@dataclass
-class Progress:
-    """How far a training is.
-
-    Attributes:
-        steps: taken.
-        spent: of the budget, in its unit.
-        best: least held-out loss, nats a token.
-        stale: evaluations since then.
-        history: (spent, held-out loss) of every evaluation.
-        weights: of the best network.
-    """
-
-    steps: int = 0
-    spent: float = 0.0
-    best: float = math.inf
-    stale: int = 0
-    history: list[tuple[float, float]] = field(default_factory=list)
-    weights: dict[str, Tensor] = field(default_factory=dict)
-
-
 def in_order(shape: Shape, tokens: Tensor) -> Tensor:
     """Turn prompts, or what was released of each position, to the order of decoding, or back."""
     return tokens if shape.kind == "forward" else tokens.flip(1)
@@ -112,18 +88,23 @@ def learn(
     schedule: Schedule,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
-) -> tuple[Decoder | AtOnce, Progress]:
-    """Train a network, or go on where a checkpoint stopped.
+) -> tuple[Decoder | AtOnce, RunProgress]:
+    """Train a network, or go on where a checkpoint stopped; the best on held-out windows is kept.
 
     Args:
         lesson: what is learnt.
         shape: of the network.
         schedule: how long, how fast.
-        checkpoint: file that is read where it is there and written about once a minute.
+        checkpoint: folder that survives a crash.
         progress: whether a bar is shown; None for when stderr is a terminal.
     """
-    if checkpoint is not None:
-        check_writable("checkpoint", checkpoint)
+    run = Run(
+        steps=schedule.steps,
+        minutes=None if schedule.steps is not None else schedule.minutes,
+        patience=schedule.patience,
+        checkpoint=checkpoint,
+        progress=progress is not False,
+    )
     embeddings = lesson.model.network.get_input_embeddings().weight
     windows = EXAMPLES // lesson.length + 1 if lesson.everywhere else EXAMPLES
     examples = lesson.batch(windows, WHITENING, 0)[1].flatten(0, -2)
@@ -133,51 +114,44 @@ def learn(
     )  # fmt: skip
     network = made.to(lesson.model.device)
     precision = native_precision(schedule.precision, lesson.model.device)
-    optimizers = _optimizers(network, schedule, precision)
-    about = _about(lesson, network, shape, schedule)
-    state = Progress()
-    if checkpoint is not None and Path(checkpoint).is_file():
-        state = _restore(Path(checkpoint), about, network, optimizers)
-    _train(lesson, network, schedule, optimizers, state, precision, about, checkpoint, progress)
-    network.load_state_dict(state.weights)
-    return network.eval().requires_grad_(False), state
+    with ExitStack() as stack:
+        folder = None
+        if checkpoint is not None:
+            declared = _declaration(lesson, network, shape, schedule)
+            folder = RunFolder(checkpoint, declared, fields=STATE_FIELDS)
+            stack.enter_context(folder.alone())
+        here = _train(lesson, network, schedule, run, precision, folder)
+    return network.eval().requires_grad_(False), here
 
 
 def _train(
     lesson: Lesson,
     network: Decoder | AtOnce,
     schedule: Schedule,
-    optimizers: list[torch.optim.Optimizer],
-    state: Progress,
+    run: Run,
     precision: str,
-    about: str,
-    checkpoint: str | os.PathLike[str] | None,
-    progress: bool | None,
-) -> None:
-    total = float(schedule.steps or 60.0 * (schedule.minutes or 0.0))
-    due = total * schedule.evaluate_every * (len(state.history) + 1)
-    watch, before, saved = _Watch(lesson.model.device), state.spent, time.monotonic()
-    parts = [lesson.batch(EVALUATED // 4, EVALUATION, part) for part in range(4)]
-    shown = 0
+    folder: RunFolder | None,
+) -> RunProgress:
+    # the same windows in every evaluation
+    held_out = [lesson.batch(EVALUATED // 4, EVALUATION, part) for part in range(4)]
+    optimizers = _optimizers(network, schedule, precision)
+    loop = Loop(
+        run,
+        {"network": network} | {f"optimizer {place}": one for place, one in enumerate(optimizers)},
+        title=f"learning to read {lesson.length} tokens",
+        folder=folder,
+        every=SECONDS_BETWEEN_STATES,
+        held_out=HeldOut(
+            lambda: _held_out_loss(network, held_out, precision),
+            schedule.evaluate_every,
+            "network",
+        ),
+        clock=_Watch(lesson.model.device).seconds,
+    )
     network.train()
-    title = f"learning to read {lesson.length} tokens, thousandths of the training"
-    with progress_bar(STEP_OF_BAR, title, shown=progress is not False) as advance:
-        while state.spent < total and state.stale < schedule.patience:
-            _step(lesson, network, schedule, optimizers, state, total, precision)
-            state.steps += 1
-            spent = state.steps if schedule.steps is not None else before + watch.seconds()
-            state.spent = min(float(spent), total)
-            if state.spent >= min(due, total):
-                _evaluate(network, state, parts, precision)
-                due += total * schedule.evaluate_every
-            if checkpoint is not None and time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                _save(checkpoint, about, network, optimizers, state)
-                saved = time.monotonic()
-            reached = int(STEP_OF_BAR * state.spent / total)
-            advance(reached - shown)
-            shown = reached
-    if checkpoint is not None:
-        _save(checkpoint, about, network, optimizers, state)
+    for here in loop:
+        _step(lesson, network, schedule, optimizers, here.steps, loop.share, precision)
+    return loop.here
 
 
 def _step(
@@ -185,17 +159,17 @@ def _step(
     network: Decoder | AtOnce,
     schedule: Schedule,
     optimizers: list[torch.optim.Optimizer],
-    state: Progress,
-    total: float,
+    number: int,
+    spent: float,
     precision: str,
 ) -> None:
-    windows, releases = lesson.batch(schedule.batch, WINDOWS, state.steps)
+    windows, releases = lesson.batch(schedule.batch, WINDOWS, number)
     with computing_in(precision, releases.device.type):
         loss = _loss(network, windows, releases)
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-    spent = state.spent / total
-    share = min(1.0, (spent + 1e-3) / WARMUP_SHARE, (state.steps + 1) / 20)
+    # a linear rise over the first share of the budget, then a half cosine to 0
+    share = min(1.0, (spent + 1e-3) / WARMUP_SHARE, (number + 1) / 20)
     share *= 0.5 * (1.0 + math.cos(math.pi * spent))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -212,18 +186,15 @@ def _loss(network: Decoder | AtOnce, windows: Tensor, releases: Tensor) -> Tenso
 
 
 @torch.no_grad()
-def _evaluate(
-    network: Decoder | AtOnce, state: Progress, parts: list[tuple[Tensor, Tensor]], precision: str
-) -> None:
+def _held_out_loss(
+    network: Decoder | AtOnce, parts: list[tuple[Tensor, Tensor]], precision: str
+) -> float:
+    """Return the mean loss of windows that no step draws, nats a token."""
     network.eval()
     with computing_in(precision, parts[0][0].device.type):
         loss = sum(float(_loss(network, *part)) for part in parts) / len(parts)
     network.train()
-    state.history.append((state.spent, loss))
-    state.stale += 1
-    if loss < state.best or not state.weights:
-        state.best, state.stale = loss, 0
-        state.weights = {name: value.clone() for name, value in network.state_dict().items()}
+    return loss
 
 
 class _Watch:
@@ -260,58 +231,16 @@ def _optimizers(
     return found
 
 
-def _about(lesson: Lesson, network: Decoder | AtOnce, shape: Shape, schedule: Schedule) -> str:
-    """Digest of all that decides a training: what whitening saw tells model, layer and release."""
-    plain = {"shape": asdict(shape), "schedule": asdict(schedule), "length": lesson.length,
-             "shortest": lesson.shortest, "seed": lesson.seed, "format": FORMAT}  # fmt: skip
-    if lesson.everywhere:
-        plain["positions"] = "all"
-    found = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
-    for part in (lesson.stream, lesson.unseen, network.whitening.mean, network.whitening.map):
-        found.update(part.detach().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
-
-
-def _save(
-    path: str | os.PathLike[str],
-    about: str,
-    network: Decoder | AtOnce,
-    optimizers: list[torch.optim.Optimizer],
-    state: Progress,
-) -> None:
-    content = {
-        "format": FORMAT,
-        "about": about,
-        "network": network.state_dict(),
-        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-        "progress": {**vars(state), "weights": state.weights},
+def _declaration(
+    lesson: Lesson, network: Decoder | AtOnce, shape: Shape, schedule: Schedule
+) -> dict[str, str]:
+    """Return digests of all that decides a training."""
+    return {
+        "run": "inverter",
+        "shape": identity(asdict(shape)),
+        "schedule": identity(asdict(schedule)),
+        "windows": identity(lesson.length, lesson.shortest, lesson.seed, lesson.everywhere),
+        "text": identity(lesson.stream, lesson.unseen),
+        # what whitening saw tells model, layer and release
+        "releases": identity(network.whitening.mean, network.whitening.map),
     }
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    write_bytes_atomic("checkpoint", path, buffer.getvalue())
-
-
-def _restore(
-    path: Path,
-    about: str,
-    network: Decoder | AtOnce,
-    optimizers: list[torch.optim.Optimizer],
-) -> Progress:
-    wrong = f"checkpoint: expected one that a training of this kind wrote, got {path.name}"
-    try:
-        # a device that is here, whatever one it was written on
-        place = network.whitening.mean.device
-        content = torch.load(path, map_location=place, weights_only=True)
-    except Exception:
-        raise ValueError(wrong) from None
-    if not isinstance(content, Mapping) or content.get("format") != FORMAT:
-        raise ValueError(wrong)
-    if content["about"] != about:
-        raise ValueError(
-            f"checkpoint: {path.name} is of another model, layer, release, text or schedule: "
-            "name another file"
-        )
-    network.load_state_dict(content["network"])
-    for optimizer, held in zip(optimizers, content["optimizers"], strict=True):
-        optimizer.load_state_dict(held)
-    return Progress(**content["progress"])

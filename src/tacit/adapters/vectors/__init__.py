@@ -1,1 +1,0 @@
-"""Unit vectors released through a secret random projection: directions, prototypes, queries."""

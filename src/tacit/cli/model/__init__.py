@@ -1,1 +1,0 @@
-"""``tacit model``: language models trained where they are used."""

@@ -1,0 +1,15 @@
+"""Per-example gradients of any model, and the private step that is made of them."""
+
+from .capture import PerExample as PerExample
+from .capture import per_example as per_example
+from .hooks import LinearHooks as LinearHooks
+from .methods import DPSGD as DPSGD
+from .methods import ClippedMethod as ClippedMethod
+from .methods import DPLoRAFA as DPLoRAFA
+from .methods import LoRAFA as LoRAFA
+from .methods import Method as Method
+from .methods import NoisyProjection as NoisyProjection
+from .methods import Schedule as Schedule
+from .methods import WithoutClipping as WithoutClipping
+from .verification import check_gradients as check_gradients
+from .verification import verify_examples as verify_examples

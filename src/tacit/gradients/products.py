@@ -1,0 +1,231 @@
+"""The per-example gradients of one linear layer, as products or as their factors."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+# What a squared norm may be off, as a share of (Σ_t ‖g_t‖‖x_t‖)²: products of up to 2¹⁶ entries and
+# two sums of 2¹⁶ positions, each off by 2⁻⁵³ of its terms. The same for every layer and batch, so
+# that no record's factor depends on how long the others are.
+SLACK = 2.0**18 * 2.0**-53
+# A float64 Gram matrix costs about twice as much as the same product in float32.
+GRAM_COST = 2
+
+
+class LayerGradients:
+    """``G_i = Σ_t g_it x_itᵀ`` of a layer: (B, out, in), or g (B, T, out) and x (B, T, in).
+
+    Products are kept, in float64, where they cost less than factors, by memory and by time alike:
+    ``out·in <= 2 T (out + in)``; a low-rank layer's always are, but for T = 1. Either way norms and
+    sums are the same up to rounding in float64, for T is as long as the longest record makes it.
+
+    Args:
+        out: width of the outputs.
+        width: width of the inputs.
+    """
+
+    def __init__(self, out: int, width: int) -> None:
+        self.out, self.width = out, width
+        self._products: Tensor | None = None
+        self._factors: tuple[Tensor, Tensor] | None = None
+        self._versions = (0, 0)
+        self._squared: Tensor | None = None
+        self._masses: Tensor | None = None
+        self._precision = torch.float32
+
+    @property
+    def examples(self) -> int:
+        """B."""
+        known = self._products if self._factors is None else self._factors[0]
+        if known is None:
+            raise RuntimeError("no use of the layer was added")
+        return int(known.shape[0])
+
+    def add(self, gradients: Tensor, inputs: Tensor) -> None:
+        """Add one use of the layer.
+
+        Args:
+            gradients: (B, T, out) g.
+            inputs: (B, T, in) x.
+        """
+        self._squared, self._precision = None, gradients.dtype
+        # Σ_t ‖g_t‖‖x_t‖ adds up over uses, as the rounding that it bounds does
+        masses = _masses(gradients, inputs)
+        self._masses = masses if self._masses is None else self._masses + masses
+        # G of all uses is one sum
+        if self._products is not None:
+            self._products.add_(self._product(gradients, inputs))
+            return
+        # g and x of several uses stand behind each other, as if positions of one
+        if self._factors is not None:
+            earlier = self._unchanged()
+            gradients = torch.cat((earlier[0], gradients), dim=1)
+            inputs = torch.cat((earlier[1], inputs), dim=1)
+        positions = gradients.shape[1]
+        # out·in <= 2 T (out + in): the product is no larger than its factors
+        cheap = self.out * self.width <= GRAM_COST * positions * (self.out + self.width)
+        if positions > 1 and cheap:
+            self._factors = None
+            self._products = self._product(gradients, inputs)
+        else:
+            self._factors = gradients, inputs
+            self._versions = gradients._version, inputs._version
+
+    def squared_norms(self) -> Tensor:
+        """Return (B,) ‖G_i‖²_F in float64, no less than that of what ``sums`` adds.
+
+        ``‖G_i‖² + 2⁻³⁵ (Σ_t ‖g_it‖‖x_it‖)²``, for where a record's positions cancel, what is added
+        is its rounding. It is inf for a record whose gradient is not finite, which ``sums`` leaves
+        out.
+        """
+        # once for each batch, as clipping and its check both read them
+        if self._squared is None:
+            if self._masses is None:
+                raise RuntimeError("no use of the layer was added")
+            # rounded up: what a norm in float64 may have lost stands beside it
+            found = self._norms() + SLACK * self._masses.square()
+            self._squared = torch.where(found.isfinite(), found, math.inf)
+        return self._squared
+
+    def sums(self, coefficients: Tensor) -> Tensor:
+        """Return Σ_i c_i G_i, (out, in) in float64, for (B,) c.
+
+        In float64, for what a record adds may be far below its terms, and float32 would round
+        those; a record whose gradient is not finite adds nothing.
+        """
+        # NaN and inf take their record out, and no other
+        finite = self.squared_norms().isfinite()
+        # c_i, and 0 for what is not finite: 0·inf would be no number
+        scale = torch.where(finite, coefficients.double(), 0.0)
+        if self._factors is None:
+            # Σ_i c_i G_i as one product with the rows vec(G_i)
+            products = _clear(self._known().flatten(1), finite)
+            return self._turn((scale @ products).view(self._known().shape[1:]))
+        # Σ_i c_i Σ_t g_it x_itᵀ as one product over examples and positions
+        gradients, inputs = (_clear(one, finite).double() for one in self._unchanged())
+        scale = scale[:, None, None]
+        # the narrower factor is the one to copy
+        if self.width < self.out:
+            return gradients.flatten(0, 1).mT @ (inputs * scale).flatten(0, 1)
+        return (gradients * scale).flatten(0, 1).mT @ inputs.flatten(0, 1)
+
+    def products(self) -> Tensor:
+        """Return G, (B, out, in), in the precision of its factors."""
+        made = self._known() if self._factors is None else self._product(*self._unchanged())
+        return self._turn(made.to(self._precision))
+
+    def _norms(self) -> Tensor:
+        if self._factors is None:
+            # Σ of squares of the entries of G_i
+            return _squares(self._known().flatten(1))
+        gradients, inputs = (one.double() for one in self._unchanged())
+        if gradients.shape[1] == 1:
+            # one position: ‖g xᵀ‖ = ‖g‖‖x‖, no product at all
+            return _squares(gradients.flatten(1)) * _squares(inputs.flatten(1))
+        # ‖Σ_t g_t x_tᵀ‖² = ⟨g gᵀ, x xᵀ⟩, in float64 because its terms cancel
+        gram = torch.bmm(gradients, gradients.mT).mul_(torch.bmm(inputs, inputs.mT))
+        squares: Tensor = gram.sum(dim=2).sum(dim=1).clamp_(min=0.0)
+        return squares
+
+    def _unchanged(self) -> tuple[Tensor, Tensor]:
+        """Return the factors, which are the layer's own input and gradient and no copies."""
+        if self._factors is None:
+            raise RuntimeError("no use of the layer was added")
+        if (self._factors[0]._version, self._factors[1]._version) != self._versions:
+            raise ValueError(
+                "modules: expected inputs and gradients of a layer to stay as they were in the "
+                "backward pass until its sums are read, got a tensor that was written to"
+            )
+        return self._factors
+
+    def _product(self, gradients: Tensor, inputs: Tensor) -> Tensor:
+        # G_i of a record in float64, where its positions cancel
+        gradients, inputs = gradients.double(), inputs.double()
+        # a product with few rows is several times faster than its transpose
+        if self.width < self.out:
+            return torch.bmm(inputs.mT, gradients)
+        return torch.bmm(gradients.mT, inputs)
+
+    def _turn(self, values: Tensor) -> Tensor:
+        return values.mT if self.width < self.out else values
+
+    def _known(self) -> Tensor:
+        if self._products is None:
+            raise RuntimeError("no use of the layer was added")
+        return self._products
+
+
+class BiasGradients:
+    """``b_i = Σ_t g_it`` of a layer's bias, (B, out)."""
+
+    def __init__(self) -> None:
+        self._values: Tensor | None = None
+
+    def add(self, gradients: Tensor) -> None:
+        """Add one use of the layer, (B, T, out) g."""
+        # ∂ℓ/∂b = Σ_t g_t
+        made = gradients.sum(dim=1)
+        self._values = made if self._values is None else self._values.add_(made)
+
+    def squared_norms(self) -> Tensor:
+        """Return (B,) ‖b_i‖² in float64; inf where it is not finite."""
+        found = _squares(self.products())
+        return torch.where(found.isfinite(), found, math.inf)
+
+    def sums(self, coefficients: Tensor) -> Tensor:
+        """Return Σ_i c_i b_i, (out,) in float64, for (B,) c; what is not finite adds nothing."""
+        finite = self.squared_norms().isfinite()
+        # as of the weight: a record that is not finite adds nothing
+        scale = torch.where(finite, coefficients.double(), 0.0)
+        return scale @ _clear(self.products(), finite).double()
+
+    def products(self) -> Tensor:
+        """Return b, (B, out)."""
+        if self._values is None:
+            raise RuntimeError("no use of the layer was added")
+        return self._values
+
+
+def _masses(gradients: Tensor, inputs: Tensor) -> Tensor:
+    """Σ_t ‖g_t‖‖x_t‖ of every record, (B,) in float64, which no float32 value overflows."""
+    # norms in float64: ‖g‖‖x‖ of float32 values never overflows there
+    lengths = [
+        torch.linalg.vector_norm(one, dim=2, dtype=torch.float64) for one in (gradients, inputs)
+    ]
+    found: Tensor = (lengths[0] * lengths[1]).sum(dim=1)
+    return found
+
+
+def _clear(values: Tensor, finite: Tensor) -> Tensor:
+    """Return values (B, …) with 0 for the records that are not finite."""
+    # no copy where nothing has to go
+    if bool(finite.all()):
+        return values
+    shape = (-1, *[1] * (values.ndim - 1))
+    return torch.where(finite.reshape(shape), values, 0.0)
+
+
+def sequences(name: str, gradients: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return g (B, T, out) and x (B, T, in), in float32 at least."""
+    if gradients.ndim < 2:
+        raise ValueError(
+            f"modules: expected inputs whose first dimension is the batch at {name}, got shape "
+            f"{tuple(inputs.shape)}"
+        )
+    # half precision would round the sums that are clipped
+    precise = torch.promote_types(torch.promote_types(gradients.dtype, inputs.dtype), torch.float32)
+    count, positions = gradients.shape[0], math.prod(gradients.shape[1:-1])
+    return (
+        gradients.to(precise).reshape(count, positions, gradients.shape[-1]),
+        inputs.to(precise).reshape(count, positions, inputs.shape[-1]),
+    )
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """Squared norms of rows in float64, which no float32 gradient overflows."""
+    # the norm first: squares of entries may overflow where it does not
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return norms.square()

@@ -1,0 +1,5 @@
+"""How long something trains, when it stops, and how it survives a crash."""
+
+from tacit._ground.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

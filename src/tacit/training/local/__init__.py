@@ -1,1 +1,0 @@
-"""Local steps of a black-box optimiser, on the real batch and on what every reference keeps."""
