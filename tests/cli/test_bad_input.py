@@ -306,9 +306,17 @@ main()
 
 @pytest.mark.parametrize(
     "module",
-    ["tacit.cli", "typer", "tacit.cli.options", "tacit.cli.statistic", "tacit.cli.publishing", "numpy",
-     "tacit.statistics.workflow", "scipy.special"],
-)  # fmt: skip
+    [
+        "tacit.cli",
+        "typer",
+        "tacit.cli.options",
+        "tacit.cli.statistic",
+        "tacit.cli.publishing",
+        "numpy",
+        "tacit.statistics.workflow",
+        "scipy.special",
+    ],
+)
 def test_an_interruption_while_importing_is_one_line(module: str, data: Path) -> None:
     asked = ("statistic", data, "--query", "mean", "--columns", "a", "--success", "0.6", *QUICK)
     code = INTERRUPTED_AT.replace("MODULE", repr(module))

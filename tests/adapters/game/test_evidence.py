@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import stats
-from tacit.releases.form import Attack
 
 from tacit.accounting import gaussian
 from tacit.adapters import canary_game
