@@ -39,8 +39,8 @@ FEWEST_POINTS, ENOUGH_POINTS = 2**16, 2**17
 DRIFT, SMALL_DRIFT = 2e-5, 5.01e-6
 # What they may add to the variance of the sum, relative to it.
 SPREAD = 2.5e-4
-# One lattice of a sum is so many times finer than the one before, where that is coarse; of a loss it
-# has so many points on each side of 0; it says nothing where more than this mass is put at infinity.
+# How many times finer than one lattice of a sum the next is, where that is coarse; points of a loss
+# on each side of 0 there; and the mass at infinite loss of a lattice that says nothing.
 REFINED, REFINED_POINTS, SPENT = 16, 2**16, 0.9
 # A sum of so many lengths of one loss is convolved in groups that are shorter than it.
 MANY_LENGTHS = 8
