@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md run as printed; that of a kind is in releases/test_kinds."""
+"""The worked examples of CONTRIBUTING.md run as printed; a kind: releases/test_kinds."""
 
 import re
 import subprocess
