@@ -13,8 +13,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tacit.hidden_states import Sizes
-from tacit.hidden_states.audit.sweep import Bench
+from tacit.hidden_states import Bench, Sizes
 from tacit.models import Prefixes
 from tests.hidden_states.networks import small_network
 
@@ -40,12 +39,12 @@ def result(shared: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         books=("argmax",), prompts=20, candidates=40, topics=3,
     )  # fmt: skip
     model = small_network(vocabulary=40, width=16)
-    bench = Bench(model, prefixes, sizes.within(prefixes), 3)
+    bench = Bench(model, prefixes, sizes, 3)
     path = tmp_path_factory.mktemp("attackers") / "points.jsonl"
 
     def measure() -> Any:
         return attackers.measure_layer(
-            model, 1, scale, prefixes, bench, seed=3, out=path, progress=lambda label: None
+            1, scale, bench, out=path, progress=lambda label: None
         )
 
     points = measure()

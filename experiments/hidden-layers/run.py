@@ -15,8 +15,7 @@ from hidden_shared.measure import Scale, geometry_facts, kept_facts, measure_lay
 from hidden_shared.results import RESULTS, write_result
 from hidden_shared.rows import packed
 from reproductions.page import render
-from tacit.hidden_states import Sizes
-from tacit.hidden_states.audit.sweep import Bench
+from tacit.hidden_states import Bench, Sizes
 from tacit.models import Prefixes, docstring_corpus, load, read_text
 
 LENGTH, SEED = 32, 0
@@ -76,7 +75,7 @@ def main() -> int:
         rng=SEED,
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
-    bench = Bench(model, prefixes, scale.sizes.within(prefixes), SEED, tuple(layers))
+    bench = Bench(model, prefixes, scale.sizes, SEED, tuple(layers))
     key = hashlib.sha256(prefixes.calibration.numpy().tobytes()).hexdigest()[:16]
     rows, facts = [], []
     for layer in layers:
@@ -88,8 +87,8 @@ def main() -> int:
             )
         )
         rows += measure_layer(
-            model, layer, scale, prefixes, bench,
-            seed=SEED, out=arguments.out / f"{name}.jsonl",
+            layer, scale, bench,
+            out=arguments.out / f"{name}.jsonl",
             progress=lambda label: print(
                 f"{time.perf_counter() - start:6.0f} s  {label}", flush=True
             ),

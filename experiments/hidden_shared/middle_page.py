@@ -10,6 +10,7 @@ from typing import Any
 from hidden_shared.guarded import TRIES, GuardedRow
 from hidden_shared.results import section
 from reproductions.prose import filled, rounded_up, table
+from tacit import codec
 from tacit.hidden_states import Point
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -39,7 +40,7 @@ def sections() -> list[str]:
 
 def lines(result: dict[str, Any]) -> list[str]:
     """Return figure, story, claims and a table per family."""
-    points = [Point.from_dict(entry) for entry in result["points"]]
+    points = [codec.read(Point, entry, "point") for entry in result["points"]]
     noise = [point for point in points if point.bound is None]
     books = [point for point in points if point.bound is not None]
     shown = (
