@@ -138,16 +138,14 @@ def test_an_audit_of_the_users_own_prompts(tacit: Tacit, own: tuple[str, ...]) -
     assert done.code == 0, done.err
     content = json.loads(done.out)
     # a fifth of the distinct prompts is held out, and the others are the bank
-    bank, measured = (
-        content["details"]["points"][0]["bank"],
-        content["details"]["points"][0]["prompts"],
-    )
+    point = content["details"]["points"][0]
+    bank, measured = point["bank"], point["prompts"]
     assert measured == (bank + measured) // 5
     assert 200 < bank + measured <= 260
-    assert content["details"]["points"][0]["kl"]["value"] > 0
+    assert point["kl"]["value"] > 0
     assert content["details"]["length"] == 7
     assert content["details"]["calibration"] <= 400
-    assert set(content["details"]["points"][0]) >= {"kl_median", "kl_95", "jensen_shannon", "top5"}
+    assert set(point) >= {"kl_median", "kl_95", "jensen_shannon", "top5"}
     assert {use["name"] for use in content["use"]} >= {"agreement", "top5", "kl"}
     said = " ".join(done.err.split())
     assert "Jensen–Shannon" in said

@@ -78,13 +78,15 @@ def test_prompts_are_read_at_all_layers_in_one_pass(model, prefixes, monkeypatch
         assert (states - model.states(prefixes.bank, layer)).abs().max() < 1e-5
     exact = model.logits(prefixes.bank).softmax(dim=1)
     assert (whole.behaviours.probabilities(slice(None)) / exact - 1).abs().max() < 0.02
-    passes = []
-    plain = type(model).passes
+    runs = []
+    plain = type(model).clean_runs
     monkeypatch.setattr(
-        type(model), "passes", lambda self, *args: passes.append(args) or plain(self, *args)
+        type(model), "clean_runs", lambda self, *args: runs.append(args) or plain(self, *args)
     )
     found = sweep(model, [1, 2], request(["argmax"], []), prefixes=prefixes, **OPTIONS)
-    assert len(passes) == 2
+    # every prompt of the bank and of the calibration once, for both layers
+    assert sum(len(tokens) for tokens, _ in runs) == len(prefixes.bank) + len(prefixes.calibration)
+    assert {tuple(layers) for _, layers in runs} == {(1, 2)}
     alone = sweep(model, [2], request(["argmax"], []), prefixes=prefixes, **OPTIONS)
     assert [p.kl for p in found if p.layer == 2] == [p.kl for p in alone]
 
