@@ -21,7 +21,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         path, command = pending.pop()
         if hasattr(command, "commands"):
             # those that are imported when they are asked for, and the one that is not named
-            for name in {*command.list_commands(None), *command.commands}:
+            for name in sorted({*command.list_commands(None), *command.commands}):
                 pending.append(((*path, name), command.get_command(None, name)))
         if not hasattr(command, "commands"):
             options = [p for p in command.params if p.param_type_name == "option"]
