@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 
 from tacit._ground.files import absolute
-from tacit.dock.errors import RefusedError
-from tacit.dock.reserve import FullError, told_when_full
+from tacit_dock.errors import RefusedError
+from tacit_dock.reserve import FullError, told_when_full
 
 NAME = re.compile(r"[0-9a-f]{64}")
 PREFIX = "sha256:"

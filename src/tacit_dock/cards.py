@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit._ground.lazy import install_with
-from tacit.dock.errors import RefusedError
-from tacit.dock.texts import check_text, check_texts
 from tacit.documents import dumps
+from tacit_dock.errors import RefusedError
+from tacit_dock.texts import check_text, check_texts
 
 FENCE = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 MOST_EVENTS, DEEPEST = 2000, 8

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.accounting import gaussian_shift
-from tacit.dock.errors import RefusedError
-from tacit.dock.settings import Policy
-from tacit.dock.texts import check_texts
 from tacit.documents import loads
 from tacit.specifications import Specification, SpecificationRelease
+from tacit_dock.errors import RefusedError
+from tacit_dock.settings import Policy
+from tacit_dock.texts import check_texts
 
 # ε is compared and told at this δ.
 DELTA = 1e-5

@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from tacit._ground.files import read_bytes, write_text_atomic
-from tacit.dock.connection import Connection, DockError, json_object
 from tacit.documents import dumps, read
 from tacit.specifications import (
     Specification,
     SpecificationRelease,
     specification_from_bytes,
 )
+from tacit_dock.connection import Connection, DockError, json_object
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -32,7 +32,7 @@ UNPROTECTED = (
 
 
 class Narrow(TypedDict, total=False):
-    """What a list or a search is narrowed to: as `tacit.dock.Filters`, its task as ``for_task``."""
+    """What a list or a search is narrowed to: as `tacit_dock.Filters`, its task as ``for_task``."""
 
     tag: str | None
     modality: str | None

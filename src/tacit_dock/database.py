@@ -17,9 +17,9 @@ from sqlalchemy.pool import QueuePool
 
 from tacit._ground.files import absolute, spelled
 from tacit._ground.lazy import install_with
-from tacit.dock.errors import UnavailableError
-from tacit.dock.reserve import FullError, is_full
-from tacit.dock.tables import ADDED, SCHEMA, meta_table, metadata, revision_table
+from tacit_dock.errors import UnavailableError
+from tacit_dock.reserve import FullError, is_full
+from tacit_dock.tables import ADDED, SCHEMA, meta_table, metadata, revision_table
 
 WAIT_SECONDS = 60
 CONNECT_SECONDS = 10

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tacit.dock.tables import deed_table
-from tacit.dock.tokens import now
+from tacit_dock.tables import deed_table
+from tacit_dock.tokens import now
 
 OPERATOR = "operator"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit._ground.files import write_bytes_atomic, write_text_atomic
-from tacit.dock.store import Store
-from tacit.dock.texts import check_text
 from tacit.documents import dumps, loads
+from tacit_dock.store import Store
+from tacit_dock.texts import check_text
 
 FOLDER = "examples"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")

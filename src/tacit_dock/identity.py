@@ -10,9 +10,9 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tacit._ground.files import write_text_atomic
-from tacit.dock.blobs import Blobs
-from tacit.dock.database import Database
-from tacit.dock.tables import learnware_table, meta_table
+from tacit_dock.blobs import Blobs
+from tacit_dock.database import Database
+from tacit_dock.tables import learnware_table, meta_table
 
 NAME = "dock.id"
 KEY = "identity"

@@ -9,19 +9,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tacit.dock.cards import FENCE, MARK, MARKS, mark, unmarked
-from tacit.dock.database import CHANGE
-from tacit.dock.errors import RefusedError
-from tacit.dock.records import LISTED, WITHDRAWN, Filters, Learnware, Page, Revision
-from tacit.dock.tables import (
+from tacit.documents import loads
+from tacit_dock.cards import FENCE, MARK, MARKS, mark, unmarked
+from tacit_dock.database import CHANGE
+from tacit_dock.errors import RefusedError
+from tacit_dock.records import LISTED, WITHDRAWN, Filters, Learnware, Page, Revision
+from tacit_dock.tables import (
     learnware_table,
     meta_table,
     revision_table,
     space_table,
     tag_table,
 )
-from tacit.dock.words import having_words
-from tacit.documents import loads
+from tacit_dock.words import having_words
 
 CURSOR = "after:"
 MOST_FACETS = 50

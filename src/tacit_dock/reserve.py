@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tacit.dock.errors import RefusedError
+from tacit_dock.errors import RefusedError
 
 NAME = "reserve"
 AGAIN_SECONDS = 600

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tacit._ground.checks import integer
 from tacit._ground.lazy import install_with
-from tacit.dock.settings import Settings
-from tacit.dock.store import Store
+from tacit_dock.settings import Settings
+from tacit_dock.store import Store
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -39,13 +39,13 @@ def create_application(store: Store, settings: Settings | None = None) -> FastAP
 
     Example:
         >>> import tempfile
-        >>> from tacit.dock import Store, create_application
+        >>> from tacit_dock import Store, create_application
         >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
         ...     create_application(store).title
         'Tacit dock'
     """
     check_installed()
-    from tacit.dock.api.application import application
+    from tacit_dock.api.application import application
 
     return application(store, Settings() if settings is None else settings)
 
@@ -97,7 +97,7 @@ def serve(store: Store, settings: Settings, listening: socket.socket) -> None:
         listening: socket that `listen` returned.
     """
     app = create_application(store, settings)
-    from tacit.dock.api.guard import log_to_stderr
+    from tacit_dock.api.guard import log_to_stderr
 
     log_to_stderr()
     server_of(app, settings).run(sockets=[listening])
@@ -107,7 +107,7 @@ def server_of(app: FastAPI, settings: Settings) -> Server:
     """Return the server of an application, which closes what does not keep to its times."""
     import uvicorn
 
-    from tacit.dock.api.protocol import protocol_of
+    from tacit_dock.api.protocol import protocol_of
 
     return uvicorn.Server(
         uvicorn.Config(

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tacit.dock import reading
-from tacit.dock.blobs import Blobs
-from tacit.dock.database import CHANGE, Database
-from tacit.dock.deeds import OPERATOR, Deed, deeds, note
-from tacit.dock.identity import check_pair
-from tacit.dock.records import Filters, Learnware, Page
-from tacit.dock.reserve import FullError, Reserve
-from tacit.dock.tables import meta_table, revision_table
-from tacit.dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
-from tacit.dock.upgrading import fill_in
-from tacit.dock.writing import Writer
+from tacit_dock import reading
+from tacit_dock.blobs import Blobs
+from tacit_dock.database import CHANGE, Database
+from tacit_dock.deeds import OPERATOR, Deed, deeds, note
+from tacit_dock.identity import check_pair
+from tacit_dock.records import Filters, Learnware, Page
+from tacit_dock.reserve import FullError, Reserve
+from tacit_dock.tables import meta_table, revision_table
+from tacit_dock.tokens import Token, create_token, find_token, list_tokens, revoke_token
+from tacit_dock.upgrading import fill_in
+from tacit_dock.writing import Writer
 
 DATABASE = "dock.sqlite"
 CONTENTS = ("specification", "model", "release")
@@ -219,7 +219,7 @@ class Store:
         return len(orphans)
 
     def create_token(self, developer: str, *, days: int = 365) -> tuple[str, Token]:
-        """Make a token: as `tacit.dock.tokens.create_token`."""
+        """Make a token: as `tacit_dock.tokens.create_token`."""
         token, made = create_token(self.database, developer, days=days)
         self._note("token", f"{made.number} of {made.developer}")
         return token, made

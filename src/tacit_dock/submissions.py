@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.dock.blobs import Upload
-from tacit.dock.cards import Card, read_card
-from tacit.dock.claims import Decision, decide
-from tacit.dock.errors import RefusedError
-from tacit.dock.settings import Settings
-from tacit.dock.texts import check_texts
-from tacit.dock.weights import LENGTH, check_format, check_weights
 from tacit.specifications import Specification, specification_from_bytes
+from tacit_dock.blobs import Upload
+from tacit_dock.cards import Card, read_card
+from tacit_dock.claims import Decision, decide
+from tacit_dock.errors import RefusedError
+from tacit_dock.settings import Settings
+from tacit_dock.texts import check_texts
+from tacit_dock.weights import LENGTH, check_format, check_weights
 
 REQUIRED = ("specification", "card")
 FILES = (*REQUIRED, "model", "release")

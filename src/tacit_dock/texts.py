@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.dock.errors import RefusedError
+from tacit_dock.errors import RefusedError
 
 # Control characters but tab and ends of lines, signs that turn or break what is shown, and halves
 # of characters, which UTF-8 has not.

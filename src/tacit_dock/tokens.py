@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from tacit._ground.checks import integer
 from tacit._ground.reprs import shown
-from tacit.dock.database import Database
-from tacit.dock.tables import token_table
+from tacit_dock.database import Database
+from tacit_dock.tables import token_table
 
 PREFIX, BYTES = "tacit_", 32
 DEVELOPER = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

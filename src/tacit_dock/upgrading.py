@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from tacit.dock.cards import read_card
-from tacit.dock.errors import RefusedError
-from tacit.dock.tables import learnware_table, revision_table
-from tacit.dock.writing import epsilon_of, keep_card
 from tacit.documents import loads
+from tacit_dock.cards import read_card
+from tacit_dock.errors import RefusedError
+from tacit_dock.tables import learnware_table, revision_table
+from tacit_dock.writing import epsilon_of, keep_card
 
 
 def fill_in(connection: sa.Connection) -> None:

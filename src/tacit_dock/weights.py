@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tacit.dock.errors import RefusedError
-from tacit.dock.texts import check_texts
 from tacit.documents import loads
+from tacit_dock.errors import RefusedError
+from tacit_dock.texts import check_texts
 
 LENGTH = 8
 LONGEST_HEADER, MOST_TENSORS = 4 << 20, 20_000

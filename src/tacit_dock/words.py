@@ -7,7 +7,7 @@ import unicodedata
 
 import sqlalchemy as sa
 
-from tacit.dock.tables import learnware_table, word_table
+from tacit_dock.tables import learnware_table, word_table
 
 WORD = re.compile(r"[^\W_]+")
 LONGEST, MOST_OF_A_CARD, MOST_ASKED = 40, 4000, 8

@@ -9,26 +9,26 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tacit.dock import reading
-from tacit.dock.blobs import Blobs
-from tacit.dock.cards import Card
-from tacit.dock.claims import together
-from tacit.dock.database import Database
-from tacit.dock.deeds import OPERATOR, note
-from tacit.dock.errors import RefusedError
-from tacit.dock.records import LISTED, QUARANTINED, WITHDRAWN, Learnware
-from tacit.dock.settings import Settings
-from tacit.dock.submissions import Submission
-from tacit.dock.tables import (
+from tacit.documents import dumps, loads
+from tacit_dock import reading
+from tacit_dock.blobs import Blobs
+from tacit_dock.cards import Card
+from tacit_dock.claims import together
+from tacit_dock.database import Database
+from tacit_dock.deeds import OPERATOR, note
+from tacit_dock.errors import RefusedError
+from tacit_dock.records import LISTED, QUARANTINED, WITHDRAWN, Learnware
+from tacit_dock.settings import Settings
+from tacit_dock.submissions import Submission
+from tacit_dock.tables import (
     answer_table,
     learnware_table,
     revision_table,
     space_table,
     tag_table,
 )
-from tacit.dock.tokens import now
-from tacit.dock.words import keep_words
-from tacit.documents import dumps, loads
+from tacit_dock.tokens import now
+from tacit_dock.words import keep_words
 
 # A developer's quota frees up when something is withdrawn.
 QUOTA_SECONDS = 3600

@@ -6,8 +6,8 @@ from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
 
-from tacit.dock.api.state import dock_of
-from tacit.dock.errors import RefusedError
+from tacit_dock.api.state import dock_of
+from tacit_dock.errors import RefusedError
 
 SCHEME = "bearer"
 

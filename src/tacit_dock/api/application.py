@@ -10,20 +10,20 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from tacit import __version__
-from tacit.dock.api import problems
-from tacit.dock.api.contents import router as contents
-from tacit.dock.api.guard import Guard, Watched, write
-from tacit.dock.api.learnwares import router as learnwares
-from tacit.dock.api.rates import Rates
-from tacit.dock.api.routes import check_routes, describe_security
-from tacit.dock.api.searching import router as searching
-from tacit.dock.api.shapes import ProblemShape
-from tacit.dock.api.state import Dock
-from tacit.dock.api.watching import router as watching
-from tacit.dock.pages.mounting import mount
-from tacit.dock.search.index import Index
-from tacit.dock.settings import Settings
-from tacit.dock.store import Store
+from tacit_dock.api import problems
+from tacit_dock.api.contents import router as contents
+from tacit_dock.api.guard import Guard, Watched, write
+from tacit_dock.api.learnwares import router as learnwares
+from tacit_dock.api.rates import Rates
+from tacit_dock.api.routes import check_routes, describe_security
+from tacit_dock.api.searching import router as searching
+from tacit_dock.api.shapes import ProblemShape
+from tacit_dock.api.state import Dock
+from tacit_dock.api.watching import router as watching
+from tacit_dock.pages.mounting import mount
+from tacit_dock.search.index import Index
+from tacit_dock.settings import Settings
+from tacit_dock.store import Store
 
 DESCRIPTION = (
     "Learnwares: models with a specification of what they can do and a statement of what the "
@@ -32,7 +32,7 @@ DESCRIPTION = (
 
 
 def application(store: Store, settings: Settings) -> FastAPI:
-    """Return the application: as `tacit.dock.create_application`."""
+    """Return the application: as `tacit_dock.create_application`."""
     index = Index(
         store,
         settings.index,

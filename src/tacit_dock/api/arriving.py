@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from starlette.types import Scope
 
-from tacit.dock.errors import RefusedError
-from tacit.dock.settings import Settings
+from tacit_dock.errors import RefusedError
+from tacit_dock.settings import Settings
 
 NAME = "tacit.arriving"
 AGAIN_SECONDS = 5

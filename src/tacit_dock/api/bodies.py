@@ -17,12 +17,12 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 
-from tacit.dock.api.arriving import NAME
-from tacit.dock.blobs import Blobs, Upload
-from tacit.dock.errors import RefusedError
-from tacit.dock.settings import Settings
-from tacit.dock.submissions import DIGESTS, FILES, limits_of
-from tacit.dock.texts import check_file_name
+from tacit_dock.api.arriving import NAME
+from tacit_dock.blobs import Blobs, Upload
+from tacit_dock.errors import RefusedError
+from tacit_dock.settings import Settings
+from tacit_dock.submissions import DIGESTS, FILES, limits_of
+from tacit_dock.texts import check_file_name
 
 LONGEST_HEADERS = 8 << 10
 LONGEST_BOUNDARY = 70

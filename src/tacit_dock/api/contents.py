@@ -13,14 +13,14 @@ from typing import Annotated, Any, BinaryIO
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from tacit.dock.api.access import Reader
-from tacit.dock.api.conditions import none_matches, part_of
-from tacit.dock.api.learnwares import NoneMatch, present
-from tacit.dock.api.routes import is_head
-from tacit.dock.api.shapes import problems
-from tacit.dock.api.state import dock_of
-from tacit.dock.errors import RefusedError
-from tacit.dock.records import QUARANTINED
+from tacit_dock.api.access import Reader
+from tacit_dock.api.conditions import none_matches, part_of
+from tacit_dock.api.learnwares import NoneMatch, present
+from tacit_dock.api.routes import is_head
+from tacit_dock.api.shapes import problems
+from tacit_dock.api.state import dock_of
+from tacit_dock.errors import RefusedError
+from tacit_dock.records import QUARANTINED
 
 router = APIRouter(prefix="/v1/learnwares/{identifier}", tags=["learnwares"])
 

@@ -15,15 +15,15 @@ from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tacit.dock.api.arriving import Arriving, address_of
-from tacit.dock.api.metrics import OTHER, Metrics
-from tacit.dock.api.problems import problem
-from tacit.dock.api.routes import HEAD, is_head, place_of
-from tacit.dock.errors import RefusedError
-from tacit.dock.settings import Settings
-from tacit.dock.tokens import now
+from tacit_dock.api.arriving import Arriving, address_of
+from tacit_dock.api.metrics import OTHER, Metrics
+from tacit_dock.api.problems import problem
+from tacit_dock.api.routes import HEAD, is_head, place_of
+from tacit_dock.errors import RefusedError
+from tacit_dock.settings import Settings
+from tacit_dock.tokens import now
 
-LOGGER = logging.getLogger("tacit.dock")
+LOGGER = logging.getLogger("tacit_dock")
 BUSY_SECONDS = 1
 # How long a request whose body has arrived waits for a place, and a reader may pause.
 PLACE_SECONDS, GRACE_SECONDS = 10.0, 15.0

@@ -10,16 +10,16 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from tacit.dock.api.access import Developer, Reader
-from tacit.dock.api.bodies import received_form
-from tacit.dock.api.conditions import matches, none_matches
-from tacit.dock.api.problems import Json
-from tacit.dock.api.shapes import ListShape, RecordShape, SubmissionShape, problems
-from tacit.dock.api.state import Dock, dock_of
-from tacit.dock.errors import RefusedError
-from tacit.dock.records import WITHDRAWN, Filters, Learnware
-from tacit.dock.submissions import DIGESTS, Submission, body_digest, examine
-from tacit.dock.texts import check_text
+from tacit_dock.api.access import Developer, Reader
+from tacit_dock.api.bodies import received_form
+from tacit_dock.api.conditions import matches, none_matches
+from tacit_dock.api.problems import Json
+from tacit_dock.api.shapes import ListShape, RecordShape, SubmissionShape, problems
+from tacit_dock.api.state import Dock, dock_of
+from tacit_dock.errors import RefusedError
+from tacit_dock.records import WITHDRAWN, Filters, Learnware
+from tacit_dock.submissions import DIGESTS, Submission, body_digest, examine
+from tacit_dock.texts import check_text
 
 router = APIRouter(prefix="/v1/learnwares", tags=["learnwares"])
 

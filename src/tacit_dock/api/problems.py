@@ -12,8 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from tacit.dock.api.routes import methods_of
-from tacit.dock.errors import RefusedError, UnavailableError
+from tacit_dock.api.routes import methods_of
+from tacit_dock.errors import RefusedError, UnavailableError
 
 PROBLEM = "application/problem+json"
 RETRY_SECONDS = 5

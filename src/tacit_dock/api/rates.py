@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from tacit.dock.errors import RefusedError
+from tacit_dock.errors import RefusedError
 
 MOST_KEYS = 20_000
 

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import compile_path
 from starlette.types import Scope
 
-from tacit.dock.api.access import developer, reader
+from tacit_dock.api.access import developer, reader
 
 HEAD = "tacit.head"
 SCHEME = "token"

@@ -9,18 +9,18 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from tacit.dock.api.access import Reader
-from tacit.dock.api.bodies import received_bytes
-from tacit.dock.api.learnwares import Narrowed
-from tacit.dock.api.problems import Json
-from tacit.dock.api.shapes import SearchShape, SpacesShape, problems
-from tacit.dock.api.state import Dock, dock_of
-from tacit.dock.errors import RefusedError
-from tacit.dock.records import Filters
-from tacit.dock.search.index import nearest_space
-from tacit.dock.submissions import read_submitted
 from tacit.specifications import Specification
 from tacit.specifications.identification import judge_match
+from tacit_dock.api.access import Reader
+from tacit_dock.api.bodies import received_bytes
+from tacit_dock.api.learnwares import Narrowed
+from tacit_dock.api.problems import Json
+from tacit_dock.api.shapes import SearchShape, SpacesShape, problems
+from tacit_dock.api.state import Dock, dock_of
+from tacit_dock.errors import RefusedError
+from tacit_dock.records import Filters
+from tacit_dock.search.index import nearest_space
+from tacit_dock.submissions import read_submitted
 
 router = APIRouter(prefix="/v1", tags=["search"])
 

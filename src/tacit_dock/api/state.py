@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from tacit.dock.api.rates import Rates
-from tacit.dock.search.index import Index
-from tacit.dock.settings import Settings
-from tacit.dock.store import Store
+from tacit_dock.api.rates import Rates
+from tacit_dock.search.index import Index
+from tacit_dock.settings import Settings
+from tacit_dock.store import Store
 
 
 @dataclass(frozen=True)

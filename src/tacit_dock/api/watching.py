@@ -7,11 +7,11 @@ import shutil
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from tacit.dock.api.metrics import MEDIA
-from tacit.dock.api.problems import Json
-from tacit.dock.api.shapes import HealthShape, ReadyShape, problems
-from tacit.dock.api.state import dock_of
-from tacit.dock.errors import RefusedError
+from tacit_dock.api.metrics import MEDIA
+from tacit_dock.api.problems import Json
+from tacit_dock.api.shapes import HealthShape, ReadyShape, problems
+from tacit_dock.api.state import dock_of
+from tacit_dock.errors import RefusedError
 
 router = APIRouter(tags=["operation"])
 

@@ -10,9 +10,9 @@ import typer
 from rich.text import Text
 
 from tacit.cli.console import line
-from tacit.cli.dock.reaching import Address
 from tacit.cli.options import Force, grouped
 from tacit.cli.output import json_output
+from tacit_dock.cli.reaching import Address
 
 Identifier = Annotated[str, typer.Argument(metavar="ID", help="Of the learnware.")]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from tacit.cli.dock import asking, records, token
-from tacit.cli.dock.seeding import seed
-from tacit.cli.dock.serving import serve
+from tacit_dock.cli import asking, records, token
+from tacit_dock.cli.seeding import seed
+from tacit_dock.cli.serving import serve
 
 app = typer.Typer(
     help="Keep learnwares, and find one by the specification of a task.", no_args_is_help=True

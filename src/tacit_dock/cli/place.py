@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tacit.dock import Store
+    from tacit_dock import Store
 
 FOLDER = "dock"
 Folder = Annotated[str, typer.Option(help="Folder of the contents.")]
@@ -21,7 +21,7 @@ def open_store(folder: str, database: str | None, *, create: bool) -> Store:
     """Return the store of a dock."""
     from pathlib import Path
 
-    from tacit.dock import Store
+    from tacit_dock import Store
 
     if not create and not Path(folder).is_dir():
         raise ValueError(f"--folder: no such folder: {folder}")

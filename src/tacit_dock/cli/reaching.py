@@ -11,7 +11,7 @@ import typer
 from tacit.cli.options import Json
 
 if TYPE_CHECKING:
-    from tacit.dock import DockClient
+    from tacit_dock import DockClient
 
 HERE = "http://127.0.0.1:8765"
 URL, TOKEN = "TACIT_DOCK_URL", "TACIT_DOCK_TOKEN"
@@ -37,7 +37,7 @@ class Address:
 
     def client(self) -> DockClient:
         """Return a connection to the dock."""
-        from tacit.dock import DockClient
+        from tacit_dock import DockClient
 
         url = self.url or os.environ.get(URL) or HERE
         try:

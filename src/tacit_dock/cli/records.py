@@ -8,9 +8,9 @@ import typer
 from rich.text import Text
 
 from tacit.cli.console import consoles, line
-from tacit.cli.dock.place import FOLDER, Database, Folder, open_store
 from tacit.cli.options import Force, Json
 from tacit.cli.output import json_output
+from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
 
 
 def admit(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.cli.console import line
-from tacit.cli.dock.place import FOLDER, Database, Folder, open_store
 from tacit.cli.options import Json
 from tacit.cli.output import json_output
+from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
 
 if TYPE_CHECKING:
-    from tacit.dock import Store
     from tacit.specifications.seeds.workflow import SeedLearnware
+    from tacit_dock import Store
 
 DEVELOPER = "tacit-seed"
 DATA = "TACIT_DATA"
@@ -39,8 +39,8 @@ def seed(
 ) -> None:
     """Fill an empty dock with learnwares made from the data at hand, and tasks to try."""
     from tacit.compute import progress_bar
-    from tacit.dock.examples import Example, keep_example
     from tacit.specifications.seeds.workflow import example_tasks, seed_learnwares
+    from tacit_dock.examples import Example, keep_example
 
     output = json_output(json, force)
     source = data or _there(os.environ.get(DATA))
@@ -67,7 +67,7 @@ def seed(
 
 def _keep(store: Store, made: SeedLearnware) -> bool:
     """Keep a learnware; return whether it is new."""
-    from tacit.dock import RefusedError, Settings, examine
+    from tacit_dock import RefusedError, Settings, examine
 
     settings = Settings()
     parts = {

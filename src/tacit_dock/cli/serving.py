@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.console import consoles, line
-from tacit.cli.dock.place import FOLDER, Database, Folder, open_store
+from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
 
 MEBIBYTE = 1 << 20
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
@@ -61,9 +61,9 @@ def serve(
     ] = "auto",
 ) -> None:
     """Serve a dock until it is interrupted; requests under way are finished."""
-    from tacit.dock import Policy, Settings, listen
-    from tacit.dock import serve as run
-    from tacit.dock.serving import check_installed
+    from tacit_dock import Policy, Settings, listen
+    from tacit_dock import serve as run
+    from tacit_dock.serving import check_installed
 
     settings = Settings(
         policy=Policy(

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.console import consoles, line
-from tacit.cli.dock.place import FOLDER, Database, Folder, open_store
+from tacit_dock.cli.place import FOLDER, Database, Folder, open_store
 
 app = typer.Typer(help="Make, list and end the tokens of developers.", no_args_is_help=True)
 

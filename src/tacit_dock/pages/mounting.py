@@ -12,11 +12,11 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from tacit.dock.api.state import dock_of
-from tacit.dock.errors import RefusedError, UnavailableError
-from tacit.dock.pages.reading import FILES, router
-from tacit.dock.pages.rendering import page
-from tacit.dock.pages.writing import router as writing
+from tacit_dock.api.state import dock_of
+from tacit_dock.errors import RefusedError, UnavailableError
+from tacit_dock.pages.reading import FILES, router
+from tacit_dock.pages.rendering import page
+from tacit_dock.pages.writing import router as writing
 
 INTERFACE = ("/v1", "/openapi.json")
 KINDS = (RefusedError, UnavailableError, HTTPException, RequestValidationError)

@@ -10,19 +10,19 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from tacit.dock.api.access import Reader
-from tacit.dock.api.bodies import received_form
-from tacit.dock.api.learnwares import Narrowed, filters_of, known
-from tacit.dock.api.searching import found
-from tacit.dock.api.state import Dock, dock_of
-from tacit.dock.errors import RefusedError
-from tacit.dock.examples import examples, find_example
-from tacit.dock.pages.rendering import page
-from tacit.dock.records import WITHDRAWN, Filters
+from tacit_dock.api.access import Reader
+from tacit_dock.api.bodies import received_form
+from tacit_dock.api.learnwares import Narrowed, filters_of, known
+from tacit_dock.api.searching import found
+from tacit_dock.api.state import Dock, dock_of
+from tacit_dock.errors import RefusedError
+from tacit_dock.examples import examples, find_example
+from tacit_dock.pages.rendering import page
+from tacit_dock.records import WITHDRAWN, Filters
 
 router = APIRouter(include_in_schema=False)
 
-FILES = str(resources.files("tacit.dock.pages") / "static")
+FILES = str(resources.files("tacit_dock.pages") / "static")
 SHOWN, FOUND = 24, 10
 NAMES = tuple(field.name for field in fields(Filters))
 LONGEST_TEXT = 400

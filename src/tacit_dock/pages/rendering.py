@@ -127,7 +127,7 @@ def _rounded_up(value: float) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(str(resources.files("tacit.dock.pages") / "templates")),
+        loader=jinja2.FileSystemLoader(str(resources.files("tacit_dock.pages") / "templates")),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

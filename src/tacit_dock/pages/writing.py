@@ -10,14 +10,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from tacit.dock.api.access import Reader
-from tacit.dock.api.bodies import Form, received_form
-from tacit.dock.api.learnwares import KEY, LONGEST_REASON, present
-from tacit.dock.api.state import Dock, dock_of
-from tacit.dock.errors import RefusedError
-from tacit.dock.pages.rendering import page
-from tacit.dock.submissions import REQUIRED, body_digest, examine
-from tacit.dock.texts import check_text
+from tacit_dock.api.access import Reader
+from tacit_dock.api.bodies import Form, received_form
+from tacit_dock.api.learnwares import KEY, LONGEST_REASON, present
+from tacit_dock.api.state import Dock, dock_of
+from tacit_dock.errors import RefusedError
+from tacit_dock.pages.rendering import page
+from tacit_dock.submissions import REQUIRED, body_digest, examine
+from tacit_dock.texts import check_text
 
 router = APIRouter(include_in_schema=False)
 

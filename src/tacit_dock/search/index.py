@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from tacit._ground.lazy import install_with
-from tacit.dock.records import LISTED, Filters
-from tacit.dock.search.quantised import Quantised, is_available
-from tacit.dock.search.vectors import Found, Vectors, VectorStore
-from tacit.dock.settings import IndexKind
-from tacit.dock.store import Store
 from tacit.specifications import Space, Specification
+from tacit_dock.records import LISTED, Filters
+from tacit_dock.search.quantised import Quantised, is_available
+from tacit_dock.search.vectors import Found, Vectors, VectorStore
+from tacit_dock.settings import IndexKind
+from tacit_dock.store import Store
 
 LENGTH = 8
 # From this many rows and numbers on, bits are compared first: fewer numbers are read as quickly.

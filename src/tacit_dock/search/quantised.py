@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.dock.search.shared import SharedLock
-from tacit.dock.search.vectors import SPARE, Found, Vectors, VectorStore
+from tacit_dock.search.shared import SharedLock
+from tacit_dock.search.vectors import SPARE, Found, Vectors, VectorStore
 
 # Public and fixed: it spreads what a few numbers of a vector hold over all of them.
 ROTATION = 0
