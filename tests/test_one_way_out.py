@@ -17,7 +17,7 @@ SUMS = {
     "tacit/estimates/stackelberg/decoders.py": "covariances",
     "tacit/estimates/stackelberg/game.py": "draws of a game",
     "tacit/hidden_states/noise/denoiser.py": "covariances",
-    "tacit/hidden_states/quotient/use.py": "draws of public prompts, of which averages alone are told",
+    "tacit/hidden_states/quotient/use.py": "draws of public prompts, told as averages",
     "tacit/training/noise.py": "two parts of one noise, published with the value",
 }
 
