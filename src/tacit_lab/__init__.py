@@ -1,4 +1,4 @@
-"""What is published as a guarantee and is an estimate, with checks that can refute it."""
+"""What papers publish that carries no guarantee, and what serves their tables."""
 
 from tacit._ground.lazy import attach
 

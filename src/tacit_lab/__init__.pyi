@@ -1,4 +1,7 @@
-"""What is published as a guarantee and is an estimate, with checks that can refute it."""
+"""What papers publish that carries no guarantee, and what serves their tables."""
 
-from .stackelberg import StackelbergEstimate as StackelbergEstimate
-from .stackelberg import estimate_stackelberg as estimate_stackelberg
+from . import canary_game as canary_game
+from . import comparison as comparison
+from . import memorisation as memorisation
+from . import poisoning as poisoning
+from . import stackelberg as stackelberg

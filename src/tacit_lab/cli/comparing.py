@@ -37,8 +37,8 @@ def compare(
     from tacit import codec
     from tacit._ground.files import write_text_atomic
     from tacit.releases import Provenance
-    from tacit.statistics import compare as compare_promises
-    from tacit.statistics.comparison.page import comparison_lines, headline, render_comparison
+    from tacit_lab.comparison import compare as compare_promises
+    from tacit_lab.comparison.page import comparison_lines, headline, render_comparison
 
     paths = {"DATA": None if data == "-" else data, "--report": telling.report}
     output = json_output(telling.json, telling.force, paths)

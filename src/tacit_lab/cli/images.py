@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tacit._ground.checks import integer
 from tacit._ground.files import atomic_stream, read_bytes
-from tacit.training import LabelledImages, pretrain, small_network
+from tacit_lab.poisoning import LabelledImages, pretrain, small_network
 
 if TYPE_CHECKING:
     import torch

@@ -69,7 +69,8 @@ def memorisation(
     from tacit._ground.checks import choice
     from tacit.ledger.notions import GAUSSIAN_DP
     from tacit.models.small.storage import check_new_folder, save_model
-    from tacit.training import MemorisationPlan, Sequences, TrainingRecipe, prepare_memorisation
+    from tacit.training import TrainingRecipe
+    from tacit_lab.memorisation import MemorisationPlan, Sequences, prepare_memorisation
 
     # which optimizer, and its rate
     way = choice("--optimizer", optimizer, ("adam", "sgd"))
@@ -123,7 +124,7 @@ def _read(
     from tacit._ground.checks import integer
     from tacit.models import docstring_corpus, load, read_text
     from tacit.models.texts.corpus import digest, hold_out
-    from tacit.training.memorisation.exposure import cut
+    from tacit_lab.memorisation.exposure import cut
 
     integer("--length", length, minimum=2)
     integer("--sequences", count, minimum=1)

@@ -74,16 +74,16 @@ def poisoning(
     One pass where --passes is left out.
     """
     from tacit._ground.checks import choice
-    from tacit.cli.training.images import problem_of
     from tacit.ledger.notions import GAUSSIAN_DP
-    from tacit.training import (
+    from tacit.training import TrainingRecipe
+    from tacit_lab.cli.images import problem_of
+    from tacit_lab.poisoning import (
         PoisonedImages,
         PoisoningComparison,
         RobustAggregation,
-        TrainingRecipe,
         prepare_poisoning,
     )
-    from tacit.training.poisoning.sources import TRIGGERS, blended, low_frequency
+    from tacit_lab.poisoning.sources import TRIGGERS, blended, low_frequency
 
     # refused before the images are read
     wanted = choice("--trigger", trigger, TRIGGERS)

@@ -9,8 +9,8 @@ from markupsafe import Markup
 from tacit.pages import WIDE, Scale
 from tacit.pages import drawing as draw
 from tacit.releases.release import Attack
-from tacit.statistics.comparison.result import Comparison, PromiseResult
 from tacit.text import percent, percent_up, significant
+from tacit_lab.comparison.result import Comparison, PromiseResult
 
 # The end of the axis of errors, and what stands for no noise.
 LEAST_NOISE, NO_NOISE = 1e-4, "none"

@@ -6,10 +6,10 @@ from tacit import codec
 from tacit.pages import NARROW, WIDE, embedded_json, rendered
 from tacit.releases.provenance import Provenance
 from tacit.releases.release import Attack
-from tacit.statistics.comparison.figures import comparison_figure
-from tacit.statistics.comparison.result import Comparison, PromiseResult
 from tacit.statistics.queries.statistic import NORMAL_95
 from tacit.text import percent, percent_up, significant, significant_up
+from tacit_lab.comparison.figures import comparison_figure
+from tacit_lab.comparison.result import Comparison, PromiseResult
 
 SHOWN_NUMBERS = 12
 LIRA = "LiRA"
@@ -19,12 +19,12 @@ def render_comparison(found: Comparison, provenance: Provenance) -> str:
     """Return the promises side by side as one self-contained HTML page.
 
     Args:
-        found: what ``tacit.statistics.compare`` returned.
+        found: what ``tacit_lab.comparison.compare`` returned.
         provenance: how it was made.
     """
     content = {**found.to_dict(), "provenance": codec.write(Provenance, provenance)}
     return rendered(
-        "tacit.statistics.comparison",
+        "tacit_lab.comparison",
         "page",
         found=found,
         headline=headline(found),

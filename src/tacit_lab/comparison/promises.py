@@ -14,14 +14,14 @@ from tacit.attacks import shadow_attack
 from tacit.releases.promises import Draw, Effort, Promise, Rows, Table, check_effort
 from tacit.releases.release import Attack
 from tacit.statistics.bounded.plan import TablePlan
-from tacit.statistics.comparison.result import Comparison, PromiseResult
-from tacit.statistics.comparison.simulated import simulate_releases
 from tacit.statistics.pools import Pool, open_pool
 from tacit.statistics.prepared import PreparedNumbers, attack_of
 from tacit.statistics.queries.language import bind_query
 from tacit.statistics.queries.statistic import Columns, SumQuery
 from tacit.statistics.rows.plan import SumPlan
 from tacit.statistics.workflow import AnyQuery, prepare
+from tacit_lab.comparison.result import Comparison, PromiseResult
+from tacit_lab.comparison.simulated import simulate_releases
 
 EFFORT = Effort()
 # Rows that are attacked, a half of them those farthest from the middle.

@@ -19,7 +19,7 @@ from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
 from tacit.gradients.batches import evaluating
 from tacit.models.anatomy import cache_argument
-from tacit.training.memorisation.canaries import IGNORED, SIDES, Canaries
+from tacit_lab.memorisation.canaries import IGNORED, SIDES, Canaries
 
 Loss = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 TOKENS_TOGETHER = 8192

@@ -25,18 +25,18 @@ from tacit.training.account import Beside
 from tacit.training.bounded import bounded_probability
 from tacit.training.contribution import CONFIDENCE, TrainingRecipe, mean_of, share_of
 from tacit.training.indistinguishable import ONE_STEP, Indistinguishable
-from tacit.training.memorisation.canaries import MOST, Canaries, CanarySchedule, CanarySeed
-from tacit.training.memorisation.exposure import (
+from tacit.training.prepared import Measurements, PreparedTraining, attempt, prepare_training
+from tacit.training.references import References
+from tacit.training.release import GUESS, TrainedModel
+from tacit.training.rounds import OneStep
+from tacit_lab.memorisation.canaries import MOST, Canaries, CanarySchedule, CanarySeed
+from tacit_lab.memorisation.exposure import (
     Exposures,
     exact_memorisation,
     exposures,
     losses,
     sequence_loss,
 )
-from tacit.training.prepared import Measurements, PreparedTraining, attempt, prepare_training
-from tacit.training.references import References
-from tacit.training.release import GUESS, TrainedModel
-from tacit.training.rounds import OneStep
 
 Flags = npt.NDArray[np.bool_]
 # e^700 is a double, e^710 is none.

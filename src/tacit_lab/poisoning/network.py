@@ -7,7 +7,7 @@ import torch
 
 from tacit._ground.checks import integer
 from tacit.training.contribution import Factory
-from tacit.training.poisoning.sources import LabelledImages, cross_entropy
+from tacit_lab.poisoning.sources import LabelledImages, cross_entropy
 
 WIDTHS = (16, 32, 64)
 

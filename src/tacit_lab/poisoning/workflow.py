@@ -31,8 +31,12 @@ from tacit.training.parameters import (
     write_flat,
     write_gradient,
 )
-from tacit.training.poisoning.aggregation import ANGLE, robust_aggregate, robust_mean
-from tacit.training.poisoning.sources import (
+from tacit.training.prepared import Measurements, PreparedTraining, attempt, prepare_training
+from tacit.training.references import References
+from tacit.training.release import TrainedModel
+from tacit.training.rounds import NoiseOfRounds, OneStep
+from tacit_lab.poisoning.aggregation import ANGLE, robust_aggregate, robust_mean
+from tacit_lab.poisoning.sources import (
     Images,
     LabelledImages,
     Sources,
@@ -41,10 +45,6 @@ from tacit.training.poisoning.sources import (
     cross_entropy,
     source_gradients,
 )
-from tacit.training.prepared import Measurements, PreparedTraining, attempt, prepare_training
-from tacit.training.references import References
-from tacit.training.release import TrainedModel
-from tacit.training.rounds import NoiseOfRounds, OneStep
 
 # Images of one forward pass.
 AT_ONCE = 500
@@ -157,7 +157,7 @@ def prepare_poisoning(
 
     Example:
         >>> import numpy as np
-        >>> from tacit.training import blended, small_network
+        >>> from tacit_lab.poisoning import blended, small_network
         >>> pictures = np.random.default_rng(0).random((40, 1, 8, 8))
         >>> data = LabelledImages(pictures, np.arange(40) % 2)
         >>> prepared = prepare_poisoning(
@@ -389,7 +389,7 @@ def measure_trigger(
         ValueError: every test image is of the target class, or the target is no class.
 
     Example:
-        >>> from tacit.training import blended
+        >>> from tacit_lab.poisoning import blended
         >>> test = LabelledImages(np.zeros((6, 1, 2, 2)), np.array([0, 1, 2, 0, 1, 2]))
         >>> always = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3))
         >>> _ = torch.nn.init.zeros_(always[1].weight)

@@ -15,9 +15,9 @@ from tacit._ground.checks import Array, RandomSource, generator, in_interval, in
 from tacit.attacks.intervals import proportion_interval
 from tacit.conversions import fano_information
 from tacit.covariance import Dense
-from tacit.estimates.stackelberg.noise import GaussianNoise, StackelbergNoise
 from tacit.information import InformationBracket, mean_lower_bound, mean_upper_bound, mixture
 from tacit.information.concentration import confidence_share
+from tacit_lab.stackelberg.noise import GaussianNoise, StackelbergNoise
 
 Labels = npt.NDArray[np.int64]
 
@@ -124,7 +124,7 @@ def finite_information(
         ValueError: a bad argument.
 
     Example:
-        >>> from tacit.estimates.stackelberg import EllipticalNoise
+        >>> from tacit_lab.stackelberg import EllipticalNoise
         >>> noise = EllipticalNoise(lift=np.eye(1), factor=np.eye(1), shape=0.5)
         >>> bound = finite_information(noise, [[-1.0], [1.0]], rng=0)
         >>> 0.0 < bound.lower < bound.upper < 0.7

@@ -10,9 +10,9 @@ from typing import Any
 from tacit._ground.checks import Array
 from tacit._ground.frozen import read_only
 from tacit._ground.reprs import short_repr
-from tacit.estimates.stackelberg.checks import Check
-from tacit.estimates.stackelberg.noise import StackelbergNoise
 from tacit.text import number_down, number_up, share_down
+from tacit_lab.stackelberg.checks import Check
+from tacit_lab.stackelberg.noise import StackelbergNoise
 
 
 @short_repr

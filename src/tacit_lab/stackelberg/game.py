@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit._ground.checks import Array
-from tacit.estimates.stackelberg.decoders import (
+from tacit_lab.stackelberg.decoders import (
     CategoricalDecoder,
     Decoder,
     FlowDecoder,
@@ -22,8 +22,8 @@ from tacit.estimates.stackelberg.decoders import (
     MixtureDensityDecoder,
     seed_weights,
 )
-from tacit.estimates.stackelberg.leaders import Leader, make_leader
-from tacit.estimates.stackelberg.noise import StackelbergNoise
+from tacit_lab.stackelberg.leaders import Leader, make_leader
+from tacit_lab.stackelberg.noise import StackelbergNoise
 
 Rows = npt.NDArray[np.int64]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit._ground.checks import Array
-from tacit.estimates.stackelberg.noise import (
+from tacit_lab.stackelberg.noise import (
     EllipticalNoise,
     GaussianNoise,
     MixtureNoise,

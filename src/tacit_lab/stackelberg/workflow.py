@@ -25,9 +25,9 @@ from tacit._ground.checks import (
 from tacit._ground.lazy import install_with
 from tacit.compute import progress_bar
 from tacit.design import gaussian_information
-from tacit.estimates.stackelberg.checks import Subject, run_checks
-from tacit.estimates.stackelberg.estimate import StackelbergEstimate, StackelbergHistory
-from tacit.estimates.stackelberg.frame import (
+from tacit_lab.stackelberg.checks import Subject, run_checks
+from tacit_lab.stackelberg.estimate import StackelbergEstimate, StackelbergHistory
+from tacit_lab.stackelberg.frame import (
     Frame,
     Groups,
     cost_matrix,
@@ -241,7 +241,7 @@ def decoder_margin(
 
 def _torch_game() -> ModuleType:
     try:
-        from tacit.estimates.stackelberg import game
+        from tacit_lab.stackelberg import game
     except ImportError as error:
         raise ImportError(f"stackelberg needs PyTorch: {install_with('torch')}") from error
     return game
