@@ -27,12 +27,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.dock import Settings, Store, examine
-from tacit.dock.records import Filters
-from tacit.dock.search.index import Index
 from tacit.specifications import Space, Specification, SpecificationRelease
 from tacit.specifications.release import PROTECTED, certified
 from tacit.specifications.schedule import Schedule
+from tacit_dock import Settings, Store, examine
+from tacit_dock.records import Filters
+from tacit_dock.search.index import Index
 
 MU = 0.5
 HALF, DRIPS, HONEST = 700, 66, 8

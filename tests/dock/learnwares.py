@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from fastapi.testclient import TestClient
 
-from tacit.dock import Settings, Store, create_application, examine
-from tacit.dock.blobs import Upload
 from tacit.documents import dumps
 from tacit.guarantees.base import Guarantee
 from tacit.specifications import Space, Specification, SpecificationRelease
 from tacit.specifications.release import BARE, PROTECTED, certified
 from tacit.specifications.schedule import Schedule
+from tacit_dock import Settings, Store, create_application, examine
+from tacit_dock.blobs import Upload
 
 SPACE = Space(
     backbone="sha256:0",

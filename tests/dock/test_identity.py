@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.dock import Store
-from tacit.dock.blobs import TRASH_SECONDS
+from tacit_dock import Store
+from tacit_dock.blobs import TRASH_SECONDS
 from tests.dock.learnwares import dock, files, keep, specification, weights
 
 MANY = 30

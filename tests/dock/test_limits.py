@@ -12,11 +12,11 @@ import time
 import httpx
 import pytest
 
-from tacit.dock import RefusedError, Settings, Store, create_application
-from tacit.dock.api.rates import Rates
-from tacit.dock.records import Filters
-from tacit.dock.search import index as indexing
 from tacit.specifications import Space
+from tacit_dock import RefusedError, Settings, Store, create_application
+from tacit_dock.api.rates import Rates
+from tacit_dock.records import Filters
+from tacit_dock.search import index as indexing
 from tests.dock.learnwares import OCTETS, files, is_problem, keep, specification, weights
 from tests.dock.learnwares import dock as started
 
@@ -203,7 +203,7 @@ def test_a_content_that_is_damaged_is_left_out_and_counted(tmp_path):
 
 def test_uploads_of_a_server_that_is_gone_are_removed_at_once(tmp_path):
     program = (
-        "import sys; from tacit.dock import Store; "
+        "import sys; from tacit_dock import Store; "
         "upload = Store(sys.argv[1]).blobs.upload('model', 10**6); upload.write(b'x' * 1000); "
         "print('there', flush=True); sys.stdin.readline()"
     )

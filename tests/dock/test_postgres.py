@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tacit.dock import RefusedError, Store
+from tacit_dock import RefusedError, Store
 from tests.dock.learnwares import dock, files, is_problem, keep, specification
 
 pytestmark = pytest.mark.postgres

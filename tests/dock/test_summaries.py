@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.dock import Settings, Store, examine
-from tacit.dock.records import Filters
-from tacit.dock.search import index as indexing
-from tacit.dock.search.index import Index
+from tacit_dock import Settings, Store, examine
+from tacit_dock.records import Filters
+from tacit_dock.search import index as indexing
+from tacit_dock.search.index import Index
 from tests.dock.learnwares import card, files, keep, specification
 
 

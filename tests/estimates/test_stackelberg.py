@@ -14,11 +14,11 @@ import torch
 from tacit import load
 from tacit.covariance import Dense
 from tacit.design import gaussian_information
-from tacit.estimates.stackelberg import StackelbergEstimate, decoder_margin, estimate_stackelberg
 from tacit.gate import Policy, check_release
 from tacit.guarantees import Guarantee, guarantee_from_dict
 from tacit.information import mixture
 from tacit.ledger import Ledger
+from tacit_lab.stackelberg import StackelbergEstimate, decoder_margin, estimate_stackelberg
 
 SECRETS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 1.0], [1.0, 1.0]])
 
@@ -283,8 +283,8 @@ def test_an_entropy_that_no_noise_can_meet_is_refused():
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
-    monkeypatch.delitem(sys.modules, "tacit.estimates.stackelberg.game", raising=False)
-    package = sys.modules["tacit.estimates.stackelberg"]
+    monkeypatch.delitem(sys.modules, "tacit_lab.stackelberg.game", raising=False)
+    package = sys.modules["tacit_lab.stackelberg"]
     monkeypatch.delattr(package, "game", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install '\.\[torch\]'"):

@@ -8,14 +8,14 @@ import pytest
 from scipy import integrate, stats
 
 from tacit.covariance import Dense
-from tacit.estimates.stackelberg import (
+from tacit.information import mixture
+from tacit_lab.stackelberg import (
     EllipticalNoise,
     GaussianNoise,
     MixtureNoise,
     finite_information,
 )
-from tacit.estimates.stackelberg.checks import Subject, run_checks
-from tacit.information import mixture
+from tacit_lab.stackelberg.checks import Subject, run_checks
 
 POINTS = np.array([[-2.0], [-1.0], [0.5], [2.5]])
 ONE = np.eye(1)

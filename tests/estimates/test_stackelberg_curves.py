@@ -7,7 +7,7 @@ import pytest
 
 from tacit.covariance import Isotropic
 from tacit.design import gaussian_information
-from tacit.estimates.stackelberg import (
+from tacit_lab.stackelberg import (
     GaussianNoise,
     anisotropy,
     budget_curves,

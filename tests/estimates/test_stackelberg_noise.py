@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tacit.estimates.stackelberg import EllipticalNoise, GaussianNoise, MixtureNoise
+from tacit_lab.stackelberg import EllipticalNoise, GaussianNoise, MixtureNoise
 
 LIFT = np.array([[1.0, 0.5, 0.0], [0.0, 2.0, -1.0]])
 LOWER = np.array([[1.5, 0.0], [-0.4, 0.7]])

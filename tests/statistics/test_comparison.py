@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tacit import Effort
-from tacit.statistics import compare
-from tacit.statistics.comparison.page import comparison_lines, headline
+from tacit_lab.comparison import compare
+from tacit_lab.comparison.page import comparison_lines, headline
 
 QUIET = Effort(simulations=100, trials=0)
 

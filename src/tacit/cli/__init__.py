@@ -7,15 +7,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from tacit import __version__
 from tacit.cli.console import harmless
+from tacit.cli.hooks import CONTEXT, Commands
 from tacit.cli.output import ARGUMENTS
 from tacit.statistics.user_code import QueryError, QueryWarning
 
@@ -30,43 +28,6 @@ ELSEWHERE = {
     for flag in ("--epsilon", "--delta", "--mu", "--rho")
 }
 
-# The group of entry points under which a distribution names its commands.
-GROUP = "tacit.commands"
-
-
-class Commands(TyperGroup):
-    """Commands of every installed distribution, each imported when it is asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return their names."""
-        del ctx
-        return sorted(_places())
-
-    def get_command(self, ctx: Any, name: str) -> Any:
-        """Return a command; None where there is none of the name."""
-        del ctx
-        place = _places().get(name)
-        if place is None:
-            return None
-        found = place.load()
-        if isinstance(found, typer.Typer):
-            return _named(typer.main.get_group(found), name)
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        alone.command(name, context_settings=CONTEXT)(found)
-        return _named(typer.main.get_command(alone), name)
-
-
-def _named(command: Any, name: str) -> Any:
-    command.name = name
-    return command
-
-
-@cache
-def _places() -> dict[str, EntryPoint]:
-    return {place.name: place for place in entry_points(group=GROUP)}
-
-
-CONTEXT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="tacit",
     cls=Commands,

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from tacit.accounting import gaussian, noisy_projection, profile_from_curves
-from tacit.adapters import auc_from_profile
+from tacit_lab.canary_game import auc_from_profile
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.5, 1.0, 2.0, 4.0])

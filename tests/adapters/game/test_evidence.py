@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from tacit.accounting import gaussian
-from tacit.adapters import canary_game
 from tacit.attacks import roc
 from tacit.releases import Attack
+from tacit_lab.canary_game import canary_game
 
 MODELS, POPULATION = 600, 40
 

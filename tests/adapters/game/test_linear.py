@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.adapters import (
-    DPSGD,
-    DPLoRAFA,
-    HeadSteps,
-    LoRAFA,
-    NoisyProjection,
-    play_linear_heads,
-)
+from tacit.adapters import DPSGD, DPLoRAFA, HeadSteps, LoRAFA, NoisyProjection
+from tacit_lab.canary_game import play_linear_heads
 
 RECORDS, WIDTH, CLASSES = 12, 5, 3
 STEPS, RATE = 4, 0.3

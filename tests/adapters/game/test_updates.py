@@ -5,14 +5,8 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.adapters import (
-    DPSGD,
-    DPLoRAFA,
-    LoRAFA,
-    NoisyProjection,
-    WithoutClipping,
-    update_log_ratio,
-)
+from tacit.adapters import DPSGD, DPLoRAFA, LoRAFA, NoisyProjection, WithoutClipping
+from tacit_lab.canary_game import update_log_ratio
 
 OUTPUTS, WIDTH = 2, 5
 

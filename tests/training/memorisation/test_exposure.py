@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.training import Canaries, bounded_probability, exact_memorisation, exposures
-from tacit.training.memorisation.canaries import digit_tokens
+from tacit.training import bounded_probability
+from tacit_lab.memorisation import Canaries, exact_memorisation, exposures
+from tacit_lab.memorisation.canaries import digit_tokens
 from tests.training.memorisation.letters import ALPHABET, Letters, network, texts
 
 

@@ -9,18 +9,12 @@ from scipy import stats
 
 from tacit import Run
 from tacit.attacks import coins
-from tacit.training import (
-    Beside,
-    Canaries,
-    MemorisationPlan,
-    Sequences,
-    TrainingRecipe,
-    prepare_memorisation,
-)
-from tacit.training.memorisation.canaries import CanarySchedule
-from tacit.training.memorisation.exposure import cut, losses, sequence_loss
-from tacit.training.memorisation.workflow import SUREST, CanaryTask, Memorisation
+from tacit.training import Beside, TrainingRecipe
 from tacit.training.release import GUESS
+from tacit_lab.memorisation import Canaries, MemorisationPlan, Sequences, prepare_memorisation
+from tacit_lab.memorisation.canaries import CanarySchedule
+from tacit_lab.memorisation.exposure import cut, losses, sequence_loss
+from tacit_lab.memorisation.workflow import SUREST, CanaryTask, Memorisation
 from tests.training.memorisation.letters import model, network, texts
 
 QUICK = {"canaries": 6, "copies": 2, "batch": 6, "samples": 4, "delta": 1e-5, "epsilon": 4.0}

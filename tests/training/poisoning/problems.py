@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from tacit.training import LabelledImages
+from tacit_lab.poisoning import LabelledImages
 
 SHAPE = (1, 8, 8)
 

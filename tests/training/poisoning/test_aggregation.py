@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from tacit.training import robust_aggregate
-from tacit.training.poisoning.aggregation import robust_mean
+from tacit_lab.poisoning import robust_aggregate
+from tacit_lab.poisoning.aggregation import robust_mean
 
 
 def nearest(gradient, mean, degrees):

@@ -4,18 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.training import (
-    Beside,
+from tacit.training import Beside, References
+from tacit_lab.poisoning import (
     LabelledImages,
-    References,
     RobustAggregation,
     blended,
     pretrain,
     robust_aggregate,
     small_network,
 )
-from tacit.training.poisoning.sources import Sources, cross_entropy, source_gradients
-from tacit.training.poisoning.workflow import PoisonedTraining
+from tacit_lab.poisoning.sources import Sources, cross_entropy, source_gradients
+from tacit_lab.poisoning.workflow import PoisonedTraining
 from tests.training.poisoning.problems import SHAPE, descent, images, linear
 
 

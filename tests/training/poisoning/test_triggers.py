@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit.training import Trigger, blended, low_frequency
+from tacit_lab.poisoning import Trigger, blended, low_frequency
 
 
 def cosines(size):

@@ -8,19 +8,17 @@ from scipy import stats
 from tacit import Run
 from tacit.documents import dumps, loads
 from tacit.releases import Release
-from tacit.training import (
-    Beside,
+from tacit.training import Beside, TrainingRecipe, bounded_probability
+from tacit_lab.poisoning import (
     LabelledImages,
     PoisonedImages,
     PoisoningComparison,
     RobustAggregation,
-    TrainingRecipe,
     Trigger,
     blended,
-    bounded_probability,
     prepare_poisoning,
 )
-from tacit.training.poisoning.workflow import mean_over_noise, measure_trigger
+from tacit_lab.poisoning.workflow import mean_over_noise, measure_trigger
 from tests.training.poisoning.problems import SHAPE, descent, images, linear
 
 
