@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
-import TypeVar
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
